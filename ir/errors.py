@@ -1,0 +1,95 @@
+"""Every error that hlojit raises on purpose, under one base class.
+
+A message says what went wrong, where (the place in the user's own source), why, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlojit.ir.location import UNKNOWN, Location
+
+
+class HlojitError(Exception):
+    """Base class of all of hlojit's own exceptions."""
+
+
+class ParseError(HlojitError):
+    """StableHLO text that cannot be read.
+
+    ``str(error)`` shows file, line, column, the source line and a caret below the offending character.
+    """
+
+    def __init__(self, message: str, *, source_name: str = "<string>", line: int = 0, column: int = 0, text: str = ""):
+        self.message = message
+        self.source_name = source_name
+        self.line = line
+        self.column = column
+        self.text = text
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """Return the message with its position, the source line and a caret."""
+        head = f"{self.source_name}:{self.line}:{self.column}: {self.message}"
+        if not self.text:
+            return head
+        return f"{head}\n  {self.text}\n  {' ' * (self.column - 1)}^"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One broken rule: what ``verify`` collects and what ``VerificationError`` lists."""
+
+    op: str
+    label: str
+    message: str
+    location: Location = UNKNOWN
+
+    def __str__(self) -> str:
+        label = f" ({self.label})" if self.label else ""
+        place = "" if self.location is UNKNOWN else f"\n    at {self.location}"
+        return f"{self.op}{label}: {self.message}{place}"
+
+
+class VerificationError(HlojitError):
+    """A module that breaks rules of the specification; ``faults`` holds every one of them."""
+
+    def __init__(self, faults: Sequence[Fault]):
+        self.faults = tuple(faults)
+        count = len(self.faults)
+        head = f"{count} fault{'s' if count != 1 else ''} in the program:"
+        super().__init__("\n".join([head, *(f"  {fault}" for fault in self.faults)]))
+
+
+class TypeInferenceError(HlojitError):
+    """The operand types or attributes of one op admit no result type."""
+
+    def __init__(self, message: str, label: str = ""):
+        self.label = label
+        self.message = message
+        super().__init__(f"({label}): {message}" if label else message)
+
+
+class UnsupportedError(HlojitError):
+    """A valid program asks for something that the chosen back end does not do."""
+
+    def __init__(self, op: str, backend: str, reason: str, location: Location = UNKNOWN):
+        self.op = op
+        self.backend = backend
+        self.reason = reason
+        self.location = location
+        place = "" if location is UNKNOWN else f"\n  at {location}"
+        super().__init__(f"{op} is not supported by the back end {backend!r}: {reason}{place}")
+
+
+class ArgumentError(HlojitError, TypeError):
+    """A compiled function was called with arguments that do not match its signature."""
+
+
+class ExecutionError(HlojitError, RuntimeError):
+    """A compiled program could not be run to its end."""
+
+
+class PluginError(HlojitError):
+    """A plugin broke its contract; the message names the package."""

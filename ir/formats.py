@@ -1,0 +1,284 @@
+"""Element types: one table of rows that the parser, the printer, casts, folding and every emitter read.
+
+The table holds integers, floats and complex types alike.  A float format is described by its parameters, so that a
+vendor's format is one more row and nothing else::
+
+    register_element_type(FloatFormat("f8E4M3", exponent_bits=4, mantissa_bits=3, bias=7))
+
+Nothing in hlojit enumerates element types; ask the row for what it can do.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hlojit.ir.errors import HlojitError
+
+
+class NanEncoding(enum.Enum):
+    """Which bit patterns of a float format mean "not a number"."""
+
+    IEEE = "all exponent bits set, mantissa not zero"
+    ALL_ONES = "exponent and mantissa all ones"
+    NEGATIVE_ZERO = "the pattern of negative zero"
+    NONE = "no pattern"
+
+
+class Overflow(enum.Enum):
+    """What a finite value becomes when it rounds beyond the largest finite number."""
+
+    INFINITY = "infinity"
+    NAN = "NaN"
+    SATURATE = "the largest finite number of its sign"
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """Base of the rows.  ``name`` is the MLIR spelling, ``bits`` the width of one encoded value."""
+
+    name: str
+    bits: int
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """NumPy dtype of the buffers that hold this type, one element per item (i1 is a byte)."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """NumPy's or ml_dtypes' dtype for arrays of this type, or None when there is none."""
+        return self.storage
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element in a buffer."""
+        return int(self.storage.itemsize)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanType(ElementType):
+    """``i1``: a byte in memory, 0 or 1."""
+
+    name: str = "i1"
+    bits: int = 1
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """NumPy's bool."""
+        return np.dtype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerType(ElementType):
+    """``i2`` ... ``i64`` (two's complement) and ``ui2`` ... ``ui64``; sub-byte values take a byte each."""
+
+    signed: bool = True
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The NumPy integer that holds one value (int8 for i4)."""
+        return np.dtype(f"{'i' if self.signed else 'u'}{max(self.bits, 8) // 8}")
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """NumPy's dtype; ml_dtypes' for the sub-byte types."""
+        if self.bits >= 8:
+            return self.storage
+        return np.dtype(getattr(ml_dtypes, f"{'' if self.signed else 'u'}int{self.bits}"))
+
+    @property
+    def minimum(self) -> int:
+        """Smallest value."""
+        return -(1 << (self.bits - 1)) if self.signed else 0
+
+    @property
+    def maximum(self) -> int:
+        """Largest value."""
+        return (1 << (self.bits - self.signed)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat(ElementType):
+    """A binary float: sign (optional), exponent, mantissa, and what its special patterns mean.
+
+    ``bits`` may be left out: it is the sum of the fields.  ``ieee`` formats reserve the top exponent for infinity and
+    NaN.  ``numpy_name`` names the dtype in NumPy or ml_dtypes, if one exists; a format without one travels outside as
+    ``hlojit.Array`` over its unsigned storage.  ``decode``/``encode`` are numba-compilable functions between the bits
+    and the compute type, for formats that the parameters cannot say (posits, logarithmic numbers).
+    """
+
+    bits: int = 0
+    exponent_bits: int = 0
+    mantissa_bits: int = 0
+    bias: int = 0
+    signed: bool = True
+    has_infinity: bool = True
+    nan: NanEncoding = NanEncoding.IEEE
+    overflow: Overflow = Overflow.INFINITY
+    has_zero: bool = True
+    numpy_name: str = ""
+    accumulator: str = "f32"
+    decode: Callable[[int], float] | None = field(default=None, compare=False)
+    encode: Callable[[float], int] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.bits:
+            object.__setattr__(self, "bits", int(self.signed) + self.exponent_bits + self.mantissa_bits)
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The format's own dtype if NumPy or ml_dtypes has one, otherwise the unsigned integer of its width."""
+        return self.dtype or self.storage_bits
+
+    @property
+    def storage_bits(self) -> np.dtype[Any]:
+        """The unsigned integer dtype that holds one encoded value."""
+        width = 8
+        while width < self.bits:
+            width *= 2
+        return np.dtype(f"u{width // 8}")
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """NumPy's or ml_dtypes' dtype, or None."""
+        if not self.numpy_name:
+            return None
+        return np.dtype(getattr(np, self.numpy_name, None) or getattr(ml_dtypes, self.numpy_name))
+
+    @property
+    def compute(self) -> str:
+        """Name of the native type in which arithmetic on this format is done before rounding: f32 or f64."""
+        return "f64" if self.bits > 32 or self.mantissa_bits > 23 or self.exponent_bits > 8 else "f32"
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the format is its own compute type."""
+        return self.name in ("f32", "f64")
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexType(ElementType):
+    """``complex<f32>`` and ``complex<f64>``."""
+
+    component: str = "f32"
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """NumPy's complex64 or complex128."""
+        return np.dtype(f"c{self.bits // 8}")
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedType(ElementType):
+    """``!quant.uniform<storage:expressed, scale:zero_point>``, per tensor or (``axis`` set) per axis.
+
+    ``name`` is the whole MLIR spelling.  Instances are made by the parser; they are not rows of the table.
+    """
+
+    storage_type: str = "i8"
+    expressed_type: str = "f32"
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
+    axis: int | None = None
+    storage_min: int | None = None
+    storage_max: int | None = None
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The storage integer's dtype."""
+        return element_type(self.storage_type).storage
+
+
+_TABLE: dict[str, ElementType] = {}
+
+
+def register_element_type(row: ElementType, *, replace: bool = False) -> ElementType:
+    """Add a row to the table and return it.  A name that is taken by a different row is an error."""
+    present = _TABLE.get(row.name)
+    if present is not None and present != row and not replace:
+        raise HlojitError(f"element type {row.name!r} is already registered: {present!r}")
+    _TABLE[row.name] = row
+    return row
+
+
+def unregister_element_type(name: str) -> None:
+    """Remove a row (a plugin that is dropped takes its formats with it)."""
+    _TABLE.pop(name, None)
+
+
+def element_type(name: str) -> ElementType:
+    """Return the row called ``name`` (its MLIR spelling)."""
+    try:
+        return _TABLE[name]
+    except KeyError:
+        raise HlojitError(f"unknown element type {name!r}; known: {', '.join(_TABLE)}") from None
+
+
+def find_element_type(name: str) -> ElementType | None:
+    """Return the row called ``name``, or None."""
+    return _TABLE.get(name)
+
+
+def element_types() -> Iterator[ElementType]:
+    """Iterate over the rows in the order of their registration."""
+    return iter(tuple(_TABLE.values()))
+
+
+def element_type_of(dtype: np.dtype[Any]) -> ElementType:
+    """Return the row whose NumPy dtype is ``dtype`` (byte order ignored)."""
+    for row in _TABLE.values():
+        if row.dtype is not None and row.dtype == dtype.newbyteorder("="):
+            return row
+    raise HlojitError(f"no element type corresponds to NumPy dtype {dtype}")
+
+
+def _register_builtin_types() -> None:
+    register_element_type(BooleanType())
+    for bits in (2, 4, 8, 16, 32, 64):
+        register_element_type(IntegerType(f"i{bits}", bits, signed=True))
+        register_element_type(IntegerType(f"ui{bits}", bits, signed=False))
+    fn = {"has_infinity": False, "nan": NanEncoding.ALL_ONES, "overflow": Overflow.NAN}
+    fnuz = {"has_infinity": False, "nan": NanEncoding.NEGATIVE_ZERO, "overflow": Overflow.NAN}
+    finite = {"has_infinity": False, "nan": NanEncoding.NONE, "overflow": Overflow.SATURATE}
+    rows: tuple[tuple[str, str, int, int, int, dict[str, Any]], ...] = (
+        ("f64", "float64", 11, 52, 1023, {"accumulator": "f64"}),
+        ("f32", "float32", 8, 23, 127, {}),
+        ("f16", "float16", 5, 10, 15, {}),
+        ("bf16", "bfloat16", 8, 7, 127, {}),
+        ("f8E3M4", "float8_e3m4", 3, 4, 3, {}),
+        ("f8E4M3", "float8_e4m3", 4, 3, 7, {}),
+        ("f8E5M2", "float8_e5m2", 5, 2, 15, {}),
+        ("f8E4M3FN", "float8_e4m3fn", 4, 3, 7, fn),
+        ("f8E4M3FNUZ", "float8_e4m3fnuz", 4, 3, 8, fnuz),
+        ("f8E4M3B11FNUZ", "float8_e4m3b11fnuz", 4, 3, 11, fnuz),
+        ("f8E5M2FNUZ", "float8_e5m2fnuz", 5, 2, 16, fnuz),
+        ("f8E8M0FNU", "float8_e8m0fnu", 8, 0, 127, fn | {"signed": False, "has_zero": False}),
+        ("f6E2M3FN", "float6_e2m3fn", 2, 3, 1, finite),
+        ("f6E3M2FN", "float6_e3m2fn", 3, 2, 3, finite),
+        ("f4E2M1FN", "float4_e2m1fn", 2, 1, 1, finite),
+    )
+    for name, numpy_name, exponent_bits, mantissa_bits, bias, extra in rows:
+        register_element_type(
+            FloatFormat(
+                name,
+                exponent_bits=exponent_bits,
+                mantissa_bits=mantissa_bits,
+                bias=bias,
+                numpy_name=numpy_name,
+                **extra,
+            )
+        )
+    register_element_type(ComplexType("complex<f32>", 64, component="f32"))
+    register_element_type(ComplexType("complex<f64>", 128, component="f64"))
+
+
+_register_builtin_types()

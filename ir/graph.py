@@ -1,0 +1,490 @@
+"""The graph: modules, functions, blocks, instructions and values.
+
+A region of StableHLO has exactly one block, so a region *is* a ``Block`` here.  Blocks hold their instructions in an
+intrusive doubly linked list: insertion and removal are constant-time, and a walk may erase the instruction it stands on.
+Values know their users, so that a rewrite touches only what it changes.
+
+A module is mutable while it is built and rewritten.  ``freeze`` makes it read-only before it is cached, shared or handed
+to a plugin; passes work on a private ``clone``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hlojit.ir.attributes import Attribute
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.location import UNKNOWN, Location
+from hlojit.ir.types import FunctionType, TensorType, Type, function_type
+
+if TYPE_CHECKING:
+    from hlojit.ir.ops.definition import OpDefinition
+
+
+class Value:
+    """A result of an instruction, or an argument of a block.
+
+    ``users`` maps each using instruction to the number of its operands that are this value, in order of first use.
+    """
+
+    __slots__ = ("index", "name_hint", "owner", "type", "users")
+
+    def __init__(self, type: Type, owner: Instruction | Block, index: int, name_hint: str = ""):
+        self.type = type
+        self.owner = owner
+        self.index = index
+        self.name_hint = name_hint
+        self.users: dict[Instruction, int] = {}
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type, which must be a tensor's."""
+        assert isinstance(self.type, TensorType), self.type
+        return self.type
+
+    @property
+    def producer(self) -> Instruction | None:
+        """The instruction that computes this value; None for a block argument."""
+        return self.owner if isinstance(self.owner, Instruction) else None
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether this is a block argument."""
+        return isinstance(self.owner, Block)
+
+    def replace_all_uses_with(self, other: Value) -> None:
+        """Make every user read ``other`` instead."""
+        if other is self:
+            return
+        for user, count in self.users.items():
+            user._check_mutable()
+            user._operands = tuple(other if operand is self else operand for operand in user._operands)
+            other.users[user] = other.users.get(user, 0) + count
+        self.users = {}
+
+    def _add_user(self, user: Instruction) -> None:
+        self.users[user] = self.users.get(user, 0) + 1
+
+    def _drop_user(self, user: Instruction) -> None:
+        count = self.users[user] - 1
+        if count:
+            self.users[user] = count
+        else:
+            del self.users[user]
+
+    def __repr__(self) -> str:
+        where = self.owner.op.name if isinstance(self.owner, Instruction) else "argument"
+        return f"<Value {where}#{self.index}: {self.type}>"
+
+
+class Instruction:
+    """One op applied to operands.
+
+    ``attributes`` holds what the op record declares, converted to Python values; ``discardable`` everything else as
+    generic MLIR attributes.  ``regions`` are single blocks.
+    """
+
+    __slots__ = (
+        "_operands",
+        "attributes",
+        "block",
+        "discardable",
+        "location",
+        "next",
+        "op",
+        "previous",
+        "regions",
+        "results",
+    )
+
+    def __init__(
+        self,
+        op: OpDefinition,
+        operands: Sequence[Value],
+        result_types: Sequence[Type],
+        attributes: Mapping[str, Any] | None = None,
+        regions: Sequence[Block] = (),
+        discardable: Mapping[str, Attribute] | None = None,
+        location: Location = UNKNOWN,
+    ):
+        self.op = op
+        self._operands = tuple(operands)
+        for operand in self._operands:
+            operand._add_user(self)
+        self.results = tuple(Value(type, self, index) for index, type in enumerate(result_types))
+        self.attributes: dict[str, Any] = dict(attributes or {})
+        self.discardable: dict[str, Attribute] = dict(discardable or {})
+        self.regions = list(regions)
+        for region in self.regions:
+            region.parent = self
+        self.location = location
+        self.block: Block | None = None
+        self.previous: Instruction | None = None
+        self.next: Instruction | None = None
+
+    @property
+    def name(self) -> str:
+        """Full name of the op, ``stablehlo.add``."""
+        return self.op.name
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The values that this instruction reads."""
+        return self._operands
+
+    @operands.setter
+    def operands(self, values: Sequence[Value]) -> None:
+        self._check_mutable()
+        for operand in self._operands:
+            operand._drop_user(self)
+        self._operands = tuple(values)
+        for operand in self._operands:
+            operand._add_user(self)
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        assert len(self.results) == 1, self.op.name
+        return self.results[0]
+
+    @property
+    def result_types(self) -> tuple[Type, ...]:
+        """Types of the results."""
+        return tuple(result.type for result in self.results)
+
+    @property
+    def operand_types(self) -> tuple[Type, ...]:
+        """Types of the operands."""
+        return tuple(operand.type for operand in self._operands)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether no result is used and the op has no effect."""
+        return self.op.is_pure and not any(result.users for result in self.results)
+
+    def set_operand(self, index: int, value: Value) -> None:
+        """Replace one operand."""
+        operands = list(self._operands)
+        operands[index] = value
+        self.operands = operands
+
+    def replace_with(self, values: Sequence[Value]) -> None:
+        """Make all users read ``values`` instead of the results, and erase this instruction."""
+        assert len(values) == len(self.results)
+        for result, value in zip(self.results, values):
+            result.replace_all_uses_with(value)
+        self.erase()
+
+    def erase(self) -> None:
+        """Remove the instruction from its block; its results must have no users left."""
+        assert not any(result.users for result in self.results), f"{self.op.name} is still used"
+        for region in self.regions:
+            region.drop_all_references()
+        self.operands = ()
+        self.unlink()
+
+    def unlink(self) -> None:
+        """Take the instruction out of its block without touching its operands (to insert it elsewhere)."""
+        if self.block is not None:
+            self.block._unlink(self)
+
+    def walk(self) -> Iterator[Instruction]:
+        """Yield this instruction and all instructions in its regions, outer before inner."""
+        stack = [self]
+        while stack:
+            instruction = stack.pop()
+            yield instruction
+            for region in reversed(instruction.regions):
+                stack.extend(reversed(tuple(region)))
+
+    def _check_mutable(self) -> None:
+        if self.block is not None and self.block.frozen:
+            raise HlojitError("the module is frozen; work on module.clone()")
+
+    def __repr__(self) -> str:
+        return f"<Instruction {self.op.name} -> {', '.join(map(str, self.result_types))}>"
+
+
+class Block:
+    """A region's (or function's) arguments and instructions; the last instruction is the terminator."""
+
+    __slots__ = ("_count", "arguments", "first", "frozen", "last", "parent")
+
+    def __init__(self, argument_types: Sequence[Type] = (), parent: Instruction | Function | None = None):
+        self.arguments = [Value(type, self, index) for index, type in enumerate(argument_types)]
+        self.parent = parent
+        self.first: Instruction | None = None
+        self.last: Instruction | None = None
+        self.frozen = False
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Instruction]:
+        instruction = self.first
+        while instruction is not None:
+            following = instruction.next
+            yield instruction
+            # An instruction that was erased while we stood on it leaves the walk at its former successor.
+            instruction = instruction.next if instruction.block is self else following
+
+    def __reversed__(self) -> Iterator[Instruction]:
+        instruction = self.last
+        while instruction is not None:
+            preceding = instruction.previous
+            yield instruction
+            instruction = instruction.previous if instruction.block is self else preceding
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def terminator(self) -> Instruction:
+        """The last instruction, which returns the block's values."""
+        assert self.last is not None, "an empty block has no terminator"
+        return self.last
+
+    @property
+    def returned(self) -> tuple[Value, ...]:
+        """The values that the terminator returns."""
+        return self.terminator.operands
+
+    def add_argument(self, type: Type, name_hint: str = "") -> Value:
+        """Append an argument."""
+        self._check_mutable()
+        value = Value(type, self, len(self.arguments), name_hint)
+        self.arguments.append(value)
+        return value
+
+    def erase_argument(self, index: int) -> None:
+        """Remove an argument without users; those behind it move up."""
+        self._check_mutable()
+        assert not self.arguments[index].users
+        del self.arguments[index]
+        for position, argument in enumerate(self.arguments):
+            argument.index = position
+
+    def append(self, instruction: Instruction) -> Instruction:
+        """Add at the end and return the instruction."""
+        return self._link(instruction, self.last, None)
+
+    def insert_before(self, anchor: Instruction, instruction: Instruction) -> Instruction:
+        """Insert ``instruction`` in front of ``anchor`` and return it."""
+        assert anchor.block is self
+        return self._link(instruction, anchor.previous, anchor)
+
+    def walk(self) -> Iterator[Instruction]:
+        """Yield all instructions, those of nested regions after the one that holds them."""
+        for instruction in self:
+            yield instruction
+            for region in instruction.regions:
+                yield from region.walk()
+
+    def drop_all_references(self) -> None:
+        """Forget all operands inside, so that the block can be thrown away."""
+        for instruction in self:
+            for region in instruction.regions:
+                region.drop_all_references()
+            instruction.operands = ()
+
+    def clone_into(self, target: Block, mapping: dict[Value, Value], *, before: Instruction | None = None) -> None:
+        """Append copies of all instructions (terminator included) to ``target`` (or insert them ``before`` one of its).
+
+        ``mapping`` gives the values to use for this block's arguments and for values from outside (those missing map to
+        themselves); it receives the copies' results.
+        """
+        for instruction in self:
+            copy = clone_instruction(instruction, mapping)
+            if before is None:
+                target.append(copy)
+            else:
+                target.insert_before(before, copy)
+
+    def clone(self, mapping: dict[Value, Value] | None = None) -> Block:
+        """Copy the block; ``mapping`` as in ``clone_into``."""
+        mapping = {} if mapping is None else mapping
+        copy = Block([argument.type for argument in self.arguments])
+        for old, new in zip(self.arguments, copy.arguments):
+            new.name_hint = old.name_hint
+            mapping[old] = new
+        self.clone_into(copy, mapping)
+        return copy
+
+    def _link(
+        self, instruction: Instruction, previous: Instruction | None, following: Instruction | None
+    ) -> Instruction:
+        self._check_mutable()
+        assert instruction.block is None, "unlink it first"
+        instruction.block = self
+        instruction.previous, instruction.next = previous, following
+        if previous is None:
+            self.first = instruction
+        else:
+            previous.next = instruction
+        if following is None:
+            self.last = instruction
+        else:
+            following.previous = instruction
+        self._count += 1
+        return instruction
+
+    def _unlink(self, instruction: Instruction) -> None:
+        self._check_mutable()
+        previous, following = instruction.previous, instruction.next
+        if previous is None:
+            self.first = following
+        else:
+            previous.next = following
+        if following is None:
+            self.last = previous
+        else:
+            following.previous = previous
+        instruction.block = None
+        # ``next`` stays as it was: a walk that stands on the instruction needs it to go on.
+        self._count -= 1
+
+    def _check_mutable(self) -> None:
+        if self.frozen:
+            raise HlojitError("the module is frozen; work on module.clone()")
+
+
+def clone_instruction(instruction: Instruction, mapping: dict[Value, Value]) -> Instruction:
+    """Copy one instruction with its regions, mapping operands; the copies' results are added to ``mapping``."""
+    copy = Instruction(
+        instruction.op,
+        [mapping.get(operand, operand) for operand in instruction.operands],
+        instruction.result_types,
+        instruction.attributes,
+        [region.clone(mapping) for region in instruction.regions],
+        instruction.discardable,
+        instruction.location,
+    )
+    for old, new in zip(instruction.results, copy.results):
+        new.name_hint = old.name_hint
+        mapping[old] = new
+    return copy
+
+
+class Function:
+    """A named function: a block, its visibility, and the attributes of function, arguments and results."""
+
+    def __init__(
+        self,
+        name: str,
+        argument_types: Sequence[Type],
+        result_types: Sequence[Type],
+        *,
+        visibility: str = "public",
+        location: Location = UNKNOWN,
+    ):
+        self.name = name
+        self.body = Block(argument_types, self)
+        self.result_types = list(result_types)
+        self.visibility = visibility
+        self.location = location
+        self.attributes: dict[str, Attribute] = {}
+        self.argument_attributes: list[dict[str, Attribute]] = [{} for _ in argument_types]
+        self.result_attributes: list[dict[str, Attribute]] = [{} for _ in result_types]
+        self.module: Module | None = None
+
+    @property
+    def type(self) -> FunctionType:
+        """The function's signature."""
+        return function_type([argument.type for argument in self.body.arguments], self.result_types)
+
+    @property
+    def is_declaration(self) -> bool:
+        """Whether the function has no body."""
+        return self.body.first is None
+
+    def clone(self) -> Function:
+        """Deep copy."""
+        copy = Function(
+            self.name,
+            [argument.type for argument in self.body.arguments],
+            self.result_types,
+            visibility=self.visibility,
+            location=self.location,
+        )
+        copy.attributes = dict(self.attributes)
+        copy.argument_attributes = [dict(attributes) for attributes in self.argument_attributes]
+        copy.result_attributes = [dict(attributes) for attributes in self.result_attributes]
+        copy.body = self.body.clone()
+        copy.body.parent = copy
+        return copy
+
+    def __repr__(self) -> str:
+        return f"<Function @{self.name}: {self.type}>"
+
+
+class Module:
+    """A program: functions by name, one of which (``main``) is the entry.
+
+    ``foreign`` holds text of top-level operations of dialects that hlojit does not know (``sdy.mesh``), kept as read.
+    """
+
+    def __init__(self, name: str = "", *, location: Location = UNKNOWN):
+        self.name = name
+        self.location = location
+        self.functions: dict[str, Function] = {}
+        self.attributes: dict[str, Attribute] = {}
+        self.resources: dict[str, bytes] = {}
+        self.foreign: list[str] = []
+        self.frozen = False
+
+    @property
+    def main(self) -> Function:
+        """The entry function: ``main``, or the only public one."""
+        if "main" in self.functions:
+            return self.functions["main"]
+        public = [function for function in self.functions.values() if function.visibility == "public"]
+        if len(public) == 1:
+            return public[0]
+        raise HlojitError(
+            f"the module has no function @main and {len(public)} public functions; "
+            "name the entry function main, or make exactly one function public"
+        )
+
+    def add_function(self, function: Function) -> Function:
+        """Add a function under its name."""
+        if self.frozen:
+            raise HlojitError("the module is frozen; work on module.clone()")
+        if function.name in self.functions:
+            raise HlojitError(f"function @{function.name} is defined twice")
+        self.functions[function.name] = function
+        function.module = self
+        return function
+
+    def walk(self) -> Iterator[Instruction]:
+        """Yield every instruction of every function."""
+        for function in self.functions.values():
+            yield from function.body.walk()
+
+    def clone(self) -> Module:
+        """Deep copy, not frozen."""
+        copy = Module(self.name, location=self.location)
+        copy.attributes = dict(self.attributes)
+        copy.resources = dict(self.resources)
+        copy.foreign = list(self.foreign)
+        for function in self.functions.values():
+            copy.add_function(function.clone())
+        return copy
+
+    def freeze(self) -> Module:
+        """Make the module read-only and return it."""
+        self.frozen = True
+        for function in self.functions.values():
+            stack = [function.body]
+            while stack:
+                block = stack.pop()
+                block.frozen = True
+                for instruction in block:
+                    stack.extend(instruction.regions)
+        return self
+
+    def __str__(self) -> str:
+        from hlojit.ir.text.printer import print_module
+
+        return print_module(self)
+
+    def __repr__(self) -> str:
+        return f"<Module @{self.name}: {', '.join(self.functions)}>"

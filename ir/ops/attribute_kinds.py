@@ -1,0 +1,313 @@
+"""Kinds of op attributes: how a generic MLIR attribute becomes the Python value of an op record, and back to text.
+
+>>> I64_ARRAY.to_text((0, 1))
+'array<i64: 0, 1>'
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from hlojit.ir.attributes import (
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    Dense,
+    DenseArrayAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+    StringAttr,
+    SymbolAttr,
+    UnitAttr,
+)
+from hlojit.ir.errors import HlojitError
+
+
+class AttributeKind(ABC):
+    """One kind of attribute."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What a message says was expected."""
+
+    @abstractmethod
+    def from_generic(self, attribute: Attribute) -> Any:
+        """Convert; raise ``HlojitError`` saying what was expected if the attribute is of another kind."""
+
+    @abstractmethod
+    def to_text(self, value: Any) -> str:
+        """Spell the value as in MLIR's generic form."""
+
+    def refuse(self, attribute: Attribute) -> HlojitError:
+        """The error for an attribute of another kind."""
+        return HlojitError(f"expected {self.expected}, found {type(attribute).__name__}")
+
+
+@dataclass(frozen=True)
+class IntegerKind(AttributeKind):
+    """An integer of one type."""
+
+    type: str = "i64"
+
+    @property
+    def expected(self) -> str:
+        return f"an integer of type {self.type}"
+
+    def from_generic(self, attribute: Attribute) -> int:
+        if isinstance(attribute, IntegerAttr):
+            return attribute.value
+        raise self.refuse(attribute)
+
+    def to_text(self, value: int) -> str:
+        return f"{value} : {self.type}"
+
+
+@dataclass(frozen=True)
+class FloatKind(AttributeKind):
+    """A float of one type."""
+
+    type: str = "f32"
+
+    @property
+    def expected(self) -> str:
+        return f"a float of type {self.type}"
+
+    def from_generic(self, attribute: Attribute) -> float:
+        if isinstance(attribute, FloatAttr):
+            return attribute.value
+        if isinstance(attribute, IntegerAttr):
+            return float(attribute.value)
+        raise self.refuse(attribute)
+
+    def to_text(self, value: float) -> str:
+        return f"{value:e} : {self.type}"
+
+
+@dataclass(frozen=True)
+class BoolKind(AttributeKind):
+    """``true`` or ``false``."""
+
+    @property
+    def expected(self) -> str:
+        return "true or false"
+
+    def from_generic(self, attribute: Attribute) -> bool:
+        if isinstance(attribute, BoolAttr):
+            return attribute.value
+        if isinstance(attribute, UnitAttr):
+            return True
+        raise self.refuse(attribute)
+
+    def to_text(self, value: bool) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True)
+class StringKind(AttributeKind):
+    """A string."""
+
+    @property
+    def expected(self) -> str:
+        return "a string"
+
+    def from_generic(self, attribute: Attribute) -> str:
+        if isinstance(attribute, StringAttr):
+            return attribute.value
+        raise self.refuse(attribute)
+
+    def to_text(self, value: str) -> str:
+        return quote(value)
+
+
+@dataclass(frozen=True)
+class SymbolKind(AttributeKind):
+    """A symbol reference."""
+
+    @property
+    def expected(self) -> str:
+        return "a symbol such as @function"
+
+    def from_generic(self, attribute: Attribute) -> str:
+        if isinstance(attribute, SymbolAttr):
+            return attribute.name
+        if isinstance(attribute, StringAttr):
+            return attribute.value
+        raise self.refuse(attribute)
+
+    def to_text(self, value: str) -> str:
+        return f"@{value}"
+
+
+@dataclass(frozen=True)
+class IntegerArrayKind(AttributeKind):
+    """``array<i64: ...>``, or the older ``dense<...> : tensor<Nxi64>``; a tuple of integers."""
+
+    type: str = "i64"
+
+    @property
+    def expected(self) -> str:
+        return f"array<{self.type}: ...>"
+
+    def from_generic(self, attribute: Attribute) -> tuple[Any, ...]:
+        if isinstance(attribute, DenseArrayAttr):
+            return tuple(attribute.values)
+        if isinstance(attribute, Dense):
+            return tuple(attribute.array.ravel().tolist())
+        if isinstance(attribute, ArrayAttr) and all(isinstance(e, (IntegerAttr, BoolAttr)) for e in attribute.elements):
+            return tuple(e.value for e in attribute.elements if isinstance(e, (IntegerAttr, BoolAttr)))
+        raise self.refuse(attribute)
+
+    def to_text(self, value: tuple[Any, ...]) -> str:
+        if not value:
+            return f"array<{self.type}>"
+        words = ("true" if v else "false" for v in value) if self.type == "i1" else map(str, value)
+        return f"array<{self.type}: {', '.join(words)}>"
+
+
+@dataclass(frozen=True)
+class IntegerMatrixKind(AttributeKind):
+    """``dense<[[1, 1], [0, 0]]> : tensor<2x2xi64>`` (padding, replica groups); a tuple of tuples of integers."""
+
+    @property
+    def expected(self) -> str:
+        return "a dense matrix of i64"
+
+    def from_generic(self, attribute: Attribute) -> tuple[tuple[int, ...], ...]:
+        if isinstance(attribute, Dense) and attribute.array.ndim == 2:
+            return tuple(tuple(row) for row in attribute.array.tolist())
+        raise self.refuse(attribute)
+
+    def to_text(self, value: tuple[tuple[int, ...], ...]) -> str:
+        width = len(value[0]) if value else 0
+        rows = ", ".join(f"[{', '.join(map(str, row))}]" for row in value)
+        body = f"[{rows}]" if value and width else ""
+        return f"dense<{body}> : tensor<{len(value)}x{width}xi64>"
+
+
+@dataclass(frozen=True)
+class ElementsKind(AttributeKind):
+    """The elements of a constant."""
+
+    @property
+    def expected(self) -> str:
+        return "dense elements"
+
+    def from_generic(self, attribute: Attribute) -> Dense:
+        if isinstance(attribute, Dense):
+            return attribute
+        raise self.refuse(attribute)
+
+    def to_text(self, value: Dense) -> str:
+        from hlojit.ir.text.dense import print_dense
+
+        return print_dense(value)
+
+
+@dataclass(frozen=True)
+class EnumKind(AttributeKind):
+    """``#stablehlo<comparison_direction LT>``; the value is the keyword."""
+
+    type: str
+    keywords: tuple[str, ...]
+    dialect: str = "stablehlo"
+
+    @property
+    def expected(self) -> str:
+        return f"one of {', '.join(self.keywords)}"
+
+    def from_generic(self, attribute: Attribute) -> str:
+        text = ""
+        if isinstance(attribute, StringAttr):
+            text = attribute.value
+        elif isinstance(attribute, OpaqueAttr) and attribute.text.startswith(f"#{self.dialect}<{self.type} "):
+            text = attribute.text.split()[-1].rstrip(">")
+        if text in self.keywords:
+            return text
+        raise self.refuse(attribute)
+
+    def to_text(self, value: str) -> str:
+        return f"#{self.dialect}<{self.type} {value}>"
+
+
+@dataclass(frozen=True)
+class ArrayOfKind(AttributeKind):
+    """``[a, b]`` of one other kind; a tuple."""
+
+    element: AttributeKind
+
+    @property
+    def expected(self) -> str:
+        return f"an array, each element {self.element.expected}"
+
+    def from_generic(self, attribute: Attribute) -> tuple[Any, ...]:
+        if isinstance(attribute, ArrayAttr):
+            return tuple(self.element.from_generic(element) for element in attribute.elements)
+        raise self.refuse(attribute)
+
+    def to_text(self, value: tuple[Any, ...]) -> str:
+        return f"[{', '.join(map(self.element.to_text, value))}]"
+
+
+@dataclass(frozen=True)
+class RecordKind(AttributeKind):
+    """One of the attribute records (``DotDimensionNumbers`` ...), which the parser reads and the printer spells."""
+
+    record: type[Attribute]
+
+    @property
+    def expected(self) -> str:
+        return f"a {self.record.__name__} attribute"
+
+    def from_generic(self, attribute: Attribute) -> Attribute:
+        if isinstance(attribute, self.record):
+            return attribute
+        raise self.refuse(attribute)
+
+    def to_text(self, value: Attribute) -> str:
+        from hlojit.ir.text.printer import print_attribute
+
+        return print_attribute(value)
+
+
+@dataclass(frozen=True)
+class GenericKind(AttributeKind):
+    """Any attribute, kept as it is (``backend_config``)."""
+
+    @property
+    def expected(self) -> str:
+        return "an attribute"
+
+    def from_generic(self, attribute: Attribute) -> Attribute:
+        return attribute
+
+    def to_text(self, value: Attribute) -> str:
+        from hlojit.ir.text.printer import print_attribute
+
+        return print_attribute(value)
+
+
+def quote(text: str) -> str:
+    """Spell a string as MLIR does."""
+    escaped = "".join(
+        char if 32 <= ord(char) < 127 and char not in '"\\' else "".join(f"\\{byte:02X}" for byte in char.encode())
+        for char in text
+    )
+    return f'"{escaped}"'
+
+
+I64 = IntegerKind("i64")
+I32 = IntegerKind("i32")
+UI64 = IntegerKind("ui64")
+F32 = FloatKind("f32")
+BOOL = BoolKind()
+STRING = StringKind()
+SYMBOL = SymbolKind()
+I64_ARRAY = IntegerArrayKind("i64")
+BOOL_ARRAY = IntegerArrayKind("i1")
+I64_MATRIX = IntegerMatrixKind()
+ELEMENTS = ElementsKind()
+GENERIC = GenericKind()

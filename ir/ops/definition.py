@@ -1,0 +1,249 @@
+"""``OpDefinition``: everything that hlojit knows about an op, in one record.
+
+Parser, printer, verifier, interpreter, passes, back ends, the op-status table and the tests all derive from these
+records; no other file branches on an op's name (a back end's table of library kernels is the one exception).
+
+    ADD = define(OpDefinition(
+        "stablehlo.add",
+        operands=(Operand("lhs"), Operand("rhs")),
+        infer=same_as_operands,
+        constraints=(Constraint("C1", check_same_types),),
+        reference=lambda call, lhs, rhs: lhs + rhs,
+        syntax="pretty-same-type",
+        traits=frozenset({Trait.COMMUTATIVE}),
+        lowering=Pointwise(arithmetic.add),
+    ))
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.types import Type
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Block, Instruction, Value
+    from hlojit.ir.ops.attribute_kinds import AttributeKind
+    from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+
+Array = np.ndarray[Any, Any]
+
+
+class Trait(enum.Enum):
+    """Facts about an op that passes and the verifier use."""
+
+    COMMUTATIVE = "the two operands may be exchanged"
+    ASSOCIATIVE = "may be reassociated in a reduction, as the specification's freedom of order allows"
+    EFFECT = "has effects: neither removed, duplicated nor merged"
+    TERMINATOR = "ends a block"
+    STRUCTURAL = "is control flow or module structure"
+    CONSTANT = "is a constant"
+    IDEMPOTENT = "applied to its own result gives that result"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One operand of an op; a variadic one takes what the others leave."""
+
+    name: str
+    variadic: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSpec:
+    """One attribute of an op: its kind converts from and to text; ``default`` is not printed."""
+
+    name: str
+    kind: AttributeKind
+    optional: bool = False
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A rule of the specification under its label (``C1``, ``I2``); ``check`` returns a complaint or None."""
+
+    label: str
+    check: Callable[[Instruction], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """What type inference sees: operand types, attributes and regions of an instruction not yet made."""
+
+    operand_types: tuple[Type, ...]
+    attributes: Mapping[str, Any]
+    regions: Sequence[Block] = ()
+
+
+InferenceRule = Callable[[InferenceRequest], Sequence[Type]]
+
+
+class ReferenceCall(Protocol):
+    """What an op's reference semantics may ask of the interpreter."""
+
+    instruction: Instruction
+    replica: int
+    partition: int
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """The instruction's converted attributes."""
+
+    def run(self, region: int, *arguments: Any) -> tuple[Any, ...]:
+        """Evaluate one of the instruction's regions and return what its terminator returns."""
+
+    def call(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        """Evaluate a function of the module."""
+
+
+class Lowering:
+    """Base of the ways in which an op becomes code."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise(Lowering):
+    """The element at an index from the operands' elements at that index: ``rule(builder, call, *scalars)``.
+
+    ``call`` is the ``PointwiseCall`` below; scalars are in compute form (see ``hlojit.ir.scalar.builder``).
+    """
+
+    rule: Callable[..., Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed(Lowering):
+    """The element at an index from operand elements at other indices: ``rule(emitter, instruction, index)``.
+
+    ``index`` is a tuple of index expressions, one a dimension of the result; see ``hlojit.lowering.index``.
+    """
+
+    rule: Callable[[Any, Instruction, Any], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(Lowering):
+    """Inits and a combiner region over some dimensions of the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expand(Lowering):
+    """Into other ops: ``rule(builder, instruction)`` builds them and returns the replacement values."""
+
+    rule: Callable[[Any, Instruction], Sequence[Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(Lowering):
+    """A routine that each back end supplies under this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Structural(Lowering):
+    """Control flow, calls, constants and tuples: what the host program itself executes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseCall:
+    """The types and attributes that a pointwise rule may look at."""
+
+    operand_types: tuple[Any, ...]
+    """Element types (rows of the table) of the operands."""
+    result_type: Any
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OpDefinition:
+    """The record of one op.  Equality is identity of the name."""
+
+    name: str
+    operands: tuple[Operand, ...] = ()
+    attributes: tuple[AttributeSpec, ...] = ()
+    regions: tuple[str, ...] = ()
+    """Names of the regions; a last name that ends in ``*`` stands for any number."""
+    infer: InferenceRule | None = None
+    """Result types, or None when they must be written (``convert``, ``reshape``)."""
+    constraints: tuple[Constraint, ...] = ()
+    reference: Callable[..., Any] | None = None
+    """NumPy semantics: ``reference(call, *arrays)`` returns an array, or a tuple of arrays for several results."""
+    syntax: str = "generic"
+    """Name of the pretty form in ``hlojit.ir.text.forms``; ``generic`` has none."""
+    traits: frozenset[Trait] = frozenset()
+    lowering: Lowering | None = None
+    registered: bool = field(default=True, compare=False)
+    summary: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, OpDefinition) and other.name == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether an unused instruction of this op may be removed."""
+        return Trait.EFFECT not in self.traits and Trait.TERMINATOR not in self.traits
+
+    @property
+    def mnemonic(self) -> str:
+        """The name without its dialect."""
+        return self.name.partition(".")[2]
+
+    def attribute(self, name: str) -> AttributeSpec | None:
+        """The spec of an attribute, or None if the record declares none of that name."""
+        for spec in self.attributes:
+            if spec.name == name:
+                return spec
+        return None
+
+
+_OPS: dict[str, OpDefinition] = {}
+
+
+def define(op: OpDefinition, *, replace: bool = False) -> OpDefinition:
+    """Add a record to the op table and return it."""
+    if op.name in _OPS and not replace:
+        raise HlojitError(f"op {op.name!r} is defined twice")
+    _OPS[op.name] = op
+    return op
+
+
+def undefine(name: str) -> None:
+    """Remove a record (a plugin that is dropped takes its ops with it)."""
+    _OPS.pop(name, None)
+
+
+def find_op(name: str) -> OpDefinition | None:
+    """Return the record of ``name``, or None."""
+    return _OPS.get(name)
+
+
+def op(name: str) -> OpDefinition:
+    """Return the record of ``name``; ``add`` is short for ``stablehlo.add``."""
+    found = _OPS.get(name) or _OPS.get(f"stablehlo.{name}")
+    if found is None:
+        raise HlojitError(f"unknown op {name!r}")
+    return found
+
+
+def ops() -> Iterator[OpDefinition]:
+    """Iterate over all records."""
+    return iter(tuple(_OPS.values()))
+
+
+def unregistered_op(name: str) -> OpDefinition:
+    """A record for an op that nobody registered: it is kept and printed, and has effects for all we know."""
+    return OpDefinition(name, operands=(Operand("operands", variadic=True),), regions=("regions*",),
+                        traits=frozenset({Trait.EFFECT}), registered=False)

@@ -1,0 +1,173 @@
+"""Types of values: immutable and interned, so that equal types are one object and compare by identity.
+
+>>> tensor((2, 3), "f32")
+tensor<2x3xf32>
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from hlojit.ir.formats import ElementType, FloatFormat, element_type
+
+DYNAMIC: Final = -1
+"""A dimension whose size is known only at run time (``?`` in the text)."""
+
+
+class Type:
+    """Base of all types."""
+
+    _interned: ClassVar[dict[Any, Any]] = {}
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class TensorType(Type):
+    """``tensor<2x?x3xf32>``; ``encoding`` is opaque MLIR attribute text, kept as it was read.
+
+    Create through ``tensor(...)``.  ``shape`` has ``DYNAMIC`` where a size is unknown; ``bounds`` holds upper bounds of
+    such dimensions (``#stablehlo.bounds``), or is empty.
+    """
+
+    shape: tuple[int, ...]
+    element_type: ElementType
+    encoding: str
+
+    def __init__(self, shape: tuple[int, ...], element: ElementType, encoding: str = ""):
+        self.shape = shape
+        self.element_type = element
+        self.encoding = encoding
+
+    @cached_property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether every dimension is known."""
+        return DYNAMIC not in self.shape
+
+    @cached_property
+    def size(self) -> int:
+        """Number of elements (static shapes only)."""
+        assert self.is_static
+        return math.prod(self.shape)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes in a buffer (static shapes only)."""
+        return self.size * self.element_type.itemsize
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Row-major strides, in elements."""
+        strides = []
+        step = 1
+        for extent in reversed(self.shape):
+            strides.append(step)
+            step *= extent
+        return tuple(reversed(strides))
+
+    def with_shape(self, shape: Sequence[int]) -> TensorType:
+        """The same element type in another shape."""
+        return tensor(shape, self.element_type)
+
+    def with_element_type(self, element: ElementType | str) -> TensorType:
+        """The same shape of another element type."""
+        return tensor(self.shape, element)
+
+    @cached_property
+    def _text(self) -> str:
+        dimensions = "".join("?x" if extent == DYNAMIC else f"{extent}x" for extent in self.shape)
+        encoding = f", {self.encoding}" if self.encoding else ""
+        return f"tensor<{dimensions}{self.element_type.name}{encoding}>"
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class TupleType(Type):
+    """``tuple<tensor<f32>, tensor<i32>>``.  Create through ``tuple_type``."""
+
+    def __init__(self, elements: tuple[Type, ...]):
+        self.elements = elements
+
+    def __str__(self) -> str:
+        return f"tuple<{', '.join(map(str, self.elements))}>"
+
+
+class TokenType(Type):
+    """``!stablehlo.token``: an order among effects, no data."""
+
+    def __str__(self) -> str:
+        return "!stablehlo.token"
+
+
+class OpaqueType(Type):
+    """A type of a dialect that hlojit does not know, kept as its text.  Create through ``opaque_type``."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class FunctionType(Type):
+    """``(inputs) -> (results)``.  Create through ``function_type``."""
+
+    def __init__(self, inputs: tuple[Type, ...], results: tuple[Type, ...]):
+        self.inputs = inputs
+        self.results = results
+
+    def __str__(self) -> str:
+        results = f"({', '.join(map(str, self.results))})"
+        if len(self.results) == 1 and not isinstance(self.results[0], FunctionType):
+            results = str(self.results[0])
+        return f"({', '.join(map(str, self.inputs))}) -> {results}"
+
+
+TOKEN: Final = TokenType()
+
+_tensors: dict[tuple[tuple[int, ...], ElementType, str], TensorType] = {}
+_tuples: dict[tuple[Type, ...], TupleType] = {}
+_functions: dict[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType] = {}
+_opaque: dict[str, OpaqueType] = {}
+
+
+def tensor(shape: Sequence[int], element: ElementType | str, encoding: str = "") -> TensorType:
+    """Return the tensor type of this shape and element type."""
+    if isinstance(element, str):
+        element = element_type(element)
+    key = (tuple(shape), element, encoding)
+    found = _tensors.get(key)
+    if found is None:
+        found = _tensors.setdefault(key, TensorType(*key))
+    return found
+
+
+def tuple_type(elements: Sequence[Type]) -> TupleType:
+    """Return the tuple type of these element types."""
+    key = tuple(elements)
+    return _tuples.get(key) or _tuples.setdefault(key, TupleType(key))
+
+
+def function_type(inputs: Sequence[Type], results: Sequence[Type]) -> FunctionType:
+    """Return the function type from ``inputs`` to ``results``."""
+    key = (tuple(inputs), tuple(results))
+    return _functions.get(key) or _functions.setdefault(key, FunctionType(*key))
+
+
+def opaque_type(text: str) -> OpaqueType:
+    """Return the type of an unknown dialect that is spelled ``text``."""
+    return _opaque.get(text) or _opaque.setdefault(text, OpaqueType(text))
+
+
+def is_float(element: ElementType) -> bool:
+    """Whether the element type is a float format."""
+    return isinstance(element, FloatFormat)

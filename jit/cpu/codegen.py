@@ -1,0 +1,133 @@
+"""From LLVM IR text to object code to callable addresses, through llvmlite.
+
+Two pipelines: *lean* for code whose vectors are explicit, *vectorize* for scalar loops that LLVM is to widen.
+Objects contain no absolute address; symbols are resolved by name when an object is loaded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from hlojit.ir.errors import HlojitError
+from hlojit.lowering.target import Target
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@cache
+def host_target() -> Target:
+    """The processor that this process runs on."""
+    _initialize()
+    triple = llvm.get_process_triple()
+    cpu = llvm.get_host_cpu_name()
+    available = llvm.get_host_cpu_features()
+    if triple.startswith("x86_64"):
+        # LLVM prefers 256-bit vectors on some processors; our vectors are explicit and mean what they say.
+        available["prefer-256-bit"] = False
+        if available.get("avx512f") and available.get("avx512bw") and available.get("avx512vl"):
+            bits, registers, unroll = 512, 32, 4
+        elif available.get("avx2"):
+            bits, registers, unroll = 256, 16, 2
+        else:
+            bits, registers, unroll = 128, 16, 2
+    else:
+        bits, registers, unroll = 128, 32, 4
+    return Target(triple, cpu, available.flatten(), bits, registers, unroll)
+
+
+@cache
+def target_machine(target: Target, optimization: int = 2) -> Any:
+    """LLVM's target machine for a target (position-independent code, small code model)."""
+    _initialize()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=optimization, reloc="pic", codemodel="small"
+    )
+
+
+_LEAN = ("sroa", "instcombine", "simplifycfg")
+_lock = threading.Lock()
+
+
+def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> Any:
+    """Parse, verify, link and optimize; return llvmlite's module.  Malformed IR is our bug and raises ``HlojitError``."""
+    machine = target_machine(target)
+    header = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
+    try:
+        module = llvm.parse_assembly(header + ir)
+        for text in linked:
+            module.link_in(llvm.parse_assembly(text))
+        module.verify()
+    except RuntimeError as error:
+        raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = pipeline == "vectorize"
+    builder = llvm.create_pass_builder(machine, options)
+    if pipeline == "vectorize":
+        manager = builder.getModulePassManager()
+    else:
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_sroa_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
+    manager.run(module, builder)
+    return module
+
+
+def compile_to_object(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
+    """Compile LLVM IR text to a relocatable object."""
+    with _lock:
+        return bytes(target_machine(target).emit_object(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
+
+
+def compile_to_assembly(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
+    """Compile LLVM IR text to assembly, for people and tests to read."""
+    with _lock:
+        return str(target_machine(target).emit_assembly(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
+
+
+class LoadedCode:
+    """Objects loaded into the process; keep it alive as long as any of its addresses may be called."""
+
+    def __init__(self, tracker: Any):
+        self._tracker = tracker
+
+    def address(self, symbol: str) -> int:
+        """Address of an exported symbol."""
+        return int(self._tracker[symbol])
+
+
+@cache
+def _jit() -> Any:
+    _initialize()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(), reloc="pic", codemodel="small"
+    )
+    return llvm.create_lljit_compiler(machine, use_jit_link=False, suppress_errors=True)
+
+
+_loaded = 0
+
+
+def load_objects(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None) -> LoadedCode:
+    """Load object files together; ``imports`` gives addresses for symbols that the process does not export."""
+    global _loaded
+    with _lock:
+        _loaded += 1
+        builder = llvm.JITLibraryBuilder()
+        for image in objects:
+            builder.add_object_img(image)
+        builder.add_current_process()
+        for symbol, address in (imports or {}).items():
+            builder.import_symbol(symbol, address)
+        for symbol in exports:
+            builder.export_symbol(symbol)
+        return LoadedCode(builder.link(_jit(), f"hlojit.{_loaded}"))

@@ -1,0 +1,45 @@
+"""What an emitter returns: the code of one kernel and how it is to be launched.
+
+Every kernel function has one signature::
+
+    void symbol(ptr context, ptr buffers, i64 begin, i64 end)
+
+``buffers`` points to an array of addresses: the instruction's operands, then its results, then (if asked for) the
+workspace.  The function does the tasks ``begin <= task < end``; different tasks never write the same memory, so a launch
+may hand ranges of tasks to different threads.  The context (``hlojit.runtime``) holds the pool, the error slot and the
+cancel flag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One launch of a kernel: phases run one after the other with the same buffers.
+
+    ``cost`` estimates the nanoseconds of one task on one core; a launch whose total is small runs on one thread.
+    """
+
+    symbol: str
+    tasks: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCode:
+    """LLVM IR text (functions and declarations) and the launches it needs.
+
+    ``pipeline`` is ``lean`` for code with explicit vectors, ``vectorize`` for scalar loops that LLVM's loop vectorizer is
+    to widen (fusions with numba functions).  ``linked`` maps symbols to foreign LLVM modules to link in.
+    ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
+    share the operand's buffer (the kernel then only updates it).
+    """
+
+    ir: str
+    phases: tuple[Phase, ...]
+    workspace_bytes: int = 0
+    pipeline: str = "lean"
+    linked: tuple[tuple[str, str], ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
