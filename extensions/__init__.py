@@ -1,0 +1,42 @@
+"""The door for vendors: hooks, the registry, and the records that a plugin is made of.
+
+A plugin that needs more than what is exported here needs a hook that is missing: tell us.
+"""
+
+from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, no
+from hlojit.extensions.custom_calls import CustomCall, ElementwiseCall, ExpansionCall, PythonCall
+from hlojit.extensions.hooks import API_VERSION, hookimpl, hookspec
+from hlojit.extensions.registry import PluginRecord, Registry, registry
+from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
+from hlojit.ir.passes.pass_manager import Pass
+
+register = registry().register
+unregister = registry().unregister
+using = registry().using
+
+__all__ = [
+    "API_VERSION",
+    "DECOMPOSE",
+    "YES",
+    "Backend",
+    "Capability",
+    "CompileOptions",
+    "CustomCall",
+    "ElementwiseCall",
+    "ExpansionCall",
+    "FloatFormat",
+    "NanEncoding",
+    "Overflow",
+    "Pass",
+    "PluginRecord",
+    "PythonCall",
+    "Registry",
+    "Support",
+    "hookimpl",
+    "hookspec",
+    "no",
+    "register",
+    "registry",
+    "unregister",
+    "using",
+]

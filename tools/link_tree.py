@@ -6,6 +6,7 @@ the same package tree as an installed hlojit.  ``PYTHONPATH=build/dev`` also run
     python tools/link_tree.py
 """
 
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +26,20 @@ def make_link_tree(root: Path = ROOT) -> Path:
         link = package / name
         if not link.is_symlink():
             link.symlink_to(target)
+    _write_metadata(root, package.parent)
     return package.parent
+
+
+def _write_metadata(root: Path, folder: Path) -> None:
+    """Announce the entry points, as an installed distribution would."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    metadata = folder / f"{project['name']}-{project['version']}.dist-info"
+    metadata.mkdir(exist_ok=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()), ""]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -121,13 +121,22 @@ class LlvmBuilder:
 
     @contextmanager
     def function(
-        self, symbol: str, parameters: Sequence[tuple[str, str]], *, result: str = "void", attributes: str = "nounwind"
+        self,
+        symbol: str,
+        parameters: Sequence[tuple[str, str]],
+        *,
+        result: str = "void",
+        attributes: str = "nounwind",
+        linkage: str = "",
     ) -> Iterator[list[Val]]:
-        """Emit a function; the parameters are given as (kind or ``ptr``, name).  ``ret`` is the caller's for non-void."""
+        """Emit a function; the parameters are given as (kind or ``ptr``, name).  ``ret`` is the caller's for non-void.
+
+        ``linkage="internal"`` keeps a helper function private to its module.
+        """
         signature = ", ".join(
             f"{LLVM_TYPE.get(kind, kind)}{' noundef' if kind == 'ptr' else ''} %{name}" for kind, name in parameters
         )
-        self.lines.append(f"define {result} @{symbol}({signature}) {attributes} {{")
+        self.lines.append(f"define {linkage and linkage + ' '}{result} @{symbol}({signature}) {attributes} {{")
         self.begin_block("entry")
         yield [Val(f"%{name}", kind) for kind, name in parameters]
         if result == "void":

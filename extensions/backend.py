@@ -1,0 +1,93 @@
+"""What a back end is: a device that says what it can do, and compiles programs for it.
+
+    class MyDevice(Backend):
+        name = "mydevice"
+
+        def capability(self, instruction):
+            if instruction.op.name == "stablehlo.sort":
+                return no("the device has no sorter")
+            return YES
+
+        def compile(self, module, options):
+            return lambda *arrays: run_on_device(module, arrays)
+
+The built-in back ends are made in the same way and registered through the same hook.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hlojit.ir.graph import Instruction, Module
+
+
+class Support(enum.Enum):
+    """How a back end stands to an instruction."""
+
+    YES = "compiles it"
+    NO = "cannot do it"
+    DECOMPOSE = "can do it once it is decomposed into other ops"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """A back end's answer for one instruction: support, the reason for a no, an optional cost in nanoseconds."""
+
+    support: Support
+    reason: str = ""
+    cost: float | None = None
+
+
+YES = Capability(Support.YES)
+DECOMPOSE = Capability(Support.DECOMPOSE)
+
+
+def no(reason: str) -> Capability:
+    """The answer "cannot do it", with the reason that the user's error message will show."""
+    return Capability(Support.NO, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """What a caller may choose about one compilation.
+
+    ``verify`` says when modules are verified between passes (``third-party``, ``always``, ``never``); ``disable_passes``
+    names passes to leave out; ``fold_limit`` bounds the elements that constant folding may make; ``progress`` shows a
+    progress line on a terminal (None: when it takes long).
+    """
+
+    verify: str = "third-party"
+    disable_passes: tuple[str, ...] = ()
+    fold_limit: int = 4096
+    progress: bool | None = None
+    num_replicas: int = 1
+    num_partitions: int = 1
+    extra: tuple[tuple[str, Any], ...] = field(default=())
+
+
+class Backend(ABC):
+    """A device; see the module's docstring."""
+
+    name: str
+    fuses: bool = False
+    """Whether ``compile`` wants the graph after fusion (``hlojit.fusion`` instructions) rather than before."""
+
+    def unavailable(self) -> str | None:
+        """Why the back end cannot be used on this machine, or None if it can."""
+        return None
+
+    @abstractmethod
+    def capability(self, instruction: Instruction) -> Capability:
+        """Whether the back end compiles this instruction (by op, element types, shapes); called before fusion."""
+
+    @abstractmethod
+    def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]] | Any:
+        """Compile a verified module with every call inlined.
+
+        Returns a callable that takes one array per argument (storage dtype, C-contiguous) and returns one per result,
+        or an ``hlojit.executable.ExecutableSpec`` of native code.
+        """

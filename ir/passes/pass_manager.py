@@ -1,0 +1,232 @@
+"""Passes and the pipeline that runs them.
+
+A pass is a frozen dataclass whose fields are its options; it takes a valid module and leaves a valid one::
+
+    @dataclass(frozen=True)
+    class DropBarriers(Pass):
+        name: ClassVar[str] = "drop-barriers"
+        phase: ClassVar[str] = "simplify"
+        keep_first: bool = False
+
+        def run(self, module: Module) -> bool:
+            ...
+
+    parse_pipeline("canonicalize,drop-barriers{keep_first=true},dce").run(module)
+
+Within a pipeline passes run phase by phase; inside a phase in the order that their ``after``/``before`` constraints
+demand, and by name where those leave a choice.  ``PassPipeline`` keeps an order that was written by hand;
+``order_passes`` computes one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+from hlojit.ir.errors import HlojitError, PluginError, VerificationError
+from hlojit.ir.graph import Module
+
+PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
+"""The phases in the order in which they run."""
+
+VerifyMode = Literal["third-party", "always", "never"]
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """One step from module to module.
+
+    ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
+    same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).  ``package`` is the distribution that brought the pass;
+    it is empty for hlojit's own.
+    """
+
+    name: ClassVar[str]
+    phase: ClassVar[str] = "simplify"
+    before: ClassVar[tuple[str, ...]] = ()
+    after: ClassVar[tuple[str, ...]] = ()
+    targets: ClassVar[tuple[str, ...]] = ()
+    package: ClassVar[str] = ""
+
+    @abstractmethod
+    def run(self, module: Module) -> bool:
+        """Rewrite ``module`` in place and return whether anything changed."""
+
+    def __str__(self) -> str:
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        changed = [
+            f"{field.name}={_option_text(options[field.name])}"
+            for field in dataclasses.fields(self)
+            if options[field.name] != field.default
+        ]
+        return f"{self.name}{{{' '.join(changed)}}}" if changed else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class PassEvent:
+    """What the callback between passes is told: the pass that just ran, what it did and how long it took."""
+
+    index: int
+    pass_: Pass
+    module: Module
+    changed: bool
+    seconds: float
+
+
+PassCallback = Callable[[PassEvent], None]
+
+
+@dataclass(frozen=True)
+class PassPipeline:
+    """Passes in the order in which they run."""
+
+    passes: tuple[Pass, ...]
+
+    def run(
+        self, module: Module, *, verify: VerifyMode = "third-party", callback: PassCallback | None = None
+    ) -> bool:
+        """Run all passes on ``module`` in place and return whether any changed it.
+
+        ``verify`` says after which passes the module is verified.  A third-party pass that raises, or that leaves an
+        invalid module behind, ends in a ``PluginError`` that names the pass and its package.  ``callback`` is called
+        after every pass (dumping, timing and progress all hang on it).
+        """
+        changed = False
+        for index, pass_ in enumerate(self.passes):
+            start = time.perf_counter()
+            pass_changed = _run_one(pass_, module)
+            seconds = time.perf_counter() - start
+            if verify == "always" or (verify == "third-party" and pass_.package):
+                _verify_after(pass_, module)
+            changed |= pass_changed
+            if callback is not None:
+                callback(PassEvent(index, pass_, module, pass_changed, seconds))
+        return changed
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.passes))
+
+
+def order_passes(passes: Iterable[Pass]) -> PassPipeline:
+    """Order ``passes`` by phase, by their constraints within a phase, and by name where those leave a choice."""
+    by_phase: dict[str, list[Pass]] = {phase: [] for phase in PHASES}
+    for pass_ in passes:
+        if pass_.phase not in by_phase:
+            raise HlojitError(
+                f"pass {pass_.name!r}{_from(pass_)} names the phase {pass_.phase!r}; phases are {', '.join(PHASES)}"
+            )
+        by_phase[pass_.phase].append(pass_)
+    return PassPipeline(tuple(pass_ for members in by_phase.values() for pass_ in _order_phase(members)))
+
+
+def parse_pipeline(text: str, known: Mapping[str, type[Pass]] | None = None) -> PassPipeline:
+    """Read ``name,name{field=value field=value},...``; ``known`` defaults to the built-in passes and their aliases."""
+    if known is None:
+        from hlojit.ir.passes.registry import known_passes
+
+        known = known_passes()
+    passes: list[Pass] = []
+    position = 0
+    while position < len(text):
+        match = _ITEM.match(text, position)
+        if match is None:
+            raise HlojitError(f"cannot read the pass pipeline at {text[position:]!r}; expected name{{field=value ...}}")
+        name = match["name"]
+        if name not in known:
+            raise HlojitError(f"unknown pass {name!r}; known: {', '.join(sorted(known))}")
+        passes.append(_make_pass(known[name], match["options"] or ""))
+        position = match.end()
+    return PassPipeline(tuple(passes))
+
+
+_ITEM = re.compile(r"\s*(?P<name>[A-Za-z_][\w.-]*)\s*(?:\{(?P<options>[^}]*)\})?\s*(?:,|$)")
+
+
+def _make_pass(kind: type[Pass], text: str) -> Pass:
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    options: dict[str, Any] = {}
+    for word in text.replace(",", " ").split():
+        key, equals, value = word.partition("=")
+        if key not in fields:
+            raise HlojitError(f"pass {kind.name!r} has no option {key!r}; it has {', '.join(fields) or 'none'}")
+        options[key] = _option_value(kind, fields[key].default, key, value if equals else "true")
+    return kind(**options)
+
+
+def _option_value(kind: type[Pass], default: Any, key: str, text: str) -> Any:
+    if isinstance(default, bool):
+        if text in ("true", "false"):
+            return text == "true"
+    elif isinstance(default, (int, float)):
+        try:
+            return type(default)(text)
+        except ValueError:
+            pass
+    else:
+        return text
+    raise HlojitError(f"option {key!r} of pass {kind.name!r}: {text!r} is not a {type(default).__name__}")
+
+
+def _option_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _order_phase(members: Sequence[Pass]) -> list[Pass]:
+    """Topological order by the constraints; among those that are ready, the first by name (then as given)."""
+    positions: dict[str, list[int]] = {}
+    for position, pass_ in enumerate(members):
+        positions.setdefault(pass_.name, []).append(position)
+    followers: list[set[int]] = [set() for _ in members]
+    for position, pass_ in enumerate(members):
+        for name in pass_.before:
+            followers[position].update(positions.get(name, ()))
+        for name in pass_.after:
+            for other in positions.get(name, ()):
+                followers[other].add(position)
+    waiting = [0] * len(members)
+    for targets in followers:
+        for target in targets:
+            waiting[target] += 1
+    ready = [(members[position].name, position) for position, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    ordered: list[Pass] = []
+    while ready:
+        _, position = heapq.heappop(ready)
+        ordered.append(members[position])
+        for target in followers[position]:
+            waiting[target] -= 1
+            if not waiting[target]:
+                heapq.heappush(ready, (members[target].name, target))
+    if len(ordered) != len(members):
+        stuck = sorted(f"{members[p].name}{_from(members[p])}" for p, count in enumerate(waiting) if count)
+        raise HlojitError(f"the before/after constraints of these passes form a circle: {', '.join(stuck)}")
+    return ordered
+
+
+def _run_one(pass_: Pass, module: Module) -> bool:
+    if not pass_.package:
+        return pass_.run(module)
+    try:
+        return bool(pass_.run(module))
+    except Exception as error:
+        raise PluginError(f"pass {pass_.name!r}{_from(pass_)} failed: {type(error).__name__}: {error}") from error
+
+
+def _verify_after(pass_: Pass, module: Module) -> None:
+    from hlojit.ir.verifier import verify
+
+    try:
+        verify(module)
+    except VerificationError as error:
+        kind = PluginError if pass_.package else HlojitError
+        raise kind(f"pass {pass_.name!r}{_from(pass_)} left an invalid program behind: {error}") from error
+
+
+def _from(pass_: Pass) -> str:
+    return f" (package {pass_.package})" if pass_.package else ""

@@ -1,0 +1,178 @@
+"""The CPU back end: fused kernels and library kernels as LLVM code, one native host program per executable."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.kernels import has_kernel, kernel_emitter
+from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, no
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
+from hlojit.ir.graph import Instruction, Module, Value
+from hlojit.ir.ops.definition import Expand, Indexed, Kernel, Pointwise, Reduction, Structural
+from hlojit.ir.types import TensorType
+from hlojit.lowering.host import emit_host
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.program import Program
+from hlojit.lowering.schedule import build_program
+from hlojit.lowering.structure import structure_text
+from hlojit.lowering.target import Target
+
+BACKEND_NAME = "cpu"
+MAXIMUM_BYTES = 1 << 46
+"""A tensor that takes more is refused when it is compiled: no machine has that much."""
+
+
+class KernelCache:
+    """Kernels by structure, and their objects, for the life of the process."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self._codes: dict[str, KernelCode] = {}
+        self._objects: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def code(self, instruction: Instruction) -> KernelCode:
+        """The kernel of an instruction; emitted once per structure."""
+        key = structure_text(instruction)
+        code = self._codes.get(key)
+        if code is None:
+            with self._lock:
+                symbol = f"hlojit_kernel_{len(self._codes)}"
+                code = _emitter_name_and_emit(instruction, self.target, symbol)
+                self._codes[key] = code
+        return code
+
+    def objects(self, codes: Iterable[KernelCode]) -> list[bytes]:
+        """Object code of kernels, compiled once each."""
+        images = []
+        for code in codes:
+            symbol = code.phases[0].symbol
+            image = self._objects.get(symbol)
+            if image is None:
+                linked = [text for _, text in code.linked]
+                image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
+                self._objects[symbol] = image
+            images.append(image)
+        return images
+
+    def clear(self) -> None:
+        """Forget everything (a plugin that took part was replaced)."""
+        self._codes.clear()
+
+
+def _emitter_name_and_emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+    lowering = instruction.op.lowering
+    name = lowering.name if isinstance(lowering, Kernel) else "fusion"
+    return kernel_emitter(name)(instruction, target, symbol)
+
+
+class CpuKernelSource:
+    """Where the scheduler gets the kernels of one program from."""
+
+    def __init__(self, cache: KernelCache):
+        self.cache = cache
+
+    def kernel(self, instruction: Instruction) -> KernelCode:
+        """Code for one instruction."""
+        reason = _reason_against(instruction)
+        if reason:
+            raise UnsupportedError(instruction.op.name, BACKEND_NAME, reason, instruction.location)
+        return self.cache.code(instruction)
+
+    def native_call(self, instruction: Instruction) -> tuple[str, int, object] | None:
+        """Foreign native functions: none yet."""
+        return None
+
+
+class CpuBackend(Backend):
+    """Compiles for the processor that the process runs on."""
+
+    name = BACKEND_NAME
+    fuses = True
+
+    def __init__(self) -> None:
+        self._cache: KernelCache | None = None
+
+    @property
+    def cache(self) -> KernelCache:
+        """The kernel cache (LLVM is initialized when it is first needed)."""
+        if self._cache is None:
+            self._cache = KernelCache(host_target())
+        return self._cache
+
+    def capability(self, instruction: Instruction) -> Capability:
+        """By the op's lowering and its element types."""
+        if isinstance(instruction.op.lowering, Expand):
+            return DECOMPOSE
+        reason = _reason_against(instruction)
+        return no(reason) if reason else YES
+
+    def program(self, module: Module) -> Program:
+        """Schedule the module's entry function."""
+        return build_program(module.main, CpuKernelSource(self.cache))
+
+    def compile(self, module: Module, options: CompileOptions) -> Any:
+        """Compile to native code; returns an ``ExecutableSpec``."""
+        from hlojit.executable import ExecutableSpec
+        from hlojit.runtime import native_symbols
+
+        program = self.program(module)
+        codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
+        symbol = "hlojit_main"
+        host = compile_to_object(emit_host(program, symbol), self.cache.target)
+        loaded = load_objects(
+            [host, *self.cache.objects(codes.values())], [symbol], {**native_symbols(), **program.symbols}
+        )
+        main = module.main
+        cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
+        return ExecutableSpec(
+            name=main.name,
+            entry=loaded.address(symbol),
+            inputs=tuple(argument.tensor_type for argument in main.body.arguments),
+            outputs=tuple(value.tensor_type for value in main.body.returned),
+            arena_bytes=program.arena_bytes,
+            constants=tuple(program.constants),
+            keepalive=(loaded, *program.keepalive),
+            estimated_nanoseconds=cost,
+            program=program,
+        )
+
+
+_STRUCTURAL = (
+    "stablehlo.constant", "stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "func.return",
+    "func.call", "stablehlo.optimization_barrier", "stablehlo.composite", "stablehlo.tuple",
+    "stablehlo.get_tuple_element",
+)  # fmt: skip
+
+
+def _reason_against(instruction: Instruction) -> str:
+    """Why the CPU back end cannot compile an instruction, or an empty string."""
+    for value in (*instruction.operands, *instruction.results):
+        reason = _type_reason(value)
+        if reason:
+            return reason
+    lowering = instruction.op.lowering
+    if isinstance(lowering, (Pointwise, Indexed, Reduction, Expand)):
+        return ""
+    if isinstance(lowering, Kernel):
+        return "" if has_kernel(lowering.name) else f"no CPU kernel {lowering.name!r} yet"
+    if isinstance(lowering, Structural) and instruction.op.name in _STRUCTURAL:
+        return ""
+    return "the op has no lowering yet"
+
+
+def _type_reason(value: Value) -> str:
+    kind = value.type
+    if not isinstance(kind, TensorType):
+        return "" if str(kind).startswith("tuple") else f"values of type {kind} have no CPU representation yet"
+    if not kind.is_static:
+        return f"{kind} has dimensions that are not known; give the shapes"
+    if not isinstance(kind.element_type, (BooleanType, IntegerType, FloatFormat)):
+        return f"element type {kind.element_type} has no CPU code yet"
+    if kind.nbytes > MAXIMUM_BYTES:
+        return f"{kind} takes {kind.nbytes} bytes, more than any machine has"
+    return ""

@@ -1,0 +1,15 @@
+"""Entry point of the CPU back end: registered like any vendor's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlojit.extensions import Backend, hookimpl
+
+
+@hookimpl
+def hlojit_backends() -> Sequence[Backend]:
+    """The CPU."""
+    from hlojit.cpu.backend import CpuBackend
+
+    return [CpuBackend()]

@@ -1,0 +1,246 @@
+"""The host program: one native function per executable that launches its kernels, loops and branches.
+
+    i32 main(ptr context, ptr slots)
+
+``slots`` holds addresses: the inputs, the outputs, the arena, then the constants (see ``hlojit.runtime``).  The result is
+0, or not 0 when a poll saw a cancellation.  Long programs are cut into functions of bounded length, so that LLVM's time
+stays proportional to the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.program import (
+    Branch,
+    Buffer,
+    BufferKind,
+    Copy,
+    Launch,
+    Loop,
+    NativeCall,
+    PointCell,
+    Program,
+    Step,
+    Swap,
+)
+
+SEGMENT_STEPS = 96
+PARALLEL_THRESHOLD_NS = 6_000.0
+"""Launches that take less altogether run on the calling thread."""
+GRAIN_NS = 4_000.0
+"""What one thread takes at a time, at least."""
+POLL_NS = 200_000.0
+"""A launch that takes longer is followed by a poll for cancellation."""
+
+_CONTEXT = [("ptr", "context"), ("ptr", "slots"), ("ptr", "cells")]
+
+
+class HostEmitter:
+    """Emits the host program of one ``Program``; see the module's docstring."""
+
+    def __init__(self, program: Program, symbol: str):
+        self.program = program
+        self.symbol = symbol
+        self.builder = LlvmBuilder()
+        self._segments = 0
+        self._pending: list[tuple[str, Sequence[Step]]] = []
+        self._arena_slot = len(program.inputs) + len(program.outputs)
+
+    def emit(self) -> str:
+        """Return the module's text."""
+        b = self.builder
+        b.declare("hlojit_parallel_for", "declare void @hlojit_parallel_for(ptr, ptr, ptr, i64, i64)")
+        b.declare("hlojit_poll", "declare i32 @hlojit_poll(ptr)")
+        for launch in self.program.launches():
+            for phase in launch.kernel.phases:
+                b.declare(phase.symbol, f"declare void @{phase.symbol}(ptr, ptr, i64, i64)")
+        with b.function(self.symbol, [("ptr", "context"), ("ptr", "slots")], result="i32"):
+            cells = b.emit("ptr", 1, f"alloca [{max(1, self.program.cells)} x ptr]")
+            first = self._segment(self.program.steps)
+            status = b.emit("i32", 1, f"call i32 @{first}(ptr %context, ptr %slots, ptr {cells.text})")
+            b.line(f"ret i32 {status.text}")
+        while self._pending:
+            name, steps = self._pending.pop()
+            self._emit_segment(name, steps)
+        return b.module_text()
+
+    def _segment(self, steps: Sequence[Step]) -> str:
+        """Plan a function for ``steps`` and return its name."""
+        self._segments += 1
+        name = f"{self.symbol}_segment_{self._segments}"
+        self._pending.append((name, steps))
+        return name
+
+    def _emit_segment(self, name: str, steps: Sequence[Step]) -> None:
+        b = self.builder
+        with b.function(name, _CONTEXT, result="i32", attributes="nounwind noinline"):
+            self._arguments = b.emit("ptr", 1, f"alloca [{self._widest(steps)} x ptr]")
+            self._bases: dict[int, Val] = {}
+            self._steps(steps)
+            b.line("ret i32 0")
+            b.begin_block("cancelled")
+            b.line("ret i32 1")
+
+    def _widest(self, steps: Sequence[Step]) -> int:
+        widest = 1
+        stack = list(steps)
+        while stack:
+            step = stack.pop()
+            if isinstance(step, (Launch, NativeCall)):
+                widest = max(widest, len(step.buffers))
+            elif isinstance(step, Loop):
+                stack += [*step.condition, *step.body]
+            elif isinstance(step, Branch):
+                for case in step.cases:
+                    stack += case
+        return widest
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        if len(steps) > SEGMENT_STEPS:
+            # Square-root cutting: at most SEGMENT_STEPS calls here, each of a part that may be cut again.
+            size = max(SEGMENT_STEPS, -(-len(steps) // SEGMENT_STEPS))
+            for start in range(0, len(steps), size):
+                self._call_segment(self._segment(steps[start : start + size]))
+            return
+        for step in steps:
+            self._step(step)
+
+    def _call_segment(self, name: str) -> None:
+        status = self.builder.emit("i32", 1, f"call i32 @{name}(ptr %context, ptr %slots, ptr %cells)")
+        self._stop_if(status)
+
+    def _stop_if(self, status: Val) -> None:
+        b = self.builder
+        following = b.fresh_label("go")
+        b.branch_if(b.icmp("ne", status, Val("0", "i32")), "cancelled", following)
+        b.begin_block(following)
+
+    def _poll(self) -> None:
+        self._stop_if(self.builder.emit("i32", 1, "call i32 @hlojit_poll(ptr %context)"))
+
+    # ---------------------------------------------------------------- steps
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, Launch):
+            self._launch(step)
+        elif isinstance(step, Copy):
+            self._copy(step)
+        elif isinstance(step, Loop):
+            self._loop(step)
+        elif isinstance(step, Branch):
+            self._branch(step)
+        elif isinstance(step, Swap):
+            self._swap(step)
+        elif isinstance(step, PointCell):
+            self.builder.line(f"store ptr {self._address(step.target).text}, ptr {self._cell(step.cell).text}")
+        else:
+            assert isinstance(step, NativeCall), step
+            self._store_arguments(step.buffers)
+            self.builder.declare(step.symbol, f"declare void @{step.symbol}(ptr, ptr)")
+            self.builder.line(f"call void @{step.symbol}(ptr %context, ptr {self._arguments.text})")
+
+    def _slot(self, index: int) -> Val:
+        """The address that a slot holds (loaded once per straight-line function)."""
+        b = self.builder
+        pointer = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr %slots, i64 {index}")
+        return b.emit("ptr", 1, f"load ptr, ptr {pointer.text}, align 8, !invariant.load !0")
+
+    def _cell(self, buffer: Buffer) -> Val:
+        return self.builder.emit("ptr", 1, f"getelementptr inbounds ptr, ptr %cells, i64 {buffer.index}")
+
+    def _address(self, buffer: Buffer) -> Val:
+        b = self.builder
+        if buffer.kind is BufferKind.INPUT:
+            return self._slot(buffer.index)
+        if buffer.kind is BufferKind.OUTPUT:
+            return self._slot(len(self.program.inputs) + buffer.index)
+        if buffer.kind is BufferKind.CONSTANT:
+            return self._slot(self._arena_slot + 1 + buffer.index)
+        if buffer.kind is BufferKind.SWAPPED:
+            return b.emit("ptr", 1, f"load ptr, ptr {self._cell(buffer).text}, align 8")
+        arena = self._slot(self._arena_slot)
+        return b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {arena.text}, i64 {buffer.offset}")
+
+    def _store_arguments(self, buffers: Sequence[Buffer]) -> None:
+        b = self.builder
+        for number, buffer in enumerate(buffers):
+            address = self._address(buffer)
+            place = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {self._arguments.text}, i64 {number}")
+            b.line(f"store ptr {address.text}, ptr {place.text}, align 8")
+
+    def _launch(self, step: Launch) -> None:
+        b = self.builder
+        self._store_arguments(step.buffers)
+        total = 0.0
+        for phase in step.kernel.phases:
+            cost = phase.tasks * phase.cost
+            total += cost
+            if cost < PARALLEL_THRESHOLD_NS or phase.tasks == 1:
+                b.line(f"call void @{phase.symbol}(ptr %context, ptr {self._arguments.text}, i64 0, i64 {phase.tasks})")
+            else:
+                grain = max(1, min(phase.tasks, int(GRAIN_NS / max(phase.cost, 1e-3))))
+                b.line(
+                    f"call void @hlojit_parallel_for(ptr %context, ptr @{phase.symbol}, ptr {self._arguments.text}, "
+                    f"i64 {phase.tasks}, i64 {grain})"
+                )
+        if total > POLL_NS:
+            self._poll()
+
+    def _copy(self, step: Copy) -> None:
+        b = self.builder
+        source, target = self._address(step.source), self._address(step.target)
+        size = step.target.nbytes
+        if size in (1, 2, 4, 8):
+            value = b.emit("i64", 1, f"load i{8 * size}, ptr {source.text}, align 1")
+            b.line(f"store i{8 * size} {value.text}, ptr {target.text}, align 1")
+            return
+        b.declare("llvm.memmove", "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
+        b.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {size}, i1 false)")
+
+    def _swap(self, step: Swap) -> None:
+        b = self.builder
+        first, second = self._cell(step.first), self._cell(step.second)
+        values = [b.emit("ptr", 1, f"load ptr, ptr {cell.text}, align 8") for cell in (first, second)]
+        b.line(f"store ptr {values[1].text}, ptr {first.text}, align 8")
+        b.line(f"store ptr {values[0].text}, ptr {second.text}, align 8")
+
+    def _flag(self, buffer: Buffer) -> Val:
+        b = self.builder
+        byte = b.emit("i8", 1, f"load i8, ptr {self._address(buffer).text}, align 1")
+        return b.icmp("ne", byte, Val("0", "i8"))
+
+    def _loop(self, step: Loop) -> None:
+        b = self.builder
+        head, body, end = (b.fresh_label(stem) for stem in ("while", "body", "done"))
+        b.branch(head)
+        b.begin_block(head)
+        self._poll()
+        self._steps(step.condition)
+        b.branch_if(self._flag(step.predicate), body, end)
+        b.begin_block(body)
+        self._steps(step.body)
+        b.branch(head)
+        b.begin_block(end)
+
+    def _branch(self, step: Branch) -> None:
+        b = self.builder
+        end = b.fresh_label("join")
+        labels = [b.fresh_label("case") for _ in step.cases]
+        if step.is_predicate:
+            b.branch_if(self._flag(step.index), labels[0], labels[1])
+        else:
+            index = b.emit("i32", 1, f"load i32, ptr {self._address(step.index).text}, align 4")
+            cases = " ".join(f"i32 {number}, label %{label}" for number, label in enumerate(labels))
+            b.line(f"switch i32 {index.text}, label %{labels[-1]} [ {cases} ]")
+        for label, case in zip(labels, step.cases):
+            b.begin_block(label)
+            self._steps(case)
+            b.branch(end)
+        b.begin_block(end)
+
+
+def emit_host(program: Program, symbol: str) -> str:
+    """LLVM IR text of the host program under the name ``symbol``."""
+    return HostEmitter(program, symbol).emit() + "!0 = !{}\n"

@@ -1,0 +1,1 @@
+"""The reference interpreter as a back end."""

@@ -1,0 +1,34 @@
+"""Entry point of the reference back end: the meaning of every op, evaluated with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hlojit.extensions import YES, Backend, Capability, CompileOptions, hookimpl, no
+from hlojit.ir.graph import Instruction, Module
+
+
+class ReferenceBackend(Backend):
+    """Evaluates programs op by op through the op records' reference semantics."""
+
+    name = "reference"
+
+    def capability(self, instruction: Instruction) -> Capability:
+        """Everything that has reference semantics."""
+        op = instruction.op
+        if op.reference is None and not op.regions and op.is_pure:
+            return no("the op record has no reference semantics")
+        return YES
+
+    def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]]:
+        """Return a function that interprets the module."""
+        from hlojit.ir.interpreter import evaluate
+
+        return lambda *arrays: evaluate(module, *arrays)
+
+
+@hookimpl
+def hlojit_backends() -> Sequence[Backend]:
+    """The reference interpreter."""
+    return [ReferenceBackend()]
