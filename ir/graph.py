@@ -160,8 +160,27 @@ class Instruction:
 
     @property
     def is_dead(self) -> bool:
-        """Whether no result is used and the op has no effect."""
-        return self.op.is_pure and not any(result.users for result in self.results)
+        """Whether no result is used and the instruction has no effect."""
+        return not any(result.users for result in self.results) and not self.has_effects
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether the instruction may be neither removed, duplicated nor merged: by its op, attributes or regions."""
+        if not self.op.is_pure or (self.op.effect is not None and self.op.effect(self)):
+            return True
+        return any(
+            not inner.op.is_pure and not inner.op.is_terminator or (inner.op.effect is not None and inner.op.effect(inner))
+            for region in self.regions
+            for inner in region.walk()
+        )
+
+    @property
+    def function(self) -> Function | None:
+        """The function whose body holds this instruction, at any depth; None while it is in none."""
+        block = self.block
+        while block is not None and isinstance(block.parent, Instruction):
+            block = block.parent.block
+        return block.parent if block is not None and isinstance(block.parent, Function) else None
 
     def set_operand(self, index: int, value: Value) -> None:
         """Replace one operand."""

@@ -175,6 +175,8 @@ class OpDefinition:
     """Names of the regions; a last name that ends in ``*`` stands for any number."""
     infer: InferenceRule | None = None
     """Result types, or None when they must be written (``convert``, ``reshape``)."""
+    widens: bool = False
+    """Whether a written result may have another element type than the inferred one (``dot_general``)."""
     constraints: tuple[Constraint, ...] = ()
     reference: Callable[..., Any] | None = None
     """NumPy semantics: ``reference(call, *arrays)`` returns an array, or a tuple of arrays for several results."""
@@ -182,6 +184,8 @@ class OpDefinition:
     """Name of the pretty form in ``hlojit.ir.text.forms``; ``generic`` has none."""
     traits: frozenset[Trait] = frozenset()
     lowering: Lowering | None = None
+    effect: Callable[[Instruction], bool] | None = field(default=None, compare=False)
+    """For ops that have effects or not by their attributes (``custom_call``): asked of an instruction."""
     registered: bool = field(default=True, compare=False)
     summary: str = ""
 
@@ -195,6 +199,11 @@ class OpDefinition:
     def is_pure(self) -> bool:
         """Whether an unused instruction of this op may be removed."""
         return Trait.EFFECT not in self.traits and Trait.TERMINATOR not in self.traits
+
+    @property
+    def is_terminator(self) -> bool:
+        """Whether instructions of this op end a block."""
+        return Trait.TERMINATOR in self.traits
 
     @property
     def mnemonic(self) -> str:

@@ -1,0 +1,387 @@
+"""Matrix products: dot_general and the older dot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
+from hlojit.ir.formats import IntegerType, QuantizedType
+from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Constraint,
+    Expand,
+    InferenceRequest,
+    Kernel,
+    OpDefinition,
+    Operand,
+    ReferenceCall,
+    define,
+)
+from hlojit.ir.ops.rules import (
+    OpCall,
+    checked,
+    compatible_extents,
+    has_shape,
+    has_size,
+    in_range,
+    inferred,
+    operand_tensor,
+    positive,
+    same_element,
+    same_size,
+    show,
+    unique,
+)
+from hlojit.ir.types import TensorType, Type, tensor
+
+PRECISION = EnumKind("precision", ("DEFAULT", "HIGH", "HIGHEST"))
+PRECISION_CONFIG = AttributeSpec("precision_config", ArrayOfKind(PRECISION), optional=True)
+
+
+def numbers(call: OpCall) -> DotDimensionNumbers:
+    """The dimension numbers of a dot_general."""
+    found = call.attributes["dot_dimension_numbers"]
+    assert isinstance(found, DotDimensionNumbers)
+    return found
+
+
+def free_dimensions(rank: int, batching: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
+    """Dimensions that are neither batched nor contracted."""
+    return tuple(d for d in range(rank) if d not in batching and d not in contracting)
+
+
+def _same_extents(call: OpCall, what: str, lhs: Sequence[int], rhs: Sequence[int]) -> str | None:
+    left, right = operand_tensor(call, 0), operand_tensor(call, 1)
+    for a, b in zip(lhs, rhs):
+        if not compatible_extents(left.shape[a], right.shape[b]):
+            return f"{what} dimension {a} of lhs has size {left.shape[a]} but dimension {b} of rhs {right.shape[b]}"
+    return None
+
+
+def precision_complaint(call: OpCall) -> str | None:
+    """A precision config names one precision for each side."""
+    return has_size("precision_config", call.attributes.get("precision_config") or (0, 0), 2, "one for each side")
+
+
+def _quantized(type: TensorType) -> QuantizedType | None:
+    return type.element_type if isinstance(type.element_type, QuantizedType) else None
+
+
+def elements_complaint(call: OpCall) -> str | None:
+    """Both sides have one element type (quantized ones aside); mixed float formats are what the dot's rows allow."""
+    lhs, rhs = operand_tensor(call, 0), operand_tensor(call, 1)
+    if _quantized(lhs) or _quantized(rhs) or same_element(lhs.element_type, rhs.element_type):
+        return None
+    if type(lhs.element_type) is type(rhs.element_type):
+        # StableHLO's own verifier and JAX (fp8, preferred_element_type) let formats of one kind meet.
+        return None
+    return f"lhs and rhs have different kinds of element types: {lhs} and {rhs}"
+
+
+def _zero_points(call: OpCall) -> str | None:
+    quantized = _quantized(operand_tensor(call, 1))
+    if quantized is None or not any(quantized.zero_points):
+        return None
+    return f"zero points of rhs must be 0, found {show(quantized.zero_points)}"
+
+
+def _quantization_dimension(call: OpCall) -> str | None:
+    quantized = _quantized(operand_tensor(call, 1))
+    if quantized is None or quantized.axis is None or quantized.axis not in numbers(call).rhs_contracting:
+        return None
+    return f"quantization dimension {quantized.axis} of rhs must not be contracted"
+
+
+def storage_complaint(call: OpCall) -> str | None:
+    """Quantized sides have one storage type."""
+    lhs, rhs = _quantized(operand_tensor(call, 0)), _quantized(operand_tensor(call, 1))
+    if lhs is None or rhs is None or lhs.storage_type == rhs.storage_type:
+        return None
+    return f"storage types of lhs and rhs differ: {lhs.storage_type} and {rhs.storage_type}"
+
+
+def quantized_complaint(instruction: Any) -> str | None:
+    """Where lhs is quantized, so are rhs and the result, and the other way round."""
+    lhs, rhs = _quantized(operand_tensor(instruction, 0)), _quantized(operand_tensor(instruction, 1))
+    result = _quantized(instruction.result_types[0])
+    if lhs is None and rhs is None and result is None:
+        return None
+    if (lhs is not None) == (result is not None) and rhs is not None:
+        return None
+    return "lhs and result must both be quantized or both not, and rhs must be quantized with them"
+
+
+def expressed_complaint(instruction: Any) -> str | None:
+    """Expressed types of quantized operands and results agree."""
+    found = [_quantized(operand_tensor(instruction, 0)), _quantized(operand_tensor(instruction, 1))]
+    found.append(_quantized(instruction.result_types[0]))
+    expressed = {quantized.expressed_type for quantized in found if quantized is not None}
+    if found[0] is None or len(expressed) == 1:
+        return None
+    return f"expressed types differ: {', '.join(sorted(expressed))}"
+
+
+def per_tensor_complaint(instruction: Any) -> str | None:
+    """A rhs quantized per tensor gives a result quantized per tensor."""
+    lhs, rhs = _quantized(operand_tensor(instruction, 0)), _quantized(operand_tensor(instruction, 1))
+    result = _quantized(instruction.result_types[0])
+    if lhs is None or rhs is None or rhs.axis is not None or result is None or result.axis is None:
+        return None
+    return "rhs is quantized per tensor, so the result must be, too"
+
+
+def hybrid_complaint(instruction: Any) -> str | None:
+    """With only rhs quantized, lhs and result have its expressed type."""
+    lhs, rhs = operand_tensor(instruction, 0), _quantized(operand_tensor(instruction, 1))
+    if rhs is None or _quantized(lhs) is not None:
+        return None
+    result = instruction.result_types[0].element_type.name
+    if lhs.element_type.name == rhs.expressed_type == result:
+        return None
+    return f"lhs {lhs.element_type}, expressed type {rhs.expressed_type} of rhs and result {result} must be one type"
+
+
+def _algorithm(call: OpCall) -> DotAlgorithm | None:
+    found = call.attributes.get("algorithm")
+    return found if isinstance(found, DotAlgorithm) else None
+
+
+def _algorithm_precision(call: OpCall) -> str | None:
+    config = call.attributes.get("precision_config") or ()
+    if _algorithm(call) is None or all(precision == "DEFAULT" for precision in config):
+        return None
+    return f"precision_config must be DEFAULT where an algorithm is given, found {show(config)}"
+
+
+def _algorithm_count(name: str) -> Any:
+    def check(call: OpCall) -> str | None:
+        algorithm = _algorithm(call)
+        return positive(name, (getattr(algorithm, name),)) if algorithm is not None else None
+
+    return check
+
+
+DOT_GENERAL_RULES = (
+    Constraint(
+        "C1",
+        lambda c: same_size(
+            "lhs_batching_dimensions", numbers(c).lhs_batching, "rhs_batching_dimensions", numbers(c).rhs_batching
+        ),
+    ),
+    Constraint(
+        "C2",
+        lambda c: same_size(
+            "lhs_contracting_dimensions",
+            numbers(c).lhs_contracting,
+            "rhs_contracting_dimensions",
+            numbers(c).rhs_contracting,
+        ),
+    ),
+    Constraint(
+        "C3",
+        lambda c: unique(
+            "lhs_batching_dimensions + lhs_contracting_dimensions", numbers(c).lhs_batching + numbers(c).lhs_contracting
+        ),
+    ),
+    Constraint(
+        "C4",
+        lambda c: unique(
+            "rhs_batching_dimensions + rhs_contracting_dimensions", numbers(c).rhs_batching + numbers(c).rhs_contracting
+        ),
+    ),
+    Constraint(
+        "C5",
+        lambda c: in_range(
+            "lhs_batching_dimensions", numbers(c).lhs_batching, operand_tensor(c, 0).rank, "rank of lhs"
+        ),
+    ),
+    Constraint(
+        "C6",
+        lambda c: in_range(
+            "lhs_contracting_dimensions", numbers(c).lhs_contracting, operand_tensor(c, 0).rank, "rank of lhs"
+        ),
+    ),
+    Constraint(
+        "C7",
+        lambda c: in_range(
+            "rhs_batching_dimensions", numbers(c).rhs_batching, operand_tensor(c, 1).rank, "rank of rhs"
+        ),
+    ),
+    Constraint(
+        "C8",
+        lambda c: in_range(
+            "rhs_contracting_dimensions", numbers(c).rhs_contracting, operand_tensor(c, 1).rank, "rank of rhs"
+        ),
+    ),
+    Constraint("C9", lambda c: _same_extents(c, "batching", numbers(c).lhs_batching, numbers(c).rhs_batching)),
+    Constraint(
+        "C10", lambda c: _same_extents(c, "contracting", numbers(c).lhs_contracting, numbers(c).rhs_contracting)
+    ),
+    Constraint("C11", precision_complaint),
+    Constraint("C13", elements_complaint),
+    Constraint("C15", _zero_points),
+    Constraint("C16", _quantization_dimension),
+    Constraint("C17", storage_complaint),
+    Constraint("C21", _algorithm_precision),
+    Constraint("C22", _algorithm_count("lhs_component_count")),
+    Constraint("C23", _algorithm_count("rhs_component_count")),
+    Constraint("C24", _algorithm_count("num_primitive_operations")),
+)
+
+
+def dot_shape(call: OpCall) -> tuple[int, ...]:
+    """The shape of a dot_general: batching dimensions, then what is left of lhs, then of rhs."""
+    lhs, rhs, dims = operand_tensor(call, 0).shape, operand_tensor(call, 1).shape, numbers(call)
+    return (
+        *(lhs[d] for d in dims.lhs_batching),
+        *(lhs[d] for d in free_dimensions(len(lhs), dims.lhs_batching, dims.lhs_contracting)),
+        *(rhs[d] for d in free_dimensions(len(rhs), dims.rhs_batching, dims.rhs_contracting)),
+    )
+
+
+def _dot_result(instruction: Any) -> str | None:
+    return has_shape("result", instruction.result_types[0], dot_shape(instruction))
+
+
+def infer_dot_general(request: InferenceRequest) -> Sequence[Type]:
+    """The result in the element type of lhs, where none is written (a wider one may be)."""
+    return [tensor(dot_shape(request), operand_tensor(request, 0).element_type)]
+
+
+def accumulate(values: Array, result: TensorType) -> Array:
+    """Operand elements in the type in which the reference multiplies and adds.
+
+    Floats narrower than the result's compute type are exact in it; integers wrap modulo the result's width.
+    """
+    element = result.element_type
+    if isinstance(element, IntegerType):
+        return values.astype(element.storage)
+    if element.name == "i1":
+        return values
+    if values.dtype.kind == "c" or element.name.startswith("complex"):
+        return values.astype(np.complex128 if element.bits == 128 else np.complex64)
+    return values.astype(np.float64 if getattr(element, "compute", "f32") == "f64" else np.float32)
+
+
+def _dot_general_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array:
+    result = call.instruction.result.tensor_type
+    dims = numbers(call.instruction)
+    return dot_arrays(
+        accumulate(lhs, result),
+        accumulate(rhs, result),
+        dims,
+    )
+
+
+def dot_arrays(lhs: Array, rhs: Array, dims: DotDimensionNumbers) -> Array:
+    """Contract two arrays: the batched matrix product of their transposed, flattened forms."""
+    lhs_free = free_dimensions(lhs.ndim, dims.lhs_batching, dims.lhs_contracting)
+    rhs_free = free_dimensions(rhs.ndim, dims.rhs_batching, dims.rhs_contracting)
+    batch = [lhs.shape[d] for d in dims.lhs_batching]
+    rows = [lhs.shape[d] for d in lhs_free]
+    columns = [rhs.shape[d] for d in rhs_free]
+    depth = math.prod(lhs.shape[d] for d in dims.lhs_contracting)
+    a = lhs.transpose(*dims.lhs_batching, *lhs_free, *dims.lhs_contracting).reshape(
+        math.prod(batch), math.prod(rows), depth
+    )
+    b = rhs.transpose(*dims.rhs_batching, *dims.rhs_contracting, *rhs_free).reshape(
+        math.prod(batch), depth, math.prod(columns)
+    )
+    return np.matmul(a, b).reshape(*batch, *rows, *columns)
+
+
+DOT_GENERAL = define(
+    OpDefinition(
+        "stablehlo.dot_general",
+        operands=(Operand("lhs"), Operand("rhs")),
+        attributes=(
+            AttributeSpec("dot_dimension_numbers", RecordKind(DotDimensionNumbers)),
+            PRECISION_CONFIG,
+            AttributeSpec("algorithm", RecordKind(DotAlgorithm), optional=True),
+        ),
+        infer=checked(DOT_GENERAL_RULES, infer_dot_general),
+        widens=True,
+        constraints=(
+            *DOT_GENERAL_RULES,
+            Constraint("C12", _dot_result),
+            Constraint("C14", quantized_complaint),
+            Constraint("C18", expressed_complaint),
+            Constraint("C19", per_tensor_complaint),
+            Constraint("C20", hybrid_complaint),
+        ),
+        reference=_dot_general_reference,
+        syntax="dot_general",
+        lowering=Kernel("dot_general"),
+        summary="products of matrices, batched, over any dimensions",
+    )
+)
+
+
+# dot: vectors and matrices only
+
+
+def _dot_numbers(call: OpCall) -> DotDimensionNumbers:
+    return DotDimensionNumbers(lhs_contracting=(operand_tensor(call, 0).rank - 1,), rhs_contracting=(0,))
+
+
+def _dot_ranks(call: OpCall) -> str | None:
+    lhs, rhs = operand_tensor(call, 0), operand_tensor(call, 1)
+    if {lhs.rank, rhs.rank} <= {1, 2}:
+        return None
+    return f"operands must be vectors or matrices, found {lhs} and {rhs}"
+
+
+def _dot_extents(call: OpCall) -> str | None:
+    dims = _dot_numbers(call)
+    return _same_extents(call, "contracting", dims.lhs_contracting, dims.rhs_contracting)
+
+
+DOT_RULES = (Constraint("", _dot_ranks), Constraint("", _dot_extents), Constraint("", precision_complaint))
+
+
+def _infer_dot(request: InferenceRequest) -> Sequence[Type]:
+    lhs, rhs = operand_tensor(request, 0), operand_tensor(request, 1)
+    return [tensor((*lhs.shape[:-1], *rhs.shape[1:]), lhs.element_type)]
+
+
+def _expand_dot(builder: Any, instruction: Any) -> Any:
+    attributes = {"dot_dimension_numbers": _dot_numbers(instruction)}
+    if instruction.attributes.get("precision_config"):
+        attributes["precision_config"] = instruction.attributes["precision_config"]
+    call = builder.create(
+        "stablehlo.dot_general", instruction.operands, attributes=attributes, result_types=instruction.result_types
+    )
+    return list(call.results)
+
+
+DOT = define(
+    OpDefinition(
+        "stablehlo.dot",
+        operands=(Operand("lhs"), Operand("rhs")),
+        attributes=(PRECISION_CONFIG,),
+        infer=checked(DOT_RULES, _infer_dot),
+        widens=True,
+        constraints=(
+            *DOT_RULES,
+            Constraint("", lambda i: has_shape("result", i.result_types[0], _infer_dot_shape(i))),
+        ),
+        reference=lambda call, lhs, rhs: np.matmul(
+            accumulate(lhs, call.instruction.result.tensor_type), accumulate(rhs, call.instruction.result.tensor_type)
+        ),
+        syntax="dot",
+        lowering=Expand(_expand_dot),
+        summary="product of vectors and matrices",
+    )
+)
+
+
+def _infer_dot_shape(instruction: Any) -> tuple[int, ...]:
+    return (*operand_tensor(instruction, 0).shape[:-1], *operand_tensor(instruction, 1).shape[1:])
+
+
