@@ -64,6 +64,8 @@ class Registry:
         self.records: dict[str, PluginRecord] = {}
         self.backends: dict[str, Backend] = {}
         self.custom_calls: dict[str, CustomCall] = {}
+        self.generation = 0
+        """Counts changes: what was compiled under another generation may be out of date."""
         self._objects: dict[str, Any] = {}
         self._owner: dict[tuple[str, str], str] = {}
         self._lock = threading.RLock()
@@ -209,6 +211,7 @@ class Registry:
             )
             if taken and owner is None:
                 raise PluginError(f"plugin {record.origin} registers the {kind} {claimed!r}, which is built in")
+        self.generation += 1
         for claim in self._claims(record):
             self._owner[claim] = record.name
         for row in record.formats:
@@ -219,6 +222,7 @@ class Registry:
         self.backends.update((backend.name, backend) for backend in record.backends)
 
     def _release_all(self, record: PluginRecord) -> None:
+        self.generation += 1
         for claim in self._claims(record):
             self._owner.pop(claim, None)
         for row in record.formats:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
 from hlojit.cpu.kernels import has_kernel, kernel_emitter
+from hlojit.extensions import registry
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, no
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
@@ -37,7 +38,7 @@ class KernelCache:
 
     def code(self, instruction: Instruction) -> KernelCode:
         """The kernel of an instruction; emitted once per structure."""
-        key = structure_text(instruction)
+        key = f"{registry().generation} {structure_text(instruction)}"
         code = self._codes.get(key)
         if code is None:
             with self._lock:
@@ -58,10 +59,6 @@ class KernelCache:
                 self._objects[symbol] = image
             images.append(image)
         return images
-
-    def clear(self) -> None:
-        """Forget everything (a plugin that took part was replaced)."""
-        self._codes.clear()
 
 
 def _emitter_name_and_emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:

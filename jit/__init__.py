@@ -1,0 +1,93 @@
+"""hlojit: HLO graphs, optimized and compiled to native code in Python, open to vendors' plugins.
+
+    import hlojit, numpy as np
+
+    @hlojit.jit
+    def f(x):
+        return np.tanh(x @ x.T).sum(axis=0)
+
+    exe = hlojit.compile(stablehlo_text)
+    y = exe(array)
+
+Names are imported when they are first used: importing hlojit loads neither numba nor LLVM.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hlojit.arrays import Array
+    from hlojit.compiler import compile, parse, verify
+    from hlojit.executable import Executable
+    from hlojit.extensions import CompileOptions
+    from hlojit.ir.errors import (
+        ArgumentError,
+        ExecutionError,
+        HlojitError,
+        ParseError,
+        PluginError,
+        UnsupportedError,
+        VerificationError,
+    )
+    from hlojit.ir.graph import Module
+    from hlojit.runtime import set_threads
+    from hlojit.tracing import jit
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Array": "hlojit.arrays",
+    "compile": "hlojit.compiler",
+    "parse": "hlojit.compiler",
+    "verify": "hlojit.compiler",
+    "Executable": "hlojit.executable",
+    "CompileOptions": "hlojit.extensions",
+    "Module": "hlojit.ir.graph",
+    "jit": "hlojit.tracing",
+    "set_threads": "hlojit.runtime",
+} | dict.fromkeys(
+    (
+        "ArgumentError",
+        "ExecutionError",
+        "HlojitError",
+        "ParseError",
+        "PluginError",
+        "UnsupportedError",
+        "VerificationError",
+    ),
+    "hlojit.ir.errors",
+)
+
+__all__ = [
+    "ArgumentError",
+    "Array",
+    "CompileOptions",
+    "Executable",
+    "ExecutionError",
+    "HlojitError",
+    "Module",
+    "ParseError",
+    "PluginError",
+    "UnsupportedError",
+    "VerificationError",
+    "compile",
+    "jit",
+    "parse",
+    "set_threads",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hlojit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
