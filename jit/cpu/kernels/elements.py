@@ -1,0 +1,204 @@
+"""How elements of a buffer are read into, and written from, the registers of a product.
+
+A product multiplies and adds in one *compute kind*: ``f32`` or ``f64`` for floats, ``i32`` or ``i64`` for integers
+(whose low bits are the result's, whatever the width), ``i8`` for booleans.  ``Elements`` decodes and encodes between a
+buffer's element type and that kind, one element or a vector at a time.
+
+    compute = compute_kind(lhs, rhs, result)
+    value = Elements(lhs, compute).load(b, pointer, lanes=16)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.target import KIND_BITS, Target
+
+
+def storage_kind(element: ElementType) -> str:
+    """Kind of the memory of one element: ``f32 f64`` for the native floats, otherwise the integer of its width."""
+    if isinstance(element, FloatFormat) and element.is_native:
+        return element.name
+    return f"i{8 * element.itemsize}"
+
+
+def compute_kind(lhs: ElementType, rhs: ElementType, result: ElementType) -> str:
+    """The kind in which a product of these types is computed."""
+    if isinstance(result, BooleanType):
+        return "i8"
+    if isinstance(result, IntegerType):
+        return "i64" if result.bits > 32 else "i32"
+    if isinstance(result, FloatFormat):
+        formats = [element for element in (lhs, rhs, result) if isinstance(element, FloatFormat)]
+        wide = any(element.compute == "f64" or element.accumulator == "f64" for element in formats)
+        return "f64" if wide else "f32"
+    raise HlojitError(f"no product of {lhs} and {rhs} into {result}")
+
+
+def constant_mask(count: int, lanes: int) -> Val | None:
+    """The literal mask of the first ``count`` of ``lanes`` lanes; None when all are on."""
+    if count >= lanes:
+        return None
+    bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes))
+    return Val(f"<{bits}>", "i1", lanes)
+
+
+def at(b: LlvmBuilder, pointer: Val, offset: int | Val) -> Val:
+    """The address ``offset`` bytes behind ``pointer``."""
+    if isinstance(offset, int):
+        if offset == 0:
+            return pointer
+        return b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {pointer.text}, i64 {offset}")
+    return b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {pointer.text}, i64 {offset.text}")
+
+
+def scaled(b: LlvmBuilder, index: Val, factor: int) -> Val:
+    """``index * factor`` for an i64 index."""
+    if factor == 0:
+        return Val("0", "i64")
+    if factor == 1:
+        return index
+    if index.is_literal:
+        return Val(str(int(index.text) * factor), "i64")
+    return b.emit("i64", 1, f"mul nsw i64 {index.text}, {factor}")
+
+
+def load_kind(b: LlvmBuilder, kind: str, pointer: Val, lanes: int = 1, mask: Val | None = None) -> Val:
+    """Load consecutive values of a native kind; lanes that the mask leaves out are not read."""
+    if mask is not None:
+        return b.masked_load(kind, pointer, mask)
+    return b.emit(kind, lanes, f"load {b.type(kind, lanes)}, ptr {pointer.text}, align {KIND_BITS[kind] // 8}")
+
+
+def store_kind(b: LlvmBuilder, value: Val, pointer: Val, mask: Val | None = None) -> None:
+    """Store consecutive values of a native kind."""
+    if mask is not None:
+        b.masked_store(value, pointer, mask)
+    else:
+        b.store(value, pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Buffer elements of type ``element`` seen as values of kind ``compute``."""
+
+    element: ElementType
+    compute: str
+
+    @property
+    def size(self) -> int:
+        """Bytes between neighbouring elements."""
+        return self.element.itemsize
+
+    @property
+    def is_native(self) -> bool:
+        """Whether memory holds the compute kind itself."""
+        return storage_kind(self.element) == self.compute and not isinstance(self.element, BooleanType)
+
+    def load(self, b: LlvmBuilder, pointer: Val, lanes: int = 1, mask: Val | None = None) -> Val:
+        """Read ``lanes`` consecutive elements; those that the mask leaves out are not read and are 0."""
+        return self.decode(b, load_kind(b, storage_kind(self.element), pointer, lanes, mask))
+
+    def store(self, b: LlvmBuilder, value: Val, pointer: Val, mask: Val | None = None) -> None:
+        """Round values into the element type and write them."""
+        store_kind(b, self.encode(b, value), pointer, mask)
+
+    def decode(self, b: LlvmBuilder, value: Val) -> Val:
+        """From storage to the compute kind."""
+        element = self.element
+        if isinstance(element, FloatFormat):
+            return _convert_float(b, self._decode_float(b, value, element), self.compute)
+        signed = isinstance(element, IntegerType) and element.signed
+        if self.compute in ("f32", "f64"):
+            return b.sitofp(value, self.compute) if signed else b.uitofp(value, self.compute)
+        if KIND_BITS[value.kind] > KIND_BITS[self.compute]:
+            return b.trunc(value, self.compute)
+        return b.sext(value, self.compute) if signed else b.zext(value, self.compute)
+
+    def encode(self, b: LlvmBuilder, value: Val) -> Val:
+        """From the compute kind to storage."""
+        element = self.element
+        if isinstance(element, FloatFormat):
+            return self._encode_float(b, _convert_float(b, value, element.compute), element)
+        kind = storage_kind(element)
+        value = b.trunc(value, kind) if KIND_BITS[value.kind] > KIND_BITS[kind] else value
+        if isinstance(element, IntegerType) and element.bits < 8:
+            amount = b.constant("i8", 8 - element.bits)
+            value = b.shl(value, amount)
+            value = b.ashr(value, amount) if element.signed else b.lshr(value, amount)
+        return value
+
+    @staticmethod
+    def _decode_float(b: LlvmBuilder, value: Val, element: FloatFormat) -> Val:
+        if element.is_native:
+            return value
+        if element.name == "f16":
+            return b.half_to_float(value)
+        if element.name == "bf16":
+            return b.bitcast(b.shl(b.zext(value, "i32"), b.constant("i32", 16)), "f32")
+        from hlojit.ir.scalar.formats import decode
+
+        return decode(b, element, value)  # type: ignore[return-value]
+
+    @staticmethod
+    def _encode_float(b: LlvmBuilder, value: Val, element: FloatFormat) -> Val:
+        if element.is_native:
+            return value
+        if element.name == "f16":
+            return b.float_to_half(value)
+        if element.name == "bf16":
+            return _round_to_bfloat(b, value)
+        from hlojit.ir.scalar.formats import encode
+
+        return encode(b, element, value)  # type: ignore[return-value]
+
+
+def _convert_float(b: LlvmBuilder, value: Val, kind: str) -> Val:
+    if value.kind == kind:
+        return value
+    return b.fpext(value) if kind == "f64" else b.fptrunc(value)
+
+
+def _round_to_bfloat(b: LlvmBuilder, value: Val) -> Val:
+    """Round to nearest even in integers: LLVM's own fptrunc to bfloat is slow where no instruction does it."""
+    bits = b.bitcast(value, "i32")
+    odd = b.and_(b.lshr(bits, b.constant("i32", 16)), b.constant("i32", 1))
+    rounded = b.add(b.add(bits, b.constant("i32", 0x7FFF)), odd)
+    quiet = b.or_(bits, b.constant("i32", 0x400000))
+    chosen = b.select(b.fcmp("uno", value, value), quiet, rounded)
+    return b.trunc(b.lshr(chosen, b.constant("i32", 16)), "i16")
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Multiplication and addition in one compute kind on one processor."""
+
+    kind: str
+    fused: bool
+
+    @classmethod
+    def of(cls, kind: str, target: Target) -> Arithmetic:
+        """The arithmetic of ``kind``: one fused instruction where the processor has it."""
+        return cls(kind, not target.is_x86 or target.has_feature("fma"))
+
+    @property
+    def zero(self) -> Val:
+        """The neutral element of the sum."""
+        return Val("0x0000000000000000" if self.kind in ("f32", "f64") else "0", self.kind)
+
+    def multiply_add(self, b: LlvmBuilder, x: Val, y: Val, total: Val) -> Val:
+        """``x * y + total``; floats are rounded once where the processor has a fused instruction."""
+        if self.kind in ("f32", "f64"):
+            return b.fma(x, y, total) if self.fused else b.fadd(b.fmul(x, y), total)
+        if self.kind == "i8":
+            return b.or_(b.and_(x, y), total)
+        return b.add(b.mul(x, y), total)
+
+    def add(self, b: LlvmBuilder, x: Val, y: Val) -> Val:
+        """``x + y``."""
+        if self.kind in ("f32", "f64"):
+            return b.fadd(x, y)
+        return b.or_(x, y) if self.kind == "i8" else b.add(x, y)

@@ -1,0 +1,228 @@
+"""Copies that bring operands of a product into the order (and the kind) in which its micro-kernel reads them.
+
+* ``CopyKernel``: a launch that copies any strided operand into dense workspace, decoding it on the way;
+* ``PanelPack``: a helper function that packs ``k`` x ``width`` elements of the right operand into one dense panel, by
+  vectors where columns are neighbours in memory, by square transpositions in registers where the k are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
+from hlojit.cpu.kernels.problem import Copy, merge_axes
+from hlojit.cpu.kernels.tiles import Segment
+from hlojit.lowering.kernel import Phase
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.target import KIND_BITS, Target
+
+ZERO = Val("0", "i64")
+_COPY_CHUNK = 16384
+
+
+def literal(value: int) -> Val:
+    """An i64 literal."""
+    return Val(str(value), "i64")
+
+
+def buffer(b: LlvmBuilder, buffers: Val, number: int) -> Val:
+    """Address number ``number`` of a kernel's table of buffers."""
+    return b.emit("ptr", 1, f"load ptr, ptr {at(b, buffers, 8 * number).text}, align 8")
+
+
+def minimum(b: LlvmBuilder, x: Val, y: Val) -> Val:
+    """The smaller of two i64."""
+    return b.intrinsic("smin", x, y)
+
+
+def unflatten(b: LlvmBuilder, index: Val, extents: Sequence[int]) -> list[Val]:
+    """The coordinates of a flat index in a dense box."""
+    found: list[Val] = []
+    for position, extent in enumerate(reversed(extents)):
+        if position == len(extents) - 1:
+            found.append(index)
+        elif extent == 1:
+            found.append(ZERO)
+        else:
+            found.append(b.urem(index, literal(extent)))
+            index = b.udiv(index, literal(extent))
+    return found[::-1]
+
+
+def dot_product(b: LlvmBuilder, values: Sequence[Val], factors: Sequence[int]) -> Val:
+    """``sum(value * factor)`` over i64."""
+    total = ZERO
+    for value, factor in zip(values, factors):
+        term = scaled(b, value, factor)
+        if term.text != "0":
+            total = term if total.text == "0" else b.add(total, term)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class CopyKernel:
+    """Copy an operand into dense memory of the compute kind (see the module's docstring)."""
+
+    symbol: str
+    copy: Copy
+    elements: Elements
+    source: int
+    """Number of the buffer that is read."""
+    destination: int
+    offset: int = 0
+    """Where the copy begins in the destination buffer, in bytes."""
+
+    def emit(self, b: LlvmBuilder, target: Target) -> Phase:
+        """Emit the kernel and return its launch."""
+        axes = merge_axes(self.copy.axes)
+        outer, inner, step = axes[:-1], 1, 1
+        if axes:
+            inner, step = axes[-1].extent, axes[-1].strides[0]
+        rows = math.prod(axis.extent for axis in outer)
+        per_task = max(1, _COPY_CHUNK // max(1, inner))
+        tasks = -(-rows // per_task)
+        parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
+        with b.function(self.symbol, parameters) as (_, buffers, begin, end):
+            source = buffer(b, buffers, self.source)
+            destination = at(b, buffer(b, buffers, self.destination), self.offset)
+            last = minimum(b, scaled(b, end, per_task), literal(rows))
+            loop = b.begin_loop(scaled(b, begin, per_task), last)
+            coordinates = unflatten(b, loop.index, [axis.extent for axis in outer])
+            strides = [axis.strides[0] * self.elements.size for axis in outer]
+            row = at(b, source, dot_product(b, coordinates, strides))
+            target_row = at(b, destination, scaled(b, loop.index, inner * self._size))
+            self._row(b, row, target_row, inner, step, target)
+            b.end_loop(loop)
+        return Phase(self.symbol, tasks, per_task * inner * (0.1 if step == 1 else 0.6))
+
+    @property
+    def _size(self) -> int:
+        return max(1, KIND_BITS[self.elements.compute] // 8)
+
+    def _row(self, b: LlvmBuilder, row: Val, destination: Val, count: int, step: int, target: Target) -> None:
+        size = self.elements.size
+        lanes = target.native_lanes(self.elements.compute) if step == 1 else 1
+        whole = count - count % lanes
+        if whole:
+            loop = b.begin_loop(ZERO, literal(whole), lanes)
+            value = self.elements.load(b, at(b, row, scaled(b, loop.index, step * size)), lanes)
+            store_kind(b, value, at(b, destination, scaled(b, loop.index, self._size)))
+            b.end_loop(loop)
+        rest = count - whole
+        if rest:
+            narrow = 1 << (rest - 1).bit_length()
+            mask = constant_mask(rest, narrow)
+            value = self.elements.load(b, at(b, row, whole * step * size), narrow, mask)
+            store_kind(b, value, at(b, destination, whole * self._size), mask)
+
+
+def transpose_square(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
+    """Transpose ``n`` vectors of ``n`` lanes (a power of two) by log2(n) rounds of shuffles."""
+    rows = list(rows)
+    count = len(rows)
+    stride = count // 2
+    while stride:
+        low = [j if not j & stride else count + j - stride for j in range(count)]
+        high = [j + stride if not j & stride else count + j for j in range(count)]
+        for i in range(count):
+            if not i & stride:
+                x, y = rows[i], rows[i + stride]
+                rows[i] = shuffle(b, x, y, low)
+                rows[i + stride] = shuffle(b, x, y, high)
+        stride //= 2
+    return rows
+
+
+def shuffle(b: LlvmBuilder, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+    """Pick lanes of the concatenation of two vectors."""
+    if len(lanes) == 1:
+        return b.extract(x, lanes[0])
+    mask = ", ".join(f"i32 {lane}" for lane in lanes)
+    kind = b.type_of(x)
+    return b.emit(x.kind, len(lanes), f"shufflevector {kind} {x.text}, {kind} {y.text}, <{len(lanes)} x i32> <{mask}>")
+
+
+@dataclass(frozen=True, slots=True)
+class PanelPack:
+    """``void symbol(ptr source, ptr panel, i64 k)``: packs k rows of the given segments; padding lanes become 0."""
+
+    symbol: str
+    elements: Elements
+    segments: tuple[Segment, ...]
+    step_k: int
+    step_column: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """Columns of the panel, padding included."""
+        return self.segments[-1].offset + self.segments[-1].lanes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes between the rows of the panel."""
+        return self.width * KIND_BITS[self.elements.compute] // 8
+
+    def emit(self, b: LlvmBuilder) -> None:
+        """Emit the function."""
+        parameters = [("ptr", "source"), ("ptr", "panel"), ("i64", "k")]
+        with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
+            source, panel, k = values
+            if self.step_column == self.elements.size:
+                self._by_rows(b, source, panel, k)
+            elif self.step_k == self.elements.size:
+                whole = b.and_(k, literal(-self.lanes))
+                self._by_squares(b, source, panel, whole)
+                self._by_elements(b, source, panel, whole, k)
+            else:
+                self._by_elements(b, source, panel, ZERO, k)
+
+    def call(self, b: LlvmBuilder, source: Val, panel: Val, k: Val) -> None:
+        """Emit a call."""
+        b.line(f"call void @{self.symbol}(ptr {source.text}, ptr {panel.text}, i64 {k.text})")
+
+    @property
+    def _size(self) -> int:
+        return KIND_BITS[self.elements.compute] // 8
+
+    def _by_rows(self, b: LlvmBuilder, source: Val, panel: Val, k: Val) -> None:
+        loop = b.begin_loop(ZERO, k, carried=[source, panel])
+        row, out = loop.carried
+        for part in self.segments:
+            value = self.elements.load(b, at(b, row, part.offset * self.elements.size), part.lanes, part.mask)
+            store_kind(b, value, at(b, out, part.offset * self._size))
+        b.end_loop(loop, [at(b, row, self.step_k), at(b, out, self.row_bytes)])
+
+    def _by_squares(self, b: LlvmBuilder, source: Val, panel: Val, whole: Val) -> None:
+        lanes = self.lanes
+        loop = b.begin_loop(ZERO, whole, lanes, carried=[source, panel])
+        column, out = loop.carried
+        for part in self.segments:
+            rows = [
+                self.elements.load(b, at(b, column, (part.offset + lane) * self.step_column), lanes)
+                if lane < part.count
+                else b.splat(b.constant(self.elements.compute, 0), lanes)
+                for lane in range(lanes)
+            ]
+            for position, vector in enumerate(transpose_square(b, rows)):
+                if part.lanes < lanes:
+                    vector = shuffle(b, vector, vector, range(part.lanes))
+                store_kind(b, vector, at(b, out, position * self.row_bytes + part.offset * self._size))
+        b.end_loop(loop, [at(b, column, self.step_k * lanes), at(b, out, self.row_bytes * lanes)])
+
+    def _by_elements(self, b: LlvmBuilder, source: Val, panel: Val, start: Val, end: Val) -> None:
+        loop = b.begin_loop(start, end)
+        row = at(b, source, scaled(b, loop.index, self.step_k))
+        out = at(b, panel, scaled(b, loop.index, self.row_bytes))
+        count = self.segments[-1].offset + self.segments[-1].count
+        inner = b.begin_loop(ZERO, literal(count))
+        value = self.elements.load(b, at(b, row, scaled(b, inner.index, self.step_column)))
+        store_kind(b, value, at(b, out, scaled(b, inner.index, self._size)))
+        b.end_loop(inner)
+        zero = b.constant(self.elements.compute, 0)
+        for column in range(count, self.width):
+            store_kind(b, zero, at(b, out, column * self._size))
+        b.end_loop(loop)
+

@@ -1,0 +1,224 @@
+"""The micro-kernel of a product: a tile of accumulators in registers, summed over k.
+
+Rows of the tile broadcast elements of the left operand, its columns are vectors of the right one::
+
+    accumulator[row][segment] += splat(a[row, k]) * b[k, segment]
+
+Every element is one chain of multiply-adds in the order of k (or ``chains`` interleaved ones, added at the end, where a
+tile is too small to hide the latency of one), so a result does not depend on how the product was cut into tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, scaled
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.target import KIND_BITS, Target
+
+LATENCY_CHAINS = 8
+"""Independent multiply-adds that keep the units busy (latency times units)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A vector of columns: where it begins, its lanes, and how many of them exist."""
+
+    offset: int
+    lanes: int
+    count: int
+
+    @property
+    def mask(self) -> Val | None:
+        """Literal mask of the lanes that exist; None for all."""
+        return constant_mask(self.count, self.lanes)
+
+
+def segments_of(width: int, lanes: int) -> tuple[Segment, ...]:
+    """Cut ``width`` columns into vectors of ``lanes``; the last is as narrow as a power of two allows, and masked."""
+    found = [Segment(start, lanes, lanes) for start in range(0, width - lanes + 1, lanes)]
+    rest = width % lanes
+    if rest:
+        narrow = 1 << (rest - 1).bit_length()
+        found.append(Segment(width - rest, narrow, rest))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Rows of a tile and native vectors across it."""
+
+    rows: int
+    vectors: int
+
+
+def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed: bool = False) -> Shape:
+    """The tile that computes rows x columns in the least estimated time within the registers.
+
+    Per step of k a tile of r x v costs r*v multiply-adds on two units and r + v loads on two ports; the panel's v vectors
+    come from the second-level cache when there are several tiles of rows.
+    """
+    lanes = target.native_lanes(kind)
+    vectors = -(-columns // lanes)
+    best = (float("inf"), 0, Shape(1, 1))
+    for r in range(1, min(rows, 8) + 1):
+        for v in range(1, min(vectors, 24) + 1):
+            if r * v + v + 1 > target.vector_registers - 1 and not (r == 1 and v <= target.vector_registers - 8):
+                continue
+            cost = 0.0
+            for count_r, height in ((rows // r, r), (1, rows % r)):
+                for count_v, width in ((vectors // v, v), (1, vectors % v)):
+                    if height and width:
+                        step = max(height * width / 2, (height + width) / 2, 4 * min(1.0, height * width / 8))
+                        panel = 0.7 * width if rows > r else 0.0
+                        cost += count_r * count_v * (max(step, panel) + 0.35)
+            if streamed:
+                cost *= 1 + 0.3 / v
+            rank = (cost, -r * v, Shape(r, v))
+            if rank[:2] < best[:2]:
+                best = rank
+    return best[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One buffer as a tile walks it: elements, and byte strides along rows (or columns) and k."""
+
+    elements: Elements
+    step_row: int
+    step_k: int
+
+
+Epilogue = Callable[[LlvmBuilder, Val, Val, Segment, Val], None]
+"""``epilogue(builder, value, row_pointer, segment, column)`` may replace how one vector of the result is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A micro-kernel: ``void symbol(ptr a, ptr b, ptr c, i64 k, i1 resume)``.
+
+    ``resume`` makes it continue the sums found in ``c`` (which then must hold the compute kind).
+    """
+
+    symbol: str
+    arithmetic: Arithmetic
+    rows: int
+    segments: tuple[Segment, ...]
+    a: Side
+    b: Side
+    c: Side
+    can_resume: bool = False
+    prefetch: int = 0
+    """How many rows of b ahead to prefetch; 0 for none."""
+    out_segments: tuple[Segment, ...] | None = None
+    """The segments as they exist in c, where those of b are padded."""
+
+    @property
+    def chains(self) -> int:
+        """Interleaved sums per element (never with ``resume``)."""
+        count = self.rows * len(self.segments)
+        return 1 if self.can_resume or count >= LATENCY_CHAINS else LATENCY_CHAINS // count
+
+    def emit(self, b: LlvmBuilder) -> None:
+        """Emit the function."""
+        parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "k"), ("i1", "resume")]
+        with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
+            a, right, c, k, resume = values
+            sums = self._initial(b, c, resume)
+            chains = self.chains
+            if chains == 1:
+                sums = self._loop(b, a, right, Val("0", "i64"), k, 1, [sums])[0]
+            else:
+                zero = self._zeros(b)
+                whole = b.and_(k, Val(str(-chains), "i64"))
+                parts = self._loop(b, a, right, Val("0", "i64"), whole, chains, [sums] + [zero] * (chains - 1))
+                parts[0] = self._loop(b, a, right, whole, k, 1, [parts[0]])[0]
+                while len(parts) > 1:
+                    half = len(parts) // 2
+                    parts = [
+                        [self.arithmetic.add(b, x, y) for x, y in zip(parts[i], parts[i + half])] for i in range(half)
+                    ]
+                sums = parts[0]
+            self._store(b, c, sums)
+
+    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val) -> None:
+        """Emit a call."""
+        arguments = f"ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {k.text}, i1 {resume.text}"
+        b.line(f"call void @{self.symbol}({arguments})")
+
+    def _zeros(self, b: LlvmBuilder) -> list[Val]:
+        return [b.splat(self.arithmetic.zero, part.lanes) for _ in range(self.rows) for part in self.segments]
+
+    def _initial(self, b: LlvmBuilder, c: Val, resume: Val) -> list[Val]:
+        zeros = self._zeros(b)
+        if not self.can_resume:
+            return zeros
+        load, join = b.fresh_label("resume"), b.fresh_label("start")
+        before = b.label
+        b.branch_if(resume, load, join)
+        b.begin_block(load)
+        kind = self.arithmetic.kind
+        size = KIND_BITS[kind] // 8
+        loaded = [
+            load_kind(b, kind, at(b, c, row * self.c.step_row + part.offset * size), part.lanes, part.mask)
+            for row in range(self.rows)
+            for part in self.out_segments or self.segments
+        ]
+        b.branch(join)
+        b.begin_block(join)
+        return [b.phi(kind, x.lanes, [(x, load), (zero, before)]) for x, zero in zip(loaded, zeros)]
+
+    def _loop(
+        self, b: LlvmBuilder, a: Val, right: Val, start: Val, end: Val, step: int, chains: Sequence[list[Val]]
+    ) -> list[list[Val]]:
+        """Sum over start <= k < end; chain ``i`` takes every ``step``-th product from ``i`` on."""
+        count = len(self._zeros(b))
+        carried = [at(b, a, scaled(b, start, self.a.step_k)), at(b, right, scaled(b, start, self.b.step_k))]
+        loop = b.begin_loop(start, end, step, [*carried, *(x for chain in chains for x in chain)])
+        a_k, b_k = loop.carried[:2]
+        sums = [list(loop.carried[2 + i * count : 2 + (i + 1) * count]) for i in range(len(chains))]
+        for position in range(step):
+            sums[position] = self._step(b, a_k, b_k, position, sums[position])
+        next_a, next_b = at(b, a_k, self.a.step_k * step), at(b, b_k, self.b.step_k * step)
+        after = b.end_loop(loop, [next_a, next_b, *(x for chain in sums for x in chain)])
+        return [list(after[2 + i * count : 2 + (i + 1) * count]) for i in range(len(chains))]
+
+    def _step(self, b: LlvmBuilder, a: Val, right: Val, position: int, sums: list[Val]) -> list[Val]:
+        """One step of k."""
+        base = position * self.b.step_k
+        size = self.b.elements.size
+        if self.prefetch:
+            self._prefetch(b, right, base + self.prefetch * self.b.step_k)
+        vectors = [
+            self.b.elements.load(b, at(b, right, base + part.offset * size), part.lanes, part.mask)
+            for part in self.segments
+        ]
+        result = []
+        for row in range(self.rows):
+            scalar = self.a.elements.load(b, at(b, a, row * self.a.step_row + position * self.a.step_k))
+            splats: dict[int, Val] = {}
+            for number, vector in enumerate(vectors):
+                splat = splats.get(vector.lanes)
+                if splat is None:
+                    splat = splats[vector.lanes] = b.splat(scalar, vector.lanes)
+                total = sums[row * len(vectors) + number]
+                result.append(self.arithmetic.multiply_add(b, splat, vector, total))
+        return result
+
+    def _prefetch(self, b: LlvmBuilder, right: Val, offset: int) -> None:
+        b.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        last = self.segments[-1]
+        width = (last.offset + last.count) * self.b.elements.size
+        for line in range(0, width, 64):
+            pointer = at(b, right, offset + line)
+            b.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 3, i32 1)")
+
+    def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val]) -> None:
+        """The only place that writes results: the hook for a fused epilogue."""
+        size = self.c.elements.size
+        for row in range(self.rows):
+            for number, part in enumerate(self.out_segments or self.segments):
+                pointer = at(b, c, row * self.c.step_row + part.offset * size)
+                self.c.elements.store(b, sums[row * len(self.segments) + number], pointer, part.mask)
+

@@ -1,0 +1,184 @@
+"""``dot_general`` kernels against NumPy, over shapes, layouts and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes  # noqa: F401
+import numpy as np
+import pytest
+
+from hlojit.cpu.codegen import compile_to_assembly, host_target
+from hlojit.cpu.kernels.dot import emit_dot_general
+from hlojit.ir.attributes import DotDimensionNumbers
+from hlojit.ir.formats import element_type
+from hlojit.ir.graph import Instruction
+from hlojit.ir.types import TensorType, tensor
+from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4
+
+Array = np.ndarray[Any, Any]
+Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
+MATMUL: Numbers = ((), (), (1,), (0,))
+
+
+def result_type(lhs: TensorType, rhs: TensorType, numbers: Numbers, element: str) -> TensorType:
+    lhs_batch, rhs_batch, lhs_contracted, rhs_contracted = numbers
+    shape = [lhs.shape[d] for d in lhs_batch]
+    shape += [n for d, n in enumerate(lhs.shape) if d not in (*lhs_batch, *lhs_contracted)]
+    shape += [n for d, n in enumerate(rhs.shape) if d not in (*rhs_batch, *rhs_contracted)]
+    return tensor(shape, element)
+
+
+def expected(lhs: Array, rhs: Array, numbers: Numbers, dtype: Any) -> Array:
+    """The product by einsum in a wide type."""
+    lhs_batch, rhs_batch, lhs_contracted, rhs_contracted = numbers
+    left, right = list(range(lhs.ndim)), list(range(100, 100 + rhs.ndim))
+    for one, other in ((lhs_batch, rhs_batch), (lhs_contracted, rhs_contracted)):
+        for a, b in zip(one, other):
+            right[b] = left[a]
+    names = {number: position for position, number in enumerate(dict.fromkeys(left + right))}
+    left, right = [names[n] for n in left], [names[n] for n in right]
+    out = [left[d] for d in lhs_batch]
+    out += [n for d, n in enumerate(left) if d not in (*lhs_batch, *lhs_contracted)]
+    out += [n for d, n in enumerate(right) if d not in (*rhs_batch, *rhs_contracted)]
+    return np.einsum(lhs.astype(dtype), left, rhs.astype(dtype), right, out)
+
+
+def random_array(shape: Sequence[int], element: str, seed: int) -> Array:
+    generator = np.random.default_rng(seed)
+    row = element_type(element)
+    if element == "i1":
+        return generator.random(shape) < 0.3
+    if element.startswith(("i", "ui")):
+        low, high = row.minimum, row.maximum  # type: ignore[attr-defined]
+        return generator.integers(low, high, shape, row.storage, endpoint=True)
+    if element.startswith("complex"):
+        return (generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(row.storage)
+    return generator.standard_normal(shape).astype(row.storage)
+
+
+def check_dot(
+    instruction: Callable[..., Instruction],
+    run_kernel: Callable[..., Array],
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    numbers: Numbers,
+    types: tuple[str, str, str] = ("f32", "f32", "f32"),
+) -> None:
+    lhs, rhs = tensor(lhs_shape, types[0]), tensor(rhs_shape, types[1])
+    result = result_type(lhs, rhs, numbers, types[2])
+    attributes = {"dot_dimension_numbers": DotDimensionNumbers(*map(tuple, numbers))}
+    code = emit_dot_general(instruction("stablehlo.dot_general", [lhs, rhs], result, attributes), host_target(), "dot")
+    inputs = [random_array(lhs_shape, types[0], 1), random_array(rhs_shape, types[1], 2)]
+    found = run_kernel(code, inputs, result)
+    assert run_kernel(code, inputs, result, single_tasks=True).tobytes() == found.tobytes()
+    if types[2] == "i1":
+        np.testing.assert_array_equal(found, expected(*inputs, numbers, np.int64) > 0)
+    elif types[2].startswith(("i", "ui")):
+        wide = expected(*inputs, numbers, np.int64)
+        bits = element_type(types[2]).bits
+        wrapped = wide & ((1 << bits) - 1) if bits < 64 else wide
+        if types[2].startswith("i") and bits < 64:
+            wrapped = (wrapped ^ (1 << (bits - 1))) - (1 << (bits - 1))
+        np.testing.assert_array_equal(found, wrapped.astype(found.dtype))
+    else:
+        wide_dtype = np.complex128 if types[2].startswith("complex") else np.float64
+        wide = expected(*inputs, numbers, wide_dtype)
+        scale = expected(np.abs(inputs[0].astype(wide_dtype)), np.abs(inputs[1].astype(wide_dtype)), numbers, wide_dtype)
+        row = element_type(types[2])
+        mantissa = {"complex<f32>": 23, "complex<f64>": 52}.get(types[2]) or row.mantissa_bits  # type: ignore[attr-defined]
+        chain = 2.0**-52 if types[2] in ("f64", "complex<f64>") else 2.0**-23
+        bound = chain * 8 * np.abs(scale) + 2.0 ** -(mantissa + 1) * np.abs(wide) * 1.01 + 1e-7 * (mantissa < 20)
+        assert (np.abs(found.astype(wide_dtype) - wide) <= bound).all()
+
+
+SHAPES = [
+    (1, 1, 1), (8, 48, 16), (8, 48, 17), (9, 49, 5), (3, 5, 7), (64, 64, 64), (1, 100, 37), (1, 1000, 64), (37, 1, 100),
+    (1, 1, 1000), (5, 3, 300), (16, 130, 33), (130, 100, 70), (2, 400, 1), (23, 31, 1500), (200, 9, 40), (4, 17, 129),
+]
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_dot_layouts(instruction, run_kernel, shape, transposed, element) -> None:
+    m, n, k = shape
+    lhs, rhs = ((k, m) if "a" in transposed else (m, k)), ((n, k) if "b" in transposed else (k, n))
+    numbers = ((), (), (0 if "a" in transposed else 1,), (1 if "b" in transposed else 0,))
+    check_dot(instruction, run_kernel, lhs, rhs, numbers, (element, element, element))
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "numbers"),
+    [
+        ((2, 7, 3, 16), (2, 9, 3, 16), ((0, 2), (0, 2), (3,), (3,))),
+        ((2, 3, 7, 9), (2, 9, 3, 16), ((0, 1), (0, 2), (3,), (1,))),
+        ((4, 5, 6), (4, 5, 7), ((), (), (0, 1), (0, 1))),
+        ((4, 5, 6), (5, 7, 4), ((), (), (0, 1), (2, 0))),
+        ((4, 5, 6), (5, 7, 4), ((), (), (1, 0), (0, 2))),
+        ((4, 3, 5), (3, 6, 2), ((), (), (1,), (0,))),
+        ((4, 3, 5, 2), (6, 3, 7), ((), (), (1,), (1,))),
+        ((4, 3), (5, 6), ((), (), (), ())),
+        ((4, 3), (4, 3), ((0, 1), (0, 1), (), ())),
+        ((6, 4, 3), (3, 6, 5), ((0,), (1,), (2,), (0,))),
+        ((10,), (10,), ((), (), (0,), (0,))),
+        ((), (), ((), (), (), ())),
+        ((3, 0), (0, 4), MATMUL),
+        ((0, 3), (3, 4), MATMUL),
+        ((1, 5, 1, 4), (1, 1, 4, 6), ((0,), (0,), (3,), (2,))),
+    ],
+    ids=str,
+)
+def test_dot_dimension_numbers(instruction, run_kernel, lhs, rhs, numbers) -> None:
+    check_dot(instruction, run_kernel, lhs, rhs, numbers)
+    check_dot(instruction, run_kernel, lhs, rhs, numbers, ("bf16", "bf16", "bf16"))
+
+
+INTEGERS = [("i8", "i8", "i32"), ("i8", "i8", "i8"), ("ui8", "ui8", "ui32"), ("i16", "i16", "i32"), ("i32", "i32", "i32"),
+            ("i64", "i64", "i64"), ("ui16", "ui16", "ui16"), ("ui16", "ui16", "ui32"), ("ui32", "ui32", "ui64"),
+            ("i4", "i4", "i4"), ("ui4", "ui4", "ui8"), ("i1", "i1", "i1"), ("i16", "i16", "i16"), ("i8", "i8", "i64")]
+FLOATS = [("f16", "f16", "f16"), ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"),
+          ("f32", "f32", "f64"), ("f32", "f32", "bf16"), ("f16", "f16", "f64")]
+
+
+@pytest.mark.parametrize("types", INTEGERS + FLOATS, ids=str)
+def test_dot_element_types(instruction, run_kernel, types) -> None:
+    for m, n, k in ((1, 70, 33), (9, 50, 40), (20, 40, 2100), (33, 1, 65)):
+        check_dot(instruction, run_kernel, (m, k), (k, n), MATMUL, types)
+        check_dot(instruction, run_kernel, (m, k), (n, k), ((), (), (1,), (1,)), types)
+        check_dot(instruction, run_kernel, (k, m), (k, n), ((), (), (0,), (0,)), types)
+
+
+def emit(instruction, shape: tuple[int, int, int], element: str, target, symbol: str = "dot"):
+    m, n, k = shape
+    numbers = {"dot_dimension_numbers": DotDimensionNumbers(lhs_contracting=(1,), rhs_contracting=(0,))}
+    types = [tensor((m, k), element), tensor((k, n), element)]
+    return emit_dot_general(instruction("stablehlo.dot_general", types, tensor((m, n), element), numbers), target, symbol)
+
+
+@pytest.mark.parametrize(
+    ("target", "register", "multiply"),
+    [(X86_64_V4, "%zmm", "vfmadd"), (X86_64_V3, "%ymm", "vfmadd"), (X86_64_V2, "%xmm", "mulp"), (AARCH64, "v", "fmla")],
+)
+@pytest.mark.parametrize("element", ["f32", "f64"])
+def test_dot_assembly_uses_widest_registers_without_spills(instruction, target, register, multiply, element) -> None:
+    code = emit(instruction, (64, 96, 64), element, target)
+    lines = compile_to_assembly(code.ir, target).splitlines()
+    tiles = [index for index, line in enumerate(lines) if line.startswith("dot.p") and ".tile:" in line]
+    assert tiles
+    for start in tiles:
+        body = lines[start : next(i for i in range(start, len(lines)) if ".Lfunc_end" in lines[i])]
+        products = [line for line in body if multiply in line]
+        assert len(products) >= 8
+        assert all(register in line for line in products)
+        stack = ("(%rsp", "(%rbp") if target.is_x86 else ("[sp",)
+        first, last = body.index(products[0]), len(body) - body[::-1].index(products[-1])
+        assert not [line for line in body[first:last] if any(word in line for word in stack)]
+        assert not [line for line in body if "call" in line or "\tbl\t" in line]
+
+
+def test_dot_text_depends_on_structure_only(instruction) -> None:
+    one = emit(instruction, (33, 47, 65), "f32", host_target(), "left")
+    other = emit(instruction, (33, 47, 65), "f32", host_target(), "right")
+    assert one.ir.replace("left", "right") == other.ir
