@@ -43,8 +43,8 @@ class Pass(ABC):
     """One step from module to module.
 
     ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
-    same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).  ``package`` is the distribution that brought the pass;
-    it is empty for hlojit's own.
+    same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).
+    ``package`` is the distribution that brought the pass; it is empty for hlojit's own.
     """
 
     name: ClassVar[str]
@@ -88,9 +88,7 @@ class PassPipeline:
 
     passes: tuple[Pass, ...]
 
-    def run(
-        self, module: Module, *, verify: VerifyMode = "third-party", callback: PassCallback | None = None
-    ) -> bool:
+    def run(self, module: Module, *, verify: VerifyMode = "third-party", callback: PassCallback | None = None) -> bool:
         """Run all passes on ``module`` in place and return whether any changed it.
 
         ``verify`` says after which passes the module is verified.  A third-party pass that raises, or that leaves an
@@ -128,7 +126,8 @@ def order_passes(passes: Iterable[Pass]) -> PassPipeline:
 def parse_pipeline(text: str, known: Mapping[str, type[Pass]] | None = None) -> PassPipeline:
     """Read ``name,name{field=value field=value},...``; ``known`` defaults to the built-in passes and their aliases."""
     if known is None:
-        from hlojit.ir.passes.registry import known_passes
+        # The registry imports all passes, which import this file.
+        from hlojit.ir.passes.registry import known_passes  # noqa: PLC0415
 
         known = known_passes()
     passes: list[Pass] = []
@@ -219,7 +218,7 @@ def _run_one(pass_: Pass, module: Module) -> bool:
 
 
 def _verify_after(pass_: Pass, module: Module) -> None:
-    from hlojit.ir.verifier import verify
+    from hlojit.ir.verifier import verify  # noqa: PLC0415
 
     try:
         verify(module)

@@ -1,0 +1,75 @@
+"""Records of the ops that hlojit's own passes make; they never come from or go to a StableHLO program.
+
+    %0 = "hlojit.fusion"(%x, %y) <{kind = "loop"}> ({
+    ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>):
+      %1 = stablehlo.add %a, %b : tensor<8xf32>
+      %2 = stablehlo.exponential %1 : tensor<8xf32>
+      stablehlo.return %2 : tensor<8xf32>
+    }) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+
+The body's arguments are the operands, what it returns are the results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.attribute_kinds import STRING
+from hlojit.ir.ops.definition import (
+    AttributeSpec,
+    Constraint,
+    Kernel,
+    OpDefinition,
+    Operand,
+    ReferenceCall,
+    define,
+)
+
+FUSION_KINDS = ("loop", "reduction", "row")
+"""``loop``: all roots have one shape.  ``reduction``: roots reduce inputs of one shape over the same dimensions, or have
+that shape themselves.  ``row``: a reduction over the last dimensions and pointwise work over the same rows that reads it.
+"""
+
+
+def _run_body(call: ReferenceCall, *arrays: Any) -> Any:
+    results = call.run(0, *arrays)
+    return results[0] if len(results) == 1 else results
+
+
+def _check_kind(instruction: Instruction) -> str | None:
+    kind = instruction.attributes.get("kind")
+    return None if kind in FUSION_KINDS else f"kind {kind!r} is none of {', '.join(FUSION_KINDS)}"
+
+
+def _check_arguments(instruction: Instruction) -> str | None:
+    body = instruction.regions[0]
+    types = tuple(argument.type for argument in body.arguments)
+    if types != instruction.operand_types:
+        return f"the body takes {types}, the operands are {instruction.operand_types}"
+    return None
+
+
+def _check_results(instruction: Instruction) -> str | None:
+    types = tuple(value.type for value in instruction.regions[0].returned)
+    if types != instruction.result_types:
+        return f"the body returns {types}, the results are {instruction.result_types}"
+    return None
+
+
+FUSION = define(
+    OpDefinition(
+        "hlojit.fusion",
+        operands=(Operand("inputs", variadic=True),),
+        attributes=(AttributeSpec("kind", STRING),),
+        regions=("body",),
+        constraints=(
+            Constraint("C1", _check_kind),
+            Constraint("C2", _check_arguments),
+            Constraint("C3", _check_results),
+        ),
+        reference=_run_body,
+        lowering=Kernel("fusion"),
+        summary="several instructions that one kernel computes",
+    )
+)

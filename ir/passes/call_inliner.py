@@ -1,0 +1,113 @@
+"""Replace calls by the called functions' bodies.
+
+    func.func @main(%x) { %0 = func.call @f(%x) ; return %0 }       =>   func.func @main(%x) {
+    func.func private @f(%y) { %1 = stablehlo.negate %y ; return %1 }      %0 = stablehlo.negate %x ; return %0 }
+
+``stablehlo.composite`` is a call of its decomposition, unless its name is in ``keep`` (names separated by ``:``).
+Private functions that are no longer called disappear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.graph import Function, Instruction, Module, Value, clone_instruction
+from hlojit.ir.location import UNKNOWN, CallSiteLocation, Location
+from hlojit.ir.passes.dead_code_elimination import remove_uncalled_functions
+from hlojit.ir.passes.pass_manager import Pass
+
+_LARGEST_PROGRAM = 5_000_000
+"""Calls of calls can multiply code exponentially; beyond this many instructions the program is refused."""
+
+
+@dataclass(frozen=True)
+class CallInliner(Pass):
+    """Inline ``func.call`` and decompose composites."""
+
+    name: ClassVar[str] = "call-inliner"
+    phase: ClassVar[str] = "legalize"
+    keep: str = ""
+
+    def run(self, module: Module) -> bool:
+        """Inline every call; return whether there was one."""
+        kept = frozenset(self.keep.split(":")) if self.keep else frozenset()
+        calls = {
+            name: [i for i in function.body.walk() if callee_of(i, kept)] for name, function in module.functions.items()
+        }
+        if not any(calls.values()):
+            return False
+        changed = False
+        sizes: dict[str, int] = {}
+        for name in _callees_first(module, calls, kept):
+            function = module.functions[name]
+            size = sum(1 for _ in function.body.walk())
+            for call in calls[name]:
+                callee = module.functions.get(callee_of(call, kept) or "")
+                if callee is None or callee.is_declaration:
+                    continue
+                size += sizes[callee.name]
+                if size > _LARGEST_PROGRAM:
+                    raise HlojitError(f"inlining the calls in @{name} gives more than {_LARGEST_PROGRAM} instructions")
+                _inline(call, callee)
+                changed = True
+            sizes[name] = size
+        return remove_uncalled_functions(module) or changed
+
+
+def callee_of(instruction: Instruction, kept: frozenset[str] = frozenset()) -> str | None:
+    """The function whose body may stand in place of the instruction, or None."""
+    callee = instruction.attributes.get("callee")
+    if isinstance(callee, str):
+        return callee
+    callee = instruction.attributes.get("decomposition")
+    if isinstance(callee, str) and instruction.attributes.get("name") not in kept:
+        return callee
+    return None
+
+
+def _callees_first(module: Module, calls: dict[str, list[Instruction]], kept: frozenset[str]) -> list[str]:
+    """Function names, callees before callers; a circle of calls is an error."""
+    order: list[str] = []
+    state: dict[str, int] = {}
+    for root in module.functions:
+        stack = [(root, False)]
+        while stack:
+            name, finished = stack.pop()
+            if finished:
+                state[name] = 2
+                order.append(name)
+                continue
+            if name in state:
+                continue
+            state[name] = 1
+            stack.append((name, True))
+            for call in calls[name]:
+                callee = callee_of(call, kept)
+                if callee in module.functions and state.get(callee) != 2:
+                    if state.get(callee) == 1:
+                        raise HlojitError(
+                            f"function @{callee} calls itself (through @{name}); StableHLO programs cannot be recursive\n"
+                            f"  at {call.location}"
+                        )
+                    stack.append((callee, False))
+    return order
+
+
+def _inline(call: Instruction, callee: Function) -> None:
+    """Put a copy of the callee's body in place of the call."""
+    mapping: dict[Value, Value] = dict(zip(callee.body.arguments, call.operands))
+    block = call.block
+    assert block is not None
+    locations: dict[Location, Location] = {}
+    for instruction in callee.body:
+        if instruction is callee.body.last:
+            break
+        copy = clone_instruction(instruction, mapping)
+        if call.location is not UNKNOWN and copy.location is not UNKNOWN:
+            copy.location = locations.get(copy.location) or locations.setdefault(
+                copy.location, CallSiteLocation(copy.location, call.location)
+            )
+        block.insert_before(call, copy)
+    call.replace_with([mapping.get(value, value) for value in callee.body.returned])

@@ -1,0 +1,154 @@
+"""What instruction fusion knows about the cost of instructions.
+
+Costs are few: a constant is free, movement costs index arithmetic, a cheap pointwise op an instruction or two an element,
+an expensive one (a division or a polynomial) as much as reading memory.  Only the last must never be computed twice.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Final
+
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import Indexed, OpDefinition, Pointwise, Reduction, Trait
+from hlojit.ir.passes.graph_facts import constant_of
+from hlojit.ir.types import TensorType
+
+
+class Role(enum.Enum):
+    """What an instruction can be in a fusion."""
+
+    OPAQUE = "stays an instruction of its own"
+    SPLAT = "a constant of one element value, copied into every fusion that reads it"
+    POINTWISE = "the element at an index from elements at that index"
+    MOVEMENT = "the element at an index from elements elsewhere"
+    REDUCTION = "a root that reduces"
+
+
+EXPENSIVE_OPS: Final = frozenset(
+    f"stablehlo.{mnemonic}"
+    for mnemonic in [
+        "atan2",
+        "cbrt",
+        "cosine",
+        "divide",
+        "exponential",
+        "exponential_minus_one",
+        "log",
+        "log_plus_one",
+        "logistic",
+        "power",
+        "remainder",
+        "rsqrt",
+        "sine",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
+)
+"""Pointwise ops of the specification that cost more than a few instructions.  Ops of other dialects count as expensive."""
+
+_CHEAP_DIALECT: Final = "stablehlo"
+
+_KINDS: dict[OpDefinition, Role] = {}
+
+
+def _kind_of(op: OpDefinition) -> Role:
+    """The role that the lowering admits, before shapes are looked at."""
+    found = _KINDS.get(op)
+    if found is None:
+        lowering = op.lowering
+        if Trait.EFFECT in op.traits:
+            found = Role.OPAQUE
+        elif Trait.CONSTANT in op.traits:
+            found = Role.SPLAT
+        elif isinstance(lowering, Pointwise):
+            found = Role.POINTWISE
+        elif isinstance(lowering, Indexed):
+            found = Role.OPAQUE if op.name in _UPDATES else Role.MOVEMENT
+        elif isinstance(lowering, Reduction):
+            found = Role.REDUCTION
+        else:
+            found = Role.OPAQUE
+        _KINDS[op] = found
+    return found
+
+
+_UPDATES: Final = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
+"""Ops that may write into their operand's buffer instead of a copy: worth more than a fusion."""
+
+
+def role_of(instruction: Instruction) -> Role:
+    """What the instruction can be in a fusion."""
+    kind = _kind_of(instruction.op)
+    if kind is Role.OPAQUE:
+        return kind
+    if kind is Role.SPLAT:
+        dense = constant_of(instruction.results[0])
+        return kind if dense is not None and (dense.is_splat or dense.array.size == 1) else Role.OPAQUE
+    for value in (*instruction.results, *instruction.operands):
+        if not isinstance(value.type, TensorType) or not value.type.is_static:
+            return Role.OPAQUE
+    if kind is Role.REDUCTION:
+        return kind if _has_simple_combiner(instruction) else Role.OPAQUE
+    return kind if len(instruction.results) == 1 else Role.OPAQUE
+
+
+def _has_simple_combiner(instruction: Instruction) -> bool:
+    """Whether the combiner is straight pointwise code that reads nothing from outside."""
+    body = instruction.regions[0]
+    for inner in body:
+        if Trait.TERMINATOR not in inner.op.traits and _kind_of(inner.op) not in (Role.POINTWISE, Role.SPLAT):
+            return False
+        for operand in inner.operands:
+            owner = operand.owner
+            if owner is not body and not (isinstance(owner, Instruction) and owner.block is body):
+                return False
+    return True
+
+
+def is_expensive(instruction: Instruction) -> bool:
+    """Whether computing an element twice costs more than reading it from memory."""
+    op = instruction.op
+    if not isinstance(op.lowering, Pointwise):
+        return bool(instruction.regions)
+    return op.name in EXPENSIVE_OPS or not op.name.startswith(_CHEAP_DIALECT)
+
+
+def evaluations_per_element(user: Instruction, number: int) -> float:
+    """How many elements of operand ``number`` one evaluated element of ``user`` reads, on average."""
+    operand = user.operands[number].tensor_type
+    name = user.op.name
+    if name == "stablehlo.concatenate" or (name == "stablehlo.pad" and number == 0):
+        return operand.size / max(1, user.results[0].tensor_type.size)
+    window = user.attributes.get("window_dimensions")
+    if window is not None:
+        return float(math.prod(window))
+    return 1.0
+
+
+def is_free_copy(instruction: Instruction) -> bool:
+    """Whether computing the result anew beats reading it: an iota, or a broadcast of something much smaller."""
+    result = instruction.results[0].tensor_type
+    return all(4 * operand.tensor_type.nbytes <= result.nbytes for operand in instruction.operands)
+
+
+def is_worth_duplicating(instruction: Instruction, copies: int) -> bool:
+    """Whether ``copies`` fusions should each compute the result instead of reading it from memory.
+
+    Compared are bytes: written once and read ``copies`` times, against the operands read ``copies`` times.
+    """
+    if is_expensive(instruction):
+        return False
+    if is_free_copy(instruction):
+        return True
+    result = instruction.results[0].tensor_type.nbytes
+    source = sum(
+        value.tensor_type.nbytes for value in dict.fromkeys(instruction.operands) if not _is_splat(value.owner)
+    )
+    return copies <= 4 and copies * source <= (copies + 1) * result + source
+
+
+def _is_splat(owner: object) -> bool:
+    return isinstance(owner, Instruction) and role_of(owner) is Role.SPLAT
