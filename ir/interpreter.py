@@ -1,0 +1,199 @@
+"""The reference interpreter: a module's meaning, by the NumPy semantics in the op records.
+
+    (result,) = evaluate(module, x, y)
+
+Values are kept in *compute form*: an array of a float format other than f32 and f64 is held in its compute type (float32
+as a rule), rounded into the format after every op, as generated code does.  i1 is NumPy's bool, integers are their
+storage type, complex numbers NumPy's, a token is None and a tuple is a Python tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hlojit.ir.errors import ArgumentError, ExecutionError
+from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
+from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.ops.definition import Array, Trait
+from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
+
+
+def evaluate(module: Module, *arguments: Any) -> tuple[Any, ...]:
+    """Run the module's entry function on arrays and return its results.
+
+    Raises ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an op
+    has no reference semantics.
+    """
+    function = module.main
+    types = function.type.inputs
+    if len(arguments) != len(types):
+        raise ArgumentError(f"@{function.name} takes {len(types)} arguments, found {len(arguments)}")
+    values = [_enter(function, position, argument) for position, argument in enumerate(arguments)]
+    interpreter = Interpreter(module)
+    with np.errstate(all="ignore"):
+        results = interpreter.call(function.name, values)
+    return tuple(_leave(value, type) for value, type in zip(results, function.result_types))
+
+
+class Interpreter:
+    """Evaluates functions of one module on values in compute form."""
+
+    def __init__(self, module: Module, *, replica: int = 0, partition: int = 0):
+        self.module = module
+        self.replica = replica
+        self.partition = partition
+
+    def call(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Evaluate a function."""
+        function = self.module.functions.get(name)
+        if function is None or function.is_declaration:
+            raise ExecutionError(f"there is no function @{name} with a body in the module")
+        return self.run(function.body, values, {})
+
+    def run(self, block: Block, values: Sequence[Any], environment: dict[Value, Any]) -> tuple[Any, ...]:
+        """Evaluate a block; ``environment`` holds the values that it may read from outside."""
+        environment.update(zip(block.arguments, values))
+        for instruction in block:
+            operands = [environment[operand] for operand in instruction.operands]
+            if instruction.op.is_terminator:
+                return tuple(operands)
+            results = self.evaluate(instruction, operands, environment)
+            environment.update(zip(instruction.results, results))
+        raise ExecutionError("a block ends without a return")
+
+    def evaluate(self, instruction: Instruction, operands: list[Any], environment: dict[Value, Any]) -> list[Any]:
+        """Evaluate one instruction."""
+        record = instruction.op
+        if record.reference is None:
+            raise ExecutionError(f"{record.name} at {instruction.location} has no reference semantics")
+        try:
+            outcome = record.reference(_Call(self, instruction, environment), *operands)
+        except RecursionError:
+            raise ExecutionError(f"{record.name} at {instruction.location}: regions or calls nest too deep") from None
+        results = outcome if isinstance(outcome, tuple) else (outcome,)
+        if len(results) != len(instruction.results):
+            raise ExecutionError(f"{record.name}: its reference gives {len(results)} results")
+        constant = Trait.CONSTANT in record.traits
+        return [_settle(value, result.type, constant) for value, result in zip(results, instruction.results)]
+
+
+class _Call:
+    """What a reference sees of the interpreter: the ``ReferenceCall`` protocol."""
+
+    __slots__ = ("environment", "instruction", "interpreter")
+
+    def __init__(self, interpreter: Interpreter, instruction: Instruction, environment: dict[Value, Any]):
+        self.interpreter = interpreter
+        self.instruction = instruction
+        self.environment = environment
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        return self.instruction.attributes
+
+    @property
+    def replica(self) -> int:
+        return self.interpreter.replica
+
+    @property
+    def partition(self) -> int:
+        return self.interpreter.partition
+
+    def run(self, region: int, *arguments: Any) -> tuple[Any, ...]:
+        return self.interpreter.run(self.instruction.regions[region], arguments, self.environment)
+
+    def call(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        return self.interpreter.call(function, arguments)
+
+
+# compute form
+
+
+def _settle(value: Any, type: Type, constant: bool) -> Any:
+    """Bring a result of a reference into compute form; a constant comes as it is stored."""
+    if not isinstance(type, TensorType):
+        return value
+    array = np.asarray(value)
+    if constant and array.dtype == type.element_type.storage:
+        return decode(array, type.element_type)
+    return round_to(array, type.element_type)
+
+
+def round_to(array: Array, element: ElementType) -> Array:
+    """Round values of any dtype into an element type; the result is in compute form."""
+    if isinstance(element, FloatFormat):
+        if element.is_native:
+            return array if array.dtype == element.storage else array.astype(element.storage)
+        if array.dtype != np.float64 and array.dtype != np.float32:
+            array = array.astype(_compute_dtype(element))
+        return decode(encode(array, element), element)
+    if isinstance(element, IntegerType) and element.bits < 8:
+        shift = 8 - element.bits
+        bits = array.astype(np.int64).astype(element.storage)
+        return np.asarray((bits << shift).astype(element.storage) >> shift)
+    return array if array.dtype == element.storage else array.astype(element.storage)
+
+
+def decode(array: Array, element: ElementType) -> Array:
+    """Elements of the storage dtype in compute form."""
+    if not isinstance(element, FloatFormat):
+        return array if array.dtype == element.storage else array.astype(element.storage)
+    if element.is_native:
+        return array
+    if element.dtype is not None and element.decode is None:
+        return array.astype(_compute_dtype(element))
+    from hlojit.ir.scalar.formats import decode_array
+
+    return np.asarray(decode_array(array, element)).astype(_compute_dtype(element))
+
+
+def encode(array: Array, element: ElementType) -> Array:
+    """Elements in compute form in the storage dtype, rounded to nearest even."""
+    if not isinstance(element, FloatFormat) or element.is_native:
+        return array.astype(element.storage)
+    if element.dtype is not None and element.encode is None and array.dtype == np.float32:
+        return array.astype(element.storage)
+    from hlojit.ir.scalar.formats import encode_array
+
+    return np.asarray(encode_array(array, element))
+
+
+def _compute_dtype(element: FloatFormat) -> Any:
+    return np.float64 if element.compute == "f64" else np.float32
+
+
+# arguments and results
+
+
+def _enter(function: Function, position: int, argument: Any) -> Any:
+    """Check an argument and bring it into compute form."""
+    type = function.type.inputs[position]
+    what = f"argument {position} of @{function.name}"
+    if isinstance(type, TokenType):
+        return None
+    if isinstance(type, TupleType) or not isinstance(type, TensorType):
+        raise ArgumentError(f"{what} has type {type}, which cannot be passed from outside")
+    array = np.asarray(argument)
+    element = type.element_type
+    native = array.dtype.newbyteorder("=")
+    if native not in (element.storage, element.dtype):
+        raise ArgumentError(f"{what} has dtype {array.dtype}, expected {element.dtype or element.storage} for {type}")
+    if array.ndim != type.rank or any(
+        extent not in (DYNAMIC, found) for extent, found in zip(type.shape, array.shape)
+    ):
+        raise ArgumentError(f"{what} has shape {array.shape}, expected {type.shape} for {type}")
+    return decode(array.astype(native), element)
+
+
+def _leave(value: Any, type: Type) -> Any:
+    """A result as the caller sees it: an array of NumPy's or ml_dtypes' dtype of the element type."""
+    if isinstance(type, TupleType):
+        return tuple(_leave(part, inner) for part, inner in zip(value, type.elements))
+    if not isinstance(type, TensorType):
+        return value
+    array = encode(np.asarray(value), type.element_type)
+    dtype = type.element_type.dtype or type.element_type.storage
+    return np.array(array if array.dtype == dtype else array.astype(dtype))

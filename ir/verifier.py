@@ -1,0 +1,208 @@
+"""Checks a module against the specification and collects every fault.
+
+    verify(module)      # raises VerificationError, whose ``faults`` lists all of them
+
+A fault cites the label of the broken constraint: ``transpose (C2): permutation (0, 0) is not a permutation of range(2)``.
+One pass over the instructions, in loops: time is linear in the size of the module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlojit.ir.builder import short_name, signature_complaint
+from hlojit.ir.errors import Fault, TypeInferenceError, VerificationError
+from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.ops.definition import InferenceRequest
+from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
+
+_CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What a check may raise on an instruction that is broken in a way that another check reports."""
+
+
+def verify(module: Module, *, allow_unregistered: bool = False) -> None:
+    """Raise ``VerificationError`` with every fault of the module; return if there is none."""
+    faults = collect_faults(module, allow_unregistered=allow_unregistered)
+    if faults:
+        raise VerificationError(faults)
+
+
+def collect_faults(module: Module, *, allow_unregistered: bool = False) -> list[Fault]:
+    """Every fault of the module, in the order of the text."""
+    faults: list[Fault] = []
+    for function in module.functions.values():
+        if not function.is_declaration:
+            _FunctionCheck(function, faults, allow_unregistered).run()
+    faults.extend(_recursion_faults(module))
+    return faults
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A block on the way down to the current instruction; ``region`` counts the regions entered of ``instruction``."""
+
+    block: Block
+    instruction: Instruction | None
+    region: int = 0
+
+
+class _FunctionCheck:
+    """Walks one function; ``visible`` holds the values that the current point may read."""
+
+    def __init__(self, function: Function, faults: list[Fault], allow_unregistered: bool):
+        self.function = function
+        self.faults = faults
+        self.allow_unregistered = allow_unregistered
+        self.visible: set[Value] = set()
+
+    def run(self) -> None:
+        """Check every instruction, those of regions included."""
+        frames = [self.enter(self.function.body, None)]
+        while frames:
+            frame = frames[-1]
+            instruction = frame.instruction
+            if instruction is None:
+                self.leave(frame.block)
+                frames.pop()
+                continue
+            if frame.region == 0:
+                self.check(instruction)
+            if frame.region < len(instruction.regions):
+                region = instruction.regions[frame.region]
+                frame.region += 1
+                frames.append(self.enter(region, instruction))
+                continue
+            self.visible.update(instruction.results)
+            frame.instruction = instruction.next
+            frame.region = 0
+
+    def enter(self, block: Block, owner: Instruction | None) -> _Frame:
+        """Make the arguments visible and check how the block ends."""
+        self.visible.update(block.arguments)
+        terminator = "func.return" if owner is None else "stablehlo.return"
+        where = f"function @{self.function.name}" if owner is None else short_name(owner.name)
+        last = block.last
+        if last is None:
+            self.fault(owner, f"a region of {where} is empty; it must end in {terminator}")
+        elif last.op.name != terminator:
+            self.fault(last, f"ends a block of {where}, which must end in {terminator}")
+        elif owner is None and not compatible_lists(last.operand_types, self.function.result_types):
+            self.fault(
+                last,
+                f"returns {spell(last.operand_types)} but @{self.function.name} is declared to return "
+                f"{spell(self.function.result_types)}",
+            )
+        return _Frame(block, block.first)
+
+    def leave(self, block: Block) -> None:
+        """Values of a block are not visible behind it."""
+        self.visible.difference_update(block.arguments)
+        for instruction in block:
+            self.visible.difference_update(instruction.results)
+
+    def fault(self, instruction: Instruction | None, message: str, label: str = "") -> None:
+        """Record a fault of an instruction (or of the function)."""
+        if instruction is None:
+            self.faults.append(Fault(f"func.func @{self.function.name}", label, message, self.function.location))
+        else:
+            self.faults.append(Fault(short_name(instruction.name), label, message, instruction.location))
+
+    def check(self, instruction: Instruction) -> None:
+        """Check one instruction, without what is in its regions."""
+        record = instruction.op
+        for position, operand in enumerate(instruction.operands):
+            if operand not in self.visible:
+                self.fault(instruction, f"operand {position} ({operand!r}) is not defined before its use")
+        if not record.registered:
+            if not self.allow_unregistered:
+                self.fault(instruction, "the op is not registered")
+            return
+        if record.is_terminator and instruction.next is not None:
+            self.fault(instruction, "a terminator must be the last instruction of its block")
+        complaint = signature_complaint(
+            record, len(instruction.operands), instruction.attributes, len(instruction.regions)
+        )
+        if complaint:
+            self.fault(instruction, complaint)
+            return
+        count = len(self.faults)
+        self.check_constraints(instruction)
+        if len(self.faults) == count and record.infer is not None:
+            self.check_results(instruction)
+
+    def check_constraints(self, instruction: Instruction) -> None:
+        """Run the record's constraints."""
+        before = len(self.faults)
+        for constraint in instruction.op.constraints:
+            label = constraint.label
+            try:
+                complaint = constraint.check(instruction)
+            except TypeInferenceError as error:
+                complaint, label = error.message, error.label or label
+            except _CANNOT_CHECK as error:
+                if len(self.faults) > before:
+                    continue  # a consequence of a fault that is reported already
+                complaint = f"cannot be checked: {type(error).__name__}: {error}"
+            if complaint:
+                fault = Fault(short_name(instruction.name), label, complaint, instruction.location)
+                if fault not in self.faults[before:]:
+                    self.faults.append(fault)
+
+    def check_results(self, instruction: Instruction) -> None:
+        """Compare the written result types with the inferred ones."""
+        record = instruction.op
+        assert record.infer is not None
+        try:
+            expected = record.infer(
+                InferenceRequest(instruction.operand_types, instruction.attributes, instruction.regions)
+            )
+        except TypeInferenceError as error:
+            self.fault(instruction, error.message, error.label)
+            return
+        except _CANNOT_CHECK as error:
+            self.fault(instruction, f"result types cannot be inferred: {type(error).__name__}: {error}")
+            return
+        agree = compatible_shape_types if record.widens else compatible
+        found = instruction.result_types
+        if len(found) != len(expected) or not all(map(agree, found, expected)):
+            self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
+
+
+def _recursion_faults(module: Module) -> list[Fault]:
+    """One fault for each call that closes a cycle of calls."""
+    calls = {
+        function.name: [
+            (name, instruction) for instruction in function.body.walk() for name in called_functions(instruction)
+        ]
+        for function in module.functions.values()
+    }
+    faults = []
+    state: dict[str, int] = {}  # 1 on the current path, 2 done
+    for root in calls:
+        if root in state:
+            continue
+        state[root] = 1
+        path = [(root, iter(calls[root]))]
+        while path:
+            name, pending = path[-1]
+            callee, instruction = next(pending, (None, None))
+            if callee is None or instruction is None:
+                state[name] = 2
+                path.pop()
+            elif state.get(callee) == 1:
+                cycle = " -> ".join(f"@{step}" for step, _ in path[[step for step, _ in path].index(callee) :])
+                message = f"recursion is not allowed: {cycle} -> @{callee}"
+                faults.append(Fault(short_name(instruction.name), "", message, instruction.location))
+            elif callee not in state and callee in calls:
+                state[callee] = 1
+                path.append((callee, iter(calls[callee])))
+    return faults
+
+
+def called_functions(instruction: Instruction) -> tuple[str, ...]:
+    """Names of the functions that an instruction refers to as code: the callee, the decomposition of a composite."""
+    if instruction.op.name == "func.call":
+        return (str(instruction.attributes.get("callee", "")),)
+    if instruction.op.name == "stablehlo.composite":
+        return (str(instruction.attributes.get("decomposition", "")),)
+    return ()
