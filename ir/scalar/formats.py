@@ -1,0 +1,486 @@
+"""Float formats as rules: bits to a native float and back, rounding, and conversions between all element types.
+
+    value = decode(b, bits, element_type("f8E4M3FN"))     # f32
+    total = round_to_format(b, b.fadd(value, value), element_type("f8E4M3FN"))
+    bits = pack(b, total, element_type("f8E4M3FN"))       # i8
+
+Everything follows from the parameters of the format's row; f16 and bf16 only take shorter ways to the same result.
+Rounding is to nearest, ties to even, always in one step (f64 to bf16 does not go through f32).  With one bit of
+precision both neighbours of a tie are odd and the larger is taken, as IEEE 754-2019 says (4.3.1).
+
+Beyond what a row says: a NaN becomes -0.0 (0 if unsigned) in a format without NaN; a negative number becomes NaN (or 0)
+in one without sign; zero becomes NaN (or the smallest number) in one without zero; where there is no infinity, it is
+treated like an overflow.  Where a format has infinities but does not reserve a whole exponent (``NanEncoding`` other than
+``IEEE``), infinity is the largest pattern that is not NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.formats import (
+    BooleanType,
+    ElementType,
+    FloatFormat,
+    IntegerType,
+    NanEncoding,
+    Overflow,
+    element_type,
+)
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+
+MANTISSA_BITS = {"f32": 23, "f64": 52}
+EXPONENT_BIAS = {"f32": 127, "f64": 1023}
+INTEGER_KIND = {"f32": "i32", "f64": "i64"}
+INTEGER_KINDS = ("i1", "i8", "i16", "i32", "i64")
+
+
+def storage_kind(element: ElementType) -> str:
+    """Kind of one element in memory: ``i1`` (a byte), an integer, ``f32``, ``f64``, or the bits of any other float."""
+    if isinstance(element, BooleanType):
+        return "i1"
+    if isinstance(element, FloatFormat):
+        return element.name if element.is_native else f"i{element.storage_bits.itemsize * 8}"
+    if isinstance(element, IntegerType):
+        return f"i{max(element.bits, 8)}"
+    raise HlojitError(f"elements of type {element} have no native form")
+
+
+def compute_kind(element: ElementType) -> str:
+    """Kind of one element in compute form."""
+    return element.compute if isinstance(element, FloatFormat) else storage_kind(element)
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Bit patterns of a format, without the sign bit unless said otherwise; None where the format has none."""
+
+    top: int
+    sign: int
+    largest: int
+    infinity: int | None
+    nan: int | None
+    """With the sign bit for ``NanEncoding.NEGATIVE_ZERO``."""
+    first_nan: int | None
+    """All magnitudes from here on are NaN."""
+    minimum_exponent: int
+    """Exponent of the smallest normal number."""
+    overflow: int
+    """What a finite number beyond the largest becomes."""
+
+
+@cache
+def codes(format: FloatFormat) -> Codes:
+    """Work out the special patterns of a format from its parameters."""
+    exponent_bits, mantissa_bits = format.exponent_bits, format.mantissa_bits
+    top = (1 << (exponent_bits + mantissa_bits)) - 1
+    sign = top + 1 if format.signed else 0
+    infinity = nan = first_nan = None
+    if format.nan is NanEncoding.IEEE:
+        special = ((1 << exponent_bits) - 1) << mantissa_bits
+        infinity = special if format.has_infinity else None
+        nan, first_nan, largest = special | 1 << max(mantissa_bits - 1, 0), special + 1, special - 1
+    else:
+        largest = top
+        if format.nan is NanEncoding.ALL_ONES:
+            nan = first_nan = largest
+            largest -= 1
+        elif format.nan is NanEncoding.NEGATIVE_ZERO:
+            nan = sign
+        if format.has_infinity:
+            infinity = largest
+            largest -= 1
+    overflow = largest
+    if format.overflow is Overflow.INFINITY and infinity is not None:
+        overflow = infinity
+    elif format.overflow is not Overflow.SATURATE and nan is not None:
+        overflow = nan
+    minimum_exponent = 1 - format.bias if format.has_zero else -format.bias
+    return Codes(top, sign, largest, infinity, nan, first_nan, minimum_exponent, overflow)
+
+
+def is_half(format: FloatFormat) -> bool:
+    """Whether the format is IEEE binary16, for which most processors have instructions."""
+    return _parameters(format) == (5, 10, 15)
+
+
+def is_bfloat(format: FloatFormat) -> bool:
+    """Whether the format is the upper half of binary32."""
+    return _parameters(format) == (8, 7, 127)
+
+
+def _parameters(format: FloatFormat) -> tuple[int, int, int] | None:
+    plain = format.signed and format.has_zero and format.has_infinity and format.nan is NanEncoding.IEEE
+    if not plain or format.overflow is not Overflow.INFINITY or format.decode or format.encode:
+        return None
+    return format.exponent_bits, format.mantissa_bits, format.bias
+
+
+class _Float:
+    """Constants of the native float in which a value is held, and shorthands for its integer view."""
+
+    def __init__(self, b: ScalarBuilder, kind: str):
+        self.b = b
+        self.kind = kind
+        self.integer = INTEGER_KIND[kind]
+        self.mantissa_bits = MANTISSA_BITS[kind]
+        self.bias = EXPONENT_BIAS[kind]
+        self.bits = 32 if kind == "f32" else 64
+        self.infinity = (2 * self.bias + 1) << self.mantissa_bits
+        self.quiet_nan = self.infinity | 1 << (self.mantissa_bits - 1)
+
+    def of(self, value: int) -> Scalar:
+        """An integer constant of the float's width."""
+        return self.b.constant(self.integer, value)
+
+    def power(self, exponent: int) -> Scalar:
+        """The constant 2**exponent."""
+        return self.b.constant(self.kind, 2.0**exponent)
+
+    def power_bits(self, exponent: int) -> int:
+        """Bits of 2**exponent."""
+        if exponent > -self.bias:
+            return (exponent + self.bias) << self.mantissa_bits
+        return 1 << max(self.mantissa_bits - 1 + self.bias + exponent, 0)
+
+
+# decode
+
+
+def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
+    """An element as it stands in memory (of ``storage_kind``) in compute form."""
+    if isinstance(element, IntegerType):
+        return wrap_integer(b, stored, element)
+    if not isinstance(element, FloatFormat) or element.is_native:
+        return stored
+    if element.decode is not None:
+        return _call_python(b, element.decode, element.compute, stored)
+    if is_half(element):
+        return b.half_to_float(stored)
+    if is_bfloat(element):
+        return b.bitcast(b.shl(b.zext(stored, "i32"), b.constant("i32", 16)), "f32")
+    return _decode_generic(b, stored, element)
+
+
+def _decode_generic(b: ScalarBuilder, stored: Scalar, format: FloatFormat) -> Scalar:
+    special, native = codes(format), _Float(b, format.compute)
+    wide = b.zext(stored, native.integer) if stored.kind != native.integer else stored
+    magnitude = b.and_(wide, native.of(special.top))
+    bits = b.bitcast(_decode_finite(native, magnitude, format), native.integer)
+    if special.infinity is not None:
+        bits = b.select(b.icmp("eq", magnitude, native.of(special.infinity)), native.of(native.infinity), bits)
+    if special.first_nan is not None:
+        bits = b.select(b.icmp("uge", magnitude, native.of(special.first_nan)), native.of(native.quiet_nan), bits)
+    if special.sign:
+        sign = b.and_(wide, native.of(special.sign))
+        shift = native.bits - special.sign.bit_length()
+        bits = b.or_(bits, b.shl(sign, native.of(shift)) if shift else sign)
+    if format.nan is NanEncoding.NEGATIVE_ZERO:
+        used = b.and_(wide, native.of(special.top | special.sign))
+        bits = b.select(b.icmp("eq", used, native.of(special.sign)), native.of(native.quiet_nan), bits)
+    return b.bitcast(bits, native.kind)
+
+
+def _decode_finite(native: _Float, magnitude: Scalar, format: FloatFormat) -> Scalar:
+    """The value of a magnitude as if it meant a finite number."""
+    b, mantissa_bits = native.b, format.mantissa_bits
+    shifted = b.shl(magnitude, native.of(native.mantissa_bits - mantissa_bits))
+    rebias = native.bias - format.bias
+    normal = b.bitcast(b.add(shifted, native.of(rebias << native.mantissa_bits)), native.kind)
+    if format.has_zero:
+        if rebias == 0:
+            return normal
+        # Multiples of the smallest subnormal number are small integers: their conversion is exact.
+        smallest = native.power(1 - format.bias - mantissa_bits)
+        subnormal = b.fmul(b.sitofp(magnitude, native.kind), smallest)
+        return b.select(b.icmp("ult", magnitude, native.of(1 << mantissa_bits)), subnormal, normal)
+    if rebias >= 1:
+        return normal
+    # The lowest exponents lie among the native float's subnormals: make them larger, and smaller again exactly.
+    larger = b.bitcast(b.add(shifted, native.of((rebias + 32) << native.mantissa_bits)), native.kind)
+    low = b.fmul(larger, native.power(-32))
+    return b.select(b.icmp("ult", magnitude, native.of((1 - rebias) << mantissa_bits)), low, normal)
+
+
+# encode
+
+
+def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
+    """A value of compute kind, or of a wider float, rounded to what stands in memory (of ``storage_kind``)."""
+    if not isinstance(element, FloatFormat):
+        return value
+    if element.is_native:
+        return _resize_native(b, value, element.name)
+    if element.encode is not None:
+        return _call_python(b, element.encode, storage_kind(element), _resize_native(b, value, element.compute))
+    if value.kind == "f32" and element.compute == "f64":
+        value = b.fpext(value)
+    if is_half(element):
+        return b.float_to_half(value if value.kind == "f32" else _narrow_to_odd(b, value))
+    if is_bfloat(element) and value.kind == "f32":
+        return b.trunc(b.lshr(_round_bfloat(b, value), b.constant("i32", 16)), "i16")
+    return _encode_generic(b, value, element)
+
+
+def pack(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
+    """``encode`` of a value that is in compute form already, so that nothing is left to round."""
+    if isinstance(element, FloatFormat) and is_bfloat(element):
+        return b.trunc(b.lshr(b.bitcast(value, "i32"), b.constant("i32", 16)), "i16")
+    return encode(b, value, element)
+
+
+def _encode_generic(b: ScalarBuilder, value: Scalar, format: FloatFormat) -> Scalar:
+    special, native = codes(format), _Float(b, value.kind)
+    bits = b.bitcast(value, native.integer)
+    magnitude = b.and_(bits, native.of((1 << (native.bits - 1)) - 1))
+    code = _encode_magnitude(native, magnitude, format)
+    code = b.select(b.icmp("sgt", code, native.of(special.largest)), native.of(special.overflow), code)
+    if special.infinity is not None and special.overflow != special.infinity:
+        code = b.select(b.icmp("eq", magnitude, native.of(native.infinity)), native.of(special.infinity), code)
+    is_nan = b.icmp("ugt", magnitude, native.of(native.infinity))
+    missing = 0 if special.nan is None else special.nan
+    if not format.has_zero:
+        code = b.select(b.icmp("eq", magnitude, native.of(0)), native.of(missing), code)
+    if format.nan in (NanEncoding.IEEE, NanEncoding.ALL_ONES) and special.nan is not None:
+        code = b.select(is_nan, native.of(special.nan), code)
+    if format.signed:
+        sign = b.and_(b.lshr(bits, native.of(native.bits - special.sign.bit_length())), native.of(special.sign))
+        signed = b.or_(code, sign)
+        if format.nan is NanEncoding.NEGATIVE_ZERO:
+            signed = b.select(b.icmp("eq", b.and_(code, native.of(special.top)), native.of(0)), code, signed)
+        code = signed
+    else:
+        negative = b.fcmp("olt", value, b.constant(native.kind, 0.0))
+        code = b.select(negative, native.of(missing), code)
+    if format.nan in (NanEncoding.NEGATIVE_ZERO, NanEncoding.NONE):
+        code = b.select(is_nan, native.of(special.sign), code)
+    return _to_width(b, code, storage_kind(format))
+
+
+def _encode_magnitude(native: _Float, magnitude: Scalar, format: FloatFormat) -> Scalar:
+    """The rounded code of a magnitude; beyond the format's range it is some larger integer."""
+    b, mantissa_bits = native.b, format.mantissa_bits
+    rebias = native.bias - format.bias
+    code = b.sub(_round_off(native, magnitude, format), native.of(rebias << mantissa_bits))
+    minimum = codes(format).minimum_exponent
+    if format.has_zero:
+        if rebias == 0 and mantissa_bits:
+            return code
+        # Adding 2**k rounds to a multiple of the smallest subnormal number and leaves its factor in the mantissa.
+        anchor = minimum - mantissa_bits + native.mantissa_bits
+        total = b.fadd(b.bitcast(magnitude, native.kind), native.power(anchor))
+        low = b.sub(b.bitcast(total, native.integer), native.of(native.power_bits(anchor)))
+        return b.select(b.icmp("ult", magnitude, native.of(native.power_bits(minimum))), low, code)
+    if rebias < 1:
+        larger = b.fmul(b.bitcast(magnitude, native.kind), native.power(64))
+        rounded = _round_off(native, b.bitcast(larger, native.integer), format)
+        low = b.sub(rounded, native.of((rebias + 64) << mantissa_bits))
+        code = b.select(b.icmp("ult", magnitude, native.of(native.power_bits(minimum + 4))), low, code)
+    return b.select(b.icmp("slt", code, native.of(0)), native.of(0), code)
+
+
+def _round_off(native: _Float, magnitude: Scalar, format: FloatFormat) -> Scalar:
+    """Drop the mantissa bits that the format lacks, to nearest, ties to even."""
+    b, shift = native.b, native.mantissa_bits - format.mantissa_bits
+    if shift == 0:
+        return magnitude
+    half = 1 << (shift - 1)
+    if format.mantissa_bits:
+        last = b.and_(b.lshr(magnitude, native.of(shift)), native.of(1))
+        raised = b.add(b.add(magnitude, native.of(half - 1)), last)
+    else:
+        raised = b.add(magnitude, native.of(half))
+    return b.lshr(raised, native.of(shift))
+
+
+def _round_bfloat(b: ScalarBuilder, value: Scalar) -> Scalar:
+    """The bits of an f32 rounded to bf16, with garbage in the lower half; NaN stays NaN."""
+    bits = b.bitcast(value, "i32")
+    last = b.and_(b.lshr(bits, b.constant("i32", 16)), b.constant("i32", 1))
+    rounded = b.add(b.add(bits, b.constant("i32", 0x7FFF)), last)
+    quiet = b.or_(bits, b.constant("i32", 0x400000))
+    return b.select(b.fcmp("uno", value, value), quiet, rounded)
+
+
+def _narrow_to_odd(b: ScalarBuilder, value: Scalar) -> Scalar:
+    """f64 to f32 rounded to odd: rounding once more to 11 bits or fewer then gives what one rounding would."""
+    bits = b.bitcast(value, "i64")
+    dropped = b.and_(bits, b.constant("i64", (1 << 29) - 1))
+    kept = b.and_(bits, b.constant("i64", -(1 << 29)))
+    sticky = b.or_(kept, b.constant("i64", 1 << 29))
+    odd = b.select(b.icmp("ne", dropped, b.constant("i64", 0)), sticky, bits)
+    return b.fptrunc(b.bitcast(odd, "f64"))
+
+
+def round_to_format(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
+    """The representable value nearest to ``value``, in compute form; other element types pass through."""
+    if not isinstance(element, FloatFormat):
+        return value
+    if element.is_native:
+        return _resize_native(b, value, element.name)
+    if is_bfloat(element) and value.kind == "f32":
+        return b.bitcast(b.and_(_round_bfloat(b, value), b.constant("i32", 0xFFFF0000)), "f32")
+    return decode(b, encode(b, value, element), element)
+
+
+def _resize_native(b: ScalarBuilder, value: Scalar, kind: str) -> Scalar:
+    if value.kind == kind:
+        return value
+    return b.fpext(value) if kind == "f64" else b.fptrunc(value)
+
+
+# integers
+
+
+def wrap_integer(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
+    """Keep an integer's low ``bits`` and extend them again; only sub-byte types need it."""
+    if not isinstance(element, IntegerType) or element.bits >= 8:
+        return value
+    if not element.signed:
+        return b.and_(value, b.constant("i8", element.maximum))
+    shift = b.constant("i8", 8 - element.bits)
+    return b.ashr(b.shl(value, shift), shift)
+
+
+def _to_width(b: ScalarBuilder, value: Scalar, kind: str, *, signed: bool = False) -> Scalar:
+    if value.kind == kind:
+        return value
+    if INTEGER_KINDS.index(value.kind) > INTEGER_KINDS.index(kind):
+        return b.trunc(value, kind)
+    return b.sext(value, kind) if signed else b.zext(value, kind)
+
+
+# conversion between element types
+
+
+def convert(b: ScalarBuilder, value: Scalar, source: ElementType, target: ElementType) -> Scalar:
+    """``stablehlo.convert`` of one element in compute form; the result is in compute form.
+
+    Integers wrap, floats round to nearest even, a float becomes the nearest integer toward zero that the type has, NaN
+    becomes 0, and everything that is not zero becomes true.
+    """
+    if source == target:
+        return value
+    if isinstance(target, BooleanType):
+        return to_boolean(b, value)
+    if isinstance(source, BooleanType):
+        if not isinstance(target, FloatFormat):
+            return wrap_integer(b, b.zext(value, compute_kind(target)), target)
+        number = b.select(value, b.constant(target.compute, 1.0), b.constant(target.compute, 0.0))
+        # Most formats have both numbers.
+        return number if target.is_native or is_half(target) or is_bfloat(target) else round_to_format(b, number, target)
+    if isinstance(source, IntegerType):
+        if isinstance(target, IntegerType):
+            return wrap_integer(b, _to_width(b, value, storage_kind(target), signed=source.signed), target)
+        return _integer_to_float(b, value, source, target)
+    if isinstance(target, IntegerType):
+        return _float_to_integer(b, value, target)
+    assert isinstance(source, FloatFormat) and isinstance(target, FloatFormat)
+    if contains(target, source):
+        return _resize_native(b, value, target.compute)
+    return round_to_format(b, value, target)
+
+
+def to_boolean(b: ScalarBuilder, value: Scalar) -> Scalar:
+    """Whether an element is not zero (NaN is not)."""
+    if value.kind in MANTISSA_BITS:
+        return b.fcmp("une", value, b.constant(value.kind, 0.0))
+    return value if value.kind == "i1" else b.icmp("ne", value, b.constant(value.kind, 0))
+
+
+def _integer_to_float(b: ScalarBuilder, value: Scalar, source: IntegerType, target: ElementType) -> Scalar:
+    assert isinstance(target, FloatFormat)
+    to_float = b.sitofp if source.signed else b.uitofp
+    if target.is_native:
+        return to_float(value, target.name)
+    if source.bits <= 16:
+        return round_to_format(b, to_float(value, target.compute), target)
+    if source.bits == 64:
+        value = _shorten_to_odd(b, value, signed=source.signed)
+    return round_to_format(b, to_float(value, "f64"), target)
+
+
+def _shorten_to_odd(b: ScalarBuilder, value: Scalar, *, signed: bool) -> Scalar:
+    """Make a 64-bit integer fit f64 exactly, rounding to odd, so that a later rounding to fewer bits is the only one."""
+    dropped = b.and_(value, b.constant("i64", 0x7FF))
+    sticky = b.or_(b.and_(value, b.constant("i64", -0x800)), b.constant("i64", 0x800))
+    offset = b.add(value, b.constant("i64", 1 << 53)) if signed else value
+    is_long = b.icmp("ugt", offset, b.constant("i64", 1 << (54 if signed else 53)))
+    inexact = b.and_(is_long, b.icmp("ne", dropped, b.constant("i64", 0)))
+    return b.select(inexact, sticky, value)
+
+
+def _float_to_integer(b: ScalarBuilder, value: Scalar, target: IntegerType) -> Scalar:
+    kind = storage_kind(target)
+    result = b.fptosi(value, kind) if target.signed else b.fptoui(value, kind)
+    if target.bits >= 8:
+        return result
+    low, high = b.constant(kind, target.minimum), b.constant(kind, target.maximum)
+    less, greater = ("slt", "sgt") if target.signed else ("ult", "ugt")
+    result = b.select(b.icmp(greater, result, high), high, result)
+    return b.select(b.icmp(less, result, low), low, result)
+
+
+@cache
+def contains(target: FloatFormat, source: FloatFormat) -> bool:
+    """Whether every value of ``source`` is one of ``target`` (formats given by functions: only themselves)."""
+    if target == source:
+        return True
+    if source.decode or source.encode or target.decode or target.encode:
+        return False
+    ours, theirs = codes(target), codes(source)
+    smallest = ours.minimum_exponent - (target.mantissa_bits if target.has_zero else 0)
+    needed = theirs.minimum_exponent - source.mantissa_bits
+    return (
+        (target.signed or not source.signed)
+        and (target.has_zero or not source.has_zero)
+        and (target.nan is not NanEncoding.NONE or source.nan is NanEncoding.NONE)
+        and (target.nan is not NanEncoding.NEGATIVE_ZERO or source.nan is NanEncoding.NEGATIVE_ZERO)
+        and (target.has_infinity or not source.has_infinity)
+        and target.mantissa_bits >= source.mantissa_bits
+        and smallest <= needed
+        and largest_number(target) >= largest_number(source)
+    )
+
+
+def largest_number(format: FloatFormat) -> Fraction:
+    """The largest finite number of a format."""
+    exponent, mantissa = divmod(codes(format).largest, 1 << format.mantissa_bits)
+    return (1 + Fraction(mantissa, 1 << format.mantissa_bits)) * Fraction(2) ** (exponent - format.bias)
+
+
+# formats given by functions
+
+FunctionLowering = Callable[[Callable[..., Any], tuple[str, ...], str], tuple[str, str]]
+"""(function, argument kinds, result kind) -> (symbol, LLVM IR that defines it)."""
+
+_function_lowering: list[FunctionLowering] = []
+
+
+def set_function_lowering(lowering: FunctionLowering) -> None:
+    """Say how a numba-compilable Python function becomes LLVM IR; ``hlojit.extensions`` does so when it is loaded."""
+    _function_lowering[:] = [lowering]
+
+
+def _call_python(b: ScalarBuilder, function: Callable[..., Any], result_kind: str, argument: Scalar) -> Scalar:
+    evaluate = getattr(b, "call_python", None)
+    if evaluate is not None:
+        result: Scalar = evaluate(function, result_kind, (argument,))
+        return result
+    if not _function_lowering:
+        raise HlojitError("no way to compile Python functions of number formats was registered")
+    symbol, llvm_ir = _function_lowering[0](function, (argument.kind,), result_kind)
+    return b.call(symbol, result_kind, (argument,), llvm_ir)
+
+
+def format_of(name: str) -> FloatFormat:
+    """The float format called ``name``."""
+    found = element_type(name)
+    if not isinstance(found, FloatFormat):
+        raise HlojitError(f"{name} is not a float format")
+    return found
