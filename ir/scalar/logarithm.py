@@ -1,0 +1,90 @@
+"""log, log2, log1p.
+
+x = 2**e * (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2).  f32 uses a polynomial in f; f64 the series of atanh in
+s = f / (2 + f), which is shorter and keeps f itself exact.
+"""
+
+from __future__ import annotations
+
+from hlojit.ir.scalar import coefficients as c
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.expression import MANTISSA_BITS, Term, where
+
+ROOT_HALF_BITS = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}
+LEAST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
+LIFT = {"f32": 32.0, "f64": 64.0}
+LN2 = {"f32": c.LN2_F32, "f64": c.LN2_F64}
+INFINITY = float("inf")
+
+
+def split_exponent(x: Term) -> tuple[Term, Term]:
+    """A positive normal x as (e as an integer, m) with x = 2**e * m and sqrt(1/2) <= m < sqrt(2)."""
+    width = MANTISSA_BITS[x.kind]
+    offset = x.bits() - ROOT_HALF_BITS[x.kind]
+    mantissa = (offset & ((1 << width) - 1)) + ROOT_HALF_BITS[x.kind]
+    return offset >> width, mantissa.as_float()
+
+
+def log_of_parts(e: Term, f: Term, correction: Term | None = None) -> Term:
+    """e * ln 2 + log(1 + f), plus a small correction."""
+    high, low = LN2[f.kind]
+    small = e * low if correction is None else e.fma(low, correction)
+    half_square = f * 0.5 * f
+    if f.kind == "f32":
+        small = (half_square * 2.0 * f).fma(f.polynomial(c.LOG_F32), small) - half_square
+        return e.fma(high, small + f)
+    s = f / (f + 2.0)
+    z = s * s
+    tail = z * z.polynomial(c.LOG_F64)
+    small = s.fma(half_square + tail, small)
+    return e.fma(high, f - (half_square - small))
+
+
+def exceptions(x: Term, result: Term) -> Term:
+    """What a logarithm gives for zero, negative numbers, infinity and NaN."""
+    result = where(x.above_or_nan(0.0), result, float("nan"))
+    result = where(x.equals(0.0), -INFINITY, result)
+    return where(x.not_below(INFINITY), x, result)
+
+
+def log(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Natural logarithm."""
+    term = Term(b, x)
+    denormal = term < LEAST_NORMAL[x.kind]
+    normal = where(denormal, term * 2.0 ** LIFT[x.kind], term)
+    exponent, m = split_exponent(normal)
+    e = exponent.to_float(x.kind)
+    e = where(denormal, e - LIFT[x.kind], e)
+    return exceptions(term, log_of_parts(e, m - 1.0)).value
+
+
+def log1p_parts(high: Term, low: Term) -> Term:
+    """log(high + low) for a normal positive sum with |low| <= ulp(high)."""
+    exponent, m = split_exponent(high)
+    e = exponent.to_float(high.kind)
+    return log_of_parts(e, m - 1.0, low / high)
+
+
+def log1p(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """log(1 + x), accurate near zero."""
+    term = Term(b, x)
+    u = term + 1.0
+    # 1 + x = u + lost exactly, whichever of the two is larger
+    lost = where(term < 1.0, term - (u - 1.0), 1.0 - (u - term))
+    exponent, m = split_exponent(u)
+    e = exponent.to_float(x.kind)
+    # without a shift of the exponent f is x itself: nothing was lost
+    direct = exponent.equals(0)
+    f = where(direct, term, m - 1.0)
+    correction = where(direct, 0.0, lost / u)
+    result = log_of_parts(e, f, correction)
+    tiny = 2.0 ** -(MANTISSA_BITS[x.kind] + 2)
+    result = where(term.abs() < tiny, term, result)
+    result = where(term.above_or_nan(-1.0), result, float("nan"))
+    result = where(term.equals(-1.0), -INFINITY, result)
+    return where(term.not_below(INFINITY), term, result).value
+
+
+def log2(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Logarithm to base 2."""
+    raise NotImplementedError

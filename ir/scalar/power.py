@@ -1,0 +1,108 @@
+"""pow, rsqrt."""
+
+from __future__ import annotations
+
+from hlojit.ir.scalar import coefficients as c
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.exponential import ROUNDING
+from hlojit.ir.scalar.expression import MANTISSA_BITS, Term, minimum, maximum, power_of_two, where
+from hlojit.ir.scalar.logarithm import LEAST_NORMAL, LIFT, split_exponent
+
+INFINITY = float("inf")
+
+
+def rsqrt(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """1 / sqrt(x)."""
+    return (1.0 / Term(b, x).sqrt()).value
+
+
+def _positive_power_f32(base: Term, exponent: Term) -> Term:
+    """base**exponent for a positive finite base, through f64."""
+    denormal = base < LEAST_NORMAL["f32"]
+    normal = where(denormal, base * 2.0 ** LIFT["f32"], base)
+    e, m = split_exponent(normal)
+    e = where(denormal, e - int(LIFT["f32"]), e)
+    f = m.widen() - 1.0
+    logarithm = f.fma(f.polynomial(c.LOG2_SHORT), e.to_float("f64"))
+    product = minimum(maximum(logarithm * exponent.widen(), -1000.0), 1000.0)
+    shifted = product + ROUNDING["f64"]
+    r = product - (shifted - ROUNDING["f64"])
+    mantissa = r.fma(r.polynomial(c.EXP2_SHORT), 1.0)
+    return (mantissa.bits() + (shifted.bits() << 52)).as_float().narrow()
+
+
+def _times(a: Term, a_low: Term | float, other: Term | float, other_low: Term | float) -> tuple[Term, Term]:
+    """Product of two unevaluated sums."""
+    high = a * other
+    low = a.fma(other, -high)
+    low = a.fma(other_low, low)
+    if isinstance(a_low, Term):
+        low = a_low.fma(other, low)
+    return high, low
+
+
+def log2_parts(e: Term, m: Term) -> tuple[Term, Term]:
+    """e + log2(m) to about 2**-64 of its value, for sqrt(1/2) <= m < sqrt(2), as a sum of two f64."""
+    f = m - 1.0
+    d = m + 1.0
+    d_low = m - (d - 1.0)
+    reciprocal = 1.0 / d
+    s = f * reciprocal
+    s_low = s.fma(-d_low, s.fma(-d, f)) * reciprocal if False else (-s).fma(d_low, (-s).fma(d, f)) * reciprocal
+    z = s * s
+    z_low = (s + s).fma(s_low, s.fma(s, -z))
+    third, third_low = c.ONE_THIRD
+    tail = z * z.polynomial(c.LOG_LONG_F64)
+    w = tail + third
+    w_low = (tail - (w - third)) + third_low
+    v, v_low = _times(z, z_low, w, w_low)
+    k = v + 1.0
+    k_low = (v - (k - 1.0)) + v_low
+    scaled, scaled_low = _times(s, s_low, *c.TWO_OVER_LN2)
+    value, value_low = _times(scaled, scaled_low, k, k_low)
+    total = e + value
+    # |e| is 0 or at least 1, more than |value|
+    return total, (value - (total - e)) + value_low
+
+
+def _positive_power_f64(base: Term, exponent: Term) -> Term:
+    """base**exponent for a positive base; an infinite one, and zero, too."""
+    denormal = base < LEAST_NORMAL["f64"]
+    normal = where(denormal, base * 2.0 ** LIFT["f64"], base)
+    e, m = split_exponent(normal)
+    e = where(denormal, e - int(LIFT["f64"]), e)
+    logarithm, low = log2_parts(e.to_float("f64"), m)
+    high = exponent * logarithm
+    low = exponent.fma(low, exponent.fma(logarithm, -high))
+    extreme = high.abs().not_below(1200.0)
+    high = minimum(maximum(high, -1200.0), 1200.0)
+    low = where(extreme, 0.0, low)
+    shifted = high + ROUNDING["f64"]
+    n = shifted - ROUNDING["f64"]
+    r = (high - n) + low
+    mantissa = r.fma(r.polynomial(c.EXP2_F64), 1.0)
+    number = shifted.bits() - high.constant(ROUNDING["f64"]).bits()
+    half = number >> 1
+    return mantissa * power_of_two(half) * power_of_two(number - half)
+
+
+def pow(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:  # noqa: A001 - the op's name
+    """x**y with C's special values: 1 for x = 1 or y = 0 even with NaN, NaN for a negative x and a fractional y."""
+    base, exponent = Term(b, x), Term(b, y)
+    magnitude = base.abs()
+    positive = _positive_power_f32 if x.kind == "f32" else _positive_power_f64
+    result = positive(magnitude, exponent)
+    # zero and infinity, of the base or of the exponent
+    up = (magnitude > 1.0) ^ (exponent < 0.0)
+    extreme = magnitude.equals(0.0) | magnitude.equals(INFINITY) | exponent.abs().equals(INFINITY)
+    result = where(extreme, where(up, result.constant(INFINITY), 0.0), result)
+    integral = exponent.truncate().equals(exponent)
+    half = exponent * 0.5
+    odd = integral & half.truncate().differs(half)
+    sign = base.bits() & where(odd, base.bits().constant(-(1 << (MANTISSA_BITS[x.kind] + (8 if x.kind == "f32" else 11)))), 0)
+    result = (result.bits() | sign).as_float()
+    negative = (base < 0.0) & ~integral & magnitude.differs(INFINITY)
+    result = where(negative, float("nan"), result)
+    result = where(base.is_nan() | exponent.is_nan(), base + exponent, result)
+    one = base.equals(1.0) | exponent.equals(0.0) | (base.equals(-1.0) & exponent.abs().equals(INFINITY))
+    return where(one, 1.0, result).value

@@ -1,0 +1,170 @@
+"""What ``generate_coefficients.py`` fits: one entry per polynomial or constant of ``ir/scalar/coefficients.py``.
+
+Weights turn the error of the fitted part into the relative error of the whole function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mpmath import mp, mpf
+
+import generate_coefficients as generator
+
+Fit = generator.Fit
+
+
+def constants() -> dict[str, Callable[[], Any]]:
+    """Constants in one or several parts (high part first)."""
+    split = generator.split
+    return {
+        "LN2_F32": lambda: split(mp.ln(2), 15, 24),
+        "LN2_F64": lambda: split(mp.ln(2), 42, 53),
+        "LOG10_2": lambda: float(mp.log10(2)),
+        "INVERSE_LN2": lambda: split(1 / mp.ln(2), 53, 53),
+        "TWO_OVER_LN2": lambda: split(2 / mp.ln(2), 53, 53),
+        "ONE_THIRD": lambda: split(mpf(1) / 3, 53, 53),
+        "HALF_PI_F32": lambda: split(mp.pi / 2, 24, 24, 24),
+        "HALF_PI_F64": lambda: split(mp.pi / 2, 53, 53, 53),
+        "TWO_OVER_PI": lambda: float(2 / mp.pi),
+        "TWO_OVER_PI_WORDS": generator.two_over_pi_words,
+    }
+
+
+def _exponential() -> dict[str, Fit]:
+    half = mp.ln(2) / 2 * mpf("1.002")
+
+    def tail(r: Any) -> Any:
+        return (mp.expm1(r) - r) / r**2
+
+    def tail_two(r: Any) -> Any:
+        return mp.expm1(r * mp.ln(2)) / r
+
+    return {
+        # e**r = 1 + r + r**2 * q(r)
+        "EXP_F32": Fit(tail, lambda r: r**2 / mp.exp(r), -half, half, 5, "f32"),
+        "EXP_F64": Fit(tail, lambda r: r**2 / mp.exp(r), -half, half, 10, "f64"),
+        # expm1(r) = r + r**2 * q(r)
+        "EXPM1_F32": Fit(tail, lambda r: r**2 / mp.expm1(r), -half, half, 6, "f32"),
+        "EXPM1_F64": Fit(tail, lambda r: r**2 / mp.expm1(r), -half, half, 11, "f64"),
+        # 2**r = 1 + r * q(r)
+        "EXP2_F32": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 6, "f32"),
+        "EXP2_F64": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 11, "f64"),
+        # the same, in f64, for f32 results
+        "EXP2_SHORT": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 7, "f64"),
+    }
+
+
+def _logarithm() -> dict[str, Fit]:
+    low, high = mp.sqrt(mpf(1) / 2) - 1, mp.sqrt(2) - 1
+    square = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * mpf("1.001")
+
+    def tail(f: Any) -> Any:
+        return (mp.log1p(f) - f + f**2 / 2) / f**3
+
+    def atanh_tail(order: int) -> Callable[[Any], Any]:
+        # 2 atanh(s) / s = 2 + 2z/3 + 2z**2/5 + ..., z = s**2, divided by z**order after that many terms
+        def value(z: Any) -> Any:
+            s = mp.sqrt(z)
+            known = sum(mpf(2) / (2 * k + 1) * z**k for k in range(order))
+            return (2 * mp.atanh(s) / s - known) / z**order
+
+        return value
+
+    return {
+        # log(1 + f) = f - f**2 / 2 + f**3 * q(f)
+        "LOG_F32": Fit(tail, lambda f: f**3 / mp.log1p(f), low, high, 8, "f32"),
+        # log((1 + s) / (1 - s)) = 2s + s**3 * q(s**2)
+        "LOG_F64": Fit(atanh_tail(1), lambda z: z / 2, mpf(0), square, 7, "f64"),
+        # = 2s + s**3 * (2/3 + s**2 * 2 * q(s**2))
+        "LOG_LONG_F64": Fit(lambda z: atanh_tail(2)(z) / 2, lambda z: z**2, mpf(0), square, 8, "f64"),
+        # log2(1 + f) = f * q(f), in f64, for f32 results
+        "LOG2_SHORT": Fit(
+            lambda f: mp.log1p(f) / f / mp.ln(2), lambda f: f * mp.ln(2) / mp.log1p(f), low, high, 15, "f64"
+        ),
+    }
+
+
+def _hyperbolic() -> dict[str, Fit]:
+    def tanh_tail(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return (mp.tanh(x) - x) / x**3
+
+    def tanh_weight(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return x**3 / mp.tanh(x)
+
+    return {
+        # tanh(x) = x + x**3 * q(x**2)
+        "TANH_F32": Fit(tanh_tail, tanh_weight, mpf(0), mpf("0.626") ** 2, 5, "f32"),
+        "TANH_F64": Fit(tanh_tail, tanh_weight, mpf(0), mpf("0.551") ** 2, 11, "f64"),
+    }
+
+
+def _trigonometric() -> dict[str, Fit]:
+    top = (mp.pi / 4 * mpf("1.02")) ** 2
+
+    def sine_tail(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return (mp.sin(x) - x) / x**3
+
+    def sine_weight(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return x**3 / mp.sin(x)
+
+    def cosine_tail(t: Any) -> Any:
+        return (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2
+
+    def cosine_weight(t: Any) -> Any:
+        return t**2 / mp.cos(mp.sqrt(t))
+
+    return {
+        # sin(r) = r + r**3 * q(r**2), cos(r) = 1 - r**2 / 2 + r**4 * q(r**2)
+        "SIN_F32": Fit(sine_tail, sine_weight, mpf(0), top, 3, "f32"),
+        "COS_F32": Fit(cosine_tail, cosine_weight, mpf(0), top, 3, "f32"),
+        "SIN_F64": Fit(sine_tail, sine_weight, mpf(0), top, 6, "f64"),
+        "COS_F64": Fit(cosine_tail, cosine_weight, mpf(0), top, 6, "f64"),
+    }
+
+
+def _error_function() -> dict[str, Fit]:
+    def small(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return mp.erf(x) / x - 1
+
+    def small_weight(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return x / mp.erf(x)
+
+    def exponent(shift: Any) -> Callable[[Any], Any]:
+        return lambda u: mp.log(mp.erfc(u + shift))
+
+    return {
+        # erf(x) = x + x * q(x**2)
+        "ERF_SMALL_F32": Fit(small, small_weight, mpf(0), mpf("0.93") ** 2, 6, "f32"),
+        "ERF_SMALL_F64": Fit(small, small_weight, mpf(0), mpf("1.001"), 13, "f64"),
+        # erfc(x) = exp(q(x - 2)); erf = 1 - erfc
+        "ERF_LARGE_F64": Fit(
+            exponent(mpf("2.0")),
+            lambda u: mp.erfc(u + mpf("2.0")),
+            mpf("-1.001"),
+            mpf("3.960"),
+            18,
+            "f64",
+        ),
+        # erfc(x) = exp(q(x - 1.25))
+        "ERF_LARGE_F32": Fit(
+            exponent(mpf("1.25")),
+            lambda u: mp.erfc(u + mpf("1.25")),
+            mpf("-0.33"),
+            mpf("2.71"),
+            7,
+            "f32",
+        ),
+    }
+
+
+def fits() -> dict[str, Fit]:
+    """All polynomials."""
+    return _exponential() | _logarithm() | _hyperbolic() | _trigonometric() | _error_function()
