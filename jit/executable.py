@@ -1,0 +1,283 @@
+"""Executables: compiled programs as Python calls them.
+
+    executable = Executable(ExecutableSpec("add", entry=address, inputs=(t, t), outputs=(t,), keepalive=(code,)))
+    result = executable(x, y)
+
+A call with plain arrays of exactly the expected dtype and shape runs entirely in native code (``runtime/call.ll``): it checks
+the arrays, takes outputs and temporaries from the memory pool, runs the host program and returns the arrays.  Anything else
+an argument can be is converted by ``hlojit.arrays.to_storage`` first, or refused with an ``ArgumentError``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, final
+
+import numpy as np
+
+from hlojit.arrays import from_storage, is_outside_form_different, to_storage
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.types import TensorType
+from hlojit.runtime import layout, objects
+from hlojit.runtime.native import Native, native
+
+SHORT_CALL_NANOSECONDS: Final = 5_000.0
+"""Calls that take less keep the GIL: releasing and taking it costs some thirty nanoseconds, more when it is contended."""
+
+MAXIMUM_RANK: Final = 64
+"""Of NumPy's arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableSpec:
+    """What an executable is made of.
+
+    ``entry`` is the address of the host program, ``i32 entry(ptr context, ptr slots)``, where ``slots`` is an array of
+    addresses: inputs, outputs, the arena (``arena_bytes`` of temporaries, aligned to 64 bytes; null if 0), ``constants``.
+    It returns a ``layout.Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has run,
+    the output is copied from that slot - an input, a constant or another output that the program returns as it is.
+    ``explain`` turns (status, detail0, detail1) of a failed run into an exception.  ``threads`` limits the threads
+    of this executable (0: as many as the process uses).  ``keepalive`` holds whatever the addresses depend on.
+    """
+
+    name: str
+    entry: int
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    arena_bytes: int = 0
+    constants: tuple[int, ...] = ()
+    keepalive: tuple[object, ...] = ()
+    output_copies: tuple[tuple[int, int], ...] = ()
+    estimated_nanoseconds: float = float("inf")
+    threads: int = 0
+    explain: Callable[[int, int, int], Exception] | None = None
+
+
+@final
+class Executable:
+    """A compiled program, callable with arrays; returns one array, or a tuple unless it has exactly one output.
+
+    ``call`` is the same callable without the instance's indirection, for those who call it often.
+    """
+
+    __slots__ = ("__call__", "__weakref__", "call", "spec")
+
+    __call__: Callable[..., Any]
+    call: Callable[..., Any]
+    spec: ExecutableSpec
+
+    def __init__(self, spec: ExecutableSpec):
+        _check(spec)
+        runtime = native()
+        plain: Callable[..., Any]
+        if objects.measure() is None:
+            plain = _PythonCall(spec, runtime)
+        else:
+            plain = _native_call(spec, _Converting(spec, _native_call(spec, _refuse)))
+        if any(map(is_outside_form_different, (*spec.inputs, *spec.outputs))):
+            plain = _Wrapping(spec, plain)
+        self.spec = spec
+        self.call = plain
+        self.__call__ = plain
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        """Types of the arguments."""
+        return self.spec.inputs
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        """Types of the results."""
+        return self.spec.outputs
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.spec.inputs))
+        outputs = ", ".join(map(str, self.spec.outputs))
+        return f"<Executable {self.spec.name}: ({inputs}) -> ({outputs})>"
+
+
+def _check(spec: ExecutableSpec) -> None:
+    for kind, types in (("input", spec.inputs), ("output", spec.outputs)):
+        for number, type_ in enumerate(types):
+            if not type_.is_static:
+                raise HlojitError(f"{spec.name}: {kind} {number} of type {type_} has no static shape")
+            if type_.rank > MAXIMUM_RANK:
+                raise HlojitError(
+                    f"{spec.name}: {kind} {number} of type {type_}: NumPy's arrays have {MAXIMUM_RANK} dimensions"
+                )
+
+
+# ------------------------------------------------------------------------------------------------- the native call
+
+
+class _MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x80
+_definitions: list[_MethodDefinition] = []
+
+
+def _definition() -> _MethodDefinition:
+    # One for all executables, never freed: what belongs to one of them hangs on the function's `self`.
+    if not _definitions:
+        address = native().addresses["hlojit_call"]
+        definition = _MethodDefinition(b"executable", address, _METH_FASTCALL, b"A program compiled by hlojit.")
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+        _definitions.append(definition)
+    return _definitions[0]
+
+
+def _table(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
+
+
+def _call_record(spec: ExecutableSpec, otherwise: object) -> tuple[bytes, tuple[object, ...]]:
+    """The record (``layout.CALL``) and the objects that its addresses depend on."""
+    explain = _Explaining(spec)
+    dtypes = [type_.element_type.storage for type_ in (*spec.inputs, *spec.outputs)]
+    constants = _table(spec.constants)
+    first_output = len(spec.inputs)
+    copies = _table(
+        [
+            word
+            for number, slot in spec.output_copies
+            for word in (first_output + number, slot, spec.outputs[number].nbytes)
+        ]
+    )
+    inputs = [(id(dtype), type_.rank, *type_.shape) for dtype, type_ in zip(dtypes, spec.inputs)]
+    outputs = [
+        (id(dtype), type_.rank, type_.nbytes, *type_.shape) for dtype, type_ in zip(dtypes[first_output:], spec.outputs)
+    ]
+    fields = {
+        "entry": spec.entry,
+        "inputs": len(spec.inputs),
+        "outputs": len(spec.outputs),
+        "constants": len(spec.constants),
+        "copies": len(spec.output_copies),
+        "arena_bytes": spec.arena_bytes,
+        "release_gil": int(spec.estimated_nanoseconds > SHORT_CALL_NANOSECONDS),
+        "threads": spec.threads,
+        "otherwise": id(otherwise),
+        "explain": id(explain),
+        "constant_table": ctypes.addressof(constants),
+        "copy_table": ctypes.addressof(copies),
+        "output_words": 0,
+    }
+    words = [fields[name] for name in layout.CALL]
+    words += itertools.chain.from_iterable(inputs + outputs)
+    return struct.pack(f"={len(words)}q", *words), (otherwise, explain, dtypes, constants, copies, spec.keepalive)
+
+
+def _native_call(spec: ExecutableSpec, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    record, needed = _call_record(spec, otherwise)
+    new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+        ("PyCFunction_NewEx", ctypes.pythonapi)
+    )
+    function: Callable[..., Any] = new_function(ctypes.addressof(_definition()), (record, needed), None)
+    return function
+
+
+@final
+class _Explaining:
+    """Raises the exception for a failed run; called by native code."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: ExecutableSpec):
+        self.spec = spec
+
+    def __call__(self, status: int, detail0: int, detail1: int) -> NoReturn:
+        if status == layout.Status.OUT_OF_MEMORY:
+            raise ExecutionError(
+                f"{self.spec.name}: no memory for {detail0:,} bytes "
+                "(the limit is what machine and container allow, or HLOJIT_MEMORY_LIMIT)"
+            )
+        if self.spec.explain is not None:
+            raise self.spec.explain(status, detail0, detail1)
+        raise ExecutionError(f"{self.spec.name} failed with status {status} ({detail0}, {detail1})")
+
+
+# ------------------------------------------------------------------------------------ calls that go through Python
+
+
+def _convert(spec: ExecutableSpec, arguments: Sequence[object]) -> list[np.ndarray[Any, Any]]:
+    if len(arguments) != len(spec.inputs):
+        expected = len(spec.inputs)
+        raise ArgumentError(
+            f"{spec.name} takes {expected} argument{'s' if expected != 1 else ''}, not {len(arguments)}: "
+            f"({', '.join(map(str, spec.inputs))})"
+        )
+    return [
+        to_storage(argument, type_, f"{spec.name}, argument {number}")
+        for number, (argument, type_) in enumerate(zip(arguments, spec.inputs))
+    ]
+
+
+def _refuse(*arguments: object) -> NoReturn:
+    raise AssertionError(f"converted arguments are not what the call path takes: {arguments!r}")
+
+
+@final
+class _Converting:
+    """Converts arguments to plain arrays of the storage dtype and calls the native function."""
+
+    __slots__ = ("function", "spec")
+
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any]):
+        self.spec = spec
+        self.function = function
+
+    def __call__(self, *arguments: object) -> Any:
+        return self.function(*_convert(self.spec, arguments))
+
+
+@final
+class _Wrapping:
+    """For element types that look different outside: formats without a dtype, integers of less than a byte."""
+
+    __slots__ = ("function", "spec")
+
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any]):
+        self.spec = spec
+        self.function = function
+
+    def __call__(self, *arguments: object) -> Any:
+        results = self.function(*_convert(self.spec, arguments))
+        if len(self.spec.outputs) == 1:
+            return from_storage(results, self.spec.outputs[0])
+        return tuple(from_storage(result, type_) for result, type_ in zip(results, self.spec.outputs))
+
+
+@final
+class _PythonCall:
+    """The call path in Python, for interpreters whose objects look different from what the native one expects."""
+
+    __slots__ = ("needed", "record", "runtime", "spec")
+
+    def __init__(self, spec: ExecutableSpec, runtime: Native):
+        self.spec = spec
+        self.runtime = runtime
+        self.record, self.needed = _call_record(spec, _refuse)
+
+    def __call__(self, *arguments: object) -> Any:
+        inputs = _convert(self.spec, arguments)
+        try:
+            outputs = [np.empty(type_.shape, type_.element_type.storage) for type_ in self.spec.outputs]
+        except (MemoryError, ValueError) as error:
+            raise ExecutionError(f"{self.spec.name}: no memory for the outputs: {error}") from error
+        addresses = [array.ctypes.data for array in (*inputs, *outputs)]
+        slots = _table([*addresses, *itertools.repeat(0, 1 + len(self.spec.constants))])
+        self.runtime.run(self.record, slots)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)

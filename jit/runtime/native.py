@@ -1,0 +1,212 @@
+"""The runtime's native parts: LLVM IR text in this folder, compiled and loaded once per process.
+
+No C compiler is involved.  The texts are readable on their own; what depends on the machine is in the files
+``arch_*.ll``, ``threads_*.ll`` and ``pages_*.ll``, of which one each is taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import numpy as np
+
+from hlojit.runtime import layout, objects, quota
+
+GENERATED_CODE_SYMBOLS: Final = (
+    "hlojit_parallel_for",
+    "hlojit_poll",
+    "hlojit_fail",
+    "hlojit_allocate",
+    "hlojit_release",
+    "hlojit_enter_python",
+    "hlojit_leave_python",
+)
+"""What kernels and host programs may call."""
+
+_FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
+    "hlojit_poll_setup": (None, (ctypes.c_int64, ctypes.c_uint64)),
+    "hlojit_ticks": (ctypes.c_uint64, ()),
+    "hlojit_pool_set_threads": (None, (ctypes.c_int32,)),
+    "hlojit_pool_set_spin": (None, (ctypes.c_int64,)),
+    "hlojit_pool_threads": (ctypes.c_int32, ()),
+    "hlojit_pool_started": (ctypes.c_int32, ()),
+    "hlojit_pool_reset": (None, ()),
+    "hlojit_pool_shutdown": (None, ()),
+    "hlojit_memory_trim": (None, ()),
+    "hlojit_memory_setup": (None, (ctypes.c_int64, ctypes.c_int64)),
+    "hlojit_memory_counters": (ctypes.c_void_p, ()),
+    "hlojit_memory_before_fork": (None, ()),
+    "hlojit_memory_after_fork": (None, ()),
+    "hlojit_call_counters": (ctypes.c_void_p, ()),
+}
+"""What Python calls: result and parameter types."""
+
+_PYTHON_API: Final = (
+    "PyThread_get_thread_ident",
+    "PyErr_CheckSignals",
+    "PyErr_Occurred",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyCapsule_New",
+    "PyCapsule_GetPointer",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+    "PyObject_Vectorcall",
+    "PyObject_CallFunction",
+)
+_LINUX_API: Final = (
+    "syscall",
+    "pthread_create",
+    "pthread_join",
+    "pthread_sigmask",
+    "prctl",
+    "sched_yield",
+    "mmap",
+    "munmap",
+    "madvise",
+    "memcpy",
+    "memset",
+)
+_OTHER_API: Final = ("malloc", "free", "memcpy", "memset")
+_NUMPY_API: Final = {"PyArray_Type": 2, "PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
+"""Positions in NumPy's table of C functions, which are part of its binary interface."""
+
+POLL_SECONDS: Final = 0.01
+SPIN_SECONDS: Final = 50e-6
+CACHE_SHARE: Final = 0.25
+"""Share of the memory limit that freed blocks may keep."""
+
+
+def source(triple: str) -> str:
+    """The LLVM IR of the runtime for a processor and an operating system."""
+    architecture = triple.split("-")[0]
+    is_linux = "linux" in triple and architecture in ("x86_64", "aarch64")
+    offsets = objects.measure() or objects.expected()
+    files = [
+        f"arch_{architecture if architecture in ('x86_64', 'aarch64') else 'other'}.ll",
+        "poll.ll",
+        "parallel.ll",
+        "threads_linux.ll" if is_linux else "threads_serial.ll",
+        "pages_linux.ll" if is_linux else "pages_other.ll",
+        "memory.ll",
+        "call.ll",
+    ]
+    folder = resources.files(__package__)
+    texts = [(folder / name).read_text(encoding="utf-8") for name in files]
+    return "\n".join([offsets.llvm_ir(), layout.accessors(), *texts])
+
+
+def _imports() -> dict[str, int]:
+    addresses = {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON_API}
+    library = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
+    for name in _LINUX_API if sys.platform == "linux" else _OTHER_API:
+        addresses[name] = _address(getattr(library, name))
+    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    table = get_pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    for name, position in _NUMPY_API.items():
+        addresses[name] = int(ctypes.c_size_t.from_address(table + 8 * position).value)
+    return addresses
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+class Native:
+    """The loaded runtime.  There is one per process: ``native()``."""
+
+    def __init__(self) -> None:
+        # Imported here: LLVM is loaded with the first compilation, not with hlojit.
+        from hlojit.cpu import codegen
+
+        target = codegen.host_target()
+        image = codegen.compile_to_object(source(target.triple), target, pipeline="vectorize")
+        exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", "hlojit_new_array")
+        code = codegen.load_objects([image], exports, _imports())
+        # Destructors of arrays and sleeping workers outlive every Python object: this code is never unloaded.
+        for immortal in (code, code._tracker, codegen._jit()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+        self.addresses: dict[str, int] = {name: code.address(name) for name in exports}
+        for name, (result, parameters) in _FUNCTIONS.items():
+            setattr(self, name, ctypes.PYFUNCTYPE(result, *parameters)(self.addresses[name]))
+        self.run = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(self.addresses["hlojit_run"])
+        self._set_up()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        raise AttributeError(name)
+
+    def symbols(self) -> dict[str, int]:
+        """Addresses of what generated code may call, for ``codegen.load_objects(imports=...)``."""
+        return {name: self.addresses[name] for name in GENERATED_CODE_SYMBOLS}
+
+    def _set_up(self) -> None:
+        rate = self._ticks_per_second()
+        self._poll_interval = int(rate * POLL_SECONDS)
+        self.hlojit_poll_setup(self._poll_interval, threading.main_thread().ident or 0)
+        self.hlojit_pool_set_spin(int(rate * SPIN_SECONDS))
+        self.hlojit_pool_set_threads(quota.default_threads())
+        limit = _bytes_from_environment("HLOJIT_MEMORY_LIMIT", quota.memory_limit())
+        self.hlojit_memory_setup(_bytes_from_environment("HLOJIT_MEMORY_CACHE", int(limit * CACHE_SHARE)), limit)
+
+    def _ticks_per_second(self) -> float:
+        start, start_ticks = time.perf_counter_ns(), self.hlojit_ticks()
+        while (elapsed := time.perf_counter_ns() - start) < 200_000:
+            pass
+        return max(1.0, (self.hlojit_ticks() - start_ticks) * 1e9 / elapsed)
+
+    def after_fork_in_child(self) -> None:
+        """Forget the workers, which did not survive, and learn the new main thread."""
+        self.hlojit_memory_after_fork()
+        self.hlojit_pool_reset()
+        self.hlojit_poll_setup(self._poll_interval, threading.get_ident())
+
+
+def _bytes_from_environment(name: str, default: int) -> int:
+    from hlojit.ir.errors import HlojitError
+
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(text[-1].lower(), 1)
+    digits = text if factor == 1 else text[:-1]
+    if not digits.isdigit():
+        raise HlojitError(f"{name}={text!r} is not a number of bytes (a suffix k, m or g is allowed)")
+    return int(digits) * factor
+
+
+_creation = threading.Lock()
+
+
+@cache
+def _native() -> Native:
+    import atexit
+
+    created = Native()
+    atexit.register(created.hlojit_pool_shutdown)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=created.hlojit_memory_before_fork,
+            after_in_parent=created.hlojit_memory_after_fork,
+            after_in_child=created.after_fork_in_child,
+        )
+    return created
+
+
+def native() -> Native:
+    """The runtime, compiled and loaded by the first call (some 50 ms)."""
+    with _creation:
+        return _native()

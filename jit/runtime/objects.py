@@ -1,0 +1,94 @@
+"""Where Python and NumPy keep the fields of their objects, measured instead of compiled in.
+
+The compiled call path reads an array's type, dtype, rank, shape, flags and data pointer straight from the object.  The
+offsets are derived from the size of an object header in this interpreter (a free-threaded one has a longer header) and
+checked against arrays whose fields are known; if anything differs, ``measure`` returns None and calls go through Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLayout:
+    """Byte offsets of fields, from the start of the object."""
+
+    type: int
+    tuple_item: int
+    bytes_data: int
+    array_data: int
+    array_rank: int
+    array_shape: int
+    array_dtype: int
+    array_flags: int
+
+    def llvm_ir(self) -> str:
+        """The offsets as the constants ``@offset.*``."""
+        return "".join(f"@offset.{name} = private constant i64 {value}\n" for name, value in asdict(self).items())
+
+
+def _word(address: int) -> int:
+    return int(ctypes.c_size_t.from_address(address).value)
+
+
+def expected() -> ObjectLayout:
+    """The offsets as CPython on a 64-bit machine has them; nothing is read."""
+    header = object.__basicsize__
+    return ObjectLayout(
+        type=header - 8,
+        tuple_item=tuple.__basicsize__,
+        bytes_data=bytes.__basicsize__ - 1,
+        array_data=header,
+        array_rank=header + 8,
+        array_shape=header + 16,
+        array_dtype=header + 40,
+        array_flags=header + 48,
+    )
+
+
+def _agrees(layout: ObjectLayout, array: np.ndarray) -> bool:
+    address = id(array)
+    flags = ctypes.c_int.from_address(address + layout.array_flags).value
+    expected_flags = array.flags.c_contiguous | array.flags.aligned << 8 | array.flags.writeable << 10
+    shape = _word(address + layout.array_shape) if array.ndim else 0
+    return (
+        _word(address + layout.type) == id(np.ndarray)
+        and _word(address + layout.array_data) == array.ctypes.data
+        and ctypes.c_int.from_address(address + layout.array_rank).value == array.ndim
+        and all(_word(shape + 8 * axis) == extent for axis, extent in enumerate(array.shape))
+        and _word(address + layout.array_dtype) == id(array.dtype)
+        and flags & 0x501 == expected_flags
+    )
+
+
+@cache
+def measure() -> ObjectLayout | None:
+    """The offsets in this process, or None if they are not where they are expected."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    layout = expected()
+    holder = (object(),)
+    if _word(id(holder) + layout.tuple_item) != id(holder[0]):
+        return None
+    text = b"hlojit01"
+    if ctypes.string_at(id(text) + layout.bytes_data, len(text)) != text:
+        return None
+    read_only = np.arange(35, dtype=np.int16).reshape(5, 7)
+    read_only.flags.writeable = False
+    unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
+    samples = [
+        np.zeros((), np.float64),
+        np.zeros((2, 3, 5), np.float32),
+        np.zeros((4, 6), np.complex128).T,
+        np.zeros((0, 9), ">i4"),
+        np.zeros(11, np.bool_)[::2],
+        read_only,
+        unaligned,
+    ]
+    return layout if all(_agrees(layout, sample) for sample in samples) else None
