@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.attributes import Attribute, Dense
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
@@ -212,9 +211,7 @@ class Builder:
 
     def case(self, index: Value, branches: Sequence[Callable[..., Any]]) -> tuple[Value, ...]:
         """A choice among branches, which take a builder."""
-        return self.create(
-            "stablehlo.case", [index], regions=[self.region((), branch) for branch in branches]
-        ).results
+        return self.create("stablehlo.case", [index], regions=[self.region((), branch) for branch in branches]).results
 
     def lift_region(self, region: Block, operands: Sequence[Value], shape: Sequence[int]) -> list[Value] | None:
         """Apply a region of scalars to tensors of ``shape``; None if it holds more than pointwise ops and constants."""
@@ -292,9 +289,7 @@ def encode_elements(value: Any, element: ElementType) -> np.ndarray[Any, Any]:
         return array.astype(element.storage)
 
 
-def signature_complaint(
-    record: OpDefinition, operands: int, attributes: Mapping[str, Any], regions: int
-) -> str | None:
+def signature_complaint(record: OpDefinition, operands: int, attributes: Mapping[str, Any], regions: int) -> str | None:
     """Say what is wrong with the number of operands and regions, or which attributes are missing or unknown."""
     required = sum(not (operand.variadic or operand.optional) for operand in record.operands)
     variadic = any(operand.variadic for operand in record.operands)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
@@ -181,9 +180,7 @@ def _enter(function: Function, position: int, argument: Any) -> Any:
     native = array.dtype.newbyteorder("=")
     if native not in (element.storage, element.dtype):
         raise ArgumentError(f"{what} has dtype {array.dtype}, expected {element.dtype or element.storage} for {type}")
-    if array.ndim != type.rank or any(
-        extent not in (DYNAMIC, found) for extent, found in zip(type.shape, array.shape)
-    ):
+    if array.ndim != type.rank or any(extent not in (DYNAMIC, found) for extent, found in zip(type.shape, array.shape)):
         raise ArgumentError(f"{what} has shape {array.shape}, expected {type.shape} for {type}")
     return decode(array.astype(native), element)
 

@@ -2,9 +2,20 @@
 
 from hlojit.ir.ops import (
     control,
+    gather,
     internal,
     products,
     reductions,
+    scatter,
+    windows,
 )
 
-__all__ = ["control", "internal", "products", "reductions"]
+__all__ = [
+    "control",
+    "gather",
+    "internal",
+    "products",
+    "reductions",
+    "scatter",
+    "windows",
+]

@@ -12,9 +12,7 @@ from typing import Final
 
 from hlojit.ir.graph import Block, Instruction, Value
 
-SIMPLE: Final = {
-    f"stablehlo.{name}": name for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
-}
+SIMPLE: Final = {f"stablehlo.{name}": name for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
 """Ops that make a combiner by themselves."""
 
 

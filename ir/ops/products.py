@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import IntegerType, QuantizedType
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
@@ -30,7 +29,6 @@ from hlojit.ir.ops.rules import (
     has_shape,
     has_size,
     in_range,
-    inferred,
     operand_tensor,
     positive,
     same_element,
@@ -383,5 +381,3 @@ DOT = define(
 
 def _infer_dot_shape(instruction: Any) -> tuple[int, ...]:
     return (*operand_tensor(instruction, 0).shape[:-1], *operand_tensor(instruction, 1).shape[1:])
-
-

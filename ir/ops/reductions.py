@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -205,8 +204,10 @@ def _map_computation(call: OpCall) -> str | None:
         and compatible_lists(region_inputs(block), inputs)
     ):
         return None
-    return f"computation takes {spell(region_inputs(block))} and returns {spell(outputs)}, expected {spell(inputs)} "\
+    return (
+        f"computation takes {spell(region_inputs(block))} and returns {spell(outputs)}, expected {spell(inputs)} "
         "and one scalar"
+    )
 
 
 MAP_RULES = (
