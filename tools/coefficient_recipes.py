@@ -28,7 +28,8 @@ def constants() -> dict[str, Callable[[], Any]]:
         "HALF_PI_F32": lambda: split(mp.pi / 2, 24, 24, 24),
         "HALF_PI_F64": lambda: split(mp.pi / 2, 53, 53, 53),
         "TWO_OVER_PI": lambda: float(2 / mp.pi),
-        "TWO_OVER_PI_WORDS": generator.two_over_pi_words,
+        # one zero word first, so that a window may begin before the point
+        "TWO_OVER_PI_WORDS": lambda: (0, *generator.two_over_pi_words()),
     }
 
 

@@ -155,11 +155,11 @@ def split(value: Any, *bits: int) -> tuple[float, ...]:
     return tuple(parts)
 
 
-def two_over_pi_words(count: int = 40) -> tuple[int, ...]:
-    """Binary digits of 2/pi after the point, 32 a word."""
-    with mp.workprec(32 * count + 64):
-        digits = int(mpmath.floor(mpmath.ldexp(2 / mp.pi, 32 * count)))
-    return tuple((digits >> (32 * (count - 1 - index))) & 0xFFFFFFFF for index in range(count))
+def two_over_pi_words(count: int = 20) -> tuple[int, ...]:
+    """Binary digits of 2/pi after the point, 64 a word."""
+    with mp.workprec(64 * count + 64):
+        digits = int(mpmath.floor(mpmath.ldexp(2 / mp.pi, 64 * count)))
+    return tuple((digits >> (64 * (count - 1 - index))) & (2**64 - 1) for index in range(count))
 
 
 def table() -> dict[str, Callable[[], tuple[Any, float]]]:

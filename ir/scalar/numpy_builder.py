@@ -268,6 +268,20 @@ class NumpyBuilder:
         assert a.kind == b.kind, (a.kind, b.kind)
         return NumpyScalar(a.kind, np.where(condition.array, a.array, b.array))
 
+    def rare(
+        self, condition: NumpyScalar, slow: Callable[..., NumpyScalar], arguments: Any, fast: NumpyScalar
+    ) -> NumpyScalar:
+        """``slow(self, *arguments)`` on the elements where the condition holds, ``fast`` elsewhere."""
+        chosen, result, *values = np.broadcast_arrays(
+            condition.array, fast.array, *(argument.array for argument in arguments)
+        )
+        if not np.any(chosen):
+            return fast
+        parts = [NumpyScalar(argument.kind, value[chosen]) for argument, value in zip(arguments, values)]
+        result = result.copy()
+        result[chosen] = slow(self, *parts).array
+        return NumpyScalar(fast.kind, result)
+
     def lookup(self, kind: str, table: tuple[int | float, ...], index: NumpyScalar) -> NumpyScalar:
         if np.any((index.array < 0) | (index.array >= len(table))):
             raise IndexError("a rule looks beyond its table")

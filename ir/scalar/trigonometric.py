@@ -5,12 +5,12 @@ from __future__ import annotations
 from hlojit.ir.scalar import coefficients as c
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.exponential import ROUNDING
-from hlojit.ir.scalar.expression import Term, rare, where
+from hlojit.ir.scalar.expression import Term, maximum, rare, where
 
 HALF_PI = {"f32": c.HALF_PI_F32, "f64": c.HALF_PI_F64}
 SIN = {"f32": c.SIN_F32, "f64": c.SIN_F64}
 COS = {"f32": c.COS_F32, "f64": c.COS_F64}
-SMALL_ENOUGH = {"f32": 1e5, "f64": 1e9}
+SMALL_ENOUGH = {"f32": 1e5, "f64": 2.0**40}
 """Up to here three parts of pi/2 are enough."""
 
 
@@ -46,6 +46,86 @@ def select_quadrant(quadrant: Term, r: Term) -> Term:
     return (value.bits() ^ sign).as_float()
 
 
+def _multiply_high(a: Term, b: Term) -> Term:
+    """Upper 64 bits of an unsigned product, from products of halves."""
+    mask = 0xFFFFFFFF
+    a_low, a_high, b_low, b_high = a & mask, a.logical_shift(32), b & mask, b.logical_shift(32)
+    first = a_low * b_low
+    second = a_high * b_low + first.logical_shift(32)
+    third = a_low * b_high + (second & mask)
+    return a_high * b_high + second.logical_shift(32) + third.logical_shift(32)
+
+
+def _carry(total: Term, part: Term) -> Term:
+    """1 if the unsigned sum ``total``, of which ``part`` was one summand, wrapped."""
+    b = total.b
+    return Term(b, b.zext(b.icmp("ult", total.value, part.value), "i64"))
+
+
+def reduce_huge(x: Term) -> tuple[Term, Term]:
+    """(quadrant, x - n pi/2 as an f64) for x >= 2**16 in f64, by Payne and Hanek's method.
+
+    x = M 2**e.  Digits of 2/pi that give multiples of 4 are skipped; the next 192, times M, have the quadrant in the
+    top two bits and the fraction below, to 2**-137.
+    """
+    b = x.b
+    bits = x.bits()
+    mantissa = (bits & ((1 << 52) - 1)) | (1 << 52)
+    exponent = (bits.logical_shift(52) & 0x7FF) - (1023 + 52)
+    # the first digit that matters has the weight 2**(1 - e); the table begins with 64 zeros
+    position = exponent + (64 - 2)
+    shift = position & 63
+    first = Term(b, b.trunc((position >> 6).value, "i32"))
+    words = [Term(b, b.lookup("i64", c.TWO_OVER_PI_WORDS, (first + offset).value)) for offset in range(4)]
+    # (w >> 1) >> (63 - shift) is w >> (64 - shift) without a shift by 64
+    spill = shift.constant(63) - shift
+    high, middle, low = (
+        (words[k] << shift) | words[k + 1].logical_shift(1).logical_shift(spill) for k in range(3)
+    )
+    part = mantissa * middle
+    product_low = part + _multiply_high(mantissa, low)
+    product_high = mantissa * high + _multiply_high(mantissa, middle) + _carry(product_low, part)
+    quadrant = (product_high + (1 << 61)).logical_shift(62)
+    # the signed fraction, 128 bits after the point, as a sum of two f64
+    upper = (product_high << 2) | product_low.logical_shift(62)
+    lower = product_low << 2
+    head = (upper & ~0x7FF).to_float("f64")
+    tail = (((upper & 0x7FF) << 52) | lower.logical_shift(12)).to_float("f64") * 2.0**-52
+    fraction = head + tail
+    fraction_low = tail - (fraction - head)
+    half_pi, half_pi_low, _ = c.HALF_PI_F64
+    r = fraction * half_pi
+    r_low = fraction_low.fma(half_pi, fraction.fma(half_pi_low, fraction.fma(half_pi, -r)))
+    return quadrant, (r + r_low) * 2.0**-64
+
+
+def _sin_huge(b: ScalarBuilder, x: Scalar, turn: int) -> Scalar:
+    """sin(x + turn pi/2) for huge x; NaN for infinity and NaN."""
+    term = Term(b, x)
+    finite = term.abs() < float("inf")
+    # anything in range for lanes that do not need this
+    magnitude = maximum(where(finite, term.abs(), 0.0), 2.0**16)
+    if term.kind == "f32":
+        magnitude = magnitude.widen()
+    quadrant, r = reduce_huge(magnitude)
+    if turn == 0:
+        quadrant = quadrant + where(term < 0.0, quadrant.constant(2), 0)
+    result = select_quadrant(quadrant + turn, r)
+    if term.kind == "f32":
+        result = result.narrow()
+    return where(finite, result, float("nan")).value
+
+
+def sin_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """sin x for |x| >= 2**16."""
+    return _sin_huge(b, x, 0)
+
+
+def cos_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """cos x for |x| >= 2**16."""
+    return _sin_huge(b, x, 1)
+
+
 def sin_moderate(x: Term, turn: int) -> Term:
     """sin(x + turn pi/2) for moderate x."""
     quadrant, r = reduce_moderate(x)
@@ -55,10 +135,12 @@ def sin_moderate(x: Term, turn: int) -> Term:
 def sin(b: ScalarBuilder, x: Scalar) -> Scalar:
     """Sine of an angle in radians."""
     term = Term(b, x)
-    return where(term.equals(0.0), term, sin_moderate(term, 0)).value
+    fast = where(term.equals(0.0), term, sin_moderate(term, 0))
+    return rare(term.abs().not_below(SMALL_ENOUGH[x.kind]), sin_slow, [term], fast).value
 
 
 def cos(b: ScalarBuilder, x: Scalar) -> Scalar:
     """Cosine of an angle in radians."""
     term = Term(b, x)
-    return sin_moderate(term, 1).value
+    fast = sin_moderate(term, 1)
+    return rare(term.abs().not_below(SMALL_ENOUGH[x.kind]), cos_slow, [term], fast).value

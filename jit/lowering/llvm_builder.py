@@ -16,11 +16,12 @@ depend on the vectorized index is computed once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hlojit.lowering.rare_path import emit_rare
 from hlojit.lowering.target import KIND_BITS
 
 LLVM_TYPE = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double", "ptr": "ptr"}
@@ -79,6 +80,8 @@ class LlvmBuilder:
         self._label = "entry"
         self._declarations: dict[str, str] = {}
         self._globals: dict[str, str] = {}
+        self._entry_line = 0
+        self._scratch: dict[tuple[int, str, int], Val] = {}
         self.linked: dict[str, str] = {}
         """LLVM modules (text) to link in, by the symbol that is called."""
 
@@ -138,6 +141,9 @@ class LlvmBuilder:
         )
         self.lines.append(f"define {linkage and linkage + ' '}{result} @{symbol}({signature}) {attributes} {{")
         self.begin_block("entry")
+        self._entry_line = len(self.lines)
+        self.lines.append("")
+        self._scratch = {}
         yield [Val(f"%{name}", kind) for kind, name in parameters]
         if result == "void":
             self.line("ret void")
@@ -545,6 +551,19 @@ class LlvmBuilder:
         wide = self.zext(index, "i64")
         pointers = self.element_pointer(base, kind, wide)
         return self.load(kind, pointers) if wide.lanes == 1 else self.gather(kind, pointers)
+
+    def rare(self, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
+        """``slow(builder, *arguments)`` where the condition holds, run only if some lane needs it; else ``fast``."""
+        return emit_rare(self, condition, slow, arguments, fast)
+
+    def scratch(self, number: int, kind: str, lanes: int) -> Val:
+        """Stack memory for one vector, the same for the same arguments in one function."""
+        key = (number, kind, lanes)
+        if key not in self._scratch:
+            address = Val(self.name(), "ptr")
+            self.lines[self._entry_line] += f"  {address.text} = alloca {self.type(kind, lanes)}, align 64\n"
+            self._scratch[key] = address
+        return self._scratch[key]
 
     def constant_table(self, kind: str, table: tuple[int | float, ...]) -> Val:
         """A private constant array; returns its address."""
