@@ -1,0 +1,6 @@
+"""``@hlojit.jit``: plain NumPy functions, traced once per signature and compiled."""
+
+from hlojit.tracing.decorator import jit
+from hlojit.tracing.tracer import Tracer, TracingError
+
+__all__ = ["Tracer", "TracingError", "jit"]

@@ -1,0 +1,1 @@
+"""Benchmarks against JAX's CPU back end; see ``python -m benchmarks --help``."""

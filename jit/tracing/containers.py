@@ -1,0 +1,88 @@
+"""Nested containers of arrays: flattening to leaves and building again.
+
+Tuples, lists, dictionaries (keys in insertion order), named tuples, dataclasses and None are containers; anything else
+is a leaf.
+
+>>> leaves, structure = flatten({"a": 1, "b": (2, 3)})
+>>> leaves
+[1, 2, 3]
+>>> unflatten(structure, [10, 20, 30])
+{'a': 10, 'b': (20, 30)}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Structure = Any
+"""Hashable description of a container: ``LEAF``, or (kind, keys, children)."""
+
+LEAF = "leaf"
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """Return the leaves in order and the structure around them."""
+    leaves: list[Any] = []
+    return leaves, _flatten(tree, leaves)
+
+
+def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
+    """Build the container again around other leaves."""
+    return _unflatten(structure, iter(leaves))
+
+
+def paths(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (path as Python would spell it, leaf) in the order of ``flatten``."""
+    if tree is None:
+        return
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from paths(value, f"{prefix}[{key!r}]")
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        for name, value in zip(tree._fields, tree):
+            yield from paths(value, f"{prefix}.{name}")
+    elif isinstance(tree, (list, tuple)):
+        for index, value in enumerate(tree):
+            yield from paths(value, f"{prefix}[{index}]")
+    elif _is_dataclass(tree):
+        for field in dataclasses.fields(tree):
+            yield from paths(getattr(tree, field.name), f"{prefix}.{field.name}")
+    else:
+        yield prefix, tree
+
+
+def _is_dataclass(tree: Any) -> bool:
+    return dataclasses.is_dataclass(tree) and not isinstance(tree, type)
+
+
+def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+    kind = type(tree)
+    if tree is None:
+        return (kind, (), ())
+    if kind is tuple or kind is list:
+        return (kind, len(tree), tuple(_flatten(child, leaves) for child in tree))
+    if isinstance(tree, dict):
+        return (dict, tuple(tree), tuple(_flatten(child, leaves) for child in tree.values()))
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return (kind, tree._fields, tuple(_flatten(child, leaves) for child in tree))
+    if _is_dataclass(tree):
+        names = tuple(field.name for field in dataclasses.fields(tree))
+        return (kind, names, tuple(_flatten(getattr(tree, name), leaves) for name in names))
+    leaves.append(tree)
+    return LEAF
+
+
+def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
+    if structure == LEAF:
+        return next(leaves)
+    kind, keys, children = structure
+    if kind is type(None):
+        return None
+    values = [_unflatten(child, leaves) for child in children]
+    if kind is tuple or kind is list:
+        return kind(values)
+    if kind is dict:
+        return dict(zip(keys, values))
+    return kind(**dict(zip(keys, values)))

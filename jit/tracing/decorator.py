@@ -1,0 +1,211 @@
+"""The decorator: traces a function once per signature, compiles it, and calls the compiled form from then on.
+
+    @hlojit.jit
+    def normalize(x, axis=-1):
+        return (x - x.mean(axis)) / x.std(axis)
+
+Arguments may be arrays, Python numbers, and nested tuples, lists, dictionaries, named tuples and dataclasses of them.
+Python numbers are traced as arrays without dimensions (int64, float64, bool).  Arguments that decide shapes or branches
+are named in ``static_argnames``: the function is compiled for each of their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from hlojit.extensions import CompileOptions, registry
+from hlojit.ir.builder import Builder
+from hlojit.ir.errors import ArgumentError, HlojitError
+from hlojit.ir.formats import element_type_of
+from hlojit.ir.graph import Function, Module
+from hlojit.ir.location import FileLocation
+from hlojit.ir.types import TensorType, tensor
+from hlojit.tracing.containers import Structure, flatten, paths, unflatten
+from hlojit.tracing.operations import Operations
+from hlojit.tracing.tracer import Tracer, TracingError
+
+
+class JittedFunction:
+    """A traced and compiled function; calling it compiles it once per signature."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static_argnames: Sequence[str],
+        backend: str | None,
+        options: CompileOptions | Mapping[str, Any] | None,
+        plugins: Sequence[Any],
+    ):
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise TracingError(f"{function.__qualname__} is a generator or coroutine; jit takes plain functions")
+        self.function = function
+        self.signature = inspect.signature(function)
+        self.static_argnames = frozenset(static_argnames)
+        self.backend = backend
+        self.options = options
+        self.plugins = tuple(plugins)
+        self._compiled: dict[Hashable, tuple[Any, Structure]] = {}
+        self._lock = threading.RLock()
+        unknown = self.static_argnames - set(self.signature.parameters)
+        if unknown:
+            raise HlojitError(
+                f"static_argnames names {', '.join(sorted(unknown))}, but {function.__name__} has the parameters "
+                f"{', '.join(self.signature.parameters)}"
+            )
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        dynamic, static = self._bind(arguments, named)
+        leaves, structure = flatten(dynamic)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            # Called from a function that is being traced: part of that graph.
+            return self.function(*arguments, **named)
+        arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
+        key = (structure, static, tuple((array.shape, array.dtype) for array in arrays), registry().generation)
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compile(key, dynamic, static, arrays)
+        executable, result_structure = found
+        results = executable(*arrays)
+        return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
+
+    def lower(self, *arguments: Any, **named: Any) -> Module:
+        """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
+        dynamic, static = self._bind(arguments, named)
+        arrays = [_as_array(leaf) for leaf in flatten(dynamic)[0]]
+        return self._trace(dynamic, static, arrays)[0]
+
+    # ------------------------------------------------------------------ parts
+
+    def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Hashable]:
+        """Split a call into its traced arguments (args, kwargs) and its static ones."""
+        if not self.static_argnames:
+            return (arguments, named), ()
+        bound = self.signature.bind(*arguments, **named)
+        bound.apply_defaults()
+        static = tuple((name, bound.arguments.pop(name)) for name in sorted(self.static_argnames))
+        try:
+            hash(static)
+        except TypeError:
+            raise ArgumentError(
+                f"{self.function.__name__}: static arguments must be hashable, got "
+                + ", ".join(f"{name}={value!r}" for name, value in static)
+            ) from None
+        return ((), dict(bound.arguments)), static
+
+    def _compile(self, key: Hashable, dynamic: Any, static: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+        from hlojit.compiler import compile as compile_module
+
+        with self._lock:
+            if key in self._compiled:
+                return self._compiled[key]
+            with registry().using(*self.plugins):
+                module, structure = self._trace(dynamic, static, arrays)
+                executable = compile_module(module, backend=self.backend, options=self.options)
+            self._compiled[key] = executable, structure
+            return self._compiled[key]
+
+    def _trace(
+        self, dynamic: Any, static: Any, arrays: Sequence[np.ndarray[Any, Any]]
+    ) -> tuple[Module, Structure]:
+        leaves, structure = flatten(dynamic)
+        types = [_type_of(array) for array in arrays]
+        code = self.function.__code__
+        location = FileLocation(code.co_filename, code.co_firstlineno, 1)
+        module = Module(self.function.__name__, location=location)
+        function = Function("main", types, (), location=location)
+        for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
+            argument.name_hint = name
+        builder = Builder(function.body, location=location)
+        operations = Operations(builder)
+        tracers = [Tracer(argument, operations) for argument in function.body.arguments]
+        positional, named = unflatten(structure, tracers)
+        if static:
+            result = self._call_bound({**named, **dict(static)})
+        else:
+            result = self.function(*positional, **named)
+        results, result_structure = flatten(result)
+        values = [operations.value(leaf) for leaf in results]
+        builder.return_(*values)
+        function.result_types[:] = [value.type for value in values]
+        function.result_attributes[:] = [{} for _ in values]
+        module.add_function(function)
+        return module, result_structure
+
+    def _call_bound(self, values: dict[str, Any]) -> Any:
+        bound = self.signature.bind_partial()
+        for name in self.signature.parameters:
+            if name in values:
+                bound.arguments[name] = values[name]
+        return self.function(*bound.args, **bound.kwargs)
+
+    def __repr__(self) -> str:
+        return f"<hlojit.jit {self.function.__qualname__}: {len(self._compiled)} signatures compiled>"
+
+
+def _as_array(leaf: Any) -> np.ndarray[Any, Any]:
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    if isinstance(leaf, str) or callable(leaf):
+        raise ArgumentError(
+            f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
+        )
+    try:
+        array = np.from_dlpack(leaf) if hasattr(leaf, "__dlpack__") else np.asarray(leaf)
+    except (TypeError, ValueError, BufferError):
+        array = np.asarray(leaf)
+    if array.dtype == object:
+        raise ArgumentError(
+            f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
+        )
+    return array
+
+
+def _type_of(array: np.ndarray[Any, Any]) -> TensorType:
+    try:
+        return tensor(array.shape, element_type_of(array.dtype))
+    except HlojitError as error:
+        raise ArgumentError(str(error)) from None
+
+
+@overload
+def jit(function: Callable[..., Any], /) -> JittedFunction: ...
+@overload
+def jit(
+    *,
+    static_argnames: str | Sequence[str] = (),
+    backend: str | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
+    plugins: Sequence[Any] = (),
+) -> Callable[[Callable[..., Any]], JittedFunction]: ...
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnames: str | Sequence[str] = (),
+    backend: str | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
+    plugins: Sequence[Any] = (),
+) -> Any:
+    """Compile a NumPy-style function; a decorator with or without arguments.
+
+    ``static_argnames``: parameters that are Python values rather than arrays (compiled once per value).  ``backend`` and
+    ``options`` as for ``hlojit.compile``.  ``plugins``: plugins that take part in compiling this function only.
+
+    Raises ``TracingError`` where the function does what a compiled one cannot, naming what to use instead.
+    """
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+
+    def decorate(function: Callable[..., Any]) -> JittedFunction:
+        return JittedFunction(function, names, backend, options, plugins)
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,179 @@
+"""``Tracer``: stands for an array while a function runs once to be recorded.
+
+It answers NumPy's protocols (``__array_ufunc__``, ``__array_function__``, the operators, indexing and the usual
+methods), and every operation becomes instructions of the graph that is being built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.graph import Value
+from hlojit.ir.types import TensorType
+
+
+class TracingError(HlojitError, TypeError):
+    """A traced function did something that a compiled one cannot do."""
+
+
+class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of known shape and dtype whose elements are computed later.
+
+    ``value`` is the graph's value; ``context`` the ``hlojit.tracing.operations.Operations`` that builds on it.
+    """
+
+    __slots__ = ("context", "value")
+    __array_priority__ = 1000
+
+    def __init__(self, value: Value, context: Any):
+        self.value = value
+        self.context = context
+
+    # ------------------------------------------------------------ description
+
+    @property
+    def type(self) -> TensorType:
+        """Tensor type of the value."""
+        return self.value.tensor_type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape, as of an array."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype."""
+        dtype = self.type.element_type.dtype
+        assert dtype is not None
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.type.rank
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.type.size
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<traced array of shape {self.shape}, dtype {self.dtype}>"
+
+    # --------------------------------------------------------------- protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return self.context.ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Iterable[type], arguments: Any, options: Any
+    ) -> Any:
+        return self.context.function(function, arguments, options)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        raise TracingError(
+            "a traced array has no elements yet, so it cannot become a NumPy array here; use NumPy functions on it, or "
+            "pass the argument as static"
+        )
+
+    def _no_value(self, what: str, instead: str) -> NoReturn:
+        raise TracingError(
+            f"{what} needs the elements of a traced array of shape {self.shape}, dtype {self.dtype}, which are known only "
+            f"when the compiled function runs; {instead}"
+        )
+
+    def __bool__(self) -> bool:
+        self._no_value("an `if`, `while`, `and`, `or` or `not`", "use np.where, or make the argument static")
+
+    def __int__(self) -> int:
+        self._no_value("int()", "use .astype, or make the argument static")
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        self._no_value("float()", "use .astype, or make the argument static")
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over an array without dimensions")
+        return (self[index] for index in range(self.shape[0]))
+
+    def __getitem__(self, key: Any) -> Tracer:
+        result: Tracer = self.context.get_item(self, key)
+        return result
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.value = self.context.set_item(self, key, value).value
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # ----------------------------------------------------------------- methods
+
+    @property
+    def T(self) -> Tracer:
+        """Transposed."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Tracer:
+        """``numpy.ndarray.transpose``."""
+        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
+            axes = axes[0] or ()
+        return self._call(np.transpose, axes or None)
+
+    def reshape(self, *shape: Any) -> Tracer:
+        """``numpy.ndarray.reshape``."""
+        return self._call(np.reshape, shape[0] if len(shape) == 1 else shape)
+
+    def astype(self, dtype: Any) -> Tracer:
+        """Converted to another dtype."""
+        result: Tracer = self.context.convert(self, np.dtype(dtype))
+        return result
+
+    def copy(self) -> Tracer:
+        """An array of its own (updates of it leave this one alone)."""
+        return Tracer(self.value, self.context)
+
+    def item(self) -> NoReturn:
+        """Not possible: raises ``TracingError``."""
+        self._no_value(".item()", "return the array instead")
+
+    def tolist(self) -> NoReturn:
+        """Not possible: raises ``TracingError``."""
+        self._no_value(".tolist()", "return the array instead")
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return self.context.function(function, (self, *arguments), options)
+
+
+_METHODS = {
+    name: getattr(np, name)
+    for name in (
+        "all any argmax argmin argsort clip cumsum cumprod diagonal dot max mean min prod ravel repeat round squeeze std "
+        "sum swapaxes take trace var"
+    ).split()
+} | {"flatten": np.ravel, "conj": np.conjugate}
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Tracer, *arguments: Any, **options: Any) -> Any:
+        if isinstance(function, np.ufunc):
+            return function(self, *arguments, **options)
+        return self._call(function, *arguments, **options)
+
+    call.__doc__ = f"``numpy.ndarray`` method: see ``numpy.{function.__name__}``."
+    return call
+
+
+for _name, _function in _METHODS.items():
+    setattr(Tracer, _name, _method(_function))
