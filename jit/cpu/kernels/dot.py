@@ -54,8 +54,8 @@ def emit_dot_general(instruction: Instruction, target: Target, symbol: str) -> K
 def emit_product(
     problem: DotProblem, lhs: ElementType, rhs: ElementType, result: ElementType, target: Target, symbol: str
 ) -> KernelCode:
-    """Emit a product in canonical form; the result is dense batch x M x N."""
-    types = {problem.operands[0]: lhs, problem.operands[1]: rhs}
+    """Emit a product in canonical form; ``lhs`` and ``rhs`` are the types of the instruction's operands 0 and 1."""
+    types = {0: lhs, 1: rhs}
     if problem.n == 1 and problem.m > 1:
         problem = problem.exchanged()
     emitter = _Product(problem, types, result, target, symbol)
@@ -277,7 +277,7 @@ class DotPanels:
         prefetch = 0 if self.pack or step_k * problem.k < 32768 else 4
         out = Side(result, problem.n * result.size, 0)
         tile = Tile(f"{symbol}.tile", self.arithmetic, self.shape.rows, parts, left, right, out, resumes, prefetch,
-                    segments_of(columns, lanes) if self.pack else None)
+                    out_segments=segments_of(columns, lanes) if self.pack else None)
         edge_rows = problem.m % self.shape.rows
         if problem.m >= self.shape.rows:
             tile.emit(b)

@@ -73,6 +73,9 @@ class CopyKernel:
     destination: int
     offset: int = 0
     """Where the copy begins in the destination buffer, in bytes."""
+    stored: Elements | None = None
+    """What is written: dense values of the compute kind unless given."""
+    source_offset: int = 0
 
     def emit(self, b: LlvmBuilder, target: Target) -> Phase:
         """Emit the kernel and return its launch."""
@@ -85,7 +88,7 @@ class CopyKernel:
         tasks = -(-rows // per_task)
         parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
         with b.function(self.symbol, parameters) as (_, buffers, begin, end):
-            source = buffer(b, buffers, self.source)
+            source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
             last = minimum(b, scaled(b, end, per_task), literal(rows))
             loop = b.begin_loop(scaled(b, begin, per_task), last)
@@ -99,7 +102,13 @@ class CopyKernel:
 
     @property
     def _size(self) -> int:
-        return max(1, KIND_BITS[self.elements.compute] // 8)
+        return self.stored.size if self.stored else KIND_BITS[self.elements.compute] // 8
+
+    def _write(self, b: LlvmBuilder, value: Val, pointer: Val, mask: Val | None = None) -> None:
+        if self.stored:
+            self.stored.store(b, value, pointer, mask)
+        else:
+            store_kind(b, value, pointer, mask)
 
     def _row(self, b: LlvmBuilder, row: Val, destination: Val, count: int, step: int, target: Target) -> None:
         size = self.elements.size
@@ -108,14 +117,14 @@ class CopyKernel:
         if whole:
             loop = b.begin_loop(ZERO, literal(whole), lanes)
             value = self.elements.load(b, at(b, row, scaled(b, loop.index, step * size)), lanes)
-            store_kind(b, value, at(b, destination, scaled(b, loop.index, self._size)))
+            self._write(b, value, at(b, destination, scaled(b, loop.index, self._size)))
             b.end_loop(loop)
         rest = count - whole
         if rest:
             narrow = 1 << (rest - 1).bit_length()
             mask = constant_mask(rest, narrow)
             value = self.elements.load(b, at(b, row, whole * step * size), narrow, mask)
-            store_kind(b, value, at(b, destination, whole * self._size), mask)
+            self._write(b, value, at(b, destination, whole * self._size), mask)
 
 
 def transpose_square(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:

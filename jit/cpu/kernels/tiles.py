@@ -111,6 +111,8 @@ class Tile:
     can_resume: bool = False
     prefetch: int = 0
     """How many rows of b ahead to prefetch; 0 for none."""
+    outer: tuple[tuple[int, int, int], ...] = ()
+    """Loops around the one over k: extent, and byte steps in a and b (the taps of a convolution)."""
     out_segments: tuple[Segment, ...] | None = None
     """The segments as they exist in c, where those of b are padded."""
 
@@ -126,20 +128,11 @@ class Tile:
         with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
             a, right, c, k, resume = values
             sums = self._initial(b, c, resume)
-            chains = self.chains
-            if chains == 1:
-                sums = self._loop(b, a, right, Val("0", "i64"), k, 1, [sums])[0]
-            else:
-                zero = self._zeros(b)
-                whole = b.and_(k, Val(str(-chains), "i64"))
-                parts = self._loop(b, a, right, Val("0", "i64"), whole, chains, [sums] + [zero] * (chains - 1))
-                parts[0] = self._loop(b, a, right, whole, k, 1, [parts[0]])[0]
-                while len(parts) > 1:
-                    half = len(parts) // 2
-                    parts = [
-                        [self.arithmetic.add(b, x, y) for x, y in zip(parts[i], parts[i + half])] for i in range(half)
-                    ]
-                sums = parts[0]
+            parts = self._nest(b, 0, a, right, k, [sums] + [self._zeros(b) for _ in range(self.chains - 1)])
+            while len(parts) > 1:
+                half = len(parts) // 2
+                parts = [[self.arithmetic.add(b, x, y) for x, y in zip(parts[i], parts[i + half])] for i in range(half)]
+            sums = parts[0]
             self._store(b, c, sums)
 
     def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val) -> None:
@@ -168,6 +161,27 @@ class Tile:
         b.branch(join)
         b.begin_block(join)
         return [b.phi(kind, x.lanes, [(x, load), (zero, before)]) for x, zero in zip(loaded, zeros)]
+
+    def _nest(
+        self, b: LlvmBuilder, level: int, a: Val, right: Val, k: Val, chains: list[list[Val]]
+    ) -> list[list[Val]]:
+        """The loops of ``outer`` from ``level`` on, and in them the one over k."""
+        if level < len(self.outer):
+            extent, step_a, step_b = self.outer[level]
+            count = len(chains[0])
+            end = Val(str(extent), "i64")
+            loop = b.begin_loop(Val("0", "i64"), end, 1, [a, right, *(x for chain in chains for x in chain)])
+            sums = [list(loop.carried[2 + i * count : 2 + (i + 1) * count]) for i in range(len(chains))]
+            sums = self._nest(b, level + 1, loop.carried[0], loop.carried[1], k, sums)
+            following = [at(b, loop.carried[0], step_a), at(b, loop.carried[1], step_b)]
+            after = b.end_loop(loop, [*following, *(x for chain in sums for x in chain)])
+            return [list(after[2 + i * count : 2 + (i + 1) * count]) for i in range(len(chains))]
+        step = len(chains)
+        if step == 1:
+            return self._loop(b, a, right, Val("0", "i64"), k, 1, chains)
+        whole = b.and_(k, Val(str(-step), "i64"))
+        chains = self._loop(b, a, right, Val("0", "i64"), whole, step, chains)
+        return [self._loop(b, a, right, whole, k, 1, chains[:1])[0], *chains[1:]]
 
     def _loop(
         self, b: LlvmBuilder, a: Val, right: Val, start: Val, end: Val, step: int, chains: Sequence[list[Val]]
