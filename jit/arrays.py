@@ -10,7 +10,6 @@ dtype where there is one; a format without a dtype travels as ``Array``::
 
 from __future__ import annotations
 
-import array as array_module
 from typing import Any, Final, final
 
 import numpy as np
@@ -43,7 +42,7 @@ class Array:
             element = element_type(element)
         if not isinstance(element, FloatFormat):
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
-        from hlojit.ir.scalar.formats import encode_array
+        from hlojit.ir.scalar.arrays import encode_array
 
         encoded = encode_array(np.asarray(values, _compute_dtype(element)), element)
         return cls(np.ascontiguousarray(encoded).view(element.storage).reshape(np.shape(values)), element)
@@ -52,7 +51,7 @@ class Array:
         """Decode to an array of the format's compute type (float32 or float64), exactly."""
         if not isinstance(self.element_type, FloatFormat):
             return self.storage
-        from hlojit.ir.scalar.formats import decode_array
+        from hlojit.ir.scalar.arrays import decode_array
 
         return np.asarray(decode_array(self.storage, self.element_type))
 
@@ -64,7 +63,7 @@ class Array:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the dimensions."""
-        return self.storage.shape
+        return tuple(self.storage.shape)
 
     @property
     def ndim(self) -> int:
@@ -168,7 +167,7 @@ def _with_shape(source: NDArray, type_: TensorType, where: str) -> NDArray:
 def _plain(source: NDArray, storage: np.dtype[Any]) -> NDArray:
     if source.dtype != storage:
         source = source.astype(storage)
-    result = np.require(np.asarray(source), requirements="CA")
+    result = np.require(np.asarray(source), requirements=("C", "A"))
     # Two dtype objects can be equal; the call path compares addresses.
     return result if result.dtype is storage and type(result) is np.ndarray else result.view(np.ndarray).view(storage)
 
@@ -215,8 +214,6 @@ def _as_ndarray(value: object, type_: TensorType, where: str) -> NDArray:
     try:
         if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
             return np.asarray(value)
-        if isinstance(value, (bytes, bytearray, memoryview, array_module.array)) or hasattr(value, "__buffer__"):
-            return np.asarray(memoryview(value))  # type: ignore[arg-type]
         return np.asarray(memoryview(value))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError) as error:
         raise ArgumentError(

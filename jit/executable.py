@@ -41,7 +41,8 @@ class ExecutableSpec:
     It returns a ``layout.Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has run,
     the output is copied from that slot - an input, a constant or another output that the program returns as it is.
     ``explain`` turns (status, detail0, detail1) of a failed run into an exception.  ``threads`` limits the threads
-    of this executable (0: as many as the process uses).  ``keepalive`` holds whatever the addresses depend on.
+    of this executable (0: as many as the process uses).  ``keepalive`` holds whatever the addresses depend on; ``program`` is
+    the back end's own record of what happens, for people and tools to look at.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ExecutableSpec:
     estimated_nanoseconds: float = float("inf")
     threads: int = 0
     explain: Callable[[int, int, int], Exception] | None = None
+    program: object = None
 
 
 @final
@@ -72,17 +74,34 @@ class Executable:
 
     def __init__(self, spec: ExecutableSpec):
         _check(spec)
-        runtime = native()
         plain: Callable[..., Any]
         if objects.measure() is None:
-            plain = _PythonCall(spec, runtime)
+            plain = _PythonCall(spec, native())
         else:
             plain = _native_call(spec, _Converting(spec, _native_call(spec, _refuse)))
         if any(map(is_outside_form_different, (*spec.inputs, *spec.outputs))):
             plain = _Wrapping(spec, plain)
+        self._bind(spec, plain)
+
+    @classmethod
+    def from_function(
+        cls,
+        name: str,
+        function: Callable[..., Sequence[Any]],
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType],
+    ) -> Executable:
+        """An executable over a Python function, which takes and returns arrays of the storage dtypes (a sequence)."""
+        spec = ExecutableSpec(name, entry=0, inputs=tuple(inputs), outputs=tuple(outputs))
+        _check(spec)
+        made = cls.__new__(cls)
+        made._bind(spec, _Wrapping(spec, _Checking(spec, function)))
+        return made
+
+    def _bind(self, spec: ExecutableSpec, call: Callable[..., Any]) -> None:
         self.spec = spec
-        self.call = plain
-        self.__call__ = plain
+        self.call = call
+        self.__call__ = call
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
@@ -98,6 +117,13 @@ class Executable:
         inputs = ", ".join(map(str, self.spec.inputs))
         outputs = ", ".join(map(str, self.spec.outputs))
         return f"<Executable {self.spec.name}: ({inputs}) -> ({outputs})>"
+
+
+def python_executable(
+    name: str, function: Callable[..., Sequence[Any]], inputs: Sequence[TensorType], outputs: Sequence[TensorType]
+) -> Executable:
+    """See ``Executable.from_function``."""
+    return Executable.from_function(name, function, inputs, outputs)
 
 
 def _check(spec: ExecutableSpec) -> None:
@@ -258,6 +284,34 @@ class _Wrapping:
         if len(self.spec.outputs) == 1:
             return from_storage(results, self.spec.outputs[0])
         return tuple(from_storage(result, type_) for result, type_ in zip(results, self.spec.outputs))
+
+
+@final
+class _Checking:
+    """Calls a back end's Python function and holds it to the types that it promised."""
+
+    __slots__ = ("function", "spec")
+
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Sequence[Any]]):
+        self.spec = spec
+        self.function = function
+
+    def __call__(self, *arguments: np.ndarray[Any, Any]) -> Any:
+        results = tuple(self.function(*arguments))
+        if len(results) != len(self.spec.outputs):
+            raise ExecutionError(f"{self.spec.name} returned {len(results)} results, not {len(self.spec.outputs)}")
+        arrays = []
+        for number, (result, type_) in enumerate(zip(results, self.spec.outputs)):
+            array = np.asarray(result)
+            if array.shape != type_.shape or array.dtype != type_.element_type.storage:
+                raise ExecutionError(
+                    f"{self.spec.name}, result {number}: the back end promised {type_} and returned dtype {array.dtype} "
+                    f"and shape {array.shape}"
+                )
+            # A result that is an argument's memory would change with it.
+            shared = any(np.may_share_memory(array, argument) for argument in arguments)
+            arrays.append(array.copy() if shared else array)
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 @final

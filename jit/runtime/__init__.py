@@ -10,6 +10,6 @@ the container allows), ``objects`` (offsets in Python's and NumPy's objects).
 
 from __future__ import annotations
 
-from hlojit.runtime.process import Statistics, get_threads, set_threads, statistics, trim
+from hlojit.runtime.process import Statistics, get_threads, native_symbols, set_threads, statistics, trim
 
-__all__ = ["Statistics", "get_threads", "set_threads", "statistics", "trim"]
+__all__ = ["Statistics", "get_threads", "native_symbols", "set_threads", "statistics", "trim"]

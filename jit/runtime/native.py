@@ -89,7 +89,7 @@ CACHE_SHARE: Final = 0.25
 
 def source(triple: str) -> str:
     """The LLVM IR of the runtime for a processor and an operating system."""
-    architecture = triple.split("-")[0]
+    architecture = triple.split("-", 1)[0]
     is_linux = "linux" in triple and architecture in ("x86_64", "aarch64")
     offsets = objects.measure() or objects.expected()
     files = [
@@ -166,7 +166,8 @@ class Native:
         start, start_ticks = time.perf_counter_ns(), self.hlojit_ticks()
         while (elapsed := time.perf_counter_ns() - start) < 200_000:
             pass
-        return max(1.0, (self.hlojit_ticks() - start_ticks) * 1e9 / elapsed)
+        ticks: int = self.hlojit_ticks() - start_ticks
+        return max(1.0, ticks * 1e9 / elapsed)
 
     def after_fork_in_child(self) -> None:
         """Forget the workers, which did not survive, and learn the new main thread."""

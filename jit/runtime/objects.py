@@ -11,6 +11,7 @@ import ctypes
 import sys
 from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def expected() -> ObjectLayout:
     )
 
 
-def _agrees(layout: ObjectLayout, array: np.ndarray) -> bool:
+def _agrees(layout: ObjectLayout, array: np.ndarray[Any, Any]) -> bool:
     address = id(array)
     flags = ctypes.c_int.from_address(address + layout.array_flags).value
     expected_flags = array.flags.c_contiguous | array.flags.aligned << 8 | array.flags.writeable << 10
@@ -82,7 +83,7 @@ def measure() -> ObjectLayout | None:
     read_only = np.arange(35, dtype=np.int16).reshape(5, 7)
     read_only.flags.writeable = False
     unaligned = np.zeros(17, np.uint8)[1:].view(np.float64)
-    samples = [
+    samples: list[np.ndarray[Any, Any]] = [
         np.zeros((), np.float64),
         np.zeros((2, 3, 5), np.float32),
         np.zeros((4, 6), np.complex128).T,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from hlojit.ir.errors import HlojitError
 from hlojit.runtime import quota
@@ -37,7 +37,9 @@ class Statistics:
     """Minor and major page faults of the whole process."""
 
     def __sub__(self, earlier: Statistics) -> Statistics:
-        return Statistics(*(getattr(self, name) - getattr(earlier, name) for name in self.__slots__))
+        return Statistics(
+            **{field.name: getattr(self, field.name) - getattr(earlier, field.name) for field in fields(self)}
+        )
 
 
 def _page_faults() -> int:
@@ -54,7 +56,8 @@ def statistics() -> Statistics:
     runtime = native()
     calls = (ctypes.c_int64 * 4).from_address(runtime.hlojit_call_counters())
     memory = (ctypes.c_int64 * 8).from_address(runtime.hlojit_memory_counters())
-    return Statistics(*calls, *memory, _page_faults())
+    counters: list[int] = [*calls, *memory, _page_faults()]
+    return Statistics(*counters)
 
 
 def set_threads(count: int) -> None:
@@ -69,6 +72,11 @@ def set_threads(count: int) -> None:
 def get_threads() -> int:
     """The number of threads that compiled programs use, the calling one included."""
     return int(native().hlojit_pool_threads())
+
+
+def native_symbols() -> dict[str, int]:
+    """Addresses of the runtime's functions that generated code may call, by symbol."""
+    return native().symbols()
 
 
 def trim() -> None:
