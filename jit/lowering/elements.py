@@ -1,0 +1,418 @@
+"""The value of an instruction at an index: one walk over a fusion that serves every target.
+
+``Elements`` knows how pointwise rules, indexed rules, constants and parameters become scalars; where they come from and
+where code goes is the business of an ``Access``: the CPU's writes LLVM text with explicit vectors, the probe's only
+counts, a GPU's may use any other builder.
+
+    elements = Elements(access, Body.of(fusion))
+    scalar = elements.value(root, index)             # compute form, memoized on (value, index)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, final
+
+import numpy as np
+
+from hlojit.ir.attributes import Dense
+from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.formats import ElementType, FloatFormat, IntegerType, QuantizedType, element_type
+from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
+from hlojit.ir.scalar import formats
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.lowering.index import Index, RunTime, as_index, linear_index
+
+LARGEST_TABLE = 4096
+"""Constants of more elements that are no splats must be operands of a fusion."""
+
+
+class Access(Protocol):
+    """Where a walk's loads, index arithmetic and control flow go."""
+
+    @property
+    def builder(self) -> ScalarBuilder:
+        """Receives the arithmetic."""
+
+    def load(self, buffer: int, kind: str, linear: Index, condition: Scalar | None) -> Scalar:
+        """Element ``linear`` of an operand's buffer; where the condition is false nothing is read and any value given.
+
+        ``kind`` is the kind in memory: ``i1`` for a boolean's byte, ``i8``/``i16`` for the bits of a small float.
+        """
+
+    def index_value(self, index: Index, kind: str) -> Scalar:
+        """An index as a scalar of an integer kind."""
+
+    def bind(self, key: str, value: Scalar) -> None:
+        """Remember the ``i64`` scalar of a run-time atom."""
+
+    def is_uniform(self, condition: Scalar) -> bool:
+        """Whether the condition is the same for all lanes, so that a branch may depend on it."""
+
+    def branch(
+        self, condition: Scalar, then: Callable[[], Scalar], otherwise: Callable[[], Scalar]
+    ) -> Scalar:
+        """``then()`` or ``otherwise()`` by a uniform condition, with real control flow."""
+
+    def loop(
+        self, extents: Sequence[int], initial: Sequence[Scalar], body: Callable[..., Sequence[Scalar]]
+    ) -> tuple[Scalar, ...]:
+        """A nest of loops that carries scalars; ``body(indices, carried)``."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """What one kernel computes: parameters (values that live in operand buffers) and roots (results)."""
+
+    parameters: Mapping[Value, int]
+    roots: tuple[Value, ...]
+    operand_types: tuple[Any, ...]
+
+    @staticmethod
+    def of(instruction: Instruction) -> Body:
+        """The body of a fusion, or of any single instruction taken as a fusion of one."""
+        types = tuple(operand.tensor_type for operand in instruction.operands)
+        if instruction.op.name == "hlojit.fusion":
+            region = instruction.regions[0]
+            return Body({argument: n for n, argument in enumerate(region.arguments)}, region.returned, types)
+        parameters: dict[Value, int] = {}
+        for number, operand in enumerate(instruction.operands):
+            parameters.setdefault(operand, number)
+        return Body(parameters, instruction.results, types)
+
+
+def memory_kind(element: ElementType) -> str:
+    """Kind of one element in a buffer: ``i1`` for a boolean's byte, the bits' integer for a small float."""
+    return formats.storage_kind(_stored_element(element))
+
+
+def _stored_element(element: ElementType) -> ElementType:
+    return element_type(element.storage_type) if isinstance(element, QuantizedType) else element
+
+
+def is_narrow(element: ElementType) -> bool:
+    """Whether the element type is a float that is computed in a wider one."""
+    return isinstance(element, FloatFormat) and not element.is_native
+
+
+def round_element(builder: ScalarBuilder, element: ElementType, scalar: Scalar) -> Scalar:
+    """Bring the result of a rule into its element type: round a narrow float, wrap a sub-byte integer."""
+    if is_narrow(element):
+        return formats.round_to_format(builder, scalar, element)
+    return formats.wrap_integer(builder, scalar, element)
+
+
+def constant_number(value: Any) -> int | float:
+    """A Python number from an element of a constant."""
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    return int(value) if isinstance(value, (int, np.integer)) else float(value)
+
+
+Key = tuple[Value, tuple[Index, ...]]
+
+
+@final
+class Elements:
+    """Implements ``hlojit.ir.scalar.elements.ElementEmitter``."""
+
+    def __init__(self, access: Access, body: Body):
+        self.access = access
+        self.body = body
+        self.requested: list[Key] = []
+        """Every (value, index) that was computed outside guards, in the order of the requests."""
+        self._scopes: list[dict[Any, Scalar]] = [{}]
+        self._conditions: list[Scalar] = []
+        self._current: tuple[Instruction, tuple[Index, ...]] | None = None
+        self._numbers: dict[Instruction, int] = {}
+        self._unguarded = 0
+
+    @property
+    def builder(self) -> ScalarBuilder:
+        """Where pointwise code goes."""
+        return self.access.builder
+
+    # ---------------------------------------------------------------- values
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside is forgotten at the end (its code does not dominate what follows)."""
+        self._scopes.append({})
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def define(self, value: Value, index: tuple[Index, ...], scalar: Scalar) -> None:
+        """Give a value at an index (a region's argument, a finished reduction)."""
+        self._scopes[-1][value, index] = scalar
+
+    def find(self, key: Any) -> Scalar | None:
+        """The scalar of a key that is known in an open scope."""
+        for scope in reversed(self._scopes):
+            found = scope.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def value(self, value: Value, index: tuple[Index, ...], *, rounded: bool = True) -> Scalar:
+        """The element of ``value`` at ``index`` in compute form.
+
+        Chains of pointwise ops are walked with a stack of our own; only indexed rules recurse.  ``rounded=False``
+        leaves the last rounding into a narrow format to the caller's encoding.
+        """
+        found = self.find((value, index))
+        if found is not None:
+            return found
+        if not rounded and self._is_pointwise(value) and is_narrow(value.tensor_type.element_type):
+            producer = value.producer
+            assert producer is not None
+            operands = [self.value(operand, _index_of(operand, index)) for operand in producer.operands]
+            return self._pointwise(producer, operands, rounded=False)
+        stack: list[Key] = [(value, index)]
+        while stack:
+            key = stack[-1]
+            if self.find(key) is not None:
+                stack.pop()
+                continue
+            top, at = key
+            if not self._is_pointwise(top):
+                if not self._conditions and not self._unguarded:
+                    self.requested.append(key)
+                self._scopes[-1][key] = self._leaf(top, at)
+                stack.pop()
+                continue
+            producer = top.producer
+            assert producer is not None
+            keys: list[Key] = [(operand, _index_of(operand, at)) for operand in producer.operands]
+            scalars = [self.find(operand) for operand in keys]
+            missing = [operand for operand, scalar in zip(keys, scalars) if scalar is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            if not self._conditions and not self._unguarded:
+                self.requested.append(key)
+            self._scopes[-1][key] = self._pointwise(producer, cast(list[Scalar], scalars))
+            stack.pop()
+        result = self.find((value, index))
+        assert result is not None
+        return result
+
+    def _is_pointwise(self, value: Value) -> bool:
+        producer = value.producer
+        return (
+            producer is not None and value not in self.body.parameters and isinstance(producer.op.lowering, Pointwise)
+        )
+
+    def _pointwise(self, instruction: Instruction, operands: Sequence[Scalar], *, rounded: bool = True) -> Scalar:
+        lowering = instruction.op.lowering
+        assert isinstance(lowering, Pointwise)
+        element = instruction.result.tensor_type.element_type
+        types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
+        call = PointwiseCall(types, element, instruction.attributes)
+        result = lowering.rule(self.builder, call, *operands)
+        return round_element(self.builder, element, result) if rounded else result
+
+    def _leaf(self, value: Value, index: tuple[Index, ...]) -> Scalar:
+        number = self.body.parameters.get(value)
+        if number is not None:
+            return self.parameter(value, number, index)
+        producer = value.producer
+        if producer is None:
+            raise HlojitError(f"internal error: {value!r} has no value inside this kernel")
+        if Trait.CONSTANT in producer.op.traits:
+            return self._constant(producer, index)
+        if isinstance(producer.op.lowering, Indexed):
+            outer, self._current = self._current, (producer, index)
+            try:
+                result = producer.op.lowering.rule(self, producer, index)
+            finally:
+                self._current = outer
+            return result
+        raise UnsupportedError(
+            producer.op.name, "loops", "it is neither pointwise nor indexed nor a reduction", producer.location
+        )
+
+    def parameter(self, value: Value, number: int, index: tuple[Index, ...]) -> Scalar:
+        """Load an element of an operand and decode it."""
+        type = value.tensor_type
+        linear = linear_index(index, type.strides)
+        key = (number, linear)
+        found = self.find(key)
+        if found is None:
+            condition = self._conditions[-1] if self._conditions else None
+            raw = self.access.load(number, memory_kind(type.element_type), linear, condition)
+            found = formats.decode(self.builder, raw, _stored_element(type.element_type))
+            self._scopes[-1][key] = found
+        return found
+
+    def _constant(self, instruction: Instruction, index: tuple[Index, ...]) -> Scalar:
+        dense = instruction.attributes["value"]
+        assert isinstance(dense, Dense)
+        kind = formats.compute_kind(_stored_element(dense.type.element_type))
+        if dense.is_splat or dense.array.size == 1:
+            return self.builder.constant(kind, constant_number(dense.array[(0,) * dense.array.ndim]))
+        if dense.array.size > LARGEST_TABLE:
+            raise HlojitError(f"internal error: a constant of {dense.array.size} elements inside a fusion")
+        table = tuple(constant_number(element) for element in dense.array.ravel().tolist())
+        linear = linear_index(index, dense.type.strides)
+        if linear.is_constant:
+            return self.builder.constant(kind, table[linear.constant])
+        return self.builder.lookup(kind, table, self._safe_index(linear, len(table), "i32"))
+
+    def _safe_index(self, linear: Index, size: int, kind: str) -> Scalar:
+        """An index that stays in range where a guard is false."""
+        scalar = self.access.index_value(linear, kind)
+        if not self._conditions or (linear.low >= 0 and linear.high < size):
+            return scalar
+        inside = self.builder.icmp("ult", scalar, self.builder.constant(kind, size))
+        return self.builder.select(inside, scalar, self.builder.constant(kind, 0))
+
+    # --------------------------------------------- what indexed rules may ask
+
+    def operand(self, number: int, index: Sequence[Index | int]) -> Scalar:
+        """The element of an operand of the instruction whose rule is running."""
+        assert self._current is not None
+        outer = self._current
+        result = self.value(outer[0].operands[number], tuple(as_index(position) for position in index))
+        self._current = outer
+        return result
+
+    def index_value(self, index: Index | int, kind: str) -> Scalar:
+        """The expression as an integer scalar."""
+        index = as_index(index)
+        if index.is_constant:
+            return self.builder.constant(kind, index.constant)
+        key = ("index", kind, index)
+        found = self.find(key)
+        if found is None:
+            found = self._scopes[-1][key] = self.access.index_value(index, kind)
+        return found
+
+    def run_time_index(self, value: Scalar, element: ElementType, low: int, high: int) -> Index:
+        """An integer scalar of an element type, clamped to ``low <= value <= high``, as an index expression."""
+        assert self._current is not None
+        if low >= high:
+            return Index(low)
+        instruction, index = self._current
+        number = self._numbers.setdefault(instruction, len(self._numbers))
+        stem = f"r{number}[{','.join(position.key for position in index)}]"
+        # One instruction may ask for several; they come in the same order every time its rule runs.
+        count = 0
+        while self.find(("atom", f"{stem}.{count}")) is not None:
+            count += 1
+        key = f"{stem}.{count}"
+        b = self.builder
+        signed = not isinstance(element, IntegerType) or element.signed
+        wide = value if value.kind == "i64" else (b.sext if signed else b.zext)(value, "i64")
+        if value.kind == "i1":
+            wide = b.zext(value, "i64")
+        highest = b.constant("i64", high)
+        wide = b.select(b.icmp("slt" if signed else "ult", wide, highest), wide, highest)
+        if signed or low > 0:
+            lowest = b.constant("i64", low)
+            wide = b.select(b.icmp("sgt" if signed else "ugt", wide, lowest), wide, lowest)
+        self._scopes[-1]["atom", key] = wide
+        self.access.bind(key, wide)
+        variables = frozenset().union(*(position.variables for position in index))
+        return Index(0, ((RunTime(key, low, high, variables), 1),))
+
+    def in_range(self, index: Index | int, low: int, high: int) -> Scalar | bool:
+        """The condition ``low <= index < high``."""
+        index = as_index(index)
+        if index.low >= low and index.high < high:
+            return True
+        if index.high < low or index.low >= high or low >= high:
+            return False
+        b = self.builder
+        kind = "i32" if -(2**30) < index.low and index.high < 2**30 and -(2**30) < low else "i64"
+        if index.low >= low:
+            return b.icmp("slt", self.index_value(index, kind), b.constant(kind, high))
+        if index.high < high:
+            return b.icmp("sge", self.index_value(index, kind), b.constant(kind, low))
+        shifted = self.index_value(index - low, kind)
+        return b.icmp("ult", shifted, b.constant(kind, high - low))
+
+    def guarded(
+        self, condition: Scalar | bool, value: Callable[[], Scalar], otherwise: Callable[[], Scalar]
+    ) -> Scalar:
+        """``value()`` where the condition holds, ``otherwise()`` elsewhere."""
+        if isinstance(condition, bool):
+            return value() if condition else otherwise()
+        if self.access.is_uniform(condition):
+            return self.access.branch(condition, self._branch(value), self._branch(otherwise))
+        b = self.builder
+        first = self._masked(condition, value)
+        second = self._masked(b.xor(condition, b.constant("i1", 1)), otherwise)
+        return b.select(condition, first, second)
+
+    def _branch(self, callback: Callable[[], Scalar]) -> Callable[[], Scalar]:
+        current = self._current
+
+        def run() -> Scalar:
+            self._current = current
+            self._unguarded += 1
+            try:
+                with self.scope():
+                    return callback()
+            finally:
+                self._unguarded -= 1
+
+        return run
+
+    def _masked(self, condition: Scalar, callback: Callable[[], Scalar]) -> Scalar:
+        if self._conditions:
+            condition = self.builder.and_(self._conditions[-1], condition)
+        current = self._current
+        self._conditions.append(condition)
+        try:
+            with self.scope():
+                return callback()
+        finally:
+            self._conditions.pop()
+            self._current = current
+
+    def loop(
+        self, extents: Sequence[int], initial: Sequence[Scalar], body: Callable[..., Sequence[Scalar]]
+    ) -> tuple[Scalar, ...]:
+        """A nest of loops, ``body(indices, carried) -> carried``."""
+        current = self._current
+
+        def scoped(*arguments: Any) -> Sequence[Scalar]:
+            self._current = current
+            self._unguarded += 1
+            try:
+                with self.scope():
+                    return body(*arguments)
+            finally:
+                self._unguarded -= 1
+
+        results = self.access.loop(extents, initial, scoped)
+        self._current = current
+        return results
+
+    def region(self, number: int, arguments: Sequence[Scalar]) -> tuple[Scalar, ...]:
+        """The pointwise code of one of the running instruction's regions, inlined."""
+        assert self._current is not None
+        return self.inline(self._current[0].regions[number], arguments)
+
+    def inline(self, block: Block, arguments: Sequence[Scalar]) -> tuple[Scalar, ...]:
+        """The pointwise code of a block of scalars."""
+        current = self._current
+        self._unguarded += 1
+        try:
+            with self.scope():
+                for parameter, argument in zip(block.arguments, arguments, strict=True):
+                    self.define(parameter, (), argument)
+                return tuple(self.value(value, ()) for value in block.returned)
+        finally:
+            self._unguarded -= 1
+            self._current = current
+
+
+def _index_of(operand: Value, index: tuple[Index, ...]) -> tuple[Index, ...]:
+    """A scalar operand of a pointwise op (clamp's bounds, select's predicate) has no index."""
+    return index if operand.tensor_type.rank else ()
