@@ -1,0 +1,551 @@
+"""Kernels whose roots are reductions: rows, columns, everything, of one or several operands.
+
+The order of combination depends on the shape, the types and the instruction set, never on threads or on what is fused
+in.  Element ``e`` of a row goes to accumulator lane ``e % lanes``; the lanes come together as a balanced tree.  A lane
+takes at most ``LONGEST_CHAIN`` elements in a row before its sum is added to a sum of sums.  Few, long reductions are cut
+into chunks by shape, whose partial results a second phase combines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.definition import Reduction
+from hlojit.ir.scalar import formats
+from hlojit.lowering.combiners import Combiner, recognized
+from hlojit.lowering.elements import Body
+from hlojit.lowering.index import Index, delinearized, linear_index, variable
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.loops import (
+    KernelFrame,
+    Units,
+    choose_lanes,
+    divide,
+    element_nanoseconds,
+    fitted_lanes,
+    lane_mask,
+    minimum,
+    probe_elements,
+    walk_lanes,
+    walk_units,
+)
+from hlojit.lowering.probe import Facts
+from hlojit.lowering.space import Space, collapse, split
+from hlojit.lowering.target import KIND_BITS, Target
+
+LONGEST_CHAIN = 4096
+CHUNK_ELEMENTS = 1 << 16
+MOST_CHUNKS = 256
+ENOUGH_UNITS = 16
+"""Reductions that give so many independent results are not cut into chunks."""
+
+
+@dataclass
+class Plan:
+    """Everything decided before code is written."""
+
+    instructions: list[Instruction]
+    stored: list[int]
+    """Roots that have the shape of the inputs and are stored on the way."""
+    space: Space
+    facts: Facts
+    output_index: tuple[Index, ...]
+    output_strides: tuple[int, ...]
+    kept: list[int] = field(default_factory=list)
+    reduced: list[int] = field(default_factory=list)
+    chunks: int = 1
+    chunk: int = 0
+    """Extent of the outermost reduced variable that one chunk covers."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the innermost variable is reduced."""
+        return bool(self.reduced) and self.reduced[-1] == len(self.space.names) - 1
+
+    @property
+    def kept_extents(self) -> tuple[int, ...]:
+        """Extents of the kept variables."""
+        return tuple(self.space.extents[position] for position in self.kept)
+
+    @property
+    def results(self) -> int:
+        """Number of results of each reduction."""
+        return math.prod(self.kept_extents)
+
+
+def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
+    """A kernel with reductions among its roots; other roots must have the shape of the reductions' inputs."""
+    instructions = list(
+        dict.fromkeys(
+            root.producer
+            for root in body.roots
+            if root.producer is not None and isinstance(root.producer.op.lowering, Reduction)
+        )
+    )
+    first = instructions[0]
+    shape, dimensions = first.operands[0].tensor_type.shape, first.attributes["dimensions"]
+    for other in instructions[1:]:
+        if other.operands[0].tensor_type.shape != shape or other.attributes["dimensions"] != dimensions:
+            raise UnsupportedError(other.op.name, "loops", "reductions of different shapes in one kernel", other.location)
+    if math.prod(shape) == 0:
+        return _ReductionKernel(body, target, symbol, _empty_plan(instructions)).emit_inits()
+    plan = _plan(body, target, instructions, shape, tuple(dimensions))
+    return _ReductionKernel(body, target, symbol, plan).emit()
+
+
+def _empty_plan(instructions: list[Instruction]) -> Plan:
+    shape = instructions[0].results[0].tensor_type.shape
+    space = collapse(Space.of_shape(shape), ())
+    return Plan(instructions, [], space, Facts(), space.root_index, instructions[0].results[0].tensor_type.strides)
+
+
+def _plan(
+    body: Body, target: Target, instructions: list[Instruction], shape: Sequence[int], dimensions: Sequence[int]
+) -> Plan:
+    stored = [number for number, root in enumerate(body.roots) if root.producer not in instructions]
+    values: list[Value] = [value for one in instructions for value in one.operands[: len(one.operands) // 2]]
+    values += [body.roots[number] for number in stored]
+    groups = [int(dimension in dimensions) for dimension in range(len(shape))]
+    output_strides = instructions[0].results[0].tensor_type.strides
+    kept = [dimension for dimension in range(len(shape)) if not groups[dimension]]
+
+    def stores(space: Space) -> list[Index]:
+        found = [linear_index(space.root_index, body.roots[number].tensor_type.strides) for number in stored]
+        return [*found, linear_index([space.root_index[dimension] for dimension in kept], output_strides)]
+
+    space = Space.of_shape(shape, groups)
+    facts = probe_elements(body, [(value, space.root_index) for value in values])
+    divided, indices = split(space, [*facts.all_indices(), *stores(space)])
+    final_space = collapse(divided, indices)
+    if final_space.names != space.names:
+        facts = probe_elements(body, [(value, final_space.root_index) for value in values])
+    plan = Plan(
+        instructions,
+        stored,
+        final_space,
+        facts,
+        tuple(final_space.root_index[dimension] for dimension in kept),
+        output_strides,
+        [position for position, group in enumerate(final_space.groups) if not group],
+        [position for position, group in enumerate(final_space.groups) if group],
+    )
+    _choose_chunks(plan)
+    return plan
+
+
+def _choose_chunks(plan: Plan) -> None:
+    """Cut the outermost reduced variable where there are few results of many elements."""
+    if not plan.reduced or not all(recognized(one) for one in plan.instructions):
+        return
+    total = math.prod(plan.space.extents)
+    independent = plan.results if plan.by_rows else -(-plan.results // 64)
+    if independent >= ENOUGH_UNITS or total < 4 * CHUNK_ELEMENTS:
+        return
+    extent = plan.space.extents[plan.reduced[0]]
+    wanted = min(MOST_CHUNKS, extent, -(-total // CHUNK_ELEMENTS))
+    chunk = -(-extent // wanted)
+    if plan.by_rows and len(plan.reduced) == 1:
+        chunk = -(-chunk // 1024) * 1024
+    plan.chunk, plan.chunks = chunk, -(-extent // chunk)
+
+
+@final
+class _ReductionKernel:
+    def __init__(self, body: Body, target: Target, symbol: str, plan: Plan):
+        self.body = body
+        self.target = target
+        self.symbol = symbol
+        self.plan = plan
+        self.builder = LlvmBuilder()
+        self.frame = KernelFrame(target, body, self.builder)
+        self.combiners: list[Combiner] = []
+        self.index: tuple[Index, ...] = ()
+        self.output = Index(0)
+        self.body_lanes = 1
+        self.ranges: dict[int, tuple[Val, Val]] = {}
+        self.workspace_bytes = 0
+        self.workspace_buffers: list[int] = []
+
+    # ------------------------------------------------------------------ parts
+
+    def _open(self) -> None:
+        self.combiners = [Combiner(one, self.frame.elements, self.builder) for one in self.plan.instructions]
+        self.frame.access.mask = None
+
+    def _open_workspace(self) -> None:
+        """Give every accumulator an array of chunks times results in the workspace."""
+        access, b = self.frame.access, self.builder
+        address = self.frame.address(len(access.bases))
+        count = self.plan.chunks * self.plan.results
+        self.workspace_bytes, self.workspace_buffers = 0, []
+        for combiner in self.combiners:
+            for kind in combiner.kinds:
+                text = f"getelementptr inbounds i8, ptr {address.text}, i64 {self.workspace_bytes}"
+                self.workspace_buffers.append(len(access.bases))
+                access.bases.append(b.emit("ptr", 1, text))
+                access.sizes.append(count)
+                self.workspace_bytes += -(-count * max(8, KIND_BITS[kind]) // 8 // 64) * 64
+
+    def _finished(self, phases: Sequence[Phase]) -> KernelCode:
+        b = self.builder
+        pipeline = "vectorize" if self.plan.facts.has_call else "lean"
+        return KernelCode(
+            b.module_text(), tuple(phases), self.workspace_bytes, pipeline, tuple(b.linked.items())
+        )
+
+    def _store_results(self, accumulators: Sequence[Sequence[Val]], linear: Index) -> None:
+        """Store finished accumulators, or those of a chunk."""
+        if self.plan.chunks > 1:
+            values = [value for group in accumulators for value in group]
+            for buffer, value in zip(self.workspace_buffers, values, strict=True):
+                self.frame.access.store(value, buffer, linear)
+            return
+        for combiner, group in zip(self.combiners, accumulators, strict=True):
+            self._store_finished(combiner, combiner.finish(group), linear)
+
+    def _store_finished(self, combiner: Combiner, values: Sequence[Val], linear: Index) -> None:
+        for result, value in zip(combiner.instruction.results, values, strict=True):
+            stored = formats.encode(self.builder, value, result.tensor_type.element_type)
+            for number, root in enumerate(self.body.roots):
+                if root is result:
+                    self.frame.access.store(stored, len(self.body.operand_types) + number, linear)  # type: ignore
+
+    def emit_inits(self) -> KernelCode:
+        """Nothing to reduce: the results are the init values."""
+        extent = math.prod(self.plan.space.extents)
+        lanes = fitted_lanes(16, extent, self.target)
+        units = divide(1, extent, lanes, 0.05)
+
+        def block() -> None:
+            for combiner in self.combiners:
+                self._store_finished(combiner, combiner.init(), variable("flat", 0, extent - 1))
+
+        with self.frame.function(self.symbol):
+            self._open()
+            for combiner in self.combiners:
+                combiner.init()
+            walk_units(
+                self.frame,
+                units,
+                lambda low, high: walk_lanes(self.frame, "flat", extent, lanes, low, high, block),
+            )
+        return self._finished([Phase(self.symbol, units.tasks, units.cost)])
+
+    # ------------------------------------------------------------------- main
+
+    def emit(self) -> KernelCode:
+        plan, target = self.plan, self.target
+        stored = sum(self.body.roots[number].tensor_type.element_type.itemsize for number in plan.stored)
+        element_cost = element_nanoseconds(plan.facts, target, stored)
+        reduced_total = math.prod(plan.space.extents[position] for position in plan.reduced)
+        rows, extent, lanes = self._lanes()
+        if plan.by_rows:
+            units = divide(max(rows * plan.chunks, 2), 1, 1, element_cost * reduced_total / plan.chunks + 10)
+            units = Units(rows * plan.chunks, 1, 1, 1, min(units.per_task, rows * plan.chunks), units.nanoseconds)
+        else:
+            units = divide(rows * plan.chunks, extent, lanes, element_cost * reduced_total / plan.chunks + 0.5)
+            if units.rows == 1 and units.piece % lanes:
+                units = Units(1, extent, 1, extent, 1, units.nanoseconds)
+        self._bind_rows(rows)
+        with self.frame.function(self.symbol):
+            self._open()
+            if plan.chunks > 1:
+                self._open_workspace()
+            self.frame.evaluate(plan.facts, frozenset())
+            for combiner in self.combiners:
+                combiner.start(), combiner.init()
+            if plan.by_rows:
+                walk_units(self.frame, units, lambda low, high: self._unit(rows, self._row))
+            else:
+                walk_units(
+                    self.frame, units, lambda low, high: self._unit(rows, lambda: self._columns(extent, lanes, low, high))
+                )
+        phases = [Phase(self.symbol, units.tasks, units.cost)]
+        if plan.chunks > 1:
+            phases.append(self._combine_chunks(f"{self.symbol}.chunks"))
+        return self._finished(phases)
+
+    def _lanes(self) -> tuple[int, int, int]:
+        """(rows, extent of the vectorized variable, lanes): of accumulators by rows, of columns otherwise."""
+        plan, target = self.plan, self.target
+        extents = plan.space.extents
+        body = choose_lanes(plan.facts, target)
+        if not plan.by_rows:
+            if not plan.kept:
+                return 1, 1, 1
+            return math.prod(plan.kept_extents[:-1]), extents[-1], fitted_lanes(body, extents[-1], target)
+        if not all(recognized(one) for one in plan.instructions):
+            self.body_lanes = 1
+            return plan.results, extents[-1], 1
+        # The accumulators' lanes depend on the types alone, so that the order does not depend on what is fused.
+        bits = max(max(8, KIND_BITS[kind]) for one in plan.instructions for kind in _kinds(one))
+        lanes = max(1, target.vector_bits // bits) * target.unroll
+        while lanes > 1 and lanes // 2 >= extents[-1]:
+            lanes //= 2
+        self.body_lanes = min(body, lanes)
+        return plan.results, extents[-1], lanes
+
+    def _bind_rows(self, rows: int) -> None:
+        """Express the kept variables by ``row``, chunks outermost."""
+        plan = self.plan
+        kept = plan.kept if plan.by_rows else plan.kept[:-1]
+        row = variable("row", 0, rows * plan.chunks - 1)
+        parts = delinearized(row % rows, [plan.space.extents[position] for position in kept])
+        mapping = {plan.space.names[position]: part for position, part in zip(kept, parts)}
+        self.index = tuple(position.substitute(mapping) for position in plan.space.root_index)
+        output = tuple(position.substitute(mapping) for position in plan.output_index)
+        self.output = linear_index(output, plan.output_strides)
+        if plan.chunks > 1:
+            self.output = self.output + (row // rows) * plan.results
+        plan.facts.requested = [
+            (value, tuple(position.substitute(mapping) for position in at)) for value, at in plan.facts.requested
+        ]
+
+    def _unit(self, rows: int, run: Callable[[], None]) -> None:
+        plan, b = self.plan, self.builder
+        with self.frame.scope():
+            self.frame.evaluate(plan.facts, frozenset(("row",)))
+            for position in plan.reduced:
+                self.ranges[position] = b.constant("i64", 0), b.constant("i64", plan.space.extents[position])
+            if plan.chunks > 1:
+                number = b.udiv(self.frame.access.variables["row"], b.constant("i64", rows))
+                low = b.mul(number, b.constant("i64", plan.chunk))
+                extent = b.constant("i64", plan.space.extents[plan.reduced[0]])
+                self.ranges[plan.reduced[0]] = low, minimum(b, b.add(low, b.constant("i64", plan.chunk)), extent)
+            run()
+
+    # ---------------------------------------------------------------- columns
+
+    def _columns(self, extent: int, lanes: int, low: Val, high: Val) -> None:
+        name = self.plan.space.names[-1] if self.plan.space.names else "point"
+
+        def block() -> None:
+            accumulators = self._nest(self.plan.reduced, self._starts(), self._step)
+            self._store_results(self._grouped(accumulators), self.output)
+
+        walk_lanes(self.frame, name, extent, lanes, low, high, block)
+
+    def _starts(self) -> list[Val]:
+        return [
+            self.builder.splat(value) if self.frame.access.vectorized else value
+            for combiner in self.combiners
+            for value in combiner.start()
+        ]
+
+    def _grouped(self, flat: Sequence[Val]) -> list[list[Val]]:
+        groups, position = [], 0
+        for combiner in self.combiners:
+            groups.append(list(flat[position : position + len(combiner.kinds)]))
+            position += len(combiner.kinds)
+        return groups
+
+    def _step(self, accumulators: Sequence[Val]) -> list[Val]:
+        """Take in the elements at the current index."""
+        frame = self.frame
+        values = [
+            [frame.elements.value(value, self.index) for value in combiner.inputs] for combiner in self.combiners
+        ]
+        stored = [
+            (number, frame.elements.value(self.body.roots[number], self.index)) for number in self.plan.stored
+        ]
+        result: list[Val] = []
+        for combiner, group, elements in zip(self.combiners, self._grouped(accumulators), values, strict=True):
+            result += combiner.combine(group, elements)  # type: ignore[arg-type]
+        for number, scalar in stored:
+            frame.store_root(number, self.index, scalar, rounded=True)  # type: ignore[arg-type]
+        return result
+
+    def _nest(
+        self, positions: Sequence[int], carried: Sequence[Val], leaf: Callable[[Sequence[Val]], list[Val]]
+    ) -> list[Val]:
+        """Loops over reduced variables that carry accumulators."""
+        if not positions:
+            with self.frame.scope():
+                return leaf(carried)
+        position = positions[0]
+        low, high = self.ranges[position]
+        return self._blocked(
+            position,
+            low,
+            high,
+            1,
+            carried,
+            lambda values: self._nest(positions[1:], values, leaf),
+        )
+
+    def _blocked(
+        self, position: int, low: Val, high: Val, step: int, carried: Sequence[Val],
+        leaf: Callable[[Sequence[Val]], list[Val]],
+    ) -> list[Val]:
+        """One loop; a very long one as a loop over sums of stretches."""
+        extent = self.plan.chunk if self.plan.chunks > 1 and position == self.plan.reduced[0] else None
+        extent = extent or self.plan.space.extents[position]
+        stretch = LONGEST_CHAIN * step
+        if extent <= stretch or not all(combiner.is_free for combiner in self.combiners):
+            return self._plain(position, low, high, step, carried, leaf)
+        b = self.builder
+        outer = b.begin_loop(low, high, stretch, carried, guarded=False)
+        with self.frame.scope():
+            end = minimum(b, b.add(outer.index, b.constant("i64", stretch)), high)
+            starts = [b.splat(start, value.lanes) for start, value in zip(self._repeated_starts(carried), carried)]
+            sums = self._plain(position, outer.index, end, step, starts, leaf)
+            merged = self._merged(outer.carried, sums)
+        return list(b.end_loop(outer, merged))
+
+    def _repeated_starts(self, carried: Sequence[Val]) -> list[Val]:
+        starts = [value for combiner in self.combiners for value in combiner.start()]
+        return starts * (len(carried) // len(starts))
+
+    def _merged(self, first: Sequence[Val], second: Sequence[Val]) -> list[Val]:
+        width = sum(len(combiner.kinds) for combiner in self.combiners)
+        result: list[Val] = []
+        for offset in range(0, len(first), width):
+            pairs = zip(
+                self.combiners,
+                self._grouped(first[offset : offset + width]),
+                self._grouped(second[offset : offset + width]),
+                strict=True,
+            )
+            for combiner, one, other in pairs:
+                result += combiner.merge(one, other)
+        return result
+
+    def _plain(
+        self, position: int, low: Val, high: Val, step: int, carried: Sequence[Val],
+        leaf: Callable[[Sequence[Val]], list[Val]],
+    ) -> list[Val]:
+        b = self.builder
+        loop = b.begin_loop(low, high, step, carried)
+        self.frame.access.variables[self.plan.space.names[position]] = loop.index
+        with self.frame.scope():
+            values = leaf(loop.carried)
+        return list(b.end_loop(loop, values))
+
+    # ------------------------------------------------------------------- rows
+
+    def _row(self) -> None:
+        """Reduce one row: lanes of accumulators over the innermost variable, then a tree."""
+        _, _, lanes = self._lanes()
+        parts = lanes // self.body_lanes
+        starts = [self.builder.splat(value, self.body_lanes) for value in self._starts()]
+        accumulators = self._nest(self.plan.reduced[:-1], starts * parts, lambda values: self._inner(lanes, values))
+        width = len(starts)
+        groups = [accumulators[offset : offset + width] for offset in range(0, len(accumulators), width)]
+        while len(groups) > 1:
+            half = len(groups) // 2
+            groups = [self._merged(groups[n], groups[n + half]) for n in range(half)]
+        results = [
+            combiner.reduce_lanes(group)
+            for combiner, group in zip(self.combiners, self._grouped(groups[0]), strict=True)
+        ]
+        self._store_results(results, self.output)
+
+    def _inner(self, lanes: int, carried: Sequence[Val]) -> list[Val]:
+        position = self.plan.reduced[-1]
+        extent = self.plan.space.extents[position]
+        low, high = self.ranges[position]
+        tail = extent % lanes
+        whole = self.builder.constant("i64", extent - tail)
+        values = list(carried)
+        if extent > tail:
+            values = self._blocked(
+                position, low, minimum(self.builder, high, whole), lanes, values,
+                lambda inner: self._lane_blocks(position, inner, lanes),
+            )
+        if tail:
+            values = self._tail(position, values, tail, high, extent)
+        return values
+
+    def _lane_blocks(self, position: int, carried: Sequence[Val], active: int) -> list[Val]:
+        """Take in the next elements, ``body_lanes`` at a time; lanes from ``active`` on stay as they are."""
+        access, b = self.frame.access, self.builder
+        name = self.plan.space.names[position]
+        base = access.variables[name]
+        width = sum(len(combiner.kinds) for combiner in self.combiners)
+        result = list(carried)
+        for offset in range(0, min(active, self.body_lanes * (len(carried) // width)), self.body_lanes):
+            part = offset // self.body_lanes * width
+            access.variables[name] = b.add(base, b.constant("i64", offset)) if offset else base
+            count = min(self.body_lanes, active - offset)
+            mask = lane_mask(count, self.body_lanes) if count < self.body_lanes else None
+            with access.lanes(self.body_lanes, name, mask), self.frame.elements.scope():
+                old = result[part : part + width]
+                new = self._step(old)
+                if mask is not None:
+                    new = [b.select(mask, value, before) for value, before in zip(new, old)]
+                result[part : part + width] = new
+        access.variables[name] = base
+        return result
+
+    def _tail(self, position: int, carried: list[Val], tail: int, high: Val, extent: int) -> list[Val]:
+        b = self.builder
+        name = self.plan.space.names[position]
+
+        def blocks() -> list[Val]:
+            self.frame.access.variables[name] = b.constant("i64", extent - tail)
+            with self.frame.scope():
+                return self._lane_blocks(position, carried, tail)
+
+        if high.is_literal:
+            return blocks()
+        labels = b.fresh_label("tail"), b.fresh_label("done")
+        before = b.label
+        b.branch_if(b.icmp("eq", high, b.constant("i64", extent)), *labels)
+        b.begin_block(labels[0])
+        values = blocks()
+        after = b.label
+        b.branch(labels[1])
+        b.begin_block(labels[1])
+        return [
+            old if old is new else b.phi(old.kind, old.lanes, [(old, before), (new, after)])
+            for old, new in zip(carried, values)
+        ]
+
+    # ----------------------------------------------------------------- chunks
+
+    def _combine_chunks(self, symbol: str) -> Phase:
+        """Second phase: combine the chunks' partial results in their order."""
+        plan, b = self.plan, self.builder
+        lanes = fitted_lanes(16, plan.results, self.target)
+        units = divide(1, plan.results, lanes, 0.5 * plan.chunks)
+        flat = variable("flat", 0, plan.results - 1)
+
+        def load(chunk: Index) -> list[Val]:
+            kinds = [kind for combiner in self.combiners for kind in combiner.kinds]
+            access = self.frame.access
+            return [
+                access.load(buffer, kind, chunk * plan.results + flat, None)
+                for buffer, kind in zip(self.workspace_buffers, kinds, strict=True)
+            ]
+
+        def block() -> None:
+            first = [b.splat(value) if self.frame.access.vectorized else value for value in load(Index(0))]
+            loop = b.begin_loop(b.constant("i64", 1), b.constant("i64", plan.chunks), 1, first)
+            self.frame.access.variables["chunk"] = loop.index
+            with self.frame.scope():
+                merged = self._merged(loop.carried, load(variable("chunk", 1, plan.chunks)))
+            values = self._grouped(b.end_loop(loop, merged))
+            for combiner, group in zip(self.combiners, values, strict=True):
+                self._store_finished(combiner, combiner.finish(group), flat)
+
+        with self.frame.function(symbol):
+            self._open()
+            self._open_workspace()
+            for combiner in self.combiners:
+                combiner.init()
+            walk_units(
+                self.frame,
+                units,
+                lambda low, high: walk_lanes(self.frame, "flat", plan.results, lanes, low, high, block),
+            )
+        return Phase(symbol, units.tasks, units.cost)
+
+
+def _kinds(instruction: Instruction) -> list[str]:
+    return [formats.compute_kind(result.tensor_type.element_type) for result in instruction.results]
