@@ -3,7 +3,7 @@
 The product is brought into canonical form (``problem.canonical_dot``), then one of these writes it:
 
 * panels (``DotPanels``): tiles of rows x vectors of columns, the right operand read in place or packed by panels;
-* rows (``hlojit.cpu.kernels.dot_rows``): vectors along k, for few rows against a right operand whose k are neighbours.
+* rows (``dot_rows``): vectors along k, for few rows against a right operand whose k are neighbours.
 
 Numeric effect: *permitted*.  The order of the sums depends on shapes, types and the instruction set only.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
 from hlojit.cpu.kernels.packing import (
     ZERO,
@@ -82,12 +83,33 @@ class _Product:
         kind = compute_kind(lhs, rhs, self.result)
         if problem.macs == 0:
             self._zero_fill(kind)
+        elif problem.rhs_copy is None and prefers_rows(problem, kind, self.target):
+            self._rows(kind, Elements(lhs, kind), Elements(rhs, kind))
         else:
             left, left_at = self._operand(0, Elements(lhs, kind), problem.lhs_copy)
             right, right_at = self._operand(1, Elements(rhs, kind), problem.rhs_copy)
             panels = DotPanels.plan(self, kind, left, left_at, right, right_at)
             panels.emit()
         return KernelCode(self.builder.module_text(), tuple(self.phases), self.workspace)
+
+    def _rows(self, kind: str, left: Elements, right: Elements) -> None:
+        """The form with vectors along k; operands whose k are apart are copied."""
+        problem = self.problem
+        if problem.lhs.column != 1 and problem.lhs_copy is None:
+            axes = zip([*problem.batch, problem.m, problem.k], [*problem.lhs.batch, problem.lhs.row, problem.lhs.column])
+            steps = tuple(_dense_steps(problem.batch, problem.m * problem.k))
+            copy = Copy(tuple(Axis(extent, (step,)) for extent, step in axes))
+            self.problem = problem = replace(problem, lhs_copy=copy, lhs=Matrix(steps, problem.k, 1))
+        if problem.rhs.row != 1:
+            axes = zip([*problem.batch, problem.n, problem.k], [*problem.rhs.batch, problem.rhs.column, problem.rhs.row])
+            steps = tuple(_dense_steps(problem.batch, problem.n * problem.k))
+            copy = Copy(tuple(Axis(extent, (step,)) for extent, step in axes))
+            self.problem = problem = replace(problem, rhs_copy=copy, rhs=Matrix(steps, 1, problem.k))
+        left, left_at = self._operand(0, left, problem.lhs_copy)
+        right, right_at = self._operand(1, right, problem.rhs_copy)
+        rows = DotRows(self.symbol, self.problem, Arithmetic.of(kind, self.target), self.target, left, left_at, right,
+                       right_at, Elements(self.result, kind), (RESULT, 0))
+        self.phases.append(rows.emit(self.builder))
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""

@@ -1,0 +1,237 @@
+"""Products whose vectors run along k: rows of the left operand against rows of the (transposed) right one.
+
+For matrix times vector, for few rows against weights stored with k innermost, and for few columns: nothing is packed,
+every operand is read once in the order of memory.  A tile holds rows x columns x ``chains`` vector sums; at the end a
+tree of shuffles and additions leaves the columns' sums in the lanes of one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
+from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, shuffle, unflatten
+from hlojit.cpu.kernels.problem import DotProblem
+from hlojit.lowering.kernel import Phase
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.target import Target
+
+PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
+TASK_NANOSECONDS = 15_000.0
+MAXIMUM_TASKS = 64
+
+
+def prefers_rows(problem: DotProblem, kind: str, target: Target) -> bool:
+    """Whether vectors along k beat panels: the cost of the final tree against that of packing (or of idle lanes)."""
+    lanes = target.native_lanes(kind)
+    if problem.k < 2 * lanes:
+        return False
+    if problem.rhs.row == 1 and problem.rhs.column != 1 and problem.n > 1:
+        return problem.m <= 2 or problem.k >= 8 * problem.m
+    if problem.m == 1 and problem.n == 1:
+        return True
+    return problem.n * 2 <= lanes and problem.lhs.column == 1 and problem.k >= 4 * lanes and problem.m > problem.n
+
+
+def add_across(b: LlvmBuilder, arithmetic: Arithmetic, vectors: Sequence[Val]) -> Val:
+    """A vector whose lane ``i`` is the sum of the lanes of ``vectors[i]``; their number is a power of two."""
+    count = len(vectors)
+    lanes = vectors[0].lanes
+    work = list(vectors)
+    while len(work) > 1:
+        even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
+        work = [
+            arithmetic.add(b, shuffle(b, x, y, even), shuffle(b, x, y, odd)) for x, y in zip(work[::2], work[1::2])
+        ]
+    total = work[0]
+    while total.lanes > count:
+        even, odd = range(0, total.lanes, 2), range(1, total.lanes, 2)
+        total = arithmetic.add(b, shuffle(b, total, total, even), shuffle(b, total, total, odd))
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class RowTile:
+    """``void symbol(ptr a, ptr b, ptr c)``: ``rows`` x ``columns`` results, each a sum over all of k."""
+
+    symbol: str
+    arithmetic: Arithmetic
+    rows: int
+    columns: int
+    k: int
+    lanes: int
+    a: Elements
+    b: Elements
+    c: Elements
+    a_row: int
+    b_row: int
+    c_row: int
+    """Byte steps between rows of a and of c, and between columns (rows of the transposed right operand)."""
+
+    @property
+    def chains(self) -> int:
+        """Vectors of k that are summed apart, to hide the latency of the addition."""
+        return max(1, min(8 // (self.rows * self.columns), self.k // self.lanes))
+
+    def emit(self, b: LlvmBuilder) -> None:
+        """Emit the function."""
+        parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c")]
+        with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as (a, right, c):
+            lanes, chains = self.lanes, self.chains
+            zero = b.splat(self.arithmetic.zero, lanes)
+            count = self.rows * self.columns
+            step = lanes * chains
+            whole = self.k // step * step
+            sums = [zero] * (count * chains)
+            if whole:
+                loop = b.begin_loop(ZERO, literal(whole), step, [a, right, *sums])
+                a_k, b_k, *carried = loop.carried
+                for chain in range(chains):
+                    part = self._step(b, a_k, b_k, chain * lanes, carried[chain * count : (chain + 1) * count], None)
+                    carried[chain * count : (chain + 1) * count] = part
+                following = [at(b, a_k, step * self.a.size), at(b, b_k, step * self.b.size)]
+                sums = list(b.end_loop(loop, [*following, *carried]))[2:]
+            for position in range(whole, self.k, lanes):
+                chain = (position - whole) // lanes
+                mask = constant_mask(self.k - position, lanes)
+                part = self._step(b, a, right, position, sums[chain * count : (chain + 1) * count], mask)
+                sums[chain * count : (chain + 1) * count] = part
+            while len(sums) > count:
+                groups = len(sums) // count
+                keep = -(-groups // 2)
+                sums = [
+                    self.arithmetic.add(b, sums[i], sums[i + keep * count]) if i // count + keep < groups else sums[i]
+                    for i in range(keep * count)
+                ]
+            self._store(b, c, sums, zero)
+
+    def _step(
+        self, b: LlvmBuilder, a: Val, right: Val, position: int, sums: Sequence[Val], mask: Val | None
+    ) -> list[Val]:
+        """One vector of k for every row and column."""
+        left = [
+            self.a.load(b, at(b, a, row * self.a_row + position * self.a.size), self.lanes, mask)
+            for row in range(self.rows)
+        ]
+        result = list(sums)
+        for column in range(self.columns):
+            vector = self.b.load(b, at(b, right, column * self.b_row + position * self.b.size), self.lanes, mask)
+            for row in range(self.rows):
+                place = row * self.columns + column
+                result[place] = self.arithmetic.multiply_add(b, left[row], vector, result[place])
+        return result
+
+    def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val], zero: Val) -> None:
+        """Add across lanes and write: the hook for a fused epilogue."""
+        padded = 1 << (self.columns - 1).bit_length()
+        for row in range(self.rows):
+            vectors = [*sums[row * self.columns : (row + 1) * self.columns], *[zero] * (padded - self.columns)]
+            total = add_across(b, self.arithmetic, vectors)
+            self.c.store(b, total, at(b, c, row * self.c_row), constant_mask(self.columns, padded))
+
+    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val) -> None:
+        """Emit a call."""
+        b.line(f"call void @{self.symbol}(ptr {a.text}, ptr {right.text}, ptr {c.text})")
+
+
+def _tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and columns of a tile: all in registers, columns a power of two no larger than a vector has lanes."""
+    r = min(rows, 4 if registers >= 32 else 2)
+    c = 8 if r == 1 else 4
+    c = min(c, lanes, 1 << (columns - 1).bit_length())
+    return r, max(1, c)
+
+
+@dataclass(frozen=True, slots=True)
+class DotRows:
+    """The launch of a product in this form; the operands' k must be neighbours in memory."""
+
+    symbol: str
+    problem: DotProblem
+    arithmetic: Arithmetic
+    target: Target
+    left: Elements
+    left_at: tuple[int, int]
+    right: Elements
+    right_at: tuple[int, int]
+    result: Elements
+    result_at: tuple[int, int]
+
+    def emit(self, b: LlvmBuilder) -> Phase:
+        """Emit tiles and the task loop."""
+        problem = self.problem
+        lanes = self.target.native_lanes(self.arithmetic.kind)
+        r, c = _tile_shape(problem.m, problem.n, lanes, self.target.vector_registers)
+        c = min(c, problem.n)
+        full = RowTile(f"{self.symbol}.tile", self.arithmetic, r, c, problem.k, lanes, self.left, self.right, self.result,
+                       problem.lhs.row * self.left.size, problem.rhs.column * self.right.size,
+                       problem.n * self.result.size)
+        tiles = {
+            (rows, columns): replace(full, rows=rows, columns=columns, symbol=f"{self.symbol}.tile.{rows}x{columns}")
+            for rows in {r, problem.m % r} - {0}
+            for columns in {c, problem.n % c} - {0}
+        }
+        for tile in tiles.values():
+            tile.emit(b)
+        column_tiles = -(-problem.n // c)
+        row_tiles = -(-problem.m // r)
+        block = min(row_tiles, 32)
+        blocks = -(-row_tiles // block)
+        cost = max(r * c / 2, c * self.right.size / 4) * problem.k / lanes * 0.27 + 10
+        total = cost * row_tiles * column_tiles * problem.batch_size
+        group = max(1, min(column_tiles, int(max(TASK_NANOSECONDS, total / MAXIMUM_TASKS) / (cost * block))))
+        groups = -(-column_tiles // group)
+        tasks = problem.batch_size * blocks * groups
+        with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
+            a, right, out = (
+                at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at, self.result_at)
+            )
+            loop = b.begin_loop(begin, end)
+            *batch, row_block, group_index = unflatten(b, loop.index, [*problem.batch, blocks, groups])
+            inner, steps = problem.m * problem.n, []
+            for extent in reversed(problem.batch):
+                steps.append(inner * self.result.size)
+                inner *= extent
+            a = at(b, a, dot_product(b, batch, [s * self.left.size for s in problem.lhs.batch]))
+            right = at(b, right, dot_product(b, batch, [s * self.right.size for s in problem.rhs.batch]))
+            out = at(b, out, dot_product(b, batch, steps[::-1]))
+            first = scaled(b, group_index, group * c)
+            last = minimum(b, b.add(first, literal(group * c)), literal(problem.n))
+            self._columns(b, tiles, (r, c), (a, right, out), (row_block, block * r), first, last)
+            b.end_loop(loop)
+        return Phase(self.symbol, tasks, total / tasks)
+
+    def _columns(
+        self,
+        b: LlvmBuilder,
+        tiles: dict[tuple[int, int], RowTile],
+        shape: tuple[int, int],
+        pointers: tuple[Val, Val, Val],
+        block: tuple[Val, int],
+        first: Val,
+        last: Val,
+    ) -> None:
+        """Tiles of columns from ``first`` to ``last``; each against the block's rows."""
+        problem, (r, c) = self.problem, shape
+        low = scaled(b, block[0], block[1])
+        high = minimum(b, b.add(low, literal(block[1])), literal(problem.m))
+        n_full, m_full = problem.n // c * c, problem.m // r * r
+        for columns in (c, problem.n % c):
+            if not columns:
+                continue
+            if columns == c:
+                loop = b.begin_loop(first, minimum(b, last, literal(n_full)), c)
+            else:
+                loop = b.begin_loop(b.intrinsic("smax", first, literal(n_full)), last, c)
+            for rows in (r, problem.m % r):
+                if not rows:
+                    continue
+                start = low if rows == r else b.intrinsic("smax", low, literal(m_full))
+                row = b.begin_loop(start, minimum(b, high, literal(m_full)) if rows == r else high, r)
+                a = at(b, pointers[0], scaled(b, row.index, problem.lhs.row * self.left.size))
+                right = at(b, pointers[1], scaled(b, loop.index, problem.rhs.column * self.right.size))
+                place = dot_product(b, [row.index, loop.index], [problem.n * self.result.size, self.result.size])
+                tiles[rows, columns].call(b, a, right, at(b, pointers[2], place))
+                b.end_loop(row)
+            b.end_loop(loop)

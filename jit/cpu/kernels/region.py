@@ -1,0 +1,86 @@
+"""Regions on scalars inside library kernels: a comparator or combiner becomes straight code at the place of its use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from hlojit.ir.formats import ElementType
+from hlojit.ir.graph import Block
+from hlojit.ir.scalar import formats
+from hlojit.lowering.elements import Body, Elements
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+
+
+class ScalarAccess:
+    """An ``Access`` without memory: a region's values are its arguments and constants."""
+
+    def __init__(self, builder: LlvmBuilder):
+        self._builder = builder
+
+    @property
+    def builder(self) -> LlvmBuilder:
+        """Receives the arithmetic."""
+        return self._builder
+
+    def is_uniform(self, condition: Any) -> bool:
+        """Everything is one lane here."""
+        return True
+
+    def load(self, *arguments: Any) -> NoReturn:
+        """Regions read no memory."""
+        raise AssertionError("a combiner or comparator reads no buffers")
+
+    index_value = bind = branch = loop = load
+
+
+def inline_region(b: LlvmBuilder, block: Block, arguments: Sequence[Val]) -> tuple[Val, ...]:
+    """Emit a block of scalars on arguments in compute form; returns its results in compute form."""
+    elements = Elements(ScalarAccess(b), Body({}, (), ()))  # type: ignore[arg-type]
+    results: tuple[Any, ...] = elements.inline(block, arguments)
+    return results
+
+
+def load_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val) -> Val:
+    """One element of an array in compute form."""
+    kind = formats.storage_kind(element)
+    stored = b.load(kind, b.element_pointer(base, kind, index))
+    decoded: Any = formats.decode(b, stored, element)
+    return decoded  # type: ignore[no-any-return]
+
+
+def store_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val, value: Val) -> None:
+    """Encode and store one element."""
+    encoded: Any = formats.encode(b, value, element)
+    b.store(encoded, b.element_pointer(base, formats.storage_kind(element), index))
+
+
+class Variable:
+    """A mutable local (an ``alloca`` that LLVM turns into registers), for loops with several exits."""
+
+    def __init__(self, b: LlvmBuilder, kind: str, initial: Val):
+        self.b = b
+        self.kind = kind
+        # In the entry block: an alloca inside a loop would take new stack in every iteration.
+        self.address = b.local(kind)
+        self.set(initial)
+
+    def get(self) -> Val:
+        """The current value."""
+        return self.b.load(self.kind, self.address)
+
+    def set(self, value: Val) -> None:
+        """Assign."""
+        self.b.store(value, self.address)
+
+
+def while_loop(b: LlvmBuilder, condition: Callable[[], Val], body: Callable[[], None]) -> None:
+    """Emit ``while condition(): body()``."""
+    head, inside, end = (b.fresh_label(stem) for stem in ("head", "inside", "end"))
+    b.branch(head)
+    b.begin_block(head)
+    b.branch_if(condition(), inside, end)
+    b.begin_block(inside)
+    body()
+    b.branch(head)
+    b.begin_block(end)
