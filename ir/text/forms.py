@@ -73,6 +73,7 @@ FORMS: Final[dict[str, str]] = {
     "get_tuple_element": "$operands [ $index ] attr-dict : types:function",
     "tuple": "$operands attr-dict : <tuple_type>",
     "optimization_barrier": "attr-dict <barrier>",
+    "sharding_constraint": "$operands <sharding> attr-dict : types:same",
     "custom_call": "<call_target> ( $operands ) attr-dict : types:function",
     "composite": "$name $operands attr-dict : types:function",
     "return": "<return>",

@@ -1,0 +1,472 @@
+"""Reading attributes: generic MLIR attributes, the records of StableHLO's dimension numbers, and others kept as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from hlojit.ir.attributes import (
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    ChannelHandle,
+    ConvDimensionNumbers,
+    DenseArrayAttr,
+    DictAttr,
+    DotAlgorithm,
+    DotDimensionNumbers,
+    FloatAttr,
+    GatherDimensionNumbers,
+    IntegerAttr,
+    OpaqueAttr,
+    ScatterDimensionNumbers,
+    StringAttr,
+    SymbolAttr,
+    TypeAttr,
+    UnitAttr,
+)
+from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, find_element_type
+from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
+from hlojit.ir.text.spelling import print_attribute
+from hlojit.ir.text.lexer import NUMBER, WORD, Cursor
+from hlojit.ir.text.types import TypeReader
+from hlojit.ir.types import TensorType
+
+_NAME: Final = re.compile(r'[A-Za-z_][\w$.-]*|"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"')
+_ALIAS_NAME: Final = re.compile(r"[A-Za-z_$\d][\w$.-]*")
+_SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
+_REFERENCE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|#([A-Za-z_$][\w$-]*+)(?![.<\w])')
+_OPAQUE_BUILTINS: Final = frozenset({"affine_map", "affine_set", "strided", "distinct", "sparse", "opaque"})
+_DIMENSION_LETTERS: Final = re.compile(r"[bfio?]|\d+")
+
+
+class AttributeReader:
+    """Reads attributes.  ``aliases`` and ``resources`` are what the parser found when it looked over the text."""
+
+    def __init__(self, cursor: Cursor, types: TypeReader):
+        self.cursor = cursor
+        self.types = types
+        self.aliases: dict[str, int] = {}
+        self.resources: dict[str, Resource] = {}
+        self._read_aliases: dict[str, Attribute] = {}
+        types.attribute_text = self._text_of_attribute
+
+    def dictionary(self) -> dict[str, Attribute]:
+        """Read ``{a = 1, b}``."""
+        found: dict[str, Attribute] = {}
+
+        def entry() -> None:
+            start = self.cursor.pos
+            name, value = self._entry()
+            if name in found:
+                self.cursor.fail(f"attribute {name!r} is given twice", start)
+            found[name] = value
+
+        self.cursor.items("{", "}", entry)
+        return found
+
+    def _entry(self) -> tuple[str, Attribute]:
+        cursor = self.cursor
+        name = cursor.take(_NAME, "the name of an attribute, or '}'")
+        if name.startswith('"'):
+            name = name[1:-1]
+        if cursor.accept("="):
+            return name, self.read()
+        return name, UnitAttr()
+
+    def read(self) -> Attribute:
+        """Read one attribute."""
+        cursor = self.cursor
+        cursor.enter()
+        found = self._read()
+        cursor.leave()
+        return found
+
+    def _read(self) -> Attribute:
+        cursor = self.cursor
+        char = cursor.text[cursor.pos : cursor.pos + 1]
+        if char == '"':
+            return self._string()
+        if char == "@":
+            return self._symbol()
+        if char == "[":
+            return ArrayAttr(tuple(cursor.items("[", "]", self.read)))
+        if char == "{":
+            return DictAttr(tuple(self.dictionary().items()))
+        if char == "#":
+            return self._hash()
+        if char.isdigit() or char == "-":
+            return self._number()
+        if char in ("!", "("):
+            return TypeAttr(self.types.read())
+        word = cursor.peek(WORD)
+        if word is None:
+            cursor.expected("an attribute")
+        reader = _BY_WORD.get(word)
+        if reader is not None:
+            cursor.take(WORD)
+            return reader(self)
+        if word in _OPAQUE_BUILTINS:
+            start = cursor.pos
+            cursor.take(WORD)
+            prefix = cursor.balanced("[") if cursor.at("[") else ""
+            return OpaqueAttr(word + prefix + cursor.balanced("<")) if cursor.at("<") else self._as_type(start)
+        return self._as_type(cursor.pos)
+
+    def _as_type(self, start: int) -> Attribute:
+        self.cursor.pos = start
+        word = self.cursor.peek(WORD)
+        if word not in ("tensor", "tuple", "none", "index", "complex") and not find_element_type(str(word)):
+            if not re.fullmatch(r"(?:i|ui|si|f|bf)\d+\w*|tf32|vector|memref", str(word)):
+                self.cursor.expected("an attribute")
+        return TypeAttr(self.types.read())
+
+    def _string(self) -> Attribute:
+        value = self.cursor.string()
+        if self.cursor.at(":") and not self.cursor.at("::"):
+            self.cursor.accept(":")
+            self.types.read()
+        return StringAttr(value)
+
+    def _symbol(self) -> Attribute:
+        cursor = self.cursor
+        name = cursor.symbol()
+        while cursor.accept("::"):
+            name += f"::@{cursor.symbol()}"
+        return SymbolAttr(name)
+
+    def _number(self) -> Attribute:
+        cursor = self.cursor
+        start = cursor.pos
+        text = cursor.take(NUMBER)
+        spelling = ""
+        if cursor.accept(":"):
+            spelling = cursor.take(_SCALAR_TYPE, "the type of the number")
+        hexadecimal = "x" in text
+        if not spelling:
+            spelling = "f64" if "." in text else "i64"
+        if spelling == "index" or re.fullmatch(r"[us]?i\d+", spelling):
+            if "." in text:
+                cursor.fail(f"expected an integer of type {spelling}, found {text}", start)
+            return IntegerAttr(self._checked_integer(text, spelling, start), spelling)
+        row = find_element_type(spelling)
+        if not isinstance(row, FloatFormat):
+            cursor.fail(f"unknown type {spelling!r} of a number", start)
+        if not hexadecimal and len(text) > 400:
+            cursor.fail("the number has too many digits", start)
+        return FloatAttr(self._checked_float(text, row, start), spelling)
+
+    def _checked_integer(self, text: str, spelling: str, start: int) -> int:
+        bits = 64 if spelling == "index" else int(spelling.lstrip("usi")[:6])
+        if len(text) > 5000 or bits > 4096:
+            self.cursor.fail(f"{text[:40]} is out of range for {spelling}", start)
+        value = int(text, 16) if "x" in text else int(text) if len(text) < 4000 else 1 << 4096
+        low = 0 if spelling.startswith("u") else -(1 << max(bits - 1, 0))
+        if not low <= value < 1 << bits:
+            self.cursor.fail(f"{text[:40]} is out of range for {spelling}", start)
+        if spelling[0] in "is" and spelling != "i1" and bits and value >= 1 << (bits - 1):
+            value -= 1 << bits
+        return value
+
+    def _checked_float(self, text: str, row: FloatFormat, start: int) -> float:
+        if "x" in text:
+            pattern = int(text, 16)
+            if pattern < 0 or pattern >> row.bits:
+                self.cursor.fail(f"{text[:40]} is out of range for {row}", start)
+            return float_from_bits(pattern, row)
+        value = float(text)
+        if row.name == "f64" or row.dtype is None:
+            return value
+        return float(encode_floats(np.array([value]), row)[0])
+
+    def _true(self) -> Attribute:
+        return BoolAttr(True)
+
+    def _false(self) -> Attribute:
+        return BoolAttr(False)
+
+    def _unit(self) -> Attribute:
+        return UnitAttr()
+
+    def _loc(self) -> Attribute:
+        return OpaqueAttr(f"loc{self.cursor.balanced('(')}")
+
+    def dense(self) -> Attribute:
+        """Read what follows the word ``dense``."""
+        start, end = read_dense_body(self.cursor)
+        return dense(self.cursor, start, end, self._type_of_dense())
+
+    def dense_resource(self) -> Attribute:
+        """Read what follows the word ``dense_resource``."""
+        cursor = self.cursor
+        start = cursor.pos
+        cursor.expect("<")
+        at = cursor.pos
+        name = cursor.take(_NAME, "the name of a resource").strip('"')
+        cursor.expect(">")
+        type = self._type_of_dense()
+        resource = self.resources.get(name)
+        if resource is None:
+            cursor.fail(
+                f"no resource {name!r} in this text"
+                + (" (it was printed without its large constants)" if name == "__elided__" else ""),
+                at,
+            )
+        return from_resource(cursor, start, resource, type)
+
+    def _type_of_dense(self) -> TensorType:
+        cursor = self.cursor
+        cursor.expect(":")
+        start = cursor.pos
+        type = self.types.read()
+        if not isinstance(type, TensorType):
+            cursor.fail(f"expected a tensor type, found {type}", start)
+        return type
+
+    def _array(self) -> Attribute:
+        cursor = self.cursor
+        cursor.expect("<")
+        start = cursor.pos
+        name = cursor.take(_SCALAR_TYPE, "an element type")
+        row = find_element_type(name)
+        if not isinstance(row, (IntegerType, FloatFormat, BooleanType)):
+            cursor.fail(f"expected an integer or float type, found {name!r}", start)
+        values: list[Any] = []
+        if cursor.accept(":"):
+            while True:
+                values.append(self._array_element(row))
+                if not cursor.accept(","):
+                    break
+        cursor.expect(">")
+        return DenseArrayAttr(name, tuple(values))
+
+    def _array_element(self, row: IntegerType | FloatFormat | BooleanType) -> Any:
+        cursor = self.cursor
+        if isinstance(row, BooleanType):
+            word = cursor.take(re.compile(r"true|false|[01]\b"), "true or false")
+            return word in ("true", "1")
+        if isinstance(row, FloatFormat):
+            start = cursor.pos
+            return self._checked_float(cursor.take(NUMBER), row, start)
+        return cursor.integer(minimum=row.minimum, maximum=row.maximum)
+
+    def _hash(self) -> Attribute:
+        cursor = self.cursor
+        start = cursor.pos
+        cursor.pos += 1
+        name = cursor.take(_ALIAS_NAME, "the name of an attribute after '#'")
+        if name in self.aliases:
+            return self.alias(name)
+        if "." not in name and not cursor.at("<"):
+            cursor.fail(f"undefined attribute alias #{name}", start)
+        if name.startswith(("stablehlo", "chlo", "mhlo")):
+            reader = RECORDS.get(name.partition(".")[2])
+            if reader is not None and cursor.at("<"):
+                return reader(self)
+        text = f"#{name}"
+        while cursor.at("<"):
+            text += self._with_aliases_replaced(cursor.balanced("<"))
+        if cursor.at(":") and not cursor.at("::"):  # a typed attribute of another dialect
+            here = cursor.pos
+            cursor.accept(":")
+            if cursor.peek(WORD) is None and not cursor.at("!"):
+                cursor.pos = here
+            else:
+                text += f" : {self.types.read()}"
+        return OpaqueAttr(text)
+
+    def alias(self, name: str) -> Attribute:
+        """The attribute that ``#name`` stands for."""
+        found = self._read_aliases.get(name)
+        if found is None:
+            cursor = self.cursor
+            here, cursor.pos = cursor.pos, self.aliases[name]
+            found = self._read_aliases[name] = self.read()
+            cursor.pos = here
+        return found
+
+    def _with_aliases_replaced(self, text: str) -> str:
+        if "#" not in text:
+            return text
+
+        def replace(match: re.Match[str]) -> str:
+            name = match[1]
+            if name is None or name not in self.aliases:
+                return match[0]
+            return print_attribute(self.alias(name))
+
+        return _REFERENCE.sub(replace, text)
+
+    def _text_of_attribute(self) -> str:
+        return print_attribute(self.read())
+
+    # -- the records of StableHLO ------------------------------------------------------------------------------------
+
+    def fields(self, readers: dict[str, Callable[[], Any]], what: str) -> dict[str, Any]:
+        """Read ``<a = 1, b = [2]>`` in any order; fields may be left out."""
+        cursor = self.cursor
+        found: dict[str, Any] = {}
+
+        def entry() -> None:
+            start = cursor.pos
+            name = cursor.take(WORD, f"a field of {what}")
+            if name not in readers:
+                cursor.fail(f"unknown field {name!r} of {what}; expected one of {', '.join(readers)}", start)
+            if name in found:
+                cursor.fail(f"field {name!r} is given twice", start)
+            cursor.expect("=")
+            found[name] = readers[name]()
+
+        cursor.items("<", ">", entry)
+        return found
+
+    def dot(self) -> Attribute:
+        """``#stablehlo.dot<...>``."""
+        names = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
+        found = self.fields({f"{name}_dimensions": self.cursor.integers for name in names}, "#stablehlo.dot")
+        return DotDimensionNumbers(*(found.get(f"{name}_dimensions", ()) for name in names))
+
+    def dot_algorithm(self) -> Attribute:
+        """``#stablehlo.dot_algorithm<...>``."""
+        cursor = self.cursor
+
+        def type_name() -> str:
+            return cursor.take(_SCALAR_TYPE, "an element type")
+
+        def flag() -> bool:
+            return cursor.take(re.compile(r"true|false"), "true or false") == "true"
+
+        readers: dict[str, Callable[[], Any]] = {
+            "lhs_precision_type": type_name,
+            "rhs_precision_type": type_name,
+            "accumulation_type": type_name,
+            "lhs_component_count": cursor.integer,
+            "rhs_component_count": cursor.integer,
+            "num_primitive_operations": cursor.integer,
+            "allow_imprecise_accumulation": flag,
+        }
+        start = cursor.pos
+        found = self.fields(readers, "#stablehlo.dot_algorithm")
+        for name in list(readers)[:3]:
+            if name not in found:
+                cursor.fail(f"expected field {name!r} of #stablehlo.dot_algorithm", start)
+        return DotAlgorithm(**found)
+
+    def gather(self) -> Attribute:
+        """``#stablehlo.gather<...>``."""
+        return GatherDimensionNumbers(**self._dimension_fields(GatherDimensionNumbers, "#stablehlo.gather"))
+
+    def scatter(self) -> Attribute:
+        """``#stablehlo.scatter<...>``."""
+        return ScatterDimensionNumbers(**self._dimension_fields(ScatterDimensionNumbers, "#stablehlo.scatter"))
+
+    def _dimension_fields(self, record: type[Attribute], what: str) -> dict[str, Any]:
+        cursor = self.cursor
+        names = list(record.__dataclass_fields__)  # type: ignore[attr-defined]
+        return self.fields({n: cursor.integer if n == "index_vector_dim" else cursor.integers for n in names}, what)
+
+    def channel_handle(self) -> Attribute:
+        """``#stablehlo.channel_handle<handle = 1, type = 0>``."""
+        found = self.fields({"handle": self.cursor.integer, "type": self.cursor.integer}, "#stablehlo.channel_handle")
+        return ChannelHandle(found.get("handle", 0), found.get("type", 0))
+
+    def conv(self) -> Attribute:
+        """``#stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>`` or its ``raw`` form."""
+        cursor = self.cursor
+        start = cursor.pos
+        cursor.expect("<")
+        if cursor.accept_word("raw"):
+            cursor.pos = cursor.text.rindex("<", start, cursor.pos)
+            return self._conv_raw(start)
+        found = self.conv_dimensions()
+        cursor.expect(">")
+        return found
+
+    def _conv_raw(self, start: int) -> Attribute:
+        cursor = self.cursor
+        cursor.pos = start
+        cursor.expect("<")
+        cursor.expect_word("raw")
+        found: dict[str, Any] = {}
+        names = {}
+        for name in ConvDimensionNumbers.__dataclass_fields__:
+            names[f"{name}_dimensions" if name.endswith("spatial") else f"{name}_dimension"] = name
+        while True:
+            at = cursor.pos
+            word = cursor.take(WORD, "a field of #stablehlo.conv")
+            if word not in names:
+                cursor.fail(f"unknown field {word!r} of #stablehlo.conv; expected one of {', '.join(names)}", at)
+            cursor.expect("=")
+            found[names[word]] = cursor.integers() if word.endswith("dimensions") else cursor.integer()
+            if not cursor.accept(","):
+                break
+        cursor.expect(">")
+        for name in names.values():
+            found.setdefault(name, () if name.endswith("spatial") else 0)
+        return ConvDimensionNumbers(**found)
+
+    def conv_dimensions(self) -> ConvDimensionNumbers:
+        """Read ``[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]``."""
+        cursor = self.cursor
+        batch, feature, spatial = self._dimension_list("b", "f")
+        if not cursor.at("x"):
+            cursor.expected("'x' between the dimensions of input and kernel")
+        cursor.pos += 1
+        cursor.skip_blank()
+        kernel_in, kernel_out, kernel_spatial = self._dimension_list("i", "o")
+        cursor.expect("->")
+        out_batch, out_feature, out_spatial = self._dimension_list("b", "f")
+        return ConvDimensionNumbers(
+            batch, feature, spatial, kernel_in, kernel_out, kernel_spatial, out_batch, out_feature, out_spatial
+        )
+
+    def _dimension_list(self, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
+        cursor = self.cursor
+        start = cursor.pos
+        what = f"'{first}', '{second}' or the number of a spatial dimension"
+        words: dict[str, int] = {}
+
+        def entry() -> None:
+            at = cursor.pos
+            word = cursor.take(_DIMENSION_LETTERS, what)
+            if word.isdigit():
+                word = str(int(word[:10]))
+            elif word not in (first, second):
+                cursor.fail(f"expected {what}, found {word!r}", at)
+            if word in words:
+                cursor.fail(f"dimension {word!r} is given twice", at)
+            words[word] = len(words)
+
+        cursor.items("[", "]", entry)
+        spatial = []
+        for number in range(len(words) - 2):
+            if str(number) not in words:
+                cursor.fail(f"expected spatial dimension {number} in this list", start)
+            spatial.append(words[str(number)])
+        for letter in (first, second):
+            if letter not in words:
+                cursor.fail(f"expected dimension {letter!r} in this list", start)
+        return words[first], words[second], tuple(spatial)
+
+
+RECORDS: Final[dict[str, Callable[[AttributeReader], Attribute]]] = {
+    "dot": AttributeReader.dot,
+    "dot_algorithm": AttributeReader.dot_algorithm,
+    "gather": AttributeReader.gather,
+    "scatter": AttributeReader.scatter,
+    "conv": AttributeReader.conv,
+    "channel_handle": AttributeReader.channel_handle,
+}
+
+_BY_WORD: Final[dict[str, Callable[[AttributeReader], Attribute]]] = {
+    "true": AttributeReader._true,
+    "false": AttributeReader._false,
+    "unit": AttributeReader._unit,
+    "dense": AttributeReader.dense,
+    "dense_resource": AttributeReader.dense_resource,
+    "array": AttributeReader._array,
+    "loc": AttributeReader._loc,
+}

@@ -1,0 +1,299 @@
+"""Reading types: ``tensor<2x?xf32>``, tuples, tokens, function types, quantized element types and those of other dialects."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Final
+
+from hlojit.ir.formats import ElementType, IntegerType, QuantizedType, element_types, find_element_type
+from hlojit.ir.text.lexer import INTEGER, KEYWORD, NUMBER, WORD, Cursor, compact
+from hlojit.ir.types import (
+    DYNAMIC,
+    TOKEN,
+    FunctionType,
+    TensorType,
+    Type,
+    function_type,
+    opaque_type,
+    tensor,
+    tuple_type,
+)
+
+INDEX: Final = IntegerType("index", 64)
+"""The element type of layouts; never that of a value, so it is no row of the table of element types."""
+
+_DIMENSIONS: Final = re.compile(r"(?:(?:\d+|\?)x)*")
+_SIMPLE_TENSOR: Final = re.compile(r"tensor<((?:(?:\d{1,18}|\?)x)*)([A-Za-z]\w*|complex<f(?:32|64)>)>")
+_ELEMENT_NAME: Final = re.compile(r"[A-Za-z]\w*")
+_BUILTIN: Final = re.compile(r"none|index|(?:i|ui|si)\d+|b?f\d+\w*|tf32|complex|vector|memref")
+
+
+class TypeReader:
+    """Reads types; what it has once read it knows by its text.
+
+    ``resolve_alias`` reads the definition of ``!name``; ``resolve_attribute_alias`` returns the text of ``#name``.
+    """
+
+    def __init__(self, cursor: Cursor):
+        self.cursor = cursor
+        self.known: dict[str, Type] = {}
+        self.aliases: dict[str, int] = {}
+        self.attribute_text = lambda: cursor.balanced("#")
+
+    def read(self) -> Type:
+        """Read one type."""
+        cursor = self.cursor
+        match = _SIMPLE_TENSOR.match(cursor.text, cursor.pos)
+        if match is not None:
+            found = self.known.get(match[0])
+            if found is None:
+                row = find_element_type(match[2])
+                if row is None:
+                    return self._tensor()
+                found = self.known[match[0]] = self._checked_tensor(dimensions(match[1]), row, "", cursor.pos)
+            cursor.pos = match.end()
+            cursor.skip_blank()
+            return found
+        cursor.enter()
+        found = self._other()
+        cursor.leave()
+        return found
+
+    def tensor(self) -> TensorType:
+        """Read one tensor type."""
+        start = self.cursor.pos
+        found = self.read()
+        if not isinstance(found, TensorType):
+            self.cursor.fail(f"expected a tensor type, found {found}", start)
+        return found
+
+    def function(self) -> FunctionType:
+        """Read ``(A, B) -> R`` or ``(A, B) -> (R, S)``."""
+        cursor = self.cursor
+        inputs = cursor.items("(", ")", self.read)
+        cursor.expect("->")
+        return function_type(inputs, self.results())
+
+    def results(self) -> list[Type]:
+        """Read ``R`` or ``(R, S)``."""
+        cursor = self.cursor
+        if not cursor.at("("):
+            return [self.read()]
+        start = cursor.pos
+        items = cursor.items("(", ")", self.read)
+        if not cursor.at("->"):
+            return items
+        cursor.pos = start
+        return [self.read()]
+
+    def listing(self) -> list[Type]:
+        """Read ``A, B, C`` (at least one)."""
+        found = [self.read()]
+        while self.cursor.accept(","):
+            found.append(self.read())
+        return found
+
+    def _other(self) -> Type:
+        cursor = self.cursor
+        if cursor.at("!"):
+            return self._dialect_type()
+        if cursor.at("("):
+            return self.function()
+        word = cursor.peek(WORD)
+        if word == "tensor":
+            return self._tensor()
+        if word == "tuple":
+            cursor.take(WORD)
+            return tuple_type(cursor.items("<", ">", self.read))
+        if word is not None and (find_element_type(word) or _BUILTIN.fullmatch(word)):
+            start = cursor.pos
+            cursor.take(WORD)
+            body = cursor.balanced("<") if cursor.at("<") else ""
+            if word == "tensor":
+                cursor.fail("expected a type", start)
+            return opaque_type(word + body)
+        cursor.expected("a type")
+
+    def _dialect_type(self) -> Type:
+        cursor = self.cursor
+        start = cursor.pos
+        cursor.pos += 1
+        name = cursor.peek(KEYWORD)
+        if name is None:
+            cursor.expected("the name of a type after '!'")
+        cursor.pos += len(name)
+        if name == "stablehlo.token":
+            cursor.skip_blank()
+            return TOKEN
+        if cursor.at("<"):
+            return opaque_type(f"!{name}{cursor.balanced('<')}")
+        cursor.skip_blank()
+        if name in self.aliases:
+            here = cursor.pos
+            cursor.pos = self.aliases[name]
+            found = self.read()
+            cursor.pos = here
+            return found
+        if "." not in name:
+            cursor.fail(f"undefined type alias !{name}", start)
+        return opaque_type(f"!{name}")
+
+    def _tensor(self) -> Type:
+        cursor = self.cursor
+        start = cursor.pos
+        cursor.expect_word("tensor")
+        cursor.expect("<")
+        if cursor.at("*"):
+            cursor.fail("unranked tensors are not supported: expected dimensions and an element type")
+        match = _DIMENSIONS.match(cursor.text, cursor.pos)
+        assert match is not None
+        shape = dimensions(match[0])
+        cursor.pos = match.end()
+        element = self.element()
+        encoding = ""
+        if cursor.accept(","):
+            encoding = self.attribute_text()
+        cursor.expect(">")
+        return self._checked_tensor(shape, element, encoding, start)
+
+    def _checked_tensor(self, shape: tuple[int, ...], element: ElementType, encoding: str, start: int) -> TensorType:
+        size = 1
+        for extent in shape:
+            if extent >= 1 << 63:
+                self.cursor.fail(f"dimension {extent} is out of range", start)
+            size *= max(extent, 1)
+        if size * element.itemsize >= 1 << 63:
+            self.cursor.fail("the tensor has more bytes than can be addressed", start)
+        return tensor(shape, element, encoding)
+
+    def element(self) -> ElementType:
+        """Read an element type."""
+        cursor = self.cursor
+        if cursor.at("!"):
+            return self._quantized()
+        start = cursor.pos
+        name = cursor.take(_ELEMENT_NAME, "a dimension or an element type")
+        if name == "complex":
+            name += cursor.balanced("<").replace(" ", "")
+        if name == "index":
+            return INDEX
+        row = find_element_type(name)
+        if row is None:
+            known = [row.name for row in element_types()]
+            near = get_close_matches(name, known, 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(known)}"
+            cursor.fail(f"unknown element type {name!r}{hint}", start)
+        return row
+
+    def _quantized(self) -> ElementType:
+        cursor = self.cursor
+        start = cursor.pos
+        cursor.pos += 1
+        name = cursor.take(KEYWORD)
+        registered = find_element_type(f"!{name}")
+        if registered is not None:
+            return registered
+        if name in self.aliases:
+            here, cursor.pos = cursor.pos, self.aliases[name]
+            row = self.element()
+            cursor.pos = here
+            return row
+        if name != "quant.uniform":
+            cursor.fail(f"unknown element type !{name}; expected !quant.uniform<...>", start)
+        cursor.expect("<")
+        storage = self._storage()
+        low = high = None
+        if cursor.accept("<"):
+            low = cursor.integer()
+            cursor.expect(":")
+            high = cursor.integer()
+            cursor.expect(">")
+        cursor.expect(":")
+        expressed = cursor.take(_ELEMENT_NAME, "the expressed element type")
+        axis = None
+        blocks = ""
+        if cursor.accept(":"):
+            if cursor.at("{"):
+                blocks = cursor.balanced("{")
+            else:
+                axis = cursor.integer("the quantized dimension", minimum=0)
+        cursor.expect(",")
+        tree = cursor.pos
+        scales: list[float] = []
+        zeros: list[int] = []
+        if axis is None and not blocks:
+            self._parameters(scales, zeros)
+        else:
+            self._parameter_tree(scales, zeros)
+        if blocks:
+            blocks += f", {compact(cursor.text[tree : cursor.pos]).strip()}"
+        cursor.expect(">")
+        return quantized(storage, expressed, tuple(scales), tuple(zeros), axis, low, high, blocks)
+
+    def _storage(self) -> str:
+        cursor = self.cursor
+        start = cursor.pos
+        name = cursor.take(_ELEMENT_NAME, "the storage type")
+        if name.startswith("u") and find_element_type(f"ui{name[1:]}"):
+            name = f"ui{name[1:]}"
+        if find_element_type(name) is None:
+            cursor.fail(f"unknown storage type {name!r}", start)
+        return name
+
+    def _parameters(self, scales: list[float], zeros: list[int]) -> None:
+        cursor = self.cursor
+        scales.append(float(cursor.take(NUMBER, "a scale")))
+        zeros.append(int(cursor.take(INTEGER, "a zero point")) if cursor.accept(":") else 0)
+
+    def _parameter_tree(self, scales: list[float], zeros: list[int]) -> None:
+        cursor = self.cursor
+        cursor.enter()
+        if cursor.at("{"):
+            cursor.items("{", "}", lambda: self._parameter_tree(scales, zeros))
+        else:
+            self._parameters(scales, zeros)
+        cursor.leave()
+
+
+def dimensions(text: str) -> tuple[int, ...]:
+    """``2x?x3x`` as a tuple."""
+    return tuple(DYNAMIC if word == "?" else int(word[:30]) for word in text.split("x")[:-1])
+
+
+def quantized(
+    storage: str,
+    expressed: str,
+    scales: tuple[float, ...],
+    zeros: tuple[int, ...],
+    axis: int | None = None,
+    low: int | None = None,
+    high: int | None = None,
+    blocks: str = "",
+) -> QuantizedType:
+    """The quantized element type of these parameters, named as MLIR spells it.
+
+    ``blocks`` is the text of sub-channel blocks and their tree of scales, kept as it was read.
+    """
+    row = find_element_type(storage)
+    assert isinstance(row, IntegerType)
+    spelling = storage.replace("ui", "u")
+    if (low, high) in ((row.minimum, row.maximum), (None, None)):
+        low = high = None
+    else:
+        spelling += f"<{low}:{high}>"
+    pairs = [_number(scale) + (f":{zero}" if zero else "") for scale, zero in zip(scales, zeros)]
+    if blocks:
+        body = f":{blocks}"
+    elif axis is not None:
+        body = f":{axis}, {{{','.join(pairs)}}}"
+    else:
+        body = f", {pairs[0]}"
+    name = f"!quant.uniform<{spelling}:{expressed}{body}>"
+    return QuantizedType(name, row.bits, storage, expressed, scales, zeros, axis, low, high)
+
+
+def _number(value: float) -> str:
+    short = f"{value:e}"
+    return short if float(short) == value else repr(value) if "." in repr(value) else f"{value:.17e}"
+
