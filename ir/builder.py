@@ -281,8 +281,8 @@ def encode_elements(value: Any, element: ElementType) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
     if array.dtype == element.storage:
         return array
-    if isinstance(element, FloatFormat) and element.dtype is None:
-        from hlojit.ir.scalar.formats import encode_array
+    if isinstance(element, FloatFormat) and not element.is_native:
+        from hlojit.ir.scalar.arrays import encode_array  # noqa: PLC0415 - needed for few constants
 
         return encode_array(np.asarray(array, np.float64), element)
     with np.errstate(all="ignore"):

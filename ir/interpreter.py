@@ -2,8 +2,8 @@
 
     (result,) = evaluate(module, x, y)
 
-Values are kept in *compute form*: an array of a float format other than f32 and f64 is held in its compute type (float32
-as a rule), rounded into the format after every op, as generated code does.  i1 is NumPy's bool, integers are their
+Values are kept in *compute form*: an array of a float format other than f32 and f64 is held in its compute type
+(float32 as a rule), rounded into the format after every op, as generated code does.  i1 is NumPy's bool, integers are their
 storage type, complex numbers NumPy's, a token is None and a tuple is a Python tuple.
 """
 
@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.errors import ArgumentError, ExecutionError
-from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import Array, Trait
+from hlojit.ir.ops.definition import Trait
+from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
 
 
 def evaluate(module: Module, *arguments: Any) -> tuple[Any, ...]:
     """Run the module's entry function on arrays and return its results.
 
-    Raises ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an op
-    has no reference semantics.
+    Raises ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an
+    op has no reference semantics.
     """
     function = module.main
     types = function.type.inputs
@@ -117,51 +117,8 @@ def _settle(value: Any, type: Type, constant: bool) -> Any:
         return value
     array = np.asarray(value)
     if constant and array.dtype == type.element_type.storage:
-        return decode(array, type.element_type)
-    return round_to(array, type.element_type)
-
-
-def round_to(array: Array, element: ElementType) -> Array:
-    """Round values of any dtype into an element type; the result is in compute form."""
-    if isinstance(element, FloatFormat):
-        if element.is_native:
-            return array if array.dtype == element.storage else array.astype(element.storage)
-        if array.dtype != np.float64 and array.dtype != np.float32:
-            array = array.astype(_compute_dtype(element))
-        return decode(encode(array, element), element)
-    if isinstance(element, IntegerType) and element.bits < 8:
-        shift = 8 - element.bits
-        bits = array.astype(np.int64).astype(element.storage)
-        return np.asarray((bits << shift).astype(element.storage) >> shift)
-    return array if array.dtype == element.storage else array.astype(element.storage)
-
-
-def decode(array: Array, element: ElementType) -> Array:
-    """Elements of the storage dtype in compute form."""
-    if not isinstance(element, FloatFormat):
-        return array if array.dtype == element.storage else array.astype(element.storage)
-    if element.is_native:
-        return array
-    if element.dtype is not None and element.decode is None:
-        return array.astype(_compute_dtype(element))
-    from hlojit.ir.scalar.formats import decode_array
-
-    return np.asarray(decode_array(array, element)).astype(_compute_dtype(element))
-
-
-def encode(array: Array, element: ElementType) -> Array:
-    """Elements in compute form in the storage dtype, rounded to nearest even."""
-    if not isinstance(element, FloatFormat) or element.is_native:
-        return array.astype(element.storage)
-    if element.dtype is not None and element.encode is None and array.dtype == np.float32:
-        return array.astype(element.storage)
-    from hlojit.ir.scalar.formats import encode_array
-
-    return np.asarray(encode_array(array, element))
-
-
-def _compute_dtype(element: FloatFormat) -> Any:
-    return np.float64 if element.compute == "f64" else np.float32
+        return to_compute(array, type.element_type)
+    return round_array(array, type.element_type)
 
 
 # arguments and results
@@ -182,7 +139,7 @@ def _enter(function: Function, position: int, argument: Any) -> Any:
         raise ArgumentError(f"{what} has dtype {array.dtype}, expected {element.dtype or element.storage} for {type}")
     if array.ndim != type.rank or any(extent not in (DYNAMIC, found) for extent, found in zip(type.shape, array.shape)):
         raise ArgumentError(f"{what} has shape {array.shape}, expected {type.shape} for {type}")
-    return decode(array.astype(native), element)
+    return to_compute(array.astype(element.storage, copy=False), element)
 
 
 def _leave(value: Any, type: Type) -> Any:
@@ -191,6 +148,6 @@ def _leave(value: Any, type: Type) -> Any:
         return tuple(_leave(part, inner) for part, inner in zip(value, type.elements))
     if not isinstance(type, TensorType):
         return value
-    array = encode(np.asarray(value), type.element_type)
+    array = to_storage(np.asarray(value), type.element_type)
     dtype = type.element_type.dtype or type.element_type.storage
     return np.array(array if array.dtype == dtype else array.astype(dtype))

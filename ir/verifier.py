@@ -2,8 +2,8 @@
 
     verify(module)      # raises VerificationError, whose ``faults`` lists all of them
 
-A fault cites the label of the broken constraint: ``transpose (C2): permutation (0, 0) is not a permutation of range(2)``.
-One pass over the instructions, in loops: time is linear in the size of the module.
+A fault cites the label of the broken constraint: ``transpose (C2): permutation (0, 0) is not a permutation of range(2)``
+(op, label, complaint).  One pass over the instructions, in loops: time is linear in the size of the module.
 """
 
 from __future__ import annotations
@@ -178,11 +178,11 @@ def _recursion_faults(module: Module) -> list[Fault]:
     }
     faults = []
     state: dict[str, int] = {}  # 1 on the current path, 2 done
-    for root in calls:
+    for root, callees in calls.items():
         if root in state:
             continue
         state[root] = 1
-        path = [(root, iter(calls[root]))]
+        path = [(root, iter(callees))]
         while path:
             name, pending = path[-1]
             callee, instruction = next(pending, (None, None))

@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.types import Type
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Block, Instruction, Value
     from hlojit.ir.ops.attribute_kinds import AttributeKind
-    from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+    from hlojit.ir.scalar.builder import Scalar
 
 Array = np.ndarray[Any, Any]
 
@@ -114,10 +113,13 @@ class Lowering:
 class Pointwise(Lowering):
     """The element at an index from the operands' elements at that index: ``rule(builder, call, *scalars)``.
 
-    ``call`` is the ``PointwiseCall`` below; scalars are in compute form (see ``hlojit.ir.scalar.builder``).
+    ``call`` is the ``PointwiseCall`` below; scalars are in compute form (see ``hlojit.ir.scalar.builder``).  Operands of
+    rank 0 are the same for every index (``clamp``, ``select``).  Whoever runs the rule rounds its result into a float
+    format that is not native, and wraps a sub-byte integer; ``exact`` says that there is nothing to round or wrap.
     """
 
     rule: Callable[..., Scalar]
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,12 @@ class Reduction(Lowering):
 
 @dataclass(frozen=True, slots=True)
 class Expand(Lowering):
-    """Into other ops: ``rule(builder, instruction)`` builds them and returns the replacement values."""
+    """Into other ops: ``rule(builder, instruction)`` builds them and returns the replacement values.
 
-    rule: Callable[[Any, Instruction], Sequence[Value]]
+    It returns None, having built nothing, where it does not apply (a shape operand that is no constant).
+    """
+
+    rule: Callable[[Any, Instruction], Sequence[Value] | None]
 
 
 @dataclass(frozen=True, slots=True)

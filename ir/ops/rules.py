@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from hlojit.ir.attributes import Dense
 from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
-from hlojit.ir.ops.definition import Constraint, InferenceRequest, InferenceRule
+from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, InferenceRule, Trait
 from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, function_type, tensor
 
 if TYPE_CHECKING:
@@ -98,6 +99,15 @@ def operand_tensor(call: OpCall, position: int) -> TensorType:
 def operand_tensors(call: OpCall, start: int = 0, stop: int | None = None) -> list[TensorType]:
     """Types of the operands from ``start`` to ``stop``, which must be tensors."""
     return [operand_tensor(call, position) for position in range(len(call.operand_types))[start:stop]]
+
+
+def constant_operand(instruction: Instruction, position: int) -> Array | None:
+    """The elements of an operand that is a constant, otherwise None."""
+    producer = instruction.operands[position].producer
+    if producer is None or Trait.CONSTANT not in producer.op.traits:
+        return None
+    found = producer.attributes.get("value")
+    return found.array if isinstance(found, Dense) else None
 
 
 def compatible_extents(a: int, b: int) -> bool:
