@@ -29,6 +29,7 @@ class CommonSubexpressionElimination(Pass):
 
     name: ClassVar[str] = "common-subexpression-elimination"
     phase: ClassVar[str] = "simplify"
+    before: ClassVar[tuple[str, ...]] = ("dead-code-elimination",)
 
     def run(self, module: Module) -> bool:
         """Merge equal instructions; return whether there were any."""

@@ -134,7 +134,7 @@ def _shrink_while(loop: Instruction, effects: Effects) -> bool:
     for i in reversed(dropped):
         body.erase_argument(i)
         condition.erase_argument(i)
-    _rebuild(loop, [loop.operands[i] for i in keep], keep, effects)
+    rebuild_with_results(loop, [loop.operands[i] for i in keep], keep, effects)
     return True
 
 
@@ -164,12 +164,14 @@ def _shrink_branches(branch: Instruction, effects: Effects) -> bool:
         return False
     for region in branch.regions:
         region.terminator.operands = [region.returned[i] for i in keep]
-    _rebuild(branch, branch.operands, keep, effects)
+    rebuild_with_results(branch, branch.operands, keep, effects)
     return True
 
 
-def _rebuild(instruction: Instruction, operands: Sequence[Value], keep: Sequence[int], effects: Effects) -> None:
-    """Replace an instruction by one with fewer results, with the same regions."""
+def rebuild_with_results(
+    instruction: Instruction, operands: Sequence[Value], keep: Sequence[int], effects: Effects
+) -> Instruction:
+    """Replace an instruction by one with the same regions that has only the results ``keep``, and return it."""
     regions = list(instruction.regions)
     instruction.regions = []
     replacement = Instruction(
@@ -183,11 +185,12 @@ def _rebuild(instruction: Instruction, operands: Sequence[Value], keep: Sequence
     )
     assert instruction.block is not None
     instruction.block.insert_before(instruction, replacement)
-    for new, old in zip(replacement.results, keep):
-        new.name_hint = instruction.results[old].name_hint
-        instruction.results[old].replace_all_uses_with(new)
+    for new, number in zip(replacement.results, keep):
+        new.name_hint = instruction.results[number].name_hint
+        instruction.results[number].replace_all_uses_with(new)
     effects.transfer(instruction, replacement)
     instruction.erase()
+    return replacement
 
 
 def _reads(instruction: Instruction) -> list[Value]:

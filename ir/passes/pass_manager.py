@@ -58,6 +58,12 @@ class Pass(ABC):
     def run(self, module: Module) -> bool:
         """Rewrite ``module`` in place and return whether anything changed."""
 
+    def in_phase(self, phase: str) -> Pass:
+        """The same pass in another phase: a default pipeline may run a pass twice."""
+        copy = dataclasses.replace(self)
+        object.__setattr__(copy, "phase", phase)
+        return copy
+
     def __str__(self) -> str:
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         changed = [

@@ -1,17 +1,25 @@
-"""hlojit's own passes by name, and the pipeline that the compiler runs by default."""
+"""hlojit's own passes by name, and those that the compiler runs by default."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hlojit.ir.passes.algebraic_simplifier import AlgebraicSimplifier
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressionElimination
+from hlojit.ir.passes.constant_folding import ConstantFolding
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
+from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     CallInliner,
+    OpExpander,
+    AlgebraicSimplifier,
+    ConstantFolding,
+    WhileLoopSimplifier,
     CommonSubexpressionElimination,
     DeadCodeElimination,
     InstructionFusion,
@@ -19,6 +27,9 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
 
 ALIASES = {
     "inline": "call-inliner",
+    "expand": "op-expander",
+    "canonicalize": "algebraic-simplifier",
+    "fold": "constant-folding",
     "cse": "common-subexpression-elimination",
     "dce": "dead-code-elimination",
     "fuse": "instruction-fusion",
@@ -32,6 +43,23 @@ def known_passes(extra: Iterable[type[Pass]] = ()) -> dict[str, type[Pass]]:
     return known | {alias: known[name] for alias, name in ALIASES.items()}
 
 
-def default_passes() -> list[Pass]:
-    """The built-in passes with their default options; ``order_passes`` puts them and vendors' passes in order."""
-    return [kind() for kind in BUILTIN_PASSES]
+def default_passes(fold_limit: int = 4096) -> list[Pass]:
+    """The passes of a compilation; ``order_passes`` puts them and vendors' passes in order.
+
+    The simplifications run a second time before fusion, on what loops and vendors' passes have left.
+    """
+    again = [
+        AlgebraicSimplifier(fold_limit=fold_limit).in_phase("before-fusion"),
+        CommonSubexpressionElimination().in_phase("before-fusion"),
+        DeadCodeElimination().in_phase("before-fusion"),
+    ]
+    return [
+        CallInliner(),
+        OpExpander(),
+        AlgebraicSimplifier(fold_limit=fold_limit),
+        WhileLoopSimplifier(),
+        CommonSubexpressionElimination(),
+        DeadCodeElimination(),
+        *again,
+        InstructionFusion(),
+    ]
