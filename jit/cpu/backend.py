@@ -115,14 +115,14 @@ class CpuBackend(Backend):
     def compile(self, module: Module, options: CompileOptions) -> Any:
         """Compile to native code; returns an ``ExecutableSpec``."""
         from hlojit.executable import ExecutableSpec
-        from hlojit.runtime import native_symbols
+        from hlojit.runtime.native import native
 
         program = self.program(module)
         codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
         symbol = "hlojit_main"
         host = compile_to_object(emit_host(program, symbol), self.cache.target)
         loaded = load_objects(
-            [host, *self.cache.objects(codes.values())], [symbol], {**native_symbols(), **program.symbols}
+            [host, *self.cache.objects(codes.values())], [symbol], {**native().symbols(), **program.symbols}
         )
         main = module.main
         cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
@@ -132,8 +132,8 @@ class CpuBackend(Backend):
             inputs=tuple(argument.tensor_type for argument in main.body.arguments),
             outputs=tuple(value.tensor_type for value in main.body.returned),
             arena_bytes=program.arena_bytes,
-            constants=tuple(program.constants),
-            keepalive=(loaded, *program.keepalive),
+            constants=tuple(constant.ctypes.data for constant in program.constants),
+            keepalive=(loaded, *program.constants, *program.keepalive),
             estimated_nanoseconds=cost,
             program=program,
         )

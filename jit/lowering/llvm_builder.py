@@ -565,6 +565,12 @@ class LlvmBuilder:
             self._scratch[key] = address
         return self._scratch[key]
 
+    def local(self, kind: str) -> Val:
+        """Stack memory for one value (LLVM turns it into a register); allocated in the entry block."""
+        address = Val(self.name(), "ptr")
+        self.lines[self._entry_line] += f"  {address.text} = alloca {self.type(kind)}\n"
+        return address
+
     def constant_table(self, kind: str, table: tuple[int | float, ...]) -> Val:
         """A private constant array; returns its address."""
         element = LLVM_TYPE[kind]

@@ -1,0 +1,200 @@
+"""The command ``hlojit`` (also ``python -m hlojit``)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hlojit.ir.errors import HlojitError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status (0 good, 1 an error in the input, 2 wrong usage)."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except (HlojitError, OSError, ValueError) as error:
+        print(f"hlojit: error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 0
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hlojit", description="Compile, run and inspect StableHLO programs.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="compile a program and run it")
+    _file(run)
+    run.add_argument("--input", nargs="+", action="extend", default=[], metavar="X.npy", help="arguments, in order")
+    run.add_argument("--random-inputs", action="store_true", help="make up arguments (fixed seed)")
+    run.add_argument("--output", metavar="Y.npz", help="write the results to a file")
+    run.add_argument("--backend", help="name of a back end (see: hlojit plugins)")
+    run.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times and print the least time")
+    run.set_defaults(run=_run)
+
+    opt = commands.add_parser("opt", help="run passes and print the program")
+    _file(opt)
+    opt.add_argument("-p", "--passes", help="name,name{option=value},... (default: the compiler's own pipeline)")
+    opt.add_argument("--backend", default="cpu", help="whose default pipeline")
+    opt.add_argument("--list", action="store_true", help="list the passes and stop")
+    opt.set_defaults(run=_opt)
+
+    parse = commands.add_parser("parse", help="read a program and print it back")
+    _file(parse)
+    parse.add_argument("--allow-unregistered", action="store_true", help="keep ops that nobody registered")
+    parse.set_defaults(run=_parse)
+
+    verify = commands.add_parser("verify", help="check a program against the specification")
+    _file(verify)
+    verify.set_defaults(run=_verify)
+
+    plugins = commands.add_parser("plugins", help="list plugins and what they brought")
+    plugins.set_defaults(run=_plugins)
+    return parser
+
+
+def _file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="StableHLO text (default, or -: standard input)")
+
+
+def _read(options: argparse.Namespace) -> tuple[str, str]:
+    if options.file == "-":
+        return sys.stdin.read(), "<stdin>"
+    return Path(options.file).read_text(encoding="utf-8"), options.file
+
+
+def _module(options: argparse.Namespace) -> Any:
+    from hlojit.compiler import parse
+
+    text, name = _read(options)
+    return parse(text, source_name=name, allow_unregistered=getattr(options, "allow_unregistered", False))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from hlojit.compiler import compile as compile_module
+
+    module = _module(options)
+    start = time.perf_counter()
+    executable = compile_module(module, backend=options.backend)
+    print(f"compiled in {time.perf_counter() - start:.3f} s", file=sys.stderr)
+    arrays = _arguments(options, executable.input_types)
+    seconds = []
+    for _ in range(max(1, options.repeat)):
+        start = time.perf_counter()
+        results = executable(*arrays)
+        seconds.append(time.perf_counter() - start)
+    print(f"ran in {min(seconds) * 1e3:.3f} ms", file=sys.stderr)
+    results = results if isinstance(results, tuple) else (results,)
+    if options.output:
+        np.savez(options.output, *[np.asarray(result) for result in results])
+        return 0
+    for number, (result, kind) in enumerate(zip(results, executable.output_types)):
+        print(f"result {number}: {kind}\n{result}")
+    return 0
+
+
+def _arguments(options: argparse.Namespace, types: Sequence[Any]) -> list[Any]:
+    if options.random_inputs:
+        if options.input:
+            raise HlojitError("give either --input or --random-inputs")
+        generator = np.random.default_rng(0)
+        return [random_array(generator, kind) for kind in types]
+    if len(options.input) != len(types):
+        listing = ", ".join(map(str, types))
+        raise HlojitError(
+            f"the program takes {len(types)} arguments ({listing}), {len(options.input)} files were given; "
+            "give one --input X.npy for each, or --random-inputs"
+        )
+    return [np.load(path) for path in options.input]
+
+
+def random_array(generator: np.random.Generator, kind: Any) -> Any:
+    """Made-up elements of a tensor type: floats around 0, small integers."""
+    from hlojit.arrays import Array
+
+    element = kind.element_type
+    storage = element.storage
+    if storage.kind in "iub":
+        return generator.integers(0, 2 if element.bits < 4 else 8, kind.shape).astype(element.dtype)
+    values = generator.standard_normal(kind.shape)
+    if element.dtype is None:
+        return Array.from_values(values, element.name)
+    return values.astype(element.dtype)
+
+
+def _opt(options: argparse.Namespace) -> int:
+    from hlojit.compiler import DEFAULT_BACKEND, default_pipeline
+    from hlojit.extensions import CompileOptions, registry
+    from hlojit.ir.passes.pass_manager import parse_pipeline
+    from hlojit.ir.passes.registry import known_passes
+
+    brought = registry().passes(options.backend or DEFAULT_BACKEND)
+    known = known_passes(type(pass_) for pass_ in brought)
+    if options.list:
+        for name in sorted({kind.name for kind in known.values()}):
+            summary = (sys.modules[known[name].__module__].__doc__ or "").strip().splitlines()
+            print(f"{name:36} {known[name].phase:16} {summary[0] if summary else ''}")
+        return 0
+    module = _module(options)
+    if options.passes is None:
+        pipeline = default_pipeline(registry().backend(options.backend), CompileOptions())
+    else:
+        pipeline = parse_pipeline(options.passes, known)
+    pipeline.run(module, verify="always")
+    print(module)
+    return 0
+
+
+def _parse(options: argparse.Namespace) -> int:
+    print(_module(options))
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from hlojit.compiler import verify
+
+    module = _module(options)
+    verify(module)
+    count = sum(1 for _ in module.walk())
+    print(f"{options.file}: valid ({len(module.functions)} functions, {count} instructions)")
+    return 0
+
+
+def _plugins(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hlojit.extensions import API_VERSION, registry
+
+    console = Console()
+    table = Table("plugin", "package", "hooks", "brings", "status", title=f"hlojit plugins (hooks {_dotted(API_VERSION)})")
+    for name, record in sorted(registry().load().records.items()):
+        brings = [
+            *(f"back end {backend.name}" for backend in record.backends),
+            *(f"format {row.name}" for row in record.formats),
+            *(f"op {op.name}" for op in record.ops),
+            *(f"pass {pass_.name} ({pass_.phase})" for pass_ in record.passes),
+            *(f"custom call {call.target} ({call.trust})" for call in record.custom_calls),
+        ]
+        unavailable = [reason for backend in record.backends if (reason := backend.unavailable())]
+        status = "not loaded" if record.error else "; ".join(unavailable) or "ok"
+        table.add_row(name, f"{record.package} {record.version}".strip(), _dotted(record.api), "\n".join(brings), status)
+    console.print(table)
+    for name, record in sorted(registry().records.items()):
+        if record.error:
+            console.print(f"\n[bold]{name}[/bold] was not loaded:", highlight=False)
+            console.print(record.error, markup=False, highlight=False)
+    return 0
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
