@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.formats import is_half, storage_kind
@@ -83,7 +82,7 @@ def to_storage(values: Array, element: ElementType) -> Array:
 
 
 def to_bits(values: Array, element: ElementType) -> Array:
-    """The bits of each element of an array in compute form, as unsigned integers; complex numbers must be split first."""
+    """The bits of each element of an array in compute form, as unsigned integers; not for complex numbers."""
     if element.storage == np.bool_:
         return values.astype(np.uint8)
     stored = to_storage(values, element)

@@ -10,8 +10,8 @@ precision both neighbours of a tie are odd and the larger is taken, as IEEE 754-
 
 Beyond what a row says: a NaN becomes -0.0 (0 if unsigned) in a format without NaN; a negative number becomes NaN (or 0)
 in one without sign; zero becomes NaN (or the smallest number) in one without zero; where there is no infinity, it is
-treated like an overflow.  Where a format has infinities but does not reserve a whole exponent (``NanEncoding`` other than
-``IEEE``), infinity is the largest pattern that is not NaN.
+treated like an overflow.  Where a format has infinities but does not reserve a whole exponent (``NanEncoding`` other
+than ``IEEE``), infinity is the largest pattern that is not NaN.
 """
 
 from __future__ import annotations
@@ -372,8 +372,8 @@ def convert(b: ScalarBuilder, value: Scalar, source: ElementType, target: Elemen
         if not isinstance(target, FloatFormat):
             return wrap_integer(b, b.zext(value, compute_kind(target)), target)
         number = b.select(value, b.constant(target.compute, 1.0), b.constant(target.compute, 0.0))
-        # Most formats have both numbers.
-        return number if target.is_native or is_half(target) or is_bfloat(target) else round_to_format(b, number, target)
+        # Some formats lack zero.
+        return number if target.has_zero and target.encode is None else round_to_format(b, number, target)
     if isinstance(source, IntegerType):
         if isinstance(target, IntegerType):
             return wrap_integer(b, _to_width(b, value, storage_kind(target), signed=source.signed), target)
@@ -406,7 +406,7 @@ def _integer_to_float(b: ScalarBuilder, value: Scalar, source: IntegerType, targ
 
 
 def _shorten_to_odd(b: ScalarBuilder, value: Scalar, *, signed: bool) -> Scalar:
-    """Make a 64-bit integer fit f64 exactly, rounding to odd, so that a later rounding to fewer bits is the only one."""
+    """Make a 64-bit integer fit f64, rounded to odd, so that a later rounding to fewer bits gives what one would."""
     dropped = b.and_(value, b.constant("i64", 0x7FF))
     sticky = b.or_(b.and_(value, b.constant("i64", -0x800)), b.constant("i64", 0x800))
     offset = b.add(value, b.constant("i64", 1 << 53)) if signed else value

@@ -301,7 +301,8 @@ class NumpyBuilder:
             flat = np.array(results, dtype=DTYPE[result_kind])
         else:
             bits = DTYPE[result_kind].itemsize * 8
-            flat = np.array([int(v) & ((1 << bits) - 1) for v in results], dtype=f"u{bits // 8}").view(DTYPE[result_kind])
+            wrapped = [int(value) & ((1 << bits) - 1) for value in results]
+            flat = np.array(wrapped, dtype=f"u{bits // 8}").view(DTYPE[result_kind])
         return NumpyScalar(result_kind, flat.reshape(arrays[0].shape))
 
 
@@ -328,14 +329,14 @@ def saturate(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b exactly, as rounded sum and error (Knuth)."""
+    """A + b exactly, as rounded sum and error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b exactly, as rounded product and error (Dekker, Veltkamp's splitting)."""
+    """A * b exactly, as rounded product and error (Dekker, Veltkamp's splitting)."""
     product = a * b
 
     def split(x: Array) -> tuple[Array, Array]:
@@ -348,7 +349,7 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _sum_to_odd(a: Array, b: Array) -> Array:
-    """a + b rounded to odd: one more rounding to fewer bits then gives what a single rounding would."""
+    """A + b rounded to odd: one more rounding to fewer bits then gives what a single rounding would."""
     total, error = _two_sum(a, b)
     even = total.view(np.int64) & 1 == 0
     adjusted = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
@@ -362,7 +363,7 @@ def _fma_single(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma_double(a: Array, b: Array, c: Array) -> Array:
-    """Boldo and Melquiond's fused multiply-add from error-free transformations; exact fractions near the range's ends."""
+    """Boldo and Melquiond's algorithm of error-free transformations; exact fractions near the ends of the range."""
     a, b, c = np.broadcast_arrays(a, b, c)
     high, low = _two_product(a, b)
     upper, rest = _two_sum(c, low)

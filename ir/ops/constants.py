@@ -1,0 +1,123 @@
+"""constant, iota and get_dimension_size: values that come from attributes and shapes alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hlojit.ir.attributes import Dense
+from hlojit.ir.formats import FloatFormat, IntegerType, element_type
+from hlojit.ir.ops.attribute_kinds import ELEMENTS, I64
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Constraint,
+    Indexed,
+    InferenceRequest,
+    OpDefinition,
+    Operand,
+    Structural,
+    Trait,
+    define,
+)
+from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, operand_tensor
+from hlojit.ir.scalar import formats
+from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.types import TensorType, Type, tensor
+
+
+def _constant_type(request: InferenceRequest) -> tuple[Type, ...]:
+    value = request.attributes["value"]
+    assert isinstance(value, Dense)
+    return (value.type,)
+
+
+CONSTANT = define(
+    OpDefinition(
+        "stablehlo.constant",
+        attributes=(AttributeSpec("value", ELEMENTS),),
+        infer=_constant_type,
+        constraints=(inferred("C1"),),
+        reference=lambda call: call.attributes["value"].array,
+        syntax="constant",
+        traits=frozenset({Trait.CONSTANT}),
+        lowering=Structural(),
+        summary="The elements that are written in the program.",
+    )
+)
+
+# iota
+
+
+def _iota_dimension(instruction: Any) -> str | None:
+    result = instruction.result_types[0]
+    if not isinstance(result, TensorType):
+        return f"result must be a tensor, found {result}"
+    if not isinstance(result.element_type, (IntegerType, FloatFormat)) and result.element_type.name[:5] not in (
+        "!quan",
+        "compl",
+    ):
+        return f"result must be a tensor of numbers, found {result}"
+    return in_range("iota_dimension", (instruction.attributes["iota_dimension"],), result.rank)
+
+
+def iota_array(shape: tuple[int, ...], dimension: int) -> Array:
+    """Indices along a dimension, in i64."""
+    line = np.arange(shape[dimension]).reshape([-1 if d == dimension else 1 for d in range(len(shape))])
+    return np.broadcast_to(line, shape)
+
+
+def _iota_reference(call: Any) -> Array:
+    type = call.instruction.result.tensor_type
+    counts = iota_array(type.shape, call.attributes["iota_dimension"])
+    return counts.astype(np.float64) if isinstance(type.element_type, FloatFormat) else counts.astype(
+        type.element_type.storage
+    )
+
+
+def _iota(emitter: Any, instruction: Any, index: Any) -> Scalar:
+    type = instruction.result.tensor_type
+    dimension = instruction.attributes["iota_dimension"]
+    kind = "i32" if type.shape[dimension] <= 1 << 31 else "i64"
+    count = emitter.index_value(index[dimension], kind)
+    return formats.convert(emitter.builder, count, element_type(kind), type.element_type)
+
+
+IOTA = define(
+    OpDefinition(
+        "stablehlo.iota",
+        attributes=(AttributeSpec("iota_dimension", I64),),
+        constraints=(Constraint("C1", _iota_dimension),),
+        reference=_iota_reference,
+        syntax="iota",
+        lowering=Indexed(_iota),
+        summary="The index along one dimension.",
+    )
+)
+
+# get_dimension_size
+
+
+def _dimension_in_range(call: OpCall) -> str | None:
+    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+
+
+_SIZE_RULES = (Constraint("C1", _dimension_in_range),)
+
+GET_DIMENSION_SIZE = define(
+    OpDefinition(
+        "stablehlo.get_dimension_size",
+        operands=(Operand("operand"),),
+        attributes=(AttributeSpec("dimension", I64),),
+        infer=checked(_SIZE_RULES, lambda request: (tensor((), "i32"),)),
+        constraints=(*_SIZE_RULES, inferred("O1")),
+        reference=lambda call, operand: np.int32(operand.shape[call.attributes["dimension"]]),
+        syntax="get_dimension_size",
+        lowering=Indexed(
+            lambda emitter, instruction, index: emitter.builder.constant(
+                "i32", instruction.operands[0].tensor_type.shape[instruction.attributes["dimension"]]
+            )
+        ),
+        summary="The size of one dimension.",
+    )
+)

@@ -1,0 +1,262 @@
+"""What the records of elementwise ops share: constraints on element types, type inference, rules by kind of number.
+
+define(unary("floor", (FLOAT, QUANTIZED), by_type(real=lambda b, x: b.floor(x)), lambda call, x: np.floor(x)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hlojit.ir.errors import HlojitError, TypeInferenceError
+from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
+from hlojit.ir.ops.attribute_kinds import GENERIC
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Constraint,
+    InferenceRequest,
+    Lowering,
+    OpDefinition,
+    Operand,
+    Pointwise,
+    PointwiseCall,
+    Trait,
+)
+from hlojit.ir.ops.rules import (
+    OpCall,
+    checked,
+    compatible,
+    compatible_shapes,
+    inferred,
+    spell,
+)
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction
+    from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+
+BOOLEAN = "boolean"
+INTEGER = "integer"
+SIGNED = "signed integer"
+FLOAT = "floating-point"
+SINGLE = "f32 or f64"
+COMPLEX = "complex"
+QUANTIZED = "per-tensor quantized"
+PER_AXIS = "per-axis quantized"
+ANY = (BOOLEAN, INTEGER, FLOAT, COMPLEX, QUANTIZED)
+ANY_PER_AXIS = (*ANY, PER_AXIS)
+
+_TESTS: dict[str, Callable[[ElementType], bool]] = {
+    BOOLEAN: lambda element: isinstance(element, BooleanType),
+    INTEGER: lambda element: isinstance(element, IntegerType),
+    SIGNED: lambda element: isinstance(element, IntegerType) and element.signed,
+    FLOAT: lambda element: isinstance(element, FloatFormat),
+    SINGLE: lambda element: element.name in ("f32", "f64"),
+    COMPLEX: lambda element: isinstance(element, ComplexType),
+    QUANTIZED: lambda element: isinstance(element, QuantizedType) and element.axis is None,
+    PER_AXIS: lambda element: isinstance(element, QuantizedType) and element.axis is not None,
+}
+
+ACCURACY = (AttributeSpec("result_accuracy", GENERIC, optional=True),)
+
+# constraints
+
+
+def takes(label: str, position: int, name: str, kinds: Sequence[str]) -> Constraint:
+    """The constraint that an operand is a tensor of one of these kinds of elements."""
+
+    def check(call: OpCall) -> str | None:
+        type = call.operand_types[position]
+        if isinstance(type, TensorType) and any(_TESTS[kind](type.element_type) for kind in kinds):
+            return None
+        listed = " or ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
+        return f"{name} must be a tensor of {listed} type, found {type}"
+
+    return Constraint(label, check)
+
+
+def same_operand_types(label: str, names: Sequence[str]) -> Constraint:
+    """The constraint that all operands have one type (of quantized ones, one baseline type)."""
+
+    def check(call: OpCall) -> str | None:
+        if all(compatible(type, call.operand_types[0]) for type in call.operand_types[1:]):
+            return None
+        return f"{' and '.join(names)} have different types: {spell(call.operand_types)}"
+
+    return Constraint(label, check)
+
+
+def inferred_shape(label: str) -> Constraint:
+    """The constraint that the result has the shape that follows from the operands."""
+    return Constraint(label, lambda instruction: _result_differs(instruction, shape=True))
+
+
+def inferred_element(label: str) -> Constraint:
+    """The constraint that the result has the element type that follows from the operands."""
+    return Constraint(label, lambda instruction: _result_differs(instruction, shape=False))
+
+
+def _result_differs(instruction: Instruction, *, shape: bool) -> str | None:
+    infer = instruction.op.infer
+    found = instruction.result_types[0]
+    assert infer is not None
+    try:
+        (expected,) = infer(InferenceRequest(instruction.operand_types, instruction.attributes, instruction.regions))
+    except TypeInferenceError:
+        return None  # reported under its own label
+    if not isinstance(found, TensorType) or not isinstance(expected, TensorType):
+        return f"result must be a tensor, found {found}"
+    if shape:
+        return None if compatible_shapes(found.shape, expected.shape) else (
+            f"result has type {found}, expected shape {expected.shape}"
+        )
+    same = compatible(found.with_shape(()), expected.with_shape(()))
+    return None if same else f"result has type {found}, expected element type {expected.element_type}"
+
+
+# inference
+
+
+def merged_shape(types: Sequence[Type]) -> tuple[int, ...]:
+    """The shape that compatible tensor types share: a size that any of them knows is known."""
+    shapes = [type.shape for type in types if isinstance(type, TensorType)]
+    return tuple(next((extent for extent in extents if extent != DYNAMIC), DYNAMIC) for extents in zip(*shapes))
+
+
+def like_operands(request: InferenceRequest) -> tuple[Type, ...]:
+    """One result of the operands' common type."""
+    first = request.operand_types[0]
+    if len(request.operand_types) == 1 or all(type is first for type in request.operand_types):
+        return (first,)
+    assert isinstance(first, TensorType)
+    return (tensor(merged_shape(request.operand_types), first.element_type),)
+
+
+def with_element(element: Callable[[ElementType], ElementType]) -> Callable[[InferenceRequest], tuple[Type, ...]]:
+    """One result of the operands' shape whose element type is a function of theirs."""
+
+    def infer(request: InferenceRequest) -> tuple[Type, ...]:
+        first = request.operand_types[0]
+        assert isinstance(first, TensorType)
+        return (tensor(merged_shape(request.operand_types), element(first.element_type)),)
+
+    return infer
+
+
+# records
+
+Rule = Callable[..., "Scalar"]
+Reference = Callable[..., Array]
+
+
+def unary(
+    mnemonic: str,
+    kinds: Sequence[str],
+    lowering: Lowering | None,
+    reference: Reference,
+    *,
+    attributes: tuple[AttributeSpec, ...] = (),
+    traits: frozenset[Trait] = frozenset(),
+    summary: str = "",
+) -> OpDefinition:
+    """The record of an op with one operand whose result has the operand's type."""
+    rules = (takes("I1", 0, "operand", kinds),)
+    return OpDefinition(
+        f"stablehlo.{mnemonic}",
+        operands=(Operand("operand"),),
+        attributes=attributes,
+        infer=checked(rules, like_operands),
+        constraints=(*rules, inferred("C1")),
+        reference=reference,
+        syntax="pretty-same-type",
+        traits=traits,
+        lowering=lowering,
+        summary=summary,
+    )
+
+
+def binary(
+    mnemonic: str,
+    kinds: Sequence[str],
+    lowering: Lowering | None,
+    reference: Reference,
+    *,
+    further: tuple[Constraint, ...] = (),
+    traits: frozenset[Trait] = frozenset(),
+    summary: str = "",
+) -> OpDefinition:
+    """The record of an op with two operands of one type, which is the result's too."""
+    rules = (
+        takes("I1", 0, "lhs", kinds),
+        takes("I2", 1, "rhs", kinds),
+        same_operand_types("C1", ("lhs", "rhs")),
+    )
+    return OpDefinition(
+        f"stablehlo.{mnemonic}",
+        operands=(Operand("lhs"), Operand("rhs")),
+        infer=checked(rules, like_operands),
+        constraints=(*rules, inferred("C1"), *further),
+        reference=reference,
+        syntax="pretty-same-type",
+        traits=traits,
+        lowering=lowering,
+        summary=summary,
+    )
+
+
+# rules
+
+
+def by_type(
+    *,
+    real: Callable[..., Scalar] | None = None,
+    integer: Callable[..., Scalar] | None = None,
+    boolean: Callable[..., Scalar] | None = None,
+    exact: bool = False,
+) -> Pointwise:
+    """A lowering that chooses by the first operand's type.
+
+    ``real(b, *scalars)`` for floats, ``integer(b, element, *scalars)`` for integers, ``boolean(b, *scalars)`` for i1.
+    """
+
+    def rule(b: ScalarBuilder, call: PointwiseCall, *scalars: Scalar) -> Scalar:
+        element = call.operand_types[0]
+        if isinstance(element, FloatFormat) and real is not None:
+            return real(b, *scalars)
+        if isinstance(element, IntegerType) and integer is not None:
+            return integer(b, element, *scalars)
+        if isinstance(element, BooleanType) and boolean is not None:
+            return boolean(b, *scalars)
+        raise HlojitError(f"there is no elementwise code for elements of type {element}")
+
+    return Pointwise(rule, exact=exact)
+
+
+def is_signed(element: ElementType) -> bool:
+    """Whether integers of the type are compared and divided as signed ones."""
+    return isinstance(element, IntegerType) and element.signed
+
+
+# references
+
+
+def widened(function: Callable[..., Any]) -> Reference:
+    """Reference semantics by a NumPy function in double precision, so that the interpreter's is the only rounding."""
+
+    def reference(call: Any, *arrays: Array) -> Array:
+        wide = np.complex128 if arrays[0].dtype.kind == "c" else np.float64
+        return np.asarray(function(*(array.astype(wide) for array in arrays)))
+
+    return reference
+
+
+def plain(function: Callable[..., Any]) -> Reference:
+    """Reference semantics by a NumPy function in the operands' own type."""
+
+    def reference(call: Any, *arrays: Array) -> Array:
+        return np.asarray(function(*arrays))
+
+    return reference

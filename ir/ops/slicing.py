@@ -1,0 +1,351 @@
+"""Ops that take tensors apart and put them together: slice, dynamic_slice, pad, concatenate.
+
+Their lowering says from which index of which operand an element of the result comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hlojit.ir.formats import IntegerType
+from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Constraint,
+    Indexed,
+    InferenceRequest,
+    OpDefinition,
+    Operand,
+    define,
+)
+from hlojit.ir.ops.pointwise import ANY, inferred_element, takes
+from hlojit.ir.ops.rules import (
+    OpCall,
+    checked,
+    compatible_extents,
+    has_size,
+    in_range,
+    inferred,
+    not_negative,
+    operand_tensor,
+    operand_tensors,
+    positive,
+    same_elements,
+)
+from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.types import DYNAMIC, Type, tensor
+
+# slice
+
+
+def _slice_sizes_agree(call: OpCall) -> str | None:
+    rank = operand_tensor(call, 0).rank
+    names = ("start_indices", "limit_indices", "strides")
+    return next(filter(None, (has_size(name, call.attributes[name], rank) for name in names)), None)
+
+
+def _slice_bounds(call: OpCall) -> str | None:
+    attributes = call.attributes
+    bounds = zip(operand_tensor(call, 0).shape, attributes["start_indices"], attributes["limit_indices"])
+    for dimension, (extent, start, limit) in enumerate(bounds):
+        if not 0 <= start <= limit or (extent != DYNAMIC and limit > extent):
+            return f"0 <= start {start} <= limit {limit} <= size {extent} does not hold in dimension {dimension}"
+    return None
+
+
+def _sliced_type(request: InferenceRequest) -> tuple[Type, ...]:
+    attributes = request.attributes
+    ranges = zip(attributes["start_indices"], attributes["limit_indices"], attributes["strides"])
+    return (operand_tensor(request, 0).with_shape([-(-(limit - start) // stride) for start, limit, stride in ranges]),)
+
+
+def _slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
+    attributes = instruction.attributes
+    source = [
+        position * stride + start
+        for position, start, stride in zip(index, attributes["start_indices"], attributes["strides"])
+    ]
+    return emitter.operand(0, source)  # type: ignore[no-any-return]
+
+
+def _slice_array(call: Any, x: Array) -> Array:
+    attributes = call.attributes
+    ranges = zip(attributes["start_indices"], attributes["limit_indices"], attributes["strides"])
+    return np.asarray(x[tuple(slice(start, limit, stride) for start, limit, stride in ranges)])
+
+
+_SLICE_RULES = (
+    takes("I1", 0, "operand", ANY),
+    Constraint("C2", _slice_sizes_agree),
+    Constraint("C3", _slice_bounds),
+    Constraint("C4", lambda call: positive("strides", call.attributes["strides"])),
+)
+
+SLICE = define(
+    OpDefinition(
+        "stablehlo.slice",
+        operands=(Operand("operand"),),
+        attributes=tuple(AttributeSpec(name, I64_ARRAY) for name in ("start_indices", "limit_indices", "strides")),
+        infer=checked(_SLICE_RULES, _sliced_type),
+        constraints=(*_SLICE_RULES, inferred_element("C1"), inferred("C5")),
+        reference=_slice_array,
+        syntax="slice",
+        lowering=Indexed(_slice),
+        summary="Every stride-th element from start to limit.",
+    )
+)
+
+# pad
+
+
+def padded_extent(extent: int, low: int, high: int, interior: int) -> int:
+    """The size of a dimension after padding."""
+    return DYNAMIC if extent == DYNAMIC else extent + low + max(extent - 1, 0) * interior + high
+
+
+def _pad_ranges(call: OpCall) -> tuple[tuple[int, int, int], ...]:
+    """Low, high and interior padding of each dimension."""
+    attributes = call.attributes
+    return tuple(zip(*(attributes[name] for name in PADDING)))
+
+
+PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
+
+
+def _pad_sizes_agree(call: OpCall) -> str | None:
+    rank = operand_tensor(call, 0).rank
+    return next(filter(None, (has_size(name, call.attributes[name], rank) for name in PADDING)), None)
+
+
+def _pad_elements(call: OpCall) -> str | None:
+    return same_elements("operand and padding_value", operand_tensors(call))
+
+
+def _pad_fits(call: OpCall) -> str | None:
+    for dimension, (extent, padding) in enumerate(zip(operand_tensor(call, 0).shape, _pad_ranges(call))):
+        if extent != DYNAMIC and padded_extent(extent, *padding) < 0:
+            return f"padding (low, high, interior) {padding} leaves less than nothing of dimension {dimension}"
+    return None
+
+
+def _padded_type(request: InferenceRequest) -> tuple[Type, ...]:
+    operand = operand_tensor(request, 0)
+    return (
+        operand.with_shape(
+            [padded_extent(extent, *padding) for extent, padding in zip(operand.shape, _pad_ranges(request))]
+        ),
+    )
+
+
+def _pad(emitter: Any, instruction: Any, index: Any) -> Scalar:
+    inside: Any = True
+    source = []
+    shape = instruction.operands[0].tensor_type.shape
+    for position, extent, (low, _, interior) in zip(index, shape, _pad_ranges(instruction)):
+        step = interior + 1
+        moved = position - low
+        inside = _both(emitter, inside, emitter.in_range(moved, 0, max(extent - 1, 0) * step + min(extent, 1)))
+        if interior:
+            inside = _both(emitter, inside, emitter.in_range(moved % step, 0, 1))
+            moved = moved // step
+        source.append(moved)
+    return emitter.guarded(inside, lambda: emitter.operand(0, source), lambda: emitter.operand(1, ()))  # type: ignore[no-any-return]
+
+
+def _both(emitter: Any, a: Any, b: Any) -> Any:
+    """The conjunction of two conditions, either of which may be known."""
+    if a is True or b is False:
+        return b
+    if b is True or a is False:
+        return a
+    return emitter.builder.and_(a, b)
+
+
+def _pad_array(call: Any, x: Array, value: Array) -> Array:
+    ranges = list(zip(*(call.attributes[name] for name in PADDING)))
+    spread = np.full([padded_extent(n, 0, 0, interior) for n, (_, _, interior) in zip(x.shape, ranges)], value, x.dtype)
+    spread[tuple(slice(None, None, interior + 1) for _, _, interior in ranges)] = x
+    cut = tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high, _) in zip(spread.shape, ranges))
+    kept = spread[cut]
+    widths = [(max(low, 0), max(high, 0)) for low, high, _ in ranges]
+    return np.pad(kept, widths, constant_values=value) if ranges else kept
+
+
+_PAD_RULES = (
+    takes("I1", 0, "operand", ANY),
+    takes("I2", 1, "padding_value", ANY),
+    Constraint("I2", lambda call: _must_be_scalar(call, 1, "padding_value")),
+    Constraint("C1", _pad_elements),
+    Constraint("C2", _pad_sizes_agree),
+    Constraint("C3", lambda call: not_negative("interior_padding", call.attributes["interior_padding"])),
+    Constraint("C4", _pad_fits),
+)
+
+
+def _must_be_scalar(call: OpCall, position: int, name: str) -> str | None:
+    type = operand_tensor(call, position)
+    return None if type.rank == 0 else f"{name} must be a scalar, found {type}"
+
+
+PAD = define(
+    OpDefinition(
+        "stablehlo.pad",
+        operands=(Operand("operand"), Operand("padding_value")),
+        attributes=tuple(AttributeSpec(name, I64_ARRAY) for name in PADDING),
+        infer=checked(_PAD_RULES, _padded_type),
+        constraints=(*_PAD_RULES, inferred_element("C1"), inferred("C4")),
+        reference=_pad_array,
+        syntax="pad",
+        lowering=Indexed(_pad),
+        summary="A value added around and between the elements; negative padding removes elements.",
+    )
+)
+
+# concatenate
+
+
+def _inputs_differ(call: OpCall) -> str | None:
+    types, dimension = operand_tensors(call), call.attributes["dimension"]
+    for type in types[1:]:
+        agree = type.rank == types[0].rank and all(
+            compatible_extents(a, b)
+            for d, (a, b) in enumerate(zip(type.shape, types[0].shape))
+            if d != dimension
+        )
+        if not agree:
+            return f"inputs differ in more than dimension {dimension}: {types[0]} and {type}"
+    return None
+
+
+def _some_input(call: OpCall) -> str | None:
+    return None if call.operand_types else "takes at least one input"
+
+
+def _concatenate_dimension(call: OpCall) -> str | None:
+    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+
+
+def _concatenated_type(request: InferenceRequest) -> tuple[Type, ...]:
+    types, dimension = operand_tensors(request), request.attributes["dimension"]
+    shape = [next((n for n in extents if n != DYNAMIC), DYNAMIC) for extents in zip(*(type.shape for type in types))]
+    extents = [type.shape[dimension] for type in types]
+    shape[dimension] = DYNAMIC if DYNAMIC in extents else sum(extents)
+    return (tensor(shape, types[0].element_type),)
+
+
+def _concatenate(emitter: Any, instruction: Any, index: Any) -> Scalar:
+    dimension = instruction.attributes["dimension"]
+    starts = [0]
+    for operand in instruction.operands:
+        starts.append(starts[-1] + operand.tensor_type.shape[dimension])
+
+    def element(number: int) -> Scalar:
+        source = list(index)
+        source[dimension] = index[dimension] - starts[number]
+        return emitter.operand(number, source)  # type: ignore[no-any-return]
+
+    def choose(first: int, last: int) -> Scalar:
+        """The element, known to come from one of the operands first ... last - 1; found by bisection."""
+        if last - first == 1:
+            return element(first)
+        middle = (first + last) // 2
+        below = emitter.in_range(index[dimension], starts[first], starts[middle])
+        return emitter.guarded(below, lambda: choose(first, middle), lambda: choose(middle, last))  # type: ignore[no-any-return]
+
+    return choose(0, len(instruction.operands))
+
+
+_CONCATENATE_RULES = (
+    Constraint("C3", _some_input),
+    Constraint("C1", lambda call: same_elements("inputs", operand_tensors(call))),
+    Constraint("C4", lambda call: _concatenate_dimension(call) if call.operand_types else None),
+    Constraint("C2", _inputs_differ),
+)
+
+CONCATENATE = define(
+    OpDefinition(
+        "stablehlo.concatenate",
+        operands=(Operand("inputs", variadic=True),),
+        attributes=(AttributeSpec("dimension", I64),),
+        infer=checked(_CONCATENATE_RULES, _concatenated_type),
+        constraints=(*_CONCATENATE_RULES, inferred_element("C5"), inferred("C6")),
+        reference=lambda call, *inputs: np.concatenate(inputs, call.attributes["dimension"]),
+        syntax="concatenate",
+        lowering=Indexed(_concatenate),
+        summary="Tensors joined along one dimension.",
+    )
+)
+
+# dynamic_slice
+
+
+def _starts_agree(call: OpCall) -> str | None:
+    rank, starts = operand_tensor(call, 0).rank, call.operand_types[1:]
+    if len(starts) != rank:
+        return f"takes {rank} start indices, the rank of the operand, found {len(starts)}"
+    return has_size("slice_sizes", call.attributes["slice_sizes"], rank)
+
+
+def _starts_are_scalars(call: OpCall) -> str | None:
+    for type in operand_tensors(call, 1):
+        if type.rank or not isinstance(type.element_type, IntegerType):
+            return f"start_indices must be scalars of integer type, found {type}"
+    return None
+
+
+def _starts_same_type(call: OpCall) -> str | None:
+    return same_elements("start_indices", operand_tensors(call, 1))
+
+
+def _slice_sizes_fit(call: OpCall) -> str | None:
+    for dimension, (size, extent) in enumerate(zip(call.attributes["slice_sizes"], operand_tensor(call, 0).shape)):
+        if size < 0 or (extent != DYNAMIC and size > extent):
+            return f"0 <= slice size {size} <= size {extent} does not hold in dimension {dimension}"
+    return None
+
+
+def _dynamic_slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
+    source = []
+    shape, sizes = instruction.operands[0].tensor_type.shape, instruction.attributes["slice_sizes"]
+    for dimension, (position, extent, size) in enumerate(zip(index, shape, sizes)):
+        if extent == size:
+            source.append(position)
+            continue
+        start = emitter.operand(dimension + 1, ())
+        element = instruction.operands[dimension + 1].tensor_type.element_type
+        source.append(position + emitter.run_time_index(start, element, 0, extent - size))
+    return emitter.operand(0, source)  # type: ignore[no-any-return]
+
+
+def _dynamic_slice_array(call: Any, x: Array, *starts: Array) -> Array:
+    sizes = call.attributes["slice_sizes"]
+    adjusted = [min(max(int(start), 0), extent - size) for start, extent, size in zip(starts, x.shape, sizes)]
+    return np.asarray(x[tuple(slice(start, start + size) for start, size in zip(adjusted, sizes))])
+
+
+_DYNAMIC_SLICE_RULES = (
+    takes("I1", 0, "operand", ANY),
+    Constraint("I2", _starts_are_scalars),
+    Constraint("C2", _starts_agree),
+    Constraint("C3", _starts_same_type),
+    Constraint("C4", _slice_sizes_fit),
+)
+
+DYNAMIC_SLICE = define(
+    OpDefinition(
+        "stablehlo.dynamic_slice",
+        operands=(Operand("operand"), Operand("start_indices", variadic=True)),
+        attributes=(AttributeSpec("slice_sizes", I64_ARRAY),),
+        infer=checked(
+            _DYNAMIC_SLICE_RULES,
+            lambda request: (operand_tensor(request, 0).with_shape(request.attributes["slice_sizes"]),),
+        ),
+        constraints=(*_DYNAMIC_SLICE_RULES, inferred_element("C1"), inferred("C5")),
+        reference=_dynamic_slice_array,
+        syntax="dynamic_slice",
+        lowering=Indexed(_dynamic_slice),
+        summary="A slice whose place is known at run time, moved inside the operand where it would reach beyond.",
+    )
+)

@@ -1,0 +1,72 @@
+"""Exponentials, logarithms, roots and trigonometry; their code is in ``hlojit.ir.scalar.functions``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hlojit.ir.ops.definition import Array, OpDefinition, define
+from hlojit.ir.ops.pointwise import ACCURACY, COMPLEX, FLOAT, QUANTIZED, binary, by_type, unary, widened
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+
+_KINDS = (FLOAT, COMPLEX, QUANTIZED)
+
+
+def by_name(function: str) -> Callable[..., Any]:
+    """The rule of this name in ``hlojit.ir.scalar.functions``, which is loaded when code is first emitted."""
+
+    def rule(b: ScalarBuilder, *scalars: Scalar) -> Scalar:
+        from hlojit.ir.scalar import functions
+
+        emitted: Scalar = getattr(functions, function)(b, *scalars)
+        return emitted
+
+    return rule
+
+
+def _function(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:
+    return define(
+        unary(mnemonic, _KINDS, by_type(real=rule), widened(reference), attributes=ACCURACY, summary=summary)
+    )
+
+
+def _cube_root(x: Array) -> Array:
+    return np.asarray(np.power(x, 1 / 3) if x.dtype.kind == "c" else np.cbrt(x))
+
+
+def _logistic(x: Array) -> Array:
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small / (1 + small), 1 / (1 + small))
+
+
+def _atan2(y: Array, x: Array) -> Array:
+    if y.dtype.kind == "c":
+        return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)))
+    return np.asarray(np.arctan2(y, x))
+
+
+CBRT = _function("cbrt", by_name("cbrt"), _cube_root, "Cube root.")
+COSINE = _function("cosine", by_name("cos"), np.cos, "Cosine.")
+EXPONENTIAL = _function("exponential", by_name("exp"), np.exp, "e to the power of the operand.")
+EXPONENTIAL_MINUS_ONE = _function("exponential_minus_one", by_name("expm1"), np.expm1, "exp(x) - 1.")
+LOG = _function("log", by_name("log"), np.log, "Natural logarithm.")
+LOG_PLUS_ONE = _function("log_plus_one", by_name("log1p"), np.log1p, "log(1 + x).")
+LOGISTIC = _function("logistic", by_name("logistic"), _logistic, "1 / (1 + exp(-x)).")
+RSQRT = _function("rsqrt", by_name("rsqrt"), lambda x: 1 / np.sqrt(x), "1 / sqrt(x).")
+SINE = _function("sine", by_name("sin"), np.sin, "Sine.")
+SQRT = _function("sqrt", lambda b, x: b.sqrt(x), np.sqrt, "Square root.")
+TAN = _function("tan", by_name("tan"), np.tan, "Tangent.")
+TANH = _function("tanh", by_name("tanh"), np.tanh, "Hyperbolic tangent.")
+
+ATAN2 = define(
+    binary(
+        "atan2",
+        _KINDS,
+        by_type(real=by_name("atan2")),
+        widened(_atan2),
+        summary="The angle of the point (rhs, lhs), in [-pi, pi].",
+    )
+)
