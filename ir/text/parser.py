@@ -298,7 +298,7 @@ class ModuleReader:
         arguments: list[tuple[BlockArgument | None, Type, dict[str, Attribute]]] = cursor.items("(", ")", self._argument)
         results: list[tuple[Type, dict[str, Attribute]]] = []
         if cursor.accept("->"):
-            results = cursor.items("(", ")", self._result) if cursor.at("(") else [self._result()]
+            results = cursor.items("(", ")", self._result) if cursor.at("(") else [(self.reader.types.read(), {})]
         attributes = self.reader.attributes.dictionary() if cursor.accept_word("attributes") else {}
         function = Function(name, [], [type for type, _ in results], visibility=visibility)
         function.attributes = attributes
