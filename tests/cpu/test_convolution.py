@@ -151,6 +151,26 @@ def test_convolution_feature_groups(instruction, run_kernel, layout, groups, cha
         check(instruction, run_kernel, layout, lhs, rhs, feature_group_count=groups, **configuration)
 
 
+DEPTHWISE: list[dict[str, Any]] = [
+    {},
+    {"padding": ((1, 1), (1, 1))},
+    {"padding": ((3, 1), (2, 5)), "window_strides": (2, 2)},
+    {"padding": ((-1, 1), (4, -2)), "rhs_dilation": (2, 3), "window_reversal": (True, True)},
+    {"padding": ((12, 12), (13, 13)), "window_reversal": (False, True)},
+    {"padding": ((1, 1), (1, 1)), "lhs_dilation": (2, 2)},
+]
+
+
+@pytest.mark.parametrize("types", [("f32", "f32", "f32"), ("bf16", "bf16", "bf16"), ("f64", "f64", "f64")], ids=str)
+@pytest.mark.parametrize("configuration", DEPTHWISE, ids=str)
+def test_convolution_depthwise(instruction, run_kernel, configuration, types) -> None:
+    for channels, width in ((16, 25), (37, 11), (3, 7)):
+        lhs, rhs = (2, 9, width, channels), (3, 3, 1, channels)
+        check(instruction, run_kernel, NHWC, lhs, rhs, types, feature_group_count=channels, **configuration)
+    layout = ("NWC", "WIO", "NWC")
+    check(instruction, run_kernel, layout, (2, 20, 17), (5, 1, 17), types, feature_group_count=17, padding=((4, 0),))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS[:3], ids=str)
 def test_convolution_batch_groups(instruction, run_kernel, layout) -> None:
     lhs = [{**LETTERS, "N": 6}[c] for c in layout[0]]

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, canonical_convolution
+from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
 from hlojit.cpu.kernels.dot import PARAMETERS, RESULT, WORKSPACE, dense_type, emit_product
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
 from hlojit.cpu.kernels.packing import ZERO, CopyKernel, buffer, dot_product, literal, minimum, unflatten
@@ -44,6 +45,9 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
     product = as_product(problem)
     if product is not None:
         return emit_product(product, *types, target, symbol)
+    if is_depthwise(problem):
+        elements = [Elements(element, compute_kind(*types)) for element in types]
+        return Depthwise(problem, *elements, target, symbol).emit()
     return _Convolution(problem, types, target, symbol).emit()
 
 
@@ -145,7 +149,9 @@ class _Convolution:
             reduction = [Axis(w, (s, k)) for (w, s), k in zip(axes, weights.spatial)]
             reduction.append(Axis(problem.channels, (image.channel, weights.channel)))
             self._main(image, weights, result, merge_axes(reduction) or [Axis(1, (0, 0))], columns)
-        return KernelCode(self.builder.module_text(), tuple(self.phases), self.workspace)
+        return KernelCode(
+            self.builder.module_text(), tuple(self.phases), self.workspace, linked=tuple(self.builder.linked.items())
+        )
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""

@@ -90,7 +90,9 @@ class _Product:
             right, right_at = self._operand(1, Elements(rhs, kind), problem.rhs_copy)
             panels = DotPanels.plan(self, kind, left, left_at, right, right_at)
             panels.emit()
-        return KernelCode(self.builder.module_text(), tuple(self.phases), self.workspace)
+        return KernelCode(
+            self.builder.module_text(), tuple(self.phases), self.workspace, linked=tuple(self.builder.linked.items())
+        )
 
     def _rows(self, kind: str, left: Elements, right: Elements) -> None:
         """The form with vectors along k; operands whose k are apart are copied."""

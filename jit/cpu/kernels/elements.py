@@ -11,9 +11,11 @@ buffer's element type and that kind, one element or a vector at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
+from hlojit.ir.scalar import formats
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -32,8 +34,8 @@ def compute_kind(lhs: ElementType, rhs: ElementType, result: ElementType) -> str
     if isinstance(result, IntegerType):
         return "i64" if result.bits > 32 else "i32"
     if isinstance(result, FloatFormat):
-        formats = [element for element in (lhs, rhs, result) if isinstance(element, FloatFormat)]
-        wide = any(element.compute == "f64" or element.accumulator == "f64" for element in formats)
+        floats = [element for element in (lhs, rhs, result) if isinstance(element, FloatFormat)]
+        wide = any(element.compute == "f64" or element.accumulator == "f64" for element in floats)
         return "f64" if wide else "f32"
     raise HlojitError(f"no product of {lhs} and {rhs} into {result}")
 
@@ -87,6 +89,8 @@ class Elements:
 
     element: ElementType
     compute: str
+    rounded_to: FloatFormat | None = None
+    """A narrower format into which elements are rounded when they are read (``dot_algorithm``)."""
 
     @property
     def size(self) -> int:
@@ -96,7 +100,9 @@ class Elements:
     @property
     def is_native(self) -> bool:
         """Whether memory holds the compute kind itself."""
-        return storage_kind(self.element) == self.compute and not isinstance(self.element, BooleanType)
+        if self.rounded_to is not None or isinstance(self.element, BooleanType):
+            return False
+        return storage_kind(self.element) == self.compute
 
     def load(self, b: LlvmBuilder, pointer: Val, lanes: int = 1, mask: Val | None = None) -> Val:
         """Read ``lanes`` consecutive elements; those that the mask leaves out are not read and are 0."""
@@ -110,7 +116,10 @@ class Elements:
         """From storage to the compute kind."""
         element = self.element
         if isinstance(element, FloatFormat):
-            return _convert_float(b, self._decode_float(b, value, element), self.compute)
+            value = cast(Val, formats.decode(b, value, element))
+            if self.rounded_to is not None:
+                value = cast(Val, formats.round_to_format(b, value, self.rounded_to))
+            return _resized(b, value, self.compute)
         signed = isinstance(element, IntegerType) and element.signed
         if self.compute in ("f32", "f64"):
             return b.sitofp(value, self.compute) if signed else b.uitofp(value, self.compute)
@@ -119,57 +128,19 @@ class Elements:
         return b.sext(value, self.compute) if signed else b.zext(value, self.compute)
 
     def encode(self, b: LlvmBuilder, value: Val) -> Val:
-        """From the compute kind to storage."""
+        """From the compute kind to storage, rounded once."""
         element = self.element
         if isinstance(element, FloatFormat):
-            return self._encode_float(b, _convert_float(b, value, element.compute), element)
+            return cast(Val, formats.encode(b, value, element))
         kind = storage_kind(element)
         value = b.trunc(value, kind) if KIND_BITS[value.kind] > KIND_BITS[kind] else value
-        if isinstance(element, IntegerType) and element.bits < 8:
-            amount = b.constant("i8", 8 - element.bits)
-            value = b.shl(value, amount)
-            value = b.ashr(value, amount) if element.signed else b.lshr(value, amount)
-        return value
-
-    @staticmethod
-    def _decode_float(b: LlvmBuilder, value: Val, element: FloatFormat) -> Val:
-        if element.is_native:
-            return value
-        if element.name == "f16":
-            return b.half_to_float(value)
-        if element.name == "bf16":
-            return b.bitcast(b.shl(b.zext(value, "i32"), b.constant("i32", 16)), "f32")
-        from hlojit.ir.scalar.formats import decode
-
-        return decode(b, element, value)  # type: ignore[return-value]
-
-    @staticmethod
-    def _encode_float(b: LlvmBuilder, value: Val, element: FloatFormat) -> Val:
-        if element.is_native:
-            return value
-        if element.name == "f16":
-            return b.float_to_half(value)
-        if element.name == "bf16":
-            return _round_to_bfloat(b, value)
-        from hlojit.ir.scalar.formats import encode
-
-        return encode(b, element, value)  # type: ignore[return-value]
+        return cast(Val, formats.wrap_integer(b, value, element))
 
 
-def _convert_float(b: LlvmBuilder, value: Val, kind: str) -> Val:
+def _resized(b: LlvmBuilder, value: Val, kind: str) -> Val:
     if value.kind == kind:
         return value
     return b.fpext(value) if kind == "f64" else b.fptrunc(value)
-
-
-def _round_to_bfloat(b: LlvmBuilder, value: Val) -> Val:
-    """Round to nearest even in integers: LLVM's own fptrunc to bfloat is slow where no instruction does it."""
-    bits = b.bitcast(value, "i32")
-    odd = b.and_(b.lshr(bits, b.constant("i32", 16)), b.constant("i32", 1))
-    rounded = b.add(b.add(bits, b.constant("i32", 0x7FFF)), odd)
-    quiet = b.or_(bits, b.constant("i32", 0x400000))
-    chosen = b.select(b.fcmp("uno", value, value), quiet, rounded)
-    return b.trunc(b.lshr(chosen, b.constant("i32", 16)), "i16")
 
 
 @dataclass(frozen=True, slots=True)
