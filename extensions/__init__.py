@@ -3,12 +3,23 @@
 A plugin that needs more than what is exported here needs a hook that is missing: tell us.
 """
 
+from typing import Any
+
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, no
-from hlojit.extensions.custom_calls import CustomCall, ElementwiseCall, ExpansionCall, PythonCall
+from hlojit.extensions.custom_calls import CustomCall, ElementwiseCall, ExpansionCall
 from hlojit.extensions.hooks import API_VERSION, hookimpl, hookspec
 from hlojit.extensions.registry import PluginRecord, Registry, registry
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.scalar.formats import set_function_lowering
+
+def _lower_scalar_function(function: Any, kinds: tuple[str, ...], result: str) -> tuple[str, str]:
+    from hlojit.extensions.numba_bridge import numba_scalar
+
+    return numba_scalar(function, kinds, result)
+
+
+set_function_lowering(_lower_scalar_function)
 
 register = registry().register
 unregister = registry().unregister
@@ -29,7 +40,6 @@ __all__ = [
     "Overflow",
     "Pass",
     "PluginRecord",
-    "PythonCall",
     "Registry",
     "Support",
     "hookimpl",

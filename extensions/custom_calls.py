@@ -3,8 +3,8 @@
     softplus = ElementwiseCall("acme.softplus", lambda x: math.log1p(math.exp(x)))
 
 An ``ElementwiseCall`` is a numba-compilable scalar function: its LLVM code is linked into the kernel and inlined into the
-fused, vectorized loop around it.  A ``PythonCall`` is a plain callable on arrays with a shape rule; it runs between
-kernels.  Both are *checked*: nothing they do can crash the process.
+fused, vectorized loop around it.  An ``ExpansionCall`` builds the call out of other ops.  Both are *checked*: nothing
+they do can crash the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlojit.ir.graph import Value
-from hlojit.ir.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,3 @@ class ExpansionCall(CustomCall):
     """A function ``expand(builder, instruction)`` that builds the call out of other ops and returns the results."""
 
     expand: Callable[[Any, Any], Sequence[Value]] = field(kw_only=True)
-
-
-@dataclass(frozen=True, slots=True)
-class PythonCall(CustomCall):
-    """A Python callable on NumPy arrays, for the reference back end and those made in Python."""
-
-    function: Callable[..., Any] = field(kw_only=True)
-    infer: Callable[..., Sequence[Type]] | None = None

@@ -7,7 +7,6 @@ calling convention, marked to be inlined always.  A function that can raise is r
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import threading
 from collections.abc import Callable
@@ -109,13 +108,11 @@ def _make_inlinable(text: str, native: str) -> str:
 
 
 def call_scalar(builder: Any, function: Callable[..., Any], arguments: tuple[Any, ...], result: str) -> Any:
-    """Emit a call of a scalar function through ``ScalarBuilder.call``; a builder without LLVM calls it directly."""
+    """Emit a call of a scalar function through ``ScalarBuilder.call``; a builder that evaluates calls it directly."""
     kinds = tuple(argument.kind for argument in arguments)
-    if not hasattr(builder, "module_text"):
-        return builder.call(function, result, arguments, "")
+    evaluate = getattr(builder, "call_python", None)
+    if evaluate is not None:
+        return evaluate(function, result, arguments)
     symbol, text = numba_scalar(function, kinds, result)
     return builder.call(symbol, result, arguments, text)
 
-
-SIMPLE_PROBES: tuple[float, ...] = (0.0, 1.0, -1.0, 0.5, math.pi)
-"""Arguments with which conformance checks compare a scalar function with plain Python."""

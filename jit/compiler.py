@@ -87,9 +87,10 @@ def lower(
 
 def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
     """hlojit's passes and those of the plugins, in their order for a back end."""
+    from hlojit.extensions.binding import CustomCallBinding
     from hlojit.ir.passes.registry import default_passes
 
-    passes = [*default_passes(), *registry().passes(backend.name)]
+    passes = [*default_passes(), CustomCallBinding(), *registry().passes(backend.name)]
     known = {pass_.name for pass_ in passes}
     for name in options.disable_passes:
         if name not in known:

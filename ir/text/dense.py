@@ -211,7 +211,7 @@ def encode_floats(values: Array, element: FloatFormat) -> Array:
     if element.dtype is None:
         from hlojit.ir.scalar.formats import encode_array
 
-        return np.asarray(encode_array(element, values))
+        return np.asarray(encode_array(values, element))
     if element.dtype in (np.float64, np.float32, np.float16):
         with np.errstate(over="ignore", invalid="ignore"):
             return values.astype(element.dtype)

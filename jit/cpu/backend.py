@@ -17,6 +17,7 @@ from hlojit.ir.ops.definition import Expand, Indexed, Kernel, Pointwise, Reducti
 from hlojit.ir.types import TensorType
 from hlojit.lowering.host import emit_host
 from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.math_library import with_own_math
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.structure import structure_text
@@ -54,7 +55,7 @@ class KernelCache:
             symbol = code.phases[0].symbol
             image = self._objects.get(symbol)
             if image is None:
-                linked = [text for _, text in code.linked]
+                linked = [with_own_math(text) for _, text in code.linked]
                 image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
                 self._objects[symbol] = image
             images.append(image)
