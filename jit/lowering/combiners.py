@@ -11,14 +11,16 @@ specification's region would round every step; wider accumulation is the freedom
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, cast, final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import arithmetic, formats
+from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.elements import Elements
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.target import Target
 
 _IDEMPOTENT: Final = ("maximum", "minimum", "and", "or", "argmax", "argmin")
 
@@ -27,7 +29,10 @@ _IDEMPOTENT: Final = ("maximum", "minimum", "and", "or", "argmax", "argmin")
 class Combiner:
     """The region of one reduction with its inputs and init values."""
 
-    def __init__(self, instruction: Instruction, elements: Elements, builder: LlvmBuilder):
+    def __init__(
+        self, instruction: Instruction, elements: Elements, builder: LlvmBuilder, target: Target | None = None
+    ):
+        """Without a target (in a dry run, in windows) accumulators are plain values."""
         count = len(instruction.operands) // 2
         self.instruction = instruction
         self.inputs: tuple[Value, ...] = instruction.operands[:count]
@@ -36,10 +41,21 @@ class Combiner:
         self.element_types: tuple[ElementType, ...] = tuple(
             result.tensor_type.element_type for result in instruction.results
         )
+        self._sources = tuple(value.tensor_type.element_type for value in self.inputs)
         self.kinds = tuple(formats.compute_kind(element) for element in self.element_types)
         self.name = recognized(instruction)
         self.elements = elements
         self.builder = builder
+        self.is_split = self._splits(target)
+        """Whether a float extremum is kept as three plain ones: of the numbers (NaN ignored), of their bits as signed
+        integers (which a positive NaN tops) and as unsigned ones (which a negative NaN tops)."""
+        if self.is_split:
+            self.kinds = (self.kinds[0], *(("i32", "i32") if self.kinds[0] == "f32" else ("i64", "i64")))
+
+    def _splits(self, target: Target | None) -> bool:
+        if target is None or self.name not in ("maximum", "minimum") or not isinstance(self.element_types[0], FloatFormat):
+            return False
+        return self.kinds[0] == "f32" or target.has_feature("avx512f")
 
     @property
     def is_free(self) -> bool:
@@ -48,31 +64,62 @@ class Combiner:
 
     def init(self) -> list[Val]:
         """The init values."""
-        return [self.elements.value(value, ()) for value in self.inits]  # type: ignore[misc]
+        return self.converted([self.elements.value(value, ()) for value in self.inits])
+
+    def converted(self, scalars: Sequence[Scalar]) -> list[Val]:
+        """Elements of the inputs in the region's types, to which the inputs may be promoted."""
+        return [
+            cast(Val, scalar if source is target else formats.convert(self.builder, scalar, source, target))
+            for scalar, source, target in zip(scalars, self._sources, self.element_types, strict=True)
+        ]
+
+    # ------------------------------------------ values: one step at a time
+
+    def begin(self) -> list[Val]:
+        """The values before the first element: the identity where the order is free, the init values otherwise."""
+        if self.name is None or self.name in _IDEMPOTENT:
+            return self.init()
+        is_float = isinstance(self.element_types[0], FloatFormat)
+        # -0.0, because 0.0 + -0.0 would lose a sign.
+        identity = {"add": -0.0 if is_float else 0, "multiply": 1, "xor": 0}[self.name]
+        return [self.builder.constant(formats.compute_kind(self.element_types[0]), identity)]
+
+    def take(self, values: Sequence[Val], others: Sequence[Val]) -> list[Val]:
+        """Combine values with others, lane by lane."""
+        if self.name is None or len(values) > 1 or isinstance(self.element_types[0], BooleanType):
+            return list(self.elements.inline(self.region, [*values, *others]))  # type: ignore[arg-type]
+        (a,), (x,) = values, others
+        return [simple_step(self.builder, self.name, self.element_types[0], a, x)]
+
+    # ------------------------- accumulators: many steps, then ``finish``
 
     def start(self) -> list[Val]:
         """What every accumulator holds before its first element."""
-        if self.name is None or self.name in _IDEMPOTENT:
-            return self.init()
-        return [self.builder.constant(self.kinds[0], self._identity())]
+        values = self.begin()
+        return self._raised(values) if self.is_split else values
 
-    def _identity(self) -> float | int:
-        is_float = isinstance(self.element_types[0], FloatFormat)
-        # -0.0, because 0.0 + -0.0 would lose a sign.
-        return {"add": -0.0 if is_float else 0, "multiply": 1, "xor": 0}[self.name or ""]
+    def _raised(self, values: Sequence[Val]) -> list[Val]:
+        (x,) = values
+        bits = self.builder.bitcast(x, self.kinds[1])
+        return [x, bits, bits]
 
     def combine(self, accumulators: Sequence[Val], values: Sequence[Val]) -> list[Val]:
-        """One step of the reduction, lane by lane."""
-        if self.name is None or len(accumulators) > 1 or isinstance(self.element_types[0], BooleanType):
-            return list(self.elements.inline(self.region, [*accumulators, *values]))  # type: ignore[arg-type]
-        (a,), (x,) = accumulators, values
-        return [simple_step(self.builder, self.name, self.element_types[0], a, x)]
+        """Take elements into accumulators, lane by lane."""
+        return self.merge(accumulators, self._raised(values)) if self.is_split else self.take(accumulators, values)
 
     def merge(self, first: Sequence[Val], second: Sequence[Val]) -> list[Val]:
-        """Combine two accumulators; of two NaNs an argmax keeps the one with the smaller index."""
-        result = self.combine(first, second)
+        """Combine two sets of accumulators."""
+        b = self.builder
+        if self.is_split:
+            predicate = "ogt" if self.name == "maximum" else "olt"
+            return [
+                b.select(b.fcmp(predicate, second[0], first[0]), second[0], first[0]),
+                b.select(b.icmp("sgt", second[1], first[1]), second[1], first[1]),
+                b.select(b.icmp("ugt", second[2], first[2]), second[2], first[2]),
+            ]
+        result = self.take(first, second)
         if self.name in ("argmax", "argmin") and self.kinds[0] in ("f32", "f64"):
-            b = self.builder
+            # Of two NaNs the one with the smaller index is kept.
             both = b.and_(b.fcmp("uno", first[0], first[0]), b.fcmp("uno", second[0], second[0]))
             element = self.element_types[1]
             signed = not isinstance(element, IntegerType) or element.signed
@@ -81,10 +128,26 @@ class Combiner:
         return result
 
     def finish(self, accumulators: Sequence[Val]) -> list[Val]:
-        """Take in the init values, if the accumulators did not start from them."""
+        """The results of accumulators that hold everything; the init values are taken in if they are not yet."""
+        if self.is_split:
+            return [self._extremum(*accumulators)]
         if self.name is None or self.name in _IDEMPOTENT:
             return list(accumulators)
-        return self.combine(self.init(), accumulators)
+        return self.take(self.init(), accumulators)
+
+    def _extremum(self, number: Val, most: Val, highest: Val) -> Val:
+        b, kind = self.builder, self.kinds[1]
+        mantissa, bits = (23, 32) if kind == "i32" else (52, 64)
+        infinity = ((1 << (bits - 1)) - 1) >> mantissa << mantissa
+        is_nan = b.or_(
+            b.icmp("sgt", most, b.constant(kind, infinity)),
+            b.icmp("ugt", highest, b.constant(kind, infinity | 1 << (bits - 1))),
+        )
+        # A zero is +0.0 if anything without sign was seen (maximum), -0.0 if anything with sign was (minimum).
+        with_sign = most if self.name == "maximum" else highest
+        zero = b.bitcast(b.and_(with_sign, b.constant(kind, 1 << (bits - 1))), number.kind)
+        number = b.select(b.fcmp("oeq", number, b.constant(number.kind, 0.0)), zero, number)
+        return b.select(is_nan, b.constant(number.kind, float("nan")), number)
 
     def reduce_lanes(self, accumulators: Sequence[Val]) -> list[Val]:
         """Combine the lanes as a balanced tree, upper half into lower."""
@@ -109,8 +172,8 @@ def simple_step(b: LlvmBuilder, name: str, element: ElementType, a: Val, x: Val)
             case "multiply":
                 return b.fmul(a, x)
             case _:
-                # NaN wins, and -0.0 < 0.0, as IEEE 754-2019 and StableHLO say.
-                return b.intrinsic(name, a, x)
+                rule = arithmetic.float_maximum if name == "maximum" else arithmetic.float_minimum
+                return cast(Val, rule(b, a, x))
     signed = not isinstance(element, IntegerType) or element.signed
     match name:
         case "add":

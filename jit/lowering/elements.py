@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, final
 
 import numpy as np
@@ -70,6 +70,8 @@ class Body:
     parameters: Mapping[Value, int]
     roots: tuple[Value, ...]
     operand_types: tuple[Any, ...]
+    rules: Mapping[Instruction, Callable[..., Any]] = field(default_factory=dict)
+    """Indexed rules that an emitter supplies itself; one of an instruction with several results returns a tuple."""
 
     @staticmethod
     def of(instruction: Instruction) -> Body:
@@ -214,7 +216,7 @@ class Elements:
         types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
         call = PointwiseCall(types, element, instruction.attributes)
         result = lowering.rule(self.builder, call, *operands)
-        return round_element(self.builder, element, result) if rounded else result
+        return round_element(self.builder, element, result) if rounded and not lowering.exact else result
 
     def _leaf(self, value: Value, index: tuple[Index, ...]) -> Scalar:
         number = self.body.parameters.get(value)
@@ -225,13 +227,19 @@ class Elements:
             raise HlojitError(f"internal error: {value!r} has no value inside this kernel")
         if Trait.CONSTANT in producer.op.traits:
             return self._constant(producer, index)
-        if isinstance(producer.op.lowering, Indexed):
+        lowering = producer.op.lowering
+        rule = lowering.rule if isinstance(lowering, Indexed) else self.body.rules.get(producer)
+        if rule is not None:
             outer, self._current = self._current, (producer, index)
             try:
-                result = producer.op.lowering.rule(self, producer, index)
+                result = rule(self, producer, index)
             finally:
                 self._current = outer
-            return result
+            if len(producer.results) > 1:
+                for other, scalar in zip(producer.results, result, strict=True):
+                    self.define(other, index, scalar)
+                result = result[value.index]
+            return cast(Scalar, result)
         raise UnsupportedError(
             producer.op.name, "loops", "it is neither pointwise nor indexed nor a reduction", producer.location
         )

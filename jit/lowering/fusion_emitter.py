@@ -11,9 +11,8 @@ from __future__ import annotations
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Reduction
 from hlojit.lowering.elements import Body
-from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.loops import KERNEL_PARAMETERS, emit_loop_kernel
-from hlojit.lowering.llvm_builder import LlvmBuilder
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.loops import emit_loop_kernel, empty_kernel
 from hlojit.lowering.target import Target
 
 
@@ -21,7 +20,7 @@ def emit_fusion(instruction: Instruction, target: Target, symbol: str) -> Kernel
     """Lower a fusion, or an instruction as a fusion of one, to a kernel function called ``symbol``."""
     body = Body.of(instruction)
     if all(root.tensor_type.size == 0 for root in body.roots):
-        return _empty_kernel(symbol)
+        return empty_kernel(symbol)
     if any(is_reduction(root) for root in body.roots):
         from hlojit.lowering.reductions import emit_reduction_kernel
 
@@ -32,10 +31,3 @@ def emit_fusion(instruction: Instruction, target: Target, symbol: str) -> Kernel
 def is_reduction(value: Value) -> bool:
     """Whether a value is a result of a reduction."""
     return value.producer is not None and isinstance(value.producer.op.lowering, Reduction)
-
-
-def _empty_kernel(symbol: str) -> KernelCode:
-    b = LlvmBuilder()
-    with b.function(symbol, KERNEL_PARAMETERS):
-        pass
-    return KernelCode(b.module_text(), (Phase(symbol, 0, 0.0),))

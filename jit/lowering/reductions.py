@@ -175,7 +175,7 @@ class _ReductionKernel:
     # ------------------------------------------------------------------ parts
 
     def _open(self) -> None:
-        self.combiners = [Combiner(one, self.frame.elements, self.builder) for one in self.plan.instructions]
+        self.combiners = [Combiner(one, self.frame.elements, self.builder, self.target) for one in self.plan.instructions]
         self.frame.access.mask = None
 
     def _open_workspace(self) -> None:
@@ -349,14 +349,15 @@ class _ReductionKernel:
         """Take in the elements at the current index."""
         frame = self.frame
         values = [
-            [frame.elements.value(value, self.index) for value in combiner.inputs] for combiner in self.combiners
+            combiner.converted([frame.elements.value(value, self.index) for value in combiner.inputs])
+            for combiner in self.combiners
         ]
         stored = [
             (number, frame.elements.value(self.body.roots[number], self.index)) for number in self.plan.stored
         ]
         result: list[Val] = []
         for combiner, group, elements in zip(self.combiners, self._grouped(accumulators), values, strict=True):
-            result += combiner.combine(group, elements)  # type: ignore[arg-type]
+            result += combiner.combine(group, elements)
         for number, scalar in stored:
             frame.store_root(number, self.index, scalar, rounded=True)  # type: ignore[arg-type]
         return result

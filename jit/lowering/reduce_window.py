@@ -1,0 +1,195 @@
+"""``reduce_window``: every element of the result combines the elements of one window.
+
+The window is a loop inside the element's rule, so that the output is vectorized like any elementwise kernel; elements of
+the padding are the init value, read from nowhere.  A window that spans its dimension and slides from one end, as JAX
+writes cumulative sums, is a scan: each element is combined once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hlojit.ir.attributes import Dense
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import Trait
+from hlojit.ir.scalar import formats
+from hlojit.ir.scalar.builder import Scalar
+from hlojit.lowering.combiners import Combiner, recognized
+from hlojit.lowering.elements import Body, Elements, constant_number
+from hlojit.lowering.index import Index, constant, delinearized, variable
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.loops import (
+    KernelFrame,
+    divide,
+    emit_loop_kernel,
+    empty_kernel,
+    fitted_lanes,
+    walk_lanes,
+    walk_units,
+)
+from hlojit.lowering.target import Target
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window along one dimension."""
+
+    size: int
+    stride: int
+    base_dilation: int
+    dilation: int
+    low: int
+    high: int
+
+
+def windows_of(instruction: Instruction) -> list[Window]:
+    """The windows of all dimensions, defaults filled in."""
+    attributes = instruction.attributes
+    sizes = attributes["window_dimensions"]
+    ones = (1,) * len(sizes)
+    columns = [attributes.get(name) or ones for name in ("window_strides", "base_dilations", "window_dilations")]
+    padding = attributes.get("padding") or ((0, 0),) * len(sizes)
+    return [
+        Window(size, stride, base, dilation, low, high)
+        for size, stride, base, dilation, (low, high) in zip(sizes, *columns, padding, strict=True)
+    ]
+
+
+def emit_reduce_window(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+    """The kernel of a ``reduce_window`` instruction."""
+    windows = windows_of(instruction)
+    body = Body.of(instruction)
+    if instruction.results[0].tensor_type.size == 0:
+        return empty_kernel(symbol)
+    dimension = _scanned_dimension(instruction, windows)
+    if dimension is not None:
+        return _emit_scan(instruction, target, symbol, dimension, reverse=windows[dimension].low == 0)
+    rules = {instruction: _window_rule(windows)}
+    return emit_loop_kernel(Body(body.parameters, body.roots, body.operand_types, rules), target, symbol)
+
+
+def _window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
+    def rule(elements: Elements, instruction: Instruction, index: Sequence[Index]) -> Scalar | tuple[Scalar, ...]:
+        combiner = Combiner(instruction, elements, cast(LlvmBuilder, elements.builder))
+        shape = instruction.operands[0].tensor_type.shape
+        initial = combiner.init()
+
+        def step(offsets: Sequence[Index], carried: Sequence[Scalar]) -> Sequence[Scalar]:
+            source, condition = _position(elements, windows, shape, index, offsets)
+            values: list[Scalar] = [
+                elements.guarded(condition, lambda n=n: elements.operand(n, source), lambda n=n: _init(elements, n))  # type: ignore[misc]
+                for n in range(len(combiner.inputs))
+            ]
+            return combiner.take(cast(list[Val], carried), combiner.converted(values))
+
+        def _init(elements: Elements, number: int) -> Scalar:
+            return elements.operand(len(combiner.inputs) + number, ())
+
+        results = elements.loop([window.size for window in windows], initial, step)
+        return results if len(results) > 1 else results[0]
+
+    return rule
+
+
+def _position(
+    elements: Elements, windows: Sequence[Window], shape: Sequence[int], index: Sequence[Index], offsets: Sequence[Index]
+) -> tuple[list[Index], Scalar | bool]:
+    """Index of the operand under a position of the window, and whether there is an element and no padding."""
+    source: list[Index] = []
+    condition: Scalar | bool = True
+    for window, extent, at, offset in zip(windows, shape, index, offsets, strict=True):
+        place = at * window.stride + offset * window.dilation - window.low
+        parts = [elements.in_range(place, 0, (extent - 1) * window.base_dilation + 1)]
+        if window.base_dilation > 1:
+            parts.append(elements.in_range(place % window.base_dilation, 0, 1))
+        for part in parts:
+            condition = _both(elements, condition, part)
+        source.append(place // window.base_dilation)
+    return source, condition
+
+
+def _both(elements: Elements, a: Scalar | bool, b: Scalar | bool) -> Scalar | bool:
+    if isinstance(a, bool):
+        return b if a else False
+    if isinstance(b, bool):
+        return a if b else False
+    return elements.builder.and_(a, b)
+
+
+# scans
+
+
+def _scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> int | None:
+    """The dimension along which the windows are all prefixes (or all suffixes), if this is a scan."""
+    shape = instruction.operands[0].tensor_type.shape
+    found = None
+    for dimension, (window, extent) in enumerate(zip(windows, shape, strict=True)):
+        if (window.stride, window.base_dilation, window.dilation) != (1, 1, 1):
+            return None
+        if (window.size, window.low, window.high) == (1, 0, 0):
+            continue
+        spans = window.size == extent and (window.low, window.high) in ((extent - 1, 0), (0, extent - 1))
+        if not spans or found is not None:
+            return None
+        found = dimension
+    name = recognized(instruction)
+    if found is None or name is None or shape[found] == 0:
+        return None
+    if name in ("add", "multiply", "xor"):
+        # The padding is combined too: only the identity may be left out.
+        producer = instruction.operands[1].producer
+        if producer is None or Trait.CONSTANT not in producer.op.traits:
+            return None
+        dense = producer.attributes["value"]
+        assert isinstance(dense, Dense)
+        if constant_number(dense.array[()]) != int(name == "multiply"):
+            return None
+    return found
+
+
+def _emit_scan(
+    instruction: Instruction, target: Target, symbol: str, dimension: int, *, reverse: bool
+) -> KernelCode:
+    """Each row of the scanned dimension from one end to the other; lanes over what lies inside of it."""
+    body = Body.of(instruction)
+    shape = instruction.operands[0].tensor_type.shape
+    outer, extent, inner = (
+        math.prod(shape[:dimension]),
+        shape[dimension],
+        math.prod(shape[dimension + 1 :]),
+    )
+    bits = max(8 * result.tensor_type.element_type.itemsize for result in instruction.results)
+    lanes = fitted_lanes(2 * max(1, target.vector_bits // bits), inner, target)
+    units = divide(outer, inner, lanes, extent * (0.3 if inner > 1 else 1.0))
+    frame = KernelFrame(target, body, LlvmBuilder())
+    b = frame.builder
+    row = variable("row", 0, outer - 1)
+    column = variable("column", 0, inner - 1)
+
+    def block() -> None:
+        combiner = Combiner(instruction, frame.elements, b)
+        start = [b.splat(value) if frame.access.vectorized else value for value in combiner.begin()]
+        loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", extent), 1, start)
+        frame.access.variables["step"] = loop.index
+        with frame.scope():
+            step = variable("step", 0, extent - 1)
+            position = constant(extent - 1) - step if reverse else step
+            index = delinearized((row * extent + position) * inner + column, shape)
+            values = combiner.converted([frame.elements.value(value, index) for value in combiner.inputs])
+            following = combiner.take(loop.carried, values)
+            for number, (value, result) in enumerate(zip(following, instruction.results, strict=True)):
+                rounded = cast(Val, formats.encode(b, value, result.tensor_type.element_type))
+                linear = (row * extent + position) * inner + column
+                frame.access.store(rounded, len(body.operand_types) + number, linear)
+        b.end_loop(loop, following)
+
+    with frame.function(symbol):
+        Combiner(instruction, frame.elements, b).init()
+        walk_units(
+            frame, units, lambda low, high: walk_lanes(frame, "column", inner, lanes, low, high, block)
+        )
+    return KernelCode(b.module_text(), (Phase(symbol, units.tasks, units.cost),), linked=tuple(b.linked.items()))
