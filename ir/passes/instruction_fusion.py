@@ -23,7 +23,7 @@ from hlojit.ir.location import UNKNOWN, FusedLocation, Location
 from hlojit.ir.ops.definition import op
 from hlojit.ir.passes.fusion_cost import Role, role_of
 from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, Group, is_reshape
-from hlojit.ir.passes.graph_facts import program_blocks
+from hlojit.ir.passes.graph_facts import is_constant, program_blocks
 from hlojit.ir.passes.pass_manager import Pass
 
 _MOST_LOCATIONS = 8
@@ -82,7 +82,7 @@ def _carry_out(block: Block, plan: FusionPlan) -> bool:
             new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
     for instruction in reversed(instructions):
-        replaced = instruction in plan.groups_of or is_reshape(instruction)
+        replaced = instruction in plan.groups_of or is_reshape(instruction) or is_constant(instruction)
         if replaced and not any(result.users for result in instruction.results):
             instruction.erase()
     return bool(finished)

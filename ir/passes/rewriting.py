@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Block, Instruction, Module, Value
-from hlojit.ir.ops.definition import op
+from hlojit.ir.ops.definition import OpDefinition, Pointwise, op
 from hlojit.ir.passes.graph_facts import Effects, is_terminator, program_blocks, splat_dense
 from hlojit.ir.types import TensorType, Type, tensor
 
@@ -60,6 +60,10 @@ class Rule:
         return (self.apply.__doc__ or "").strip().partition("\n")[0]
 
 
+POINTWISE: Final = "pointwise"
+"""In a rule's ops: every op whose lowering is pointwise."""
+
+
 class RuleSet:
     """The rules of one file, in the order in which they are tried."""
 
@@ -68,10 +72,10 @@ class RuleSet:
         self.rules: list[Rule] = []
 
     def rule(self, ops: str, effect: Effect) -> Callable[[RuleFunction], RuleFunction]:
-        """Add the decorated function as a rule for the ops (mnemonics separated by spaces)."""
+        """Add the decorated function as a rule for the ops (mnemonics separated by spaces, or ``POINTWISE``)."""
 
         def add(function: RuleFunction) -> RuleFunction:
-            names = tuple(name if "." in name else f"stablehlo.{name}" for name in ops.split())
+            names = tuple(name if "." in name or name == POINTWISE else f"stablehlo.{name}" for name in ops.split())
             self.rules.append(Rule(getattr(function, "__name__", "rule"), names, effect, function))
             return function
 
@@ -125,6 +129,7 @@ class Rewriter:
         self.fired = 0
         self._table = table
         self._folder = folder
+        self._rules: dict[str, tuple[Rule, ...]] = {}
         self._worklist: list[Instruction] = []
         self._waiting: set[Instruction] = set()
         self._anchor: Instruction | None = None
@@ -158,7 +163,7 @@ class Rewriter:
         self._anchor = instruction
         if self._folder is not None and self._fold(instruction):
             return
-        for rule in self._table.get(instruction.op.name, ()):
+        for rule in self._rules_for(instruction.op):
             replacement = rule.apply(self, instruction)
             if replacement is not None:
                 if self._observer is not None:
@@ -166,6 +171,15 @@ class Rewriter:
                 self.fired += 1
                 self._replace(instruction, (replacement,) if isinstance(replacement, Value) else tuple(replacement))
                 return
+
+    def _rules_for(self, record: OpDefinition) -> tuple[Rule, ...]:
+        rules = self._rules.get(record.name)
+        if rules is None:
+            rules = self._table.get(record.name, ())
+            if isinstance(record.lowering, Pointwise):
+                rules += self._table.get(POINTWISE, ())
+            self._rules[record.name] = rules
+        return rules
 
     def _fold(self, instruction: Instruction) -> bool:
         assert self._folder is not None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.passes.graph_facts import constant_of, splat_dense, splat_of
-from hlojit.ir.passes.rewriting import Effect, Rewriter, RuleSet
+from hlojit.ir.passes.rewriting import POINTWISE, Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import made_by, static_shape
 
 RULES = RuleSet("movement")
@@ -154,6 +154,37 @@ def iota_of_one(rewriter: Rewriter, iota: Instruction) -> Value | None:
     return rewriter.splat(iota.result.tensor_type, 0)
 
 
+@RULES.rule(POINTWISE, Effect.EXACT)
+def pointwise_of_reshaped(rewriter: Rewriter, instruction: Instruction) -> Value | None:
+    """f(reshape(x), c) is reshape(f(x, c)) where the reshape only adds or drops extents of 1: reshapes sink and meet."""
+    target = static_shape(instruction.result) if len(instruction.results) == 1 else None
+    if target is None:
+        return None
+    shape: tuple[int, ...] | None = None
+    for operand in instruction.operands:
+        reshape = made_by(operand, "reshape")
+        if reshape is not None:
+            found = static_shape(reshape.operands[0])
+            if found is None or (shape is not None and found != shape):
+                return None
+            shape = found
+        elif splat_of(operand) is None and static_shape(operand) != ():
+            return None
+    if shape is None or shape == target or _without_ones(shape) != _without_ones(target):
+        return None
+    operands = []
+    for operand in instruction.operands:
+        reshape = made_by(operand, "reshape")
+        if reshape is not None:
+            operands.append(reshape.operands[0])
+        elif static_shape(operand) == target:
+            operands.append(rewriter.splat(operand.tensor_type.with_shape(shape), splat_of(operand)))
+        else:
+            operands.append(operand)
+    moved = rewriter.create_like(instruction, operands, instruction.result.tensor_type.with_shape(shape))
+    return rewriter.reshape(moved, target)
+
+
 @RULES.rule("transpose", Effect.EXACT)
 def transpose_to_same(rewriter: Rewriter, transpose: Instruction) -> Value | None:
     """A transpose that keeps the order of the dimensions changes nothing."""
@@ -225,6 +256,10 @@ def reverse_of_reverse(rewriter: Rewriter, reverse: Instruction) -> Value | None
         return inner.operands[0]
     once: Value = rewriter.create("reverse", inner.operands, reverse.result.type, {"dimensions": left})
     return once
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)
 
 
 def group_dimensions(shape: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:

@@ -33,34 +33,45 @@ def dot_of_transposed(rewriter: Rewriter, dot: Instruction) -> Value | None:
 
 @RULES.rule("transpose", Effect.PERMITTED)
 def transpose_of_dot(rewriter: Rewriter, transpose: Instruction) -> Value | None:
-    """A transposed product exchanges its sides (or its batch dimensions) instead."""
+    """A transposed product orders its batch dimensions or exchanges its sides instead.
+
+    The sides change places too where a transpose is left, if it then keeps the innermost dimension innermost.
+    """
     dot = made_by(transpose.operands[0], "dot_general")
     if dot is None or not has_one_use(dot.result):
         return None
     numbers = dot.attributes["dot_dimension_numbers"]
     permutation = transpose.attributes["permutation"]
     batch = len(numbers.lhs_batching)
-    lhs_free = dot.operands[0].tensor_type.rank - batch - len(numbers.lhs_contracting)
     rank = len(permutation)
-    if sorted(permutation[:batch]) != list(range(batch)):
+    lhs_free = dot.operands[0].tensor_type.rank - batch - len(numbers.lhs_contracting)
+    rhs_free = rank - batch - lhs_free
+    batch_order = [position for position in permutation if position < batch]
+    exchanged = bool(lhs_free and rhs_free) and permutation[-1] == batch + lhs_free - 1
+    if not exchanged and batch_order == list(range(batch)):
         return None
-    left = tuple(range(batch, batch + lhs_free))
-    right = tuple(range(batch + lhs_free, rank))
-    lhs_batching = tuple(numbers.lhs_batching[position] for position in permutation[:batch])
-    rhs_batching = tuple(numbers.rhs_batching[position] for position in permutation[:batch])
-    attributes: dict[str, Any] = dict(dot.attributes)
+    # ``order``: the dimensions of the old result in the order in which the new dot produces them.
+    sides = [list(range(batch, batch + lhs_free)), list(range(batch + lhs_free, rank))]
+    order = [*batch_order, *(sides[1] + sides[0] if exchanged else sides[0] + sides[1])]
+    left = tuple(order.index(position) for position in permutation)
+    lhs_batching = tuple(numbers.lhs_batching[position] for position in batch_order)
+    rhs_batching = tuple(numbers.rhs_batching[position] for position in batch_order)
     operands = dot.operands
-    if permutation[batch:] == (*right, *left) and left and right:
+    attributes: dict[str, Any] = dict(dot.attributes)
+    if exchanged:
         operands = (operands[1], operands[0])
         renumbered = DotDimensionNumbers(rhs_batching, lhs_batching, numbers.rhs_contracting, numbers.lhs_contracting)
         _exchange_precision(attributes)
-    elif permutation[batch:] == (*left, *right):
-        renumbered = DotDimensionNumbers(lhs_batching, rhs_batching, numbers.lhs_contracting, numbers.rhs_contracting)
     else:
-        return None
+        renumbered = DotDimensionNumbers(lhs_batching, rhs_batching, numbers.lhs_contracting, numbers.rhs_contracting)
     attributes["dot_dimension_numbers"] = renumbered
-    product: Value = rewriter.create("dot_general", operands, transpose.result.type, attributes)
-    return product
+    shape = dot.result.tensor_type.shape
+    type = dot.result.tensor_type.with_shape([shape[position] for position in order])
+    product: Value = rewriter.create("dot_general", operands, type, attributes)
+    if left == tuple(range(rank)):
+        return product
+    moved: Value = rewriter.create("transpose", [product], transpose.result.type, {"permutation": left})
+    return moved
 
 
 def _original(

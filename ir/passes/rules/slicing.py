@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.passes.graph_facts import int_constant_of, splat_dense, splat_of
+from hlojit.ir.passes.graph_facts import constant_of, int_constant_of, splat_dense, splat_of
 from hlojit.ir.passes.rewriting import Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import has_one_use, made_by, static_shape
 from hlojit.ir.types import tensor
@@ -223,6 +225,37 @@ def dynamic_update_of_all(rewriter: Rewriter, instruction: Instruction) -> Value
     """An update as large as the operand replaces it."""
     operand, update = instruction.operands[:2]
     return update if operand.type is update.type and operand.tensor_type.is_static else None
+
+
+@RULES.rule("scatter", Effect.EXACT)
+def scatter_as_update(rewriter: Rewriter, scatter: Instruction) -> Value | None:
+    """Overwriting one window at a constant place within bounds is a dynamic_update_slice."""
+    if len(scatter.operands) != 3:
+        return None
+    operand, indices, updates = scatter.operands
+    numbers = scatter.attributes["scatter_dimension_numbers"]
+    shape, places = static_shape(operand), constant_of(indices)
+    combiner = scatter.regions[0]
+    overwrites = combiner.returned == (combiner.arguments[1],)
+    components = len(numbers.scatter_dims_to_operand_dims)
+    if shape is None or places is None or not overwrites or numbers.input_batching_dims:
+        return None
+    window = [updates.tensor_type.shape[dimension] for dimension in numbers.update_window_dims]
+    if places.array.size != components or math.prod(window) != updates.tensor_type.size:
+        return None
+    extents = []
+    for dimension in range(len(shape)):
+        extents.append(1 if dimension in numbers.inserted_window_dims else window.pop(0))
+    begins = [0] * len(shape)
+    for dimension, place in zip(numbers.scatter_dims_to_operand_dims, places.array.ravel().tolist()):
+        begins[dimension] = place
+    if any(begin < 0 or begin + size > extent for begin, size, extent in zip(begins, extents, shape)):
+        return None
+    scalar = tensor((), "i32")
+    starts = [rewriter.splat(scalar, begin) for begin in begins]
+    update = rewriter.reshape(updates, extents)
+    written: Value = rewriter.create("dynamic_update_slice", [operand, update, *starts], scatter.result.type)
+    return written
 
 
 @RULES.rule("gather", Effect.EXACT)
