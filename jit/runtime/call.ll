@@ -75,19 +75,6 @@ fail:
   ret ptr null
 }
 
-; Exported for Python: a block of `bytes` as an array.
-define ptr @hlojit_new_array(ptr %dtype, i64 %rank, ptr %shape, i64 %bytes) {
-entry:
-  %block = call ptr @hlojit_allocate(i64 %bytes)
-  %is_null = icmp eq ptr %block, null
-  br i1 %is_null, label %none, label %some
-some:
-  %array = call ptr @array.make(ptr %dtype, i64 %rank, ptr %shape, ptr %block)
-  ret ptr %array
-none:
-  ret ptr null
-}
-
 ; ----------------------------------------------------------------------------------------------------------- execution
 
 ; Run the program: temporaries, constants, context, floating-point environment, GIL.  `slots` holds the inputs and outputs.

@@ -317,14 +317,3 @@ define void @hlojit_memory_setup(i64 %cap, i64 %limit) {
 define ptr @hlojit_memory_counters() {
   ret ptr @memory.counters
 }
-
-; Around fork: no other thread may hold the lock at the moment of the fork, or the child would wait for it for ever.
-define void @hlojit_memory_before_fork() {
-  call void @memory.acquire()
-  ret void
-}
-
-define void @hlojit_memory_after_fork() {
-  call void @memory.free_lock()
-  ret void
-}

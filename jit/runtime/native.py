@@ -6,6 +6,7 @@ No C compiler is involved.  The texts are readable on their own; what depends on
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
@@ -43,8 +44,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "hlojit_memory_trim": (None, ()),
     "hlojit_memory_setup": (None, (ctypes.c_int64, ctypes.c_int64)),
     "hlojit_memory_counters": (ctypes.c_void_p, ()),
-    "hlojit_memory_before_fork": (None, ()),
-    "hlojit_memory_after_fork": (None, ()),
+    "hlojit_fork_child": (None, ()),
     "hlojit_call_counters": (ctypes.c_void_p, ()),
 }
 """What Python calls: result and parameter types."""
@@ -81,6 +81,8 @@ _OTHER_API: Final = ("malloc", "free", "memcpy", "memset")
 _NUMPY_API: Final = {"PyArray_Type": 2, "PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
 """Positions in NumPy's table of C functions, which are part of its binary interface."""
 
+_FORK_HANDLERS: Final = ("hlojit_fork_prepare", "hlojit_fork_parent", "hlojit_fork_child")
+
 POLL_SECONDS: Final = 0.01
 SPIN_SECONDS: Final = 50e-6
 CACHE_SHARE: Final = 0.25
@@ -100,6 +102,7 @@ def source(triple: str) -> str:
         "pages_linux.ll" if is_linux else "pages_other.ll",
         "memory.ll",
         "call.ll",
+        "fork.ll",
     ]
     folder = resources.files(__package__)
     texts = [(folder / name).read_text(encoding="utf-8") for name in files]
@@ -135,7 +138,7 @@ class Native:
 
         target = codegen.host_target()
         image = codegen.compile_to_object(source(target.triple), target, pipeline="vectorize")
-        exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", "hlojit_new_array")
+        exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)
         code = codegen.load_objects([image], exports, _imports())
         # Destructors of arrays and sleeping workers outlive every Python object: this code is never unloaded.
         for immortal in (code, code._tracker, codegen._jit()):
@@ -169,11 +172,16 @@ class Native:
         ticks: int = self.hlojit_ticks() - start_ticks
         return max(1.0, ticks * 1e9 / elapsed)
 
-    def after_fork_in_child(self) -> None:
-        """Forget the workers, which did not survive, and learn the new main thread."""
-        self.hlojit_memory_after_fork()
-        self.hlojit_pool_reset()
-        self.hlojit_poll_setup(self._poll_interval, threading.get_ident())
+    def register_fork_handlers(self) -> None:
+        """Make the runtime work in children made by fork."""
+        library = ctypes.CDLL(None)
+        handlers = [ctypes.c_void_p(self.addresses[name]) for name in _FORK_HANDLERS]
+        if hasattr(library, "pthread_atfork"):
+            library.pthread_atfork(*handlers)
+        elif hasattr(library, "__register_atfork"):  # the GNU C library's, behind its static pthread_atfork
+            getattr(library, "__register_atfork")(*handlers, None)
+        else:
+            os.register_at_fork(after_in_child=self.hlojit_fork_child)
 
 
 def _bytes_from_environment(name: str, default: int) -> int:
@@ -194,16 +202,10 @@ _creation = threading.Lock()
 
 @cache
 def _native() -> Native:
-    import atexit
-
     created = Native()
     atexit.register(created.hlojit_pool_shutdown)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=created.hlojit_memory_before_fork,
-            after_in_parent=created.hlojit_memory_after_fork,
-            after_in_child=created.after_fork_in_child,
-        )
+    if hasattr(os, "fork"):
+        created.register_fork_handlers()
     return created
 
 

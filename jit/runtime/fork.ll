@@ -1,0 +1,22 @@
+; Around fork.  The C library calls these three (pthread_atfork), not Python: between Python's own hooks other threads may
+; take the GIL, and one that waits for the memory pool with the GIL in its hands would wait for ever.
+
+; Before: no other thread may hold the pool's lock, or the child would wait for it for ever.
+define void @hlojit_fork_prepare() {
+  call void @memory.acquire()
+  ret void
+}
+
+define void @hlojit_fork_parent() {
+  call void @memory.free_lock()
+  ret void
+}
+
+; In the child: the workers are gone, and this thread is the main one.
+define void @hlojit_fork_child() {
+  call void @memory.free_lock()
+  call void @hlojit_pool_reset()
+  %self = call i64 @PyThread_get_thread_ident()
+  store atomic i64 %self, ptr @poll.main_thread monotonic, align 8
+  ret void
+}
