@@ -84,7 +84,9 @@ class FloatKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: float) -> str:
-        return f"{value:e} : {self.type}"
+        from hlojit.ir.text.printer import print_attribute
+
+        return print_attribute(FloatAttr(value, self.type))
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ class SymbolKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: str) -> str:
-        return f"@{value}"
+        from hlojit.ir.text.printer import print_symbol
+
+        return print_symbol(value)
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,8 @@ class IntegerMatrixKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: tuple[tuple[int, ...], ...]) -> str:
-        width = len(value[0]) if value else 0
+        # Without rows the width is not known; every such attribute of StableHLO then has pairs.
+        width = len(value[0]) if value else 2
         rows = ", ".join(f"[{', '.join(map(str, row))}]" for row in value)
         body = f"[{rows}]" if value and width else ""
         return f"dense<{body}> : tensor<{len(value)}x{width}xi64>"

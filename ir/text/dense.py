@@ -162,7 +162,8 @@ def _skeleton(type: TensorType, element: bytes, shape: tuple[int, ...]) -> bytes
         element = b""
     inner = element
     for extent in reversed(shape):
-        inner = b"[" + b",".join([inner] * extent) + b"]"
+        # Repetition, not ``join``, which keeps 80 bytes for each item.
+        inner = b"[" + ((inner + b",") * extent)[:-1] + b"]"
     return inner
 
 
@@ -254,7 +255,7 @@ class BooleanConverter(Converter):
 
     def convert(self, words: list[bytes], index: int) -> list[Any]:
         """See the base class."""
-        return [self.words[word] for word in words]
+        return list(map(self.words.__getitem__, words))
 
 
 class IntegerConverter(Converter):
@@ -274,9 +275,10 @@ class IntegerConverter(Converter):
             values = [int(word, 16) if b"x" in word else int(word) for word in words]
         else:
             values = list(map(int, words))
-        if min(values) < self.low or max(values) > self.high:
+        largest = max(values)
+        if min(values) < self.low or largest > self.high:
             raise OverflowError
-        if max(values) > self.maximum:
+        if largest > self.maximum:
             return [value - (self.high + 1) if value > self.maximum else value for value in values]
         return values
 
