@@ -129,7 +129,9 @@ class Elements:
         self._scopes: list[dict[Any, Scalar]] = [{}]
         self._conditions: list[Scalar] = []
         self._current: tuple[Instruction, tuple[Index, ...]] | None = None
-        self._numbers: dict[Instruction, int] = {}
+        self._numbers: dict[Value, int] = {}
+        self._origins: dict[int, tuple[Scalar, Key]] = {}
+        """Which element a scalar is that a rule got, by identity of the object (kept alive here)."""
         self._unguarded = 0
 
     @property
@@ -285,7 +287,9 @@ class Elements:
         """The element of an operand of the instruction whose rule is running."""
         assert self._current is not None
         outer = self._current
-        result = self.value(outer[0].operands[number], tuple(as_index(position) for position in index))
+        key = (outer[0].operands[number], tuple(as_index(position) for position in index))
+        result = self.value(*key)
+        self._origins[id(result)] = (result, key)
         self._current = outer
         return result
 
@@ -305,14 +309,9 @@ class Elements:
         assert self._current is not None
         if low >= high:
             return Index(low)
-        instruction, index = self._current
-        number = self._numbers.setdefault(instruction, len(self._numbers))
-        stem = f"r{number}[{','.join(position.key for position in index)}]"
-        # One instruction may ask for several; they come in the same order every time its rule runs.
-        count = 0
-        while self.find(("atom", f"{stem}.{count}")) is not None:
-            count += 1
-        key = f"{stem}.{count}"
+        key, variables = self._name_atom(value, low, high)
+        if self.find(("atom", key)) is not None:
+            return Index(0, ((RunTime(key, low, high, variables), 1),))
         b = self.builder
         signed = not isinstance(element, IntegerType) or element.signed
         wide = value if value.kind == "i64" else (b.sext if signed else b.zext)(value, "i64")
@@ -325,8 +324,25 @@ class Elements:
             wide = b.select(b.icmp("sgt" if signed else "ugt", wide, lowest), wide, lowest)
         self._scopes[-1]["atom", key] = wide
         self.access.bind(key, wide)
-        variables = frozenset().union(*(position.variables for position in index))
         return Index(0, ((RunTime(key, low, high, variables), 1),))
+
+    def _name_atom(self, scalar: Scalar, low: int, high: int) -> tuple[str, frozenset[str]]:
+        """A name that is the same in every run of the rules, and the variables on which the value may depend."""
+        assert self._current is not None
+        known = self._origins.get(id(scalar))
+        if known is not None:
+            value, index = known[1]
+            number = self._numbers.setdefault(value, len(self._numbers))
+            key = f"r{number}[{','.join(position.key for position in index)}]{low}:{high}"
+            return key, frozenset().union(*(position.variables for position in index))
+        instruction, index = self._current
+        number = self._numbers.setdefault(instruction.results[0], len(self._numbers))
+        stem = f"s{number}[{','.join(position.key for position in index)}]"
+        # One instruction may ask for several; they come in the same order every time its rule runs.
+        count = 0
+        while self.find(("atom", f"{stem}.{count}")) is not None:
+            count += 1
+        return f"{stem}.{count}", frozenset().union(*(position.variables for position in index))
 
     def in_range(self, index: Index | int, low: int, high: int) -> Scalar | bool:
         """The condition ``low <= index < high``."""

@@ -34,7 +34,7 @@ class KernelCode:
     ``pipeline`` is ``lean`` for code with explicit vectors, ``vectorize`` for scalar loops that LLVM's loop vectorizer is
     to widen (fusions with numba functions).  ``linked`` maps symbols to foreign LLVM modules to link in.
     ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
-    share the operand's buffer (the kernel then only updates it).
+    share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
     """
 
     ir: str
@@ -43,3 +43,4 @@ class KernelCode:
     pipeline: str = "lean"
     linked: tuple[tuple[str, str], ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
+    updates: bool = False

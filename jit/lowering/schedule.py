@@ -17,7 +17,6 @@ from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.definition import Structural
 from hlojit.ir.types import TensorType
 from hlojit.lowering.arena import assign_offsets
-from hlojit.lowering.in_place import safe_in_place_operands
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.liveness import Liveness, has_host_regions, is_alias
 from hlojit.lowering.program import (
@@ -168,15 +167,14 @@ class Scheduler:
     def _in_place_results(
         self, instruction: Instruction, code: KernelCode, operands: list[Buffer], steps: list[Step]
     ) -> list[Buffer]:
-        """Memory for the results, sharing operands' memory where the kernel must (``in_place``) or may."""
-        must = {result: operand for operand, result in code.in_place}
-        may = safe_in_place_operands(instruction)
-        results = []
+        """Memory for the results, sharing operands' memory where the kernel must or may."""
+        results: list[Buffer] = []
         for index, result in enumerate(instruction.results):
-            if index in must:
-                buffer = self._updated_in_place(instruction, must[index], result, operands, steps)
+            candidates = [operand for operand, target in code.in_place if target == index]
+            if code.updates and candidates:
+                buffer = self._updated_in_place(instruction, candidates[0], result, operands, steps)
             else:
-                buffer = self._reused(instruction, may.get(index, ()), result, operands, results)
+                buffer = self._reused(instruction, candidates, result, operands, results)
             self.buffers[result] = buffer
             results.append(buffer)
         return results
@@ -390,8 +388,10 @@ class Scheduler:
         if has_host_regions(producer):
             looped = producer.op.name == "stablehlo.while" and argument not in self.liveness.captured
             return looped and reads == [root.index]
-        safe = safe_in_place_operands(producer).get(root.index, ())
-        return bool(reads) and all(k in safe for k in reads)
+        if isinstance(producer.op.lowering, Structural):
+            return False
+        pairs = self.source.kernel(producer).in_place
+        return bool(reads) and all((k, root.index) in pairs for k in reads)
 
     def _may_swap_state(self, body: Block, value: Value) -> bool:
         """Whether to keep a loop's state in two buffers: it is large, and an instruction of the body computes it."""

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field, replace
 
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, canonical_convolution
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
-from hlojit.cpu.kernels.dot import PARAMETERS, RESULT, WORKSPACE, dense_type, emit_product
+from hlojit.cpu.kernels.dot import RESULT, emit_product
+from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, dense
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
 from hlojit.cpu.kernels.packing import ZERO, CopyKernel, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.padding import PaddedAxis, PaddedCopy
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, merge_axes
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, merge_axes
 from hlojit.cpu.kernels.tiles import Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Instruction
@@ -144,7 +145,7 @@ class _Convolution:
                 and image.spatial[-1] == 1
                 and filled > 0.6
             )
-            weights = self._weights(dense=not columns)
+            weights = self._weights(feature_last=not columns)
             axes = [(axis.window, axis.window_dilation * step) for axis, step in zip(problem.spatial, image.spatial)]
             reduction = [Axis(w, (s, k)) for (w, s), k in zip(axes, weights.spatial)]
             reduction.append(Axis(problem.channels, (image.channel, weights.channel)))
@@ -180,26 +181,26 @@ class _Convolution:
         offset = self.reserve(math.prod(axis.destination for axis in axes) * KIND_BITS[self.kind] // 8)
         copy = PaddedCopy(f"{self.symbol}.pad", tuple(axes[i] for i in order), elements, 0, WORKSPACE, offset)
         self.phases.append(copy.emit(self.builder, self.target))
-        steps = dict(zip(order, _dense_steps([axes[i].destination for i in order])))
+        steps = dict(zip(order, dense_steps([axes[i].destination for i in order])))
         group = steps[1] * problem.channels if feature_groups else steps[0] * problem.batch
-        return _Source(WORKSPACE, offset, Elements(dense_type(self.kind), self.kind),
+        return _Source(WORKSPACE, offset, dense(self.kind),
                        [steps[2 + i] for i in range(len(problem.spatial))], steps[0], steps[1], group)
 
-    def _weights(self, *, dense: bool) -> _Source:
-        """The kernel; ``dense`` asks for features that are neighbours.  Reversed windows walk backwards."""
+    def _weights(self, *, feature_last: bool) -> _Source:
+        """The kernel; ``feature_last`` asks for features that are neighbours.  Reversed windows walk backwards."""
         problem = self.problem
         elements = Elements(self.types[1], self.kind)
         features = problem.features * problem.groups
         extents = [*(axis.window for axis in problem.spatial), problem.channels, features]
         steps = [*(axis.kernel_step for axis in problem.spatial), problem.kernel_channel_step, problem.kernel_feature_step]
         place = 1, 0
-        if not elements.is_native or (dense and problem.kernel_feature_step != 1 and features > 1):
+        if not elements.is_native or (feature_last and problem.kernel_feature_step != 1 and features > 1):
             copy = Copy(tuple(Axis(extent, (step,)) for extent, step in zip(extents, steps)))
             place = WORKSPACE, self.reserve(copy.size * KIND_BITS[self.kind] // 8)
             kernel = CopyKernel(f"{self.symbol}.weights", copy, elements, 1, WORKSPACE, place[1])
             self.phases.append(kernel.emit(self.builder, self.target))
-            elements = Elements(dense_type(self.kind), self.kind)
-            steps = _dense_steps(extents)
+            elements = dense(self.kind)
+            steps = dense_steps(extents)
         offset, spatial = place[1], []
         for axis, step in zip(problem.spatial, steps):
             offset += (axis.window - 1) * step * elements.size if axis.reversed else 0
@@ -252,10 +253,10 @@ class _Convolution:
         size = KIND_BITS[self.kind] // 8
         offset = self.reserve(problem.batch * problem.positions * features * size)
         extents = [problem.batch, features, *spatial] if columns else [problem.batch, *spatial, features]
-        steps = _dense_steps(extents)
+        steps = dense_steps(extents)
         feature = steps[1] if columns else steps[-1]
         places = steps[2:] if columns else steps[1:-1]
-        return _Source(WORKSPACE, offset, Elements(dense_type(self.kind), self.kind), places, steps[0], 0,
+        return _Source(WORKSPACE, offset, dense(self.kind), places, steps[0], 0,
                        problem.features * feature, feature)
 
     def _reorder(self, temporary: _Source, final: _Source) -> None:
@@ -269,14 +270,6 @@ class _Convolution:
         kernel = CopyKernel(f"{self.symbol}.result", copy, temporary.elements, WORKSPACE, RESULT, 0, final.elements,
                             temporary.offset)
         self.phases.append(kernel.emit(self.builder, self.target))
-
-
-def _dense_steps(extents: list[int]) -> list[int]:
-    steps, step = [], 1
-    for extent in reversed(extents):
-        steps.append(step)
-        step *= extent
-    return steps[::-1]
 
 
 Triple = tuple[int, int, int]

@@ -102,6 +102,15 @@ class DotProblem:
         )
 
 
+def dense_steps(extents: Sequence[int], inner: int = 1) -> list[int]:
+    """Row-major steps of a box whose elements are ``inner`` apart."""
+    steps = []
+    for extent in reversed(extents):
+        steps.append(inner)
+        inner *= extent
+    return steps[::-1]
+
+
 def _axes(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> list[Axis]:
     return [Axis(shape[dimension], (strides[dimension],)) for dimension in dimensions]
 

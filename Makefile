@@ -1,0 +1,50 @@
+# hlojit: `make demo` and `make test` do all their set-up themselves; `make` prints this list.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.hlojit-installed
+RUN = $(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fast bench bench-full exhaustive docs clean
+
+help:  ## print this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml tools/link_tree.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(RUN) tools/link_tree.py
+	touch $@
+
+demo: $(STAMP)  ## compile and run a decorated function and a StableHLO program, compared with NumPy
+	$(RUN) examples/demo.py
+
+test: $(STAMP)  ## run the whole test suite
+	$(RUN) -m pytest -q
+
+fast: $(STAMP)  ## run the tests that take less than a minute together
+	$(RUN) -m pytest -q -m "not slow" -x
+
+check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) tools/link_tree.py
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q -m "not slow" tests/test_layers.py tests/ops tests/text tests/passes
+
+bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
+	$(RUN) -m benchmarks
+
+bench-full: $(STAMP)  ## the same with more repetitions
+	$(RUN) -m benchmarks --full
+
+exhaustive: $(STAMP)  ## all 2^32 inputs of every unary f32 function (hours)
+	$(RUN) tools/exhaustive_ulp.py
+
+docs: $(STAMP)  ## make the generated pages of docs/ anew
+	$(RUN) tools/op_status.py
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build dist *.egg-info
