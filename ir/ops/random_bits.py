@@ -111,11 +111,11 @@ def threefry_bits(state: Array, shape: Sequence[int], bits: int) -> tuple[Array,
 
 
 def philox_bits(state: Array, shape: Sequence[int], bits: int) -> tuple[Array, Array]:
-    """As ``threefry_bits``; in a state of two words the upper half of the counter is 0 and its carry is lost."""
+    """As ``threefry_bits``; in a state of two words the key serves as upper half of the counter, too."""
     size = math.prod(shape)
     blocks = -(-size * (2 if bits == 64 else 1) // 4)
     key = (_low(state[0:1]), _high(state[0:1]))
-    low, high = state[1], state[2] if len(state) > 2 else np.uint64(0)
+    low, high = state[1], state[2] if len(state) > 2 else state[0]
     lows = low + np.arange(blocks, dtype=np.uint64)
     highs = np.where(lows < low, high + np.uint64(1), high)
     words = philox(key, (_low(lows), _high(lows), _low(highs), _high(highs)))

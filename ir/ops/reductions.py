@@ -12,6 +12,7 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Expand,
     InferenceRequest,
     Kernel,
     OpDefinition,
@@ -223,10 +224,9 @@ def _infer_map(request: InferenceRequest) -> Sequence[Type]:
 
 
 def _expand_map(builder: Any, instruction: Any) -> Any:
-    """The computation's ops on whole tensors; None if one of them is not elementwise."""
-    return builder.inline_elementwise(
-        instruction.regions[0], instruction.operands, instruction.result.tensor_type.shape
-    )
+    """The computation's ops on whole tensors, where all of them are elementwise."""
+    type = instruction.results[0].tensor_type
+    return builder.lift_region(instruction.regions[0], instruction.operands, type.shape) if type.is_static else None
 
 
 MAP = define(
@@ -239,7 +239,7 @@ MAP = define(
         constraints=(*MAP_RULES, inferred("C1")),
         reference=lambda call, *values: run_on_arrays(call, 0, values),
         syntax="generic",
-        lowering=None,
+        lowering=Expand(_expand_map),
         summary="applies a function of scalars to every element",
     )
 )

@@ -1,0 +1,223 @@
+"""Streams between host and device, point-to-point messages and asynchronous calls: records without a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hlojit.ir.attributes import ChannelHandle
+from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I64_MATRIX, STRING, RecordKind
+from hlojit.ir.ops.collectives import PAIR_RULES
+from hlojit.ir.ops.control import unsupported_reference
+from hlojit.ir.ops.definition import (
+    AttributeSpec,
+    Constraint,
+    InferenceRequest,
+    Kernel,
+    OpDefinition,
+    Operand,
+    Trait,
+    define,
+)
+from hlojit.ir.ops.rules import OpCall, checked, compatible_lists, inferred, region_inputs, region_outputs, spell
+from hlojit.ir.types import TOKEN, OpaqueType, TensorType, TokenType, Type, opaque_type
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction
+
+EFFECT = frozenset({Trait.EFFECT})
+_NO_HOST = "the reference has no streams and no other process"
+_COLLECTIVES_AND_SLICES = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "all_reduce",
+        "all_gather",
+        "all_to_all",
+        "collective_permute",
+        "reduce_scatter",
+        "collective_broadcast",
+        "slice",
+        "dynamic_slice",
+        "dynamic_update_slice",
+    )
+)
+
+
+def _token_last(call: OpCall) -> str | None:
+    if call.operand_types and isinstance(call.operand_types[-1], TokenType):
+        return None
+    return "the last operand must be a token"
+
+
+# infeed and outfeed
+
+
+def _some_results(instruction: Instruction) -> str | None:
+    return None if instruction.results else "there must be at least one result, the token"
+
+
+def _payload_is_tensors(instruction: Instruction) -> str | None:
+    for type in instruction.result_types[:-1]:
+        if not isinstance(type, TensorType):
+            return f"results before the token must be tensors, found {type}"
+    return None
+
+
+def _result_token(instruction: Instruction) -> str | None:
+    if instruction.results and isinstance(instruction.result_types[-1], TokenType):
+        return None
+    return f"the last result must be a token, found {spell(instruction.result_types)}"
+
+
+INFEED = define(
+    OpDefinition(
+        "stablehlo.infeed",
+        operands=(Operand("token"),),
+        attributes=(
+            AttributeSpec("infeed_config", STRING, optional=True, default=""),
+            AttributeSpec("layout", GENERIC, optional=True),
+        ),
+        constraints=(
+            Constraint("I1", _token_last),
+            Constraint("C1", _some_results),
+            Constraint("C2", _payload_is_tensors),
+            Constraint("C3", _result_token),
+        ),
+        reference=unsupported_reference(_NO_HOST),
+        traits=EFFECT,
+        lowering=Kernel("infeed"),
+        summary="reads from the host's stream",
+    )
+)
+
+
+def _token(request: InferenceRequest) -> Sequence[Type]:
+    return (TOKEN,)
+
+
+OUTFEED = define(
+    OpDefinition(
+        "stablehlo.outfeed",
+        operands=(Operand("inputs", variadic=True), Operand("token")),
+        attributes=(AttributeSpec("outfeed_config", STRING, optional=True, default=""),),
+        infer=checked((Constraint("I2", _token_last),), _token),
+        constraints=(Constraint("I2", _token_last),),
+        reference=unsupported_reference(_NO_HOST),
+        traits=EFFECT,
+        lowering=Kernel("outfeed"),
+        summary="writes to the host's stream",
+    )
+)
+
+# send and recv
+
+
+def _channel_type(*of_host_transfers: int) -> Constraint:
+    """1 is DEVICE_TO_DEVICE, 2 DEVICE_TO_HOST, 3 HOST_TO_DEVICE (which programs use for recv, beside the spec's 2)."""
+
+    def check(call: OpCall) -> str | None:
+        host = bool(call.attributes.get("is_host_transfer"))
+        expected = of_host_transfers if host else (1,)
+        found = call.attributes["channel_handle"].type
+        if found in expected:
+            return None
+        return f"channel type is {found}, expected {expected[-1]} where is_host_transfer is {str(host).lower()}"
+
+    return Constraint("C5", check)
+
+
+_CHANNEL = (
+    AttributeSpec("channel_handle", RecordKind(ChannelHandle)),
+    AttributeSpec("is_host_transfer", BOOL, optional=True, default=False),
+    AttributeSpec("source_target_pairs", I64_MATRIX, optional=True),
+)
+
+SEND_RULES = (Constraint("I2", _token_last), *PAIR_RULES, _channel_type(2))
+
+SEND = define(
+    OpDefinition(
+        "stablehlo.send",
+        operands=(Operand("inputs", variadic=True), Operand("token")),
+        attributes=_CHANNEL,
+        infer=checked(SEND_RULES, _token),
+        constraints=SEND_RULES,
+        reference=unsupported_reference(_NO_HOST),
+        traits=EFFECT,
+        lowering=Kernel("send"),
+        summary="sends tensors through a channel",
+    )
+)
+
+RECV = define(
+    OpDefinition(
+        "stablehlo.recv",
+        operands=(Operand("token"),),
+        attributes=_CHANNEL,
+        constraints=(Constraint("I1", _token_last), *PAIR_RULES, _channel_type(2, 3), Constraint("", _result_token)),
+        reference=unsupported_reference(_NO_HOST),
+        traits=EFFECT,
+        lowering=Kernel("recv"),
+        summary="receives tensors through a channel",
+    )
+)
+
+# asynchronous calls
+
+
+def future_of(types: Sequence[Type]) -> OpaqueType:
+    """``!stablehlo.future<T, ...>``."""
+    return opaque_type(f"!stablehlo.future<{', '.join(map(str, types))}>")
+
+
+def _one_op(call: OpCall) -> str | None:
+    count = len(call.regions[0])
+    return None if count == 2 else f"body must be one op and a return, found {count} instructions"
+
+
+def _allowed_op(call: OpCall) -> str | None:
+    first = call.regions[0].first
+    if first is None or first.name in _COLLECTIVES_AND_SLICES:
+        return None
+    return f"body must be a collective or a slice, found {first.name}"
+
+
+def _same_operands(call: OpCall) -> str | None:
+    found = region_inputs(call.regions[0])
+    if not found or compatible_lists(found, call.operand_types):
+        return None
+    return f"body takes {spell(found)} but is given {spell(call.operand_types)}"
+
+
+ASYNC_START_RULES = (Constraint("C1", _one_op), Constraint("C2", _allowed_op), Constraint("C3", _same_operands))
+
+ASYNC_START = define(
+    OpDefinition(
+        "stablehlo.async_start",
+        operands=(Operand("operands", variadic=True),),
+        regions=("body",),
+        infer=checked(ASYNC_START_RULES, lambda request: [future_of(region_outputs(request.regions[0]))]),
+        constraints=(*ASYNC_START_RULES, inferred("C4")),
+        reference=lambda call, *values: (call.run(0, *values[: len(call.instruction.regions[0].arguments)]),),
+        lowering=Kernel("async_start"),
+        summary="begins a computation",
+    )
+)
+
+
+def _future_result(instruction: Instruction) -> str | None:
+    found = instruction.operand_types[0]
+    if found is future_of(instruction.result_types):
+        return None
+    return f"operand has type {found} but the results are {spell(instruction.result_types)}"
+
+
+ASYNC_DONE = define(
+    OpDefinition(
+        "stablehlo.async_done",
+        operands=(Operand("operand"),),
+        constraints=(Constraint("C1", _future_result),),
+        reference=lambda call, value: value,
+        lowering=Kernel("async_done"),
+        summary="waits for a computation that async_start began",
+    )
+)

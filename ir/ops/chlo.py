@@ -1,0 +1,211 @@
+"""CHLO's elementwise functions: error functions, gamma functions, inverse trigonometry and so on.
+
+Their code is in ``hlojit.ir.scalar.functions`` where it is more than a few ops; the references are SciPy's and NumPy's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat
+from hlojit.ir.ops.definition import Array, Expand, InferenceRequest, Lowering, OpDefinition, define
+from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
+from hlojit.ir.ops.rules import checked, inferred, operand_tensor
+from hlojit.ir.ops.transcendental import by_name
+from hlojit.ir.types import Type
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction, Value
+
+_KINDS = (FLOAT, COMPLEX)
+
+
+def special(name: str) -> Callable[..., Any]:
+    """A function of ``scipy.special``, which is heavy and loaded when it is first called."""
+
+    def evaluate(*arrays: Array) -> Any:
+        import scipy.special  # noqa: PLC0415
+
+        return getattr(scipy.special, name)(*arrays)
+
+    return evaluate
+
+
+def _renamed(record: OpDefinition, name: str) -> OpDefinition:
+    return define(dataclasses.replace(record, name=f"chlo.{name}", syntax="pretty-arrow-type"))
+
+
+def _function(
+    name: str,
+    reference: Callable[..., Any],
+    summary: str,
+    kinds: Sequence[str] = _KINDS,
+    lowering: Lowering | None = None,
+) -> OpDefinition:
+    lowering = by_type(real=by_name(name)) if lowering is None else lowering
+    return _renamed(unary(name, kinds, lowering, widened(reference), summary=summary), name)
+
+
+ACOS = _function("acos", np.arccos, "Inverse cosine.")
+ACOSH = _function("acosh", np.arccosh, "Inverse hyperbolic cosine.")
+ASIN = _function("asin", np.arcsin, "Inverse sine.")
+ASINH = _function("asinh", np.arcsinh, "Inverse hyperbolic sine.")
+ATAN = _function("atan", np.arctan, "Inverse tangent.")
+ATANH = _function("atanh", np.arctanh, "Inverse hyperbolic tangent.")
+BESSEL_I1E = _function("bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,))
+COSH = _function("cosh", np.cosh, "Hyperbolic cosine.")
+DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm of the gamma function.", (FLOAT,))
+ERF = _function("erf", special("erf"), "Error function.", (FLOAT,))
+ERF_INV = _function("erf_inv", special("erfinv"), "Inverse of the error function.", (FLOAT,))
+ERFC = _function("erfc", special("erfc"), "1 - erf(x).", (FLOAT,))
+LGAMMA = _function("lgamma", special("gammaln"), "Logarithm of the absolute value of the gamma function.", (FLOAT,))
+SINH = _function("sinh", np.sinh, "Hyperbolic sine.")
+
+
+# what is a few StableHLO ops
+
+
+def _expansion(build: Callable[..., Any]) -> Expand:
+    """An expansion that builds one value from a builder and the operands."""
+
+    def rule(builder: Any, instruction: Instruction) -> Sequence[Value]:
+        return [build(builder, *instruction.operands)]
+
+    return Expand(rule)
+
+
+def _compared_with_infinity(take_absolute: bool, value: float) -> Callable[..., Any]:
+    def build(builder: Any, x: Value) -> Any:
+        x = builder.abs(x) if take_absolute else x
+        return builder.compare(x, builder.constant(value, x.tensor_type), "EQ")
+
+    return build
+
+
+def _conjugate(builder: Any, x: Value) -> Any:
+    if not isinstance(x.tensor_type.element_type, ComplexType):
+        return x
+    return builder.complex(builder.real(x), builder.negate(builder.imag(x)))
+
+
+CONJ = _renamed(
+    unary("conj", _KINDS, _expansion(_conjugate), lambda call, x: np.conj(x), summary="Complex conjugate."), "conj"
+)
+SQUARE = _renamed(
+    unary(
+        "square",
+        (INTEGER, FLOAT, COMPLEX),
+        _expansion(lambda b, x: b.multiply(x, x)),
+        lambda call, x: x * x,
+        summary="The operand times itself.",
+    ),
+    "square",
+)
+TAN = _function("tan", np.tan, "Tangent.", lowering=_expansion(lambda b, x: b.tan(x)))
+
+
+def _predicates(request: InferenceRequest) -> Sequence[Type]:
+    return [operand_tensor(request, 0).with_element_type(BooleanType())]
+
+
+def _test(name: str, build: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:
+    record = unary(name, (FLOAT,), _expansion(build), lambda call, x: reference(x), summary=summary)
+    rules = record.constraints[:1]
+    return _renamed(
+        dataclasses.replace(record, infer=checked(rules, _predicates), constraints=(*rules, inferred("C1"))), name
+    )
+
+
+IS_INF = _test("is_inf", _compared_with_infinity(True, np.inf), np.isinf, "Whether an element is infinite.")
+IS_NEG_INF = _test("is_neg_inf", _compared_with_infinity(False, -np.inf), np.isneginf, "Whether it is -infinity.")
+IS_POS_INF = _test("is_pos_inf", _compared_with_infinity(False, np.inf), np.isposinf, "Whether it is infinity.")
+
+
+# two operands
+
+
+def _next_after(call: Any, x: Array, y: Array) -> Array:
+    """The next number of the operands' own format, on its bits: magnitudes are ordered like their codes."""
+    from hlojit.ir.scalar.arrays import from_bits, to_bits  # noqa: PLC0415
+
+    element = operand_tensor(call.instruction, 0).element_type
+    bits = to_bits(x, element)
+    assert isinstance(element, FloatFormat)
+    sign = bits.dtype.type(1 << (element.bits - 1))
+    one = bits.dtype.type(1)
+    away = (bits & sign == 0) == (y > x)  # larger magnitude: upwards from a positive number, downwards from a negative
+    stepped = np.where(away, bits + one, bits - one)
+    stepped = np.where(x == 0, np.where(y > 0, one, sign | one), stepped)
+    stepped = np.where(x == y, to_bits(y, element), stepped)
+    return np.where(np.isnan(x) | np.isnan(y), x + y, from_bits(stepped, element))
+
+
+def _binary(
+    name: str, reference: Any, summary: str, lowering: Lowering | None = None, kinds: Sequence[str] = (FLOAT,)
+) -> OpDefinition:
+    return _renamed(binary(name, kinds, lowering, reference, summary=summary), name)
+
+
+def _expand_next_after(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """On the bits, as the reference; formats of less than a byte have none that ``bitcast_convert`` gives."""
+    x, y = instruction.operands
+    element = x.tensor_type.element_type
+    if not isinstance(element, FloatFormat) or element.bits not in (8, 16, 32, 64) or not element.signed:
+        return None
+    b, type = builder, x.tensor_type
+    word = type.with_element_type(f"ui{element.bits}")
+    bits = b.bitcast_convert(x, word)
+    sign, one = b.constant(1 << (element.bits - 1), word), b.constant(1, word)
+    zero = b.constant(0.0, type)
+    positive = b.compare(b.and_(bits, sign), b.constant(0, word), "EQ")
+    away = b.compare(positive, b.compare(y, x, "GT"), "EQ")
+    stepped = b.select(away, b.add(bits, one), b.subtract(bits, one))
+    smallest = b.select(b.compare(y, zero, "GT"), one, b.or_(sign, one))
+    stepped = b.select(b.compare(x, zero, "EQ"), smallest, stepped)
+    stepped = b.select(b.compare(x, y, "EQ"), b.bitcast_convert(y, word), stepped)
+    unordered = b.or_(b.compare(x, x, "NE"), b.compare(y, y, "NE"))
+    return [b.select(unordered, b.add(x, y), b.bitcast_convert(stepped, type))]
+
+
+NEXT_AFTER = _binary(
+    "next_after", _next_after, "The number next to the first operand towards the second.", Expand(_expand_next_after)
+)
+
+
+def _polygamma(n: Array, x: Array) -> Any:
+    """scipy's takes integers only; n = 0 is digamma, other n the Hurwitz zeta function."""
+    import scipy.special  # noqa: PLC0415
+
+    sign = np.where(n % 2 == 0, -1.0, 1.0)
+    higher = sign * scipy.special.gamma(n + 1) * scipy.special.zeta(n + 1, x)
+    value = np.where(n == 0, scipy.special.digamma(x), higher)
+    return np.where((n == np.floor(n)) & (n >= 0), value, np.nan)
+
+
+POLYGAMMA = _binary("polygamma", widened(_polygamma), "Derivatives of digamma.")
+ZETA = _binary("zeta", widened(special("zeta")), "Hurwitz zeta function.")
+
+
+def _mulhi(call: Any, x: Array, y: Array) -> Array:
+    bits = operand_tensor(call.instruction, 0).element_type.bits
+    return np.array((x.astype(object) * y.astype(object)) >> bits, dtype=object).astype(x.dtype)
+
+
+def _expand_mulhi(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """In twice the width; 64 bits have none."""
+    x, y = instruction.operands
+    element = x.tensor_type.element_type
+    if element.bits > 32:
+        return None
+    prefix = element.name.rstrip("0123456789")
+    wide = f"{prefix}{element.bits * 2}"
+    product = builder.multiply(builder.convert(x, wide), builder.convert(y, wide))
+    amount = builder.constant(element.bits, product.tensor_type)
+    return [builder.convert(builder.shift_right_logical(product, amount), element)]
+
+
+MULHI = _binary("mulhi", _mulhi, "Upper half of the product.", Expand(_expand_mulhi), (INTEGER,))

@@ -1,0 +1,185 @@
+"""CHLO's ops with NumPy's broadcasting of operands: each expands into broadcast_in_dim and the op without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hlojit.ir.errors import TypeInferenceError
+from hlojit.ir.formats import BooleanType
+from hlojit.ir.ops.attribute_kinds import I64_ARRAY, EnumKind
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Expand,
+    InferenceRequest,
+    OpDefinition,
+    Operand,
+    ReferenceCall,
+    define,
+    op,
+)
+from hlojit.ir.ops.rules import OpCall, inferred, operand_tensor, operand_tensors, same_element
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction, Value
+
+BROADCAST_DIMENSIONS = AttributeSpec("broadcast_dimensions", I64_ARRAY, optional=True)
+
+
+def operand_dimensions(call: OpCall, position: int, rank: int) -> tuple[int, ...]:
+    """Where the dimensions of an operand go in a result of ``rank``: the last ones, unless the attribute says."""
+    own = operand_tensor(call, position).rank
+    given = call.attributes.get("broadcast_dimensions")
+    if given is not None and own < rank and len(given) == own:
+        return tuple(given)
+    return tuple(range(rank - own, rank))
+
+
+def broadcast_shape(call: OpCall) -> tuple[int, ...]:
+    """The common shape of all operands."""
+    types = operand_tensors(call)
+    rank = max(type.rank for type in types)
+    shape = [1] * rank
+    for position, type in enumerate(types):
+        for extent, d in zip(type.shape, operand_dimensions(call, position, rank)):
+            if extent == 1 or shape[d] == extent:
+                continue
+            if shape[d] == 1 or (shape[d] == DYNAMIC and extent != 1):
+                shape[d] = extent
+            elif extent != DYNAMIC:
+                raise TypeInferenceError(f"operands {', '.join(map(str, types))} cannot be broadcast to one shape")
+    return tuple(shape)
+
+
+def _spread(builder: Any, instruction: Instruction, position: int, shape: tuple[int, ...]) -> Value:
+    operand = instruction.operands[position]
+    if operand.tensor_type.shape == shape:
+        return operand
+    found: Value = builder.broadcast_in_dim(operand, shape, operand_dimensions(instruction, position, len(shape)))
+    return found
+
+
+def _expand(plain: str) -> Expand:
+    def rule(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+        if not all(type.is_static for type in operand_tensors(instruction)):
+            return None
+        shape = broadcast_shape(instruction)
+        operands = [_spread(builder, instruction, position, shape) for position in range(len(instruction.operands))]
+        attributes = {n: v for n, v in instruction.attributes.items() if n != "broadcast_dimensions"}
+        return list(builder.create(plain, operands, attributes=attributes).results)
+
+    return Expand(rule)
+
+
+def _reference(plain: str) -> Any:
+    def evaluate(call: ReferenceCall, *arrays: Array) -> Any:
+        record = op(plain)
+        assert record.reference is not None
+        rank = max(array.ndim for array in arrays)
+        spread = []
+        for position, array in enumerate(arrays):
+            shape = [1] * rank
+            for extent, d in zip(array.shape, operand_dimensions(call.instruction, position, rank)):
+                shape[d] = extent
+            spread.append(array.reshape(shape))
+        return record.reference(call, *np.broadcast_arrays(*spread))
+
+    return evaluate
+
+
+def _same_elements(call: OpCall) -> TensorType:
+    first = operand_tensor(call, 0)
+    for type in operand_tensors(call, 1):
+        if not same_element(type.element_type, first.element_type):
+            raise TypeInferenceError(f"operands have different element types: {first} and {type}")
+    return first
+
+
+def _infer(request: InferenceRequest) -> Sequence[Type]:
+    return [tensor(broadcast_shape(request), _same_elements(request).element_type)]
+
+
+def _infer_predicate(request: InferenceRequest) -> Sequence[Type]:
+    _same_elements(request)
+    return [tensor(broadcast_shape(request), BooleanType())]
+
+
+def _infer_complex(request: InferenceRequest) -> Sequence[Type]:
+    return [tensor(broadcast_shape(request), f"complex<{_same_elements(request).element_type.name}>")]
+
+
+def _infer_select(request: InferenceRequest) -> Sequence[Type]:
+    return [tensor(broadcast_shape(request), operand_tensor(request, 1).element_type)]
+
+
+def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefinition:
+    values: dict[str, Any] = {
+        "operands": (Operand("lhs"), Operand("rhs")),
+        "attributes": (BROADCAST_DIMENSIONS,),
+        "syntax": "pretty-function-type",
+    }
+    return define(
+        OpDefinition(
+            f"chlo.{name}",
+            infer=infer,
+            constraints=(inferred(""),),
+            reference=_reference(plain),
+            lowering=_expand(plain),
+            summary=f"{plain.partition('.')[2]} with broadcasting",
+            **(values | more),
+        )
+    )
+
+
+BROADCASTING = tuple(
+    _define(f"broadcast_{name}", f"stablehlo.{name}")
+    for name in (
+        "add",
+        "and",
+        "atan2",
+        "divide",
+        "maximum",
+        "minimum",
+        "multiply",
+        "or",
+        "power",
+        "remainder",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "subtract",
+        "xor",
+    )
+)
+BROADCASTING_CHLO = tuple(_define(f"broadcast_{name}", f"chlo.{name}") for name in ("next_after", "polygamma", "zeta"))
+
+BROADCAST_COMPLEX = _define("broadcast_complex", "stablehlo.complex", _infer_complex)
+BROADCAST_COMPARE = _define(
+    "broadcast_compare",
+    "stablehlo.compare",
+    _infer_predicate,
+    attributes=(
+        BROADCAST_DIMENSIONS,
+        AttributeSpec(
+            "comparison_direction", EnumKind("comparison_direction", ("EQ", "NE", "GE", "GT", "LE", "LT"), "chlo")
+        ),
+        AttributeSpec(
+            "compare_type",
+            EnumKind("comparison_type", ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"), "chlo"),
+            optional=True,
+        ),
+    ),
+    syntax="generic",
+)
+BROADCAST_SELECT = _define(
+    "broadcast_select",
+    "stablehlo.select",
+    _infer_select,
+    operands=(Operand("pred"), Operand("on_true"), Operand("on_false")),
+    attributes=(),
+)
+

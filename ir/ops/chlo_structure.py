@@ -1,0 +1,231 @@
+"""CHLO's ops that are not elementwise: constants, top_k, scan and ragged_dot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hlojit.ir.attributes import BoolAttr, Dense, FloatAttr, IntegerAttr
+from hlojit.ir.formats import FloatFormat
+from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Constraint,
+    Expand,
+    InferenceRequest,
+    OpDefinition,
+    Operand,
+    ReferenceCall,
+    Structural,
+    Trait,
+    define,
+)
+from hlojit.ir.ops.products import PRECISION_CONFIG
+from hlojit.ir.ops.rules import (
+    OpCall,
+    checked,
+    in_range,
+    inferred,
+    operand_tensor,
+    region_inputs,
+    same_types,
+)
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction, Value
+
+CONSTANT = define(
+    OpDefinition(
+        "chlo.constant",
+        attributes=(AttributeSpec("value", ELEMENTS),),
+        infer=lambda request: [request.attributes["value"].type],
+        constraints=(inferred(""),),
+        reference=lambda call: call.attributes["value"].array,
+        syntax="chlo.constant",
+        traits=frozenset({Trait.CONSTANT}),
+        lowering=Structural(),
+        summary="a constant",
+    )
+)
+
+
+def like_value(call: OpCall) -> Any:
+    """The number that constant_like repeats."""
+    value = call.attributes["value"]
+    if isinstance(value, (FloatAttr, IntegerAttr, BoolAttr)):
+        return value.value
+    return value.splat_value if isinstance(value, Dense) else value
+
+
+CONSTANT_LIKE = define(
+    OpDefinition(
+        "chlo.constant_like",
+        operands=(Operand("operand"),),
+        attributes=(AttributeSpec("value", GENERIC),),
+        infer=lambda request: request.operand_types,
+        constraints=(inferred(""),),
+        reference=lambda call, operand: np.full(operand.shape, like_value(call.instruction), operand.dtype),
+        lowering=Expand(
+            lambda builder, i: [builder.constant(like_value(i), i.results[0].tensor_type)]
+            if i.results[0].tensor_type.is_static
+            else None
+        ),
+        summary="a number in every place of the operand's shape",
+    )
+)
+
+# top_k
+
+
+def _largest(call: OpCall) -> str | None:
+    type, k = operand_tensor(call, 0), call.attributes["k"]
+    if type.rank >= 1 and k >= 0 and (type.shape[-1] == DYNAMIC or k <= type.shape[-1]):
+        return None
+    return f"k {k} must lie within the last dimension of {type}"
+
+
+TOP_K_RULES = (Constraint("", _largest),)
+
+
+def _infer_top_k(request: InferenceRequest) -> Sequence[Type]:
+    type = operand_tensor(request, 0)
+    shape = (*type.shape[:-1], request.attributes["k"])
+    return [tensor(shape, type.element_type), tensor(shape, "i32")]
+
+
+def total_order(values: Array) -> Array:
+    """Integers in the order of the numbers: floats by totalOrder, in which -0.0 < 0.0 and NaN is outermost."""
+    if values.dtype.kind != "f":
+        return values
+    bits = np.ascontiguousarray(values).view(f"i{values.itemsize}")
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _top_k_reference(call: ReferenceCall, operand: Array) -> tuple[Array, Array]:
+    key = ~total_order(operand)  # descending; equal keys keep their order
+    order = np.argsort(key, axis=-1, kind="stable")[..., : call.attributes["k"]]
+    return np.take_along_axis(operand, order, axis=-1), order.astype(np.int32)
+
+
+def _expand_top_k(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """A stable descending sort of values and indices, cut off behind k."""
+    operand, k = instruction.operands[0], instruction.attributes["k"]
+    type = operand.tensor_type
+    if not type.is_static:
+        return None
+    index = tensor(type.shape, "i32")
+    order = "TOTALORDER" if isinstance(type.element_type, FloatFormat) else None
+    scalar, position = type.with_shape(()), index.with_shape(())
+    comparator = builder.region(
+        [scalar, scalar, position, position], lambda inner, a, b, i, j: inner.compare(a, b, "GT", order)
+    )
+    ordered = builder.create(
+        "stablehlo.sort",
+        [operand, builder.iota(index, type.rank - 1)],
+        attributes={"dimension": type.rank - 1, "is_stable": True},
+        regions=[comparator],
+    )
+    bounds = {
+        "start_indices": (0,) * type.rank,
+        "limit_indices": (*type.shape[:-1], k),
+        "strides": (1,) * type.rank,
+    }
+    return [builder.create("stablehlo.slice", [value], attributes=bounds).result for value in ordered.results]
+
+
+TOP_K = define(
+    OpDefinition(
+        "chlo.top_k",
+        operands=(Operand("operand"),),
+        attributes=(AttributeSpec("k", I64), AttributeSpec("is_stable", BOOL, optional=True, default=True)),
+        infer=checked(TOP_K_RULES, _infer_top_k),
+        constraints=(*TOP_K_RULES, inferred("")),
+        reference=_top_k_reference,
+        syntax="top_k",
+        lowering=Expand(_expand_top_k),
+        summary="the k largest elements of each row and their indices",
+    )
+)
+
+# scan
+
+
+def scan_inputs(call: OpCall) -> int:
+    """How many operands are inputs: those whose slices, not they themselves, the body takes."""
+    arguments = region_inputs(call.regions[0])
+    return sum(
+        isinstance(operand, TensorType) and isinstance(argument, TensorType) and operand.rank == argument.rank + 1
+        for operand, argument in zip(call.operand_types, arguments)
+    )
+
+
+def _scan_body(call: OpCall) -> str | None:
+    count, arguments = scan_inputs(call), region_inputs(call.regions[0])
+    if len(arguments) != len(call.operand_types):
+        return f"body takes {len(arguments)} values, expected {len(call.operand_types)}"
+    for carry, argument in zip(call.operand_types[count:], arguments[count:]):
+        complaint = same_types("an init and the body's argument", [carry, argument])
+        if complaint:
+            return complaint
+    return None
+
+
+def _scan_dimension(call: OpCall) -> str | None:
+    if not scan_inputs(call):
+        return None
+    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+
+
+def _scan_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
+    count, dimension = scan_inputs(call.instruction), call.attributes["dimension"]
+    rows = [np.moveaxis(value, dimension, 0) for value in operands[:count]]
+    length = len(rows[0]) if rows else int(call.attributes["scan_dim_size"])
+    carries: tuple[Any, ...] = operands[count:]
+    steps = range(length - 1, -1, -1) if call.attributes.get("is_reverse") else range(length)
+    collected: dict[int, tuple[Any, ...]] = {}
+    for step in steps:
+        returned = call.run(0, *(row[step] for row in rows), *carries)
+        collected[step], carries = returned[: -len(carries) or None], returned[len(returned) - len(carries) :]
+    types = [result.tensor_type for result in call.instruction.results[: len(call.instruction.results) - len(carries)]]
+    outputs = [
+        np.stack([collected[step][number] for step in range(length)], axis=dimension)
+        if length
+        else np.zeros(type.shape, type.element_type.storage)
+        for number, type in enumerate(types)
+    ]
+    return (*outputs, *carries)
+
+
+SCAN = define(
+    OpDefinition(
+        "chlo.scan",
+        operands=(Operand("inputs", variadic=True), Operand("inits", variadic=True)),
+        attributes=(
+            AttributeSpec("dimension", I64),
+            AttributeSpec("scan_dim_size", I64, optional=True),
+            AttributeSpec("is_reverse", BOOL, optional=True, default=False),
+            AttributeSpec("is_associative", BOOL, optional=True),
+        ),
+        regions=("body",),
+        constraints=(Constraint("", _scan_body), Constraint("", _scan_dimension)),
+        reference=_scan_reference,
+        syntax="scan",
+        lowering=None,
+        summary="a loop over the slices of a dimension that carries values",
+    )
+)
+
+RAGGED_DOT = define(
+    OpDefinition(
+        "chlo.ragged_dot",
+        operands=(Operand("lhs"), Operand("rhs"), Operand("group_sizes")),
+        attributes=(AttributeSpec("ragged_dot_dimension_numbers", GENERIC), PRECISION_CONFIG),
+        reference=None,
+        lowering=None,
+        summary="a product over groups of rows of different sizes",
+    )
+)
