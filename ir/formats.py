@@ -156,8 +156,17 @@ class FloatFormat(ElementType):
 
     @property
     def compute(self) -> str:
-        """Name of the native type in which arithmetic on this format is done before rounding: f32 or f64."""
-        return "f64" if self.bits > 32 or self.mantissa_bits > 23 or self.exponent_bits > 8 else "f32"
+        """Name of the native type in which arithmetic on this format is done before rounding: f32 or f64.
+
+        f32 must hold every value of the format, and twice its precision and two bits more, so that rounding the rounded
+        sum, product, quotient or square root once more gives what a single rounding would.
+        """
+        if self.name == "f32":
+            return "f32"
+        lowest = (1 - self.bias if self.has_zero else -self.bias) - self.mantissa_bits
+        highest = (1 << self.exponent_bits) - 1 - self.bias - (self.nan is NanEncoding.IEEE)
+        fits = self.mantissa_bits <= 10 and self.exponent_bits <= 8 and lowest >= -149 and highest <= 128
+        return "f32" if fits and self.bits <= 32 else "f64"
 
     @property
     def is_native(self) -> bool:

@@ -52,26 +52,26 @@ def _amounts(call: Any, y: Array) -> tuple[Array, Array]:
     """Amounts as unsigned integers, 0 where they are too large, and whether they are not."""
     amounts = y.view(f"u{y.dtype.itemsize}")
     inside = amounts < _width(call)
-    return np.where(inside, amounts, 0), inside
+    return np.asarray(np.where(inside, amounts, 0)), inside
 
 
 def _shift_left(call: Any, x: Array, y: Array) -> Array:
     amounts, inside = _amounts(call, y)
-    return np.where(inside, x << amounts.astype(x.dtype), x.dtype.type(0))
+    return np.asarray(np.where(inside, x << amounts.astype(x.dtype), x.dtype.type(0)))
 
 
 def _shift_right_logical(call: Any, x: Array, y: Array) -> Array:
     amounts, inside = _amounts(call, y)
     bits = x.view(f"u{x.dtype.itemsize}") & ((1 << _width(call)) - 1)
-    return np.where(inside, bits >> amounts, 0).astype(bits.dtype).view(x.dtype)
+    return np.asarray(np.where(inside, bits >> amounts, 0).astype(bits.dtype).view(x.dtype))
 
 
 def _shift_right_arithmetic(call: Any, x: Array, y: Array) -> Array:
     amounts, inside = _amounts(call, y)
     spare = x.dtype.itemsize * 8 - _width(call)
-    signed = (x << spare).view(f"i{x.dtype.itemsize}") >> spare
+    signed = np.asarray((x << spare).view(f"i{x.dtype.itemsize}") >> spare)
     shifted = signed >> np.where(inside, amounts, _width(call) - 1).astype(signed.dtype)
-    return shifted.view(x.dtype)
+    return np.asarray(shifted.view(x.dtype))
 
 
 def _shift(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:

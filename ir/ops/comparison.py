@@ -117,7 +117,7 @@ def _compare_arrays(call: Any, x: Array, y: Array) -> Array:
     function = _COMPARISONS[direction]
     if x.dtype.kind != "c" or direction in ("EQ", "NE"):
         return np.asarray(function(x, y))
-    return np.where(x.real == y.real, function(x.imag, y.imag), function(x.real, y.real))
+    return np.asarray(np.where(x.real == y.real, function(x.imag, y.imag), function(x.real, y.real)))
 
 
 _COMPARE_RULES = (

@@ -67,10 +67,10 @@ def _convert_arrays(call: Any, x: Array) -> Array:
     if isinstance(source, ComplexType) and not isinstance(target, ComplexType):
         x = x.real
     if isinstance(target, BooleanType):
-        return x != 0
+        return np.asarray(x != 0)
     if isinstance(target, IntegerType) and x.dtype.kind == "f":
         whole = saturate(x, target.storage)
-        return whole if target.bits >= 8 else np.clip(whole, target.minimum, target.maximum)
+        return whole if target.bits >= 8 else np.asarray(np.clip(whole, target.minimum, target.maximum))
     if isinstance(target, FloatFormat) and x.dtype.kind in "iu":
         return _integers_to_floats(x, target)
     return x if isinstance(target, FloatFormat) and x.dtype.kind == "f" else x.astype(target.storage)
@@ -228,22 +228,17 @@ def _at_least(name: str, low: int) -> Any:
     return check
 
 
-def _is_ieee(element: ElementType) -> bool:
-    return (
-        isinstance(element, FloatFormat)
-        and element.signed
-        and element.has_zero
-        and element.has_infinity
-        and element.nan is NanEncoding.IEEE
-        and element.encode is None
-    )
+def _worked_format(element: FloatFormat) -> FloatFormat:
+    """The format whose bits are reduced: one without IEEE's infinity is treated in its compute type, then rounded."""
+    ieee = element.has_infinity and element.nan is NanEncoding.IEEE
+    if ieee and element.signed and element.has_zero and element.encode is None:
+        return element
+    return formats.format_of(element.compute)
 
 
 def _reduce_precision(b: ScalarBuilder, call: PointwiseCall, x: Scalar) -> Scalar:
     """Round the mantissa in place, then replace exponents that the narrower one cannot say by infinity or zero."""
-    element = call.operand_types[0]
-    # A format without infinity is treated in its compute type, and rounded afterwards.
-    worked = element if _is_ieee(element) else element_type(element.compute)
+    worked = _worked_format(call.operand_types[0])
     bits = bits_of(b, x, worked)
     reduced = _reduce_bits(b, bits, worked, call.attributes["exponent_bits"], call.attributes["mantissa_bits"])
     result = from_bits(b, reduced, worked)
@@ -278,8 +273,7 @@ def _reduce_bits(
 
 def _reduce_precision_arrays(call: Any, x: Array) -> Array:
     """By arithmetic on significands: an independent statement of the same semantics, for IEEE formats."""
-    element = call.instruction.operands[0].tensor_type.element_type
-    worked = element if _is_ieee(element) else element_type(element.compute)
+    worked = _worked_format(call.instruction.operands[0].tensor_type.element_type)
     exponent_bits, mantissa_bits = call.attributes["exponent_bits"], call.attributes["mantissa_bits"]
     smallest = 1 - worked.bias
     exponent = np.maximum(np.frexp(x)[1] - 1, smallest)

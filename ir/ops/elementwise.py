@@ -332,7 +332,7 @@ def _sign(call: Any, x: Array) -> Array:
         return np.where(x == 0, 0, np.where(np.isnan(x), complex(np.nan, np.nan), unit))
     if x.dtype.kind == "f":
         return np.where((x == 0) | np.isnan(x), x, np.copysign(1, x))
-    return np.sign(x)
+    return np.asarray(np.sign(x))
 
 
 SIGN = define(
@@ -355,7 +355,7 @@ SIGN = define(
 def _round_away(call: Any, x: Array) -> Array:
     magnitude = np.abs(x)
     whole = np.trunc(magnitude)
-    return np.copysign(whole + (magnitude - whole >= 0.5), x)
+    return np.asarray(np.copysign(whole + (magnitude - whole >= 0.5), x))
 
 
 def _rounding(mnemonic: str, rule: Any, reference: Any, summary: str) -> OpDefinition:

@@ -7,18 +7,22 @@ array([ 1., nan], dtype=float32)
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.formats import is_half, storage_kind
-from hlojit.ir.scalar.numpy_builder import NumpyBuilder
+from hlojit.ir.scalar.builder import ScalarBuilder
+from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
 
 Array = np.ndarray[Any, Any]
 
 _BUILDER = NumpyBuilder()
-_COMPUTE = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+_RULES = cast(ScalarBuilder, _BUILDER)
+"""The same builder as rules see it."""
+
+_COMPUTE: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
 
 
 def compute_dtype(element: ElementType) -> np.dtype[Any]:
@@ -46,8 +50,8 @@ def encode_array(values: Array, format: FloatFormat) -> Array:
             return values.astype(format.storage)
     kind = "f64" if values.dtype == np.float64 else "f32"
     scalar = _BUILDER.value(kind, values.astype(_COMPUTE[kind], copy=False))
-    bits = formats.encode(_BUILDER, scalar, format)
-    return _BUILDER.array(bits).view(format.storage_bits).view(format.storage)
+    bits = cast(NumpyScalar, formats.encode(_RULES, scalar, format))
+    return bits.array.view(format.storage_bits).view(format.storage)
 
 
 def round_array(values: Array, element: ElementType) -> Array:
@@ -108,4 +112,4 @@ def _table(format: FloatFormat) -> Array:
 
 def _decode(bits: Array, format: FloatFormat) -> Array:
     scalar = _BUILDER.value(storage_kind(format), bits)
-    return _BUILDER.array(formats.decode(_BUILDER, scalar, format))
+    return cast(NumpyScalar, formats.decode(_RULES, scalar, format)).array

@@ -151,7 +151,7 @@ class NumpyBuilder:
                 large = rest >= np.uint64(1) << np.uint64(step)
                 length += step * large
                 rest = np.where(large, rest >> np.uint64(step), rest)
-            return (x.dtype.itemsize * 8 - length - (rest != 0)).astype(x.dtype)
+            return np.asarray(x.dtype.itemsize * 8 - length - (rest != 0)).astype(x.dtype)
 
         return self._apply(count, a)
 
