@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes  # noqa: F401
+import ml_dtypes
 import numpy as np
 import pytest
 
 from hlojit.cpu.codegen import compile_to_assembly, host_target
 from hlojit.cpu.kernels.dot import emit_dot_general
-from hlojit.ir.attributes import DotDimensionNumbers
+from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import TensorType, tensor
@@ -150,6 +150,49 @@ def test_dot_element_types(instruction, run_kernel, types) -> None:
         check_dot(instruction, run_kernel, (m, k), (k, n), MATMUL, types)
         check_dot(instruction, run_kernel, (m, k), (n, k), ((), (), (1,), (1,)), types)
         check_dot(instruction, run_kernel, (k, m), (k, n), ((), (), (0,), (0,)), types)
+
+
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "numbers"),
+    [
+        ((5, 7), (7, 9), MATMUL),
+        ((7, 5), (9, 7), ((), (), (0,), (1,))),
+        ((2, 7, 3, 16), (2, 9, 3, 16), ((0, 2), (0, 2), (3,), (3,))),
+        ((4, 5, 6), (5, 7, 4), ((), (), (0, 1), (2, 0))),
+        ((40, 30), (30,), ((), (), (1,), (0,))),
+        ((1, 30), (30, 40), MATMUL),
+        ((4, 1), (1, 5), MATMUL),
+        ((6,), (6,), ((0,), (0,), (), ())),
+        ((3, 0), (0, 4), MATMUL),
+    ],
+    ids=str,
+)
+def test_dot_complex(instruction, run_kernel, lhs, rhs, numbers, element) -> None:
+    check_dot(instruction, run_kernel, lhs, rhs, numbers, (element, element, element))
+
+
+@pytest.mark.parametrize("types", [("f32", "f32", "f32"), ("bf16", "bf16", "bf16"), ("i8", "i8", "i32")], ids=str)
+def test_dot_long_sums_in_parts(instruction, run_kernel, types) -> None:
+    check_dot(instruction, run_kernel, (70001,), (70001,), ((), (), (0,), (0,)), types)
+    check_dot(instruction, run_kernel, (3, 40000), (40000, 5), MATMUL, types)
+    check_dot(instruction, run_kernel, (65536, 3), (65536, 20), ((), (), (0,), (0,)), types)
+    check_dot(instruction, run_kernel, (2, 33000), (2, 33000, 3), ((0,), (0,), (1,), (1,)), types)
+
+
+def test_dot_algorithm_rounds_operands(instruction, run_kernel) -> None:
+    operands = [tensor((9, 33), "f32"), tensor((33, 20), "f32")]
+    inputs = [random_array((9, 33), "f32", 1), random_array((33, 20), "f32", 2)]
+    numbers = {"dot_dimension_numbers": DotDimensionNumbers(lhs_contracting=(1,), rhs_contracting=(0,))}
+    rounded = [array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in inputs]
+    for algorithm, wanted in (
+        (DotAlgorithm("bf16", "bf16", "f32"), rounded[0] @ rounded[1]),
+        (DotAlgorithm("bf16", "bf16", "f32", 3, 3, 6), inputs[0].astype(np.float64) @ inputs[1].astype(np.float64)),
+        (DotAlgorithm("f64", "f64", "f64"), inputs[0].astype(np.float64) @ inputs[1].astype(np.float64)),
+    ):
+        made = instruction("stablehlo.dot_general", operands, tensor((9, 20), "f32"), numbers | {"algorithm": algorithm})
+        found = run_kernel(emit_dot_general(made, host_target(), "dot"), inputs, tensor((9, 20), "f32"))
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-6)
 
 
 def emit(instruction, shape: tuple[int, int, int], element: str, target, symbol: str = "dot"):
