@@ -7,6 +7,7 @@ Locations and names of values do not count; everything else does, floats by thei
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -90,7 +91,7 @@ def _types(values: Sequence[Value]) -> list[Type]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equality by bits, so that NaN equals itself and -0.0 differs from 0.0; the order of dictionaries does not count."""
+    """Equality by bits, so that NaN equals itself and -0.0 differs from 0.0; order in dictionaries does not count."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -100,7 +101,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, float):
-        return struct.pack("d", a) == struct.pack("d", b) or (a != a and b != b)
+        return struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
     if isinstance(a, Dense):
         return a == b
     if isinstance(a, DictAttr):

@@ -84,7 +84,7 @@ class FloatKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: float) -> str:
-        from hlojit.ir.text.printer import print_attribute
+        from hlojit.ir.text.printer import print_attribute  # noqa: PLC0415
 
         return print_attribute(FloatAttr(value, self.type))
 
@@ -106,6 +106,26 @@ class BoolKind(AttributeKind):
 
     def to_text(self, value: bool) -> str:
         return "true" if value else "false"
+
+
+@dataclass(frozen=True)
+class UnitKind(AttributeKind):
+    """``unit``: True if present (``use_global_device_ids``)."""
+
+    @property
+    def expected(self) -> str:
+        return "a unit attribute, which is just its name"
+
+    def from_generic(self, attribute: Attribute) -> bool:
+        if isinstance(attribute, UnitAttr):
+            return True
+        if isinstance(attribute, BoolAttr):
+            return attribute.value
+        raise self.refuse(attribute)
+
+    def to_text(self, value: bool) -> str:
+        """``unit``; nothing, if the attribute is not to be printed at all."""
+        return "unit" if value else ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +161,7 @@ class SymbolKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: str) -> str:
-        from hlojit.ir.text.printer import print_symbol
+        from hlojit.ir.text.spelling import print_symbol  # noqa: PLC0415
 
         return print_symbol(value)
 
@@ -207,7 +227,7 @@ class ElementsKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: Dense) -> str:
-        from hlojit.ir.text.dense import print_dense
+        from hlojit.ir.text.dense import print_dense  # noqa: PLC0415
 
         return print_dense(value)
 
@@ -273,7 +293,7 @@ class RecordKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: Attribute) -> str:
-        from hlojit.ir.text.printer import print_attribute
+        from hlojit.ir.text.printer import print_attribute  # noqa: PLC0415
 
         return print_attribute(value)
 
@@ -290,7 +310,7 @@ class GenericKind(AttributeKind):
         return attribute
 
     def to_text(self, value: Attribute) -> str:
-        from hlojit.ir.text.printer import print_attribute
+        from hlojit.ir.text.printer import print_attribute  # noqa: PLC0415
 
         return print_attribute(value)
 
@@ -309,6 +329,7 @@ I32 = IntegerKind("i32")
 UI64 = IntegerKind("ui64")
 F32 = FloatKind("f32")
 BOOL = BoolKind()
+UNIT = UnitKind()
 STRING = StringKind()
 SYMBOL = SymbolKind()
 I64_ARRAY = IntegerArrayKind("i64")

@@ -10,7 +10,7 @@ import numpy as np
 from hlojit.ir.attributes import ChannelHandle
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import element_type
-from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_MATRIX, RecordKind
+from hlojit.ir.ops.attribute_kinds import I64, I64_MATRIX, UNIT, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 EFFECT = frozenset({Trait.EFFECT})
 REPLICA_GROUPS = AttributeSpec("replica_groups", I64_MATRIX)
 CHANNEL = AttributeSpec("channel_handle", RecordKind(ChannelHandle), optional=True)
-GLOBAL_IDS = AttributeSpec("use_global_device_ids", BOOL, optional=True, default=False)
-DYNAMIC_ROOT = AttributeSpec("has_dynamic_root", BOOL, optional=True, default=False)
+GLOBAL_IDS = AttributeSpec("use_global_device_ids", UNIT, optional=True, default=False)
+DYNAMIC_ROOT = AttributeSpec("has_dynamic_root", UNIT, optional=True, default=False)
 
 
 def groups(call: OpCall) -> tuple[tuple[int, ...], ...]:

@@ -1,4 +1,4 @@
-"""Reading attributes: generic MLIR attributes, the records of StableHLO's dimension numbers, and others kept as text."""
+"""Reading attributes: generic ones of MLIR, the records of StableHLO's dimension numbers, and others kept as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-
 from hlojit.ir.attributes import (
     ArrayAttr,
     Attribute,
@@ -30,13 +29,14 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, find_element_type
 from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
-from hlojit.ir.text.spelling import print_attribute
 from hlojit.ir.text.lexer import NUMBER, WORD, Cursor
+from hlojit.ir.text.spelling import print_attribute
 from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import TensorType
 
 _NAME: Final = re.compile(r'[A-Za-z_][\w$.-]*|"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"')
 _ALIAS_NAME: Final = re.compile(r"[A-Za-z_$\d][\w$.-]*")
+_TYPE_WORD: Final = re.compile(r"tensor|tuple|none|index|complex|vector|memref|tf32|(?:i|ui|si|f|bf)\d+\w*")
 _SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
 _REFERENCE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|#([A-Za-z_$][\w$-]*+)(?![.<\w])')
 _OPAQUE_BUILTINS: Final = frozenset({"affine_map", "affine_set", "strided", "distinct", "sparse", "opaque"})
@@ -119,9 +119,8 @@ class AttributeReader:
     def _as_type(self, start: int) -> Attribute:
         self.cursor.pos = start
         word = self.cursor.peek(WORD)
-        if word not in ("tensor", "tuple", "none", "index", "complex") and not find_element_type(str(word)):
-            if not re.fullmatch(r"(?:i|ui|si|f|bf)\d+\w*|tf32|vector|memref", str(word)):
-                self.cursor.expected("an attribute")
+        if not find_element_type(str(word)) and not _TYPE_WORD.fullmatch(str(word)):
+            self.cursor.expected("an attribute")
         return TypeAttr(self.types.read())
 
     def _string(self) -> Attribute:
@@ -365,7 +364,7 @@ class AttributeReader:
 
     def _dimension_fields(self, record: type[Attribute], what: str) -> dict[str, Any]:
         cursor = self.cursor
-        names = list(record.__dataclass_fields__)  # type: ignore[attr-defined]
+        names = list(record.__dataclass_fields__)
         return self.fields({n: cursor.integer if n == "index_vector_dim" else cursor.integers for n in names}, what)
 
     def channel_handle(self) -> Attribute:

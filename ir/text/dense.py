@@ -1,7 +1,7 @@
 """Reading and printing the elements of constants: ``dense<...>``, in bulk.
 
-A list of numbers is checked and converted as a whole: what remains of it without its digits must be exactly the brackets
-and commas that the type asks for, and the digits go through ``float`` or ``int`` in pieces of bounded size.
+A list of numbers is checked and converted as a whole: what remains of it without its digits must be exactly the
+brackets and commas that the type asks for, and the digits go through ``float`` or ``int`` in pieces of bounded size.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final
 
 import numpy as np
-
 from hlojit.ir.attributes import Dense
-from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType, element_type
+from hlojit.ir.formats import (
+    BooleanType,
+    ComplexType,
+    ElementType,
+    FloatFormat,
+    IntegerType,
+    QuantizedType,
+    element_type,
+)
 from hlojit.ir.text.lexer import STRING, Cursor
 from hlojit.ir.types import TensorType
 
@@ -210,7 +217,7 @@ def _intermediate(element: ElementType) -> Any:
 def encode_floats(values: Array, element: FloatFormat) -> Array:
     """Round f64 values once to a float format, in its storage dtype."""
     if element.dtype is None:
-        from hlojit.ir.scalar.formats import encode_array
+        from hlojit.ir.scalar.formats import encode_array  # noqa: PLC0415 - heavy
 
         return np.asarray(encode_array(values, element))
     if element.dtype in (np.float64, np.float32, np.float16):
@@ -339,7 +346,9 @@ def _complain(cursor: Cursor, start: int, body: bytes, type: TensorType, convert
     bad = re.search(f"[^{re.escape(converter.allowed.decode())}\\s,()\\[\\]]", text)
     if bad is not None:
         word = re.match(r'[\w$."]+|.', text[bad.start() :])
-        cursor.fail(f"expected a number of type {type.element_type}, found {word[0] if word else bad[0]!r}", start + bad.start())
+        cursor.fail(
+            f"expected a number of type {type.element_type}, found {word[0] if word else bad[0]!r}", start + bad.start()
+        )
     depth = 0
     counts = [0] * (len(type.shape) + 1)
     for match in re.finditer(r"[\[\]]|\([^()\[\]]*\)|[^\[\](),\s]+|[()]", text):
@@ -448,8 +457,8 @@ def print_float(item: Any, element: FloatFormat) -> str:
 def float_from_bits(pattern: int, element: FloatFormat) -> float:
     """The value of a bit pattern (the payload of a NaN is lost)."""
     if element.dtype is None:
-        from hlojit.ir.scalar.formats import decode_array
+        from hlojit.ir.scalar.formats import decode_array  # noqa: PLC0415 - heavy
 
-        return float(np.asarray(decode_array(element, np.array([pattern], element.storage_bits)))[0])
+        return float(np.asarray(decode_array(np.array([pattern], element.storage_bits), element))[0])
     with np.errstate(invalid="ignore"):
         return float(np.array([pattern], element.storage_bits).view(element.dtype)[0])

@@ -3,7 +3,7 @@
 A row is a template in a small language, from which the reader, a one-regex fast path and the printer are derived:
 
 * ``$operands``      all operands, separated by commas
-* ``$name``          the attribute ``name`` of the op's record, in the short spelling of its kind: ``3``, ``[0, 1]``, ``LT``
+* ``$name``          the attribute ``name`` of the op's record, in the short spelling of its kind: ``3``, ``LT``
 * ``(... )?``        optional; present if the attribute inside it is
 * ``attr-dict``      ``{...}`` with every attribute that the template does not name
 * ``types:same``     ``T`` if all operands and results have one type, else as ``types:function``
@@ -16,19 +16,19 @@ A row is a template in a small language, from which the reader, a one-regex fast
 A row that is only ``<name>`` is written by hand.  Forms that several ops share have names that begin with ``pretty-``;
 all others are named by the op's mnemonic.  ``generic`` is the form ``"op"(%a) <{...}> : (A) -> R``; every op has it.
 
-=======================  ================================================================================================
+=======================  ===============================================================================================
 syntax                   ops
-=======================  ================================================================================================
+=======================  ===============================================================================================
 generic                  if case sort scatter gather dynamic_gather map reduce_window select_and_scatter batch_norm_*
                          triangular_solve all_* collective_* send recv infeed outfeed dynamic_conv torch_index_select
                          async_* reduce_scatter chlo.broadcast_compare chlo.constant_like chlo.ragged_dot hlojit.fusion
-pretty-same-type         every unary and binary elementwise op (also convert, real, imag, uniform_*quantize), clamp, after_all
+pretty-same-type         unary and binary elementwise ops (also convert, real, imag, uniform_*quantize) clamp after_all
 pretty-function-type     is_finite bitcast_convert reshape dynamic_reshape dynamic_update_slice real_dynamic_slice
                          dynamic_pad, chlo.broadcast_* (add ... select)
 pretty-arrow-type        chlo unary ops (erf, acos, ...), chlo.next_after polygamma zeta mulhi
 pretty-result-type       create_token replica_id partition_id
 (mnemonic)               the op of that mnemonic: use syntax="dot_general" for stablehlo.dot_general and so on
-=======================  ================================================================================================
+=======================  ===============================================================================================
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class InstructionReader:
                             return self._fast_instruction(block, op, head[1], operands, types, attributes, place, end)
         return self._slow_instruction(block)
 
-    def _fast_instruction(
+    def _fast_instruction(  # noqa: PLR0917
         self,
         block: Block,
         op: OpDefinition,
@@ -302,7 +302,8 @@ class InstructionReader:
             result_types = self._inferred(state, operands)
         if named and len(result_types) != state.result_count:
             cursor.fail(
-                f"{state.record.name} has {len(result_types)} results, {state.result_count} names are given", state.start
+                f"{state.record.name} has {len(result_types)} results, {state.result_count} names are given",
+                state.start,
             )
         return Instruction(
             state.record, operands, result_types, state.attributes, state.regions, state.discardable, location
@@ -325,7 +326,7 @@ class InstructionReader:
         return values
 
     def _check_signature(self, state: OpState) -> None:
-        from hlojit.ir.builder import signature_complaint
+        from hlojit.ir.builder import signature_complaint  # noqa: PLC0415 - the builder is heavier than the parser
 
         complaint = signature_complaint(state.record, len(state.operands), state.attributes, len(state.regions))
         if complaint:
@@ -392,4 +393,3 @@ class InstructionReader:
         for name in self._scopes.pop():
             del self.values[name]
             self.groups.pop(name, None)
-

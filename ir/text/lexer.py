@@ -210,7 +210,7 @@ class Cursor:
         return found
 
     def enter(self) -> None:
-        """One level of nesting more; too many are an error (which ends the parse, so ``leave`` needs no ``finally``)."""
+        """One level of nesting more; too many are an error, which ends the parse."""
         if self.depth >= NESTING_LIMIT:
             self.fail(f"nesting is deeper than {NESTING_LIMIT} levels")
         self.depth += 1

@@ -142,13 +142,16 @@ class ModuleReader:
             if section not in ("dialect_resources", "external_resources"):
                 cursor.fail(f"expected dialect_resources or external_resources, found {section!r}", start)
             cursor.expect(":")
-            cursor.items("{", "}", lambda keep=section == "dialect_resources": self._resource_group(keep))
+            cursor.items("{", "}", self._resource_group if section == "dialect_resources" else self._external_group)
             if not cursor.accept(","):
                 break
         if not cursor.at("#-}"):
             cursor.expected("'#-}'")
 
-    def _resource_group(self, keep: bool) -> None:
+    def _external_group(self) -> None:
+        self._resource_group(keep=False)
+
+    def _resource_group(self, *, keep: bool = True) -> None:
         cursor = self.cursor
         cursor.take(_RESOURCE_NAME, "the name of a dialect")
         cursor.expect(":")
@@ -295,7 +298,9 @@ class ModuleReader:
                 visibility = word
                 break
         name = cursor.symbol()
-        arguments: list[tuple[BlockArgument | None, Type, dict[str, Attribute]]] = cursor.items("(", ")", self._argument)
+        arguments: list[tuple[BlockArgument | None, Type, dict[str, Attribute]]] = cursor.items(
+            "(", ")", self._argument
+        )
         results: list[tuple[Type, dict[str, Attribute]]] = []
         if cursor.accept("->"):
             results = cursor.items("(", ")", self._result) if cursor.at("(") else [(self.reader.types.read(), {})]

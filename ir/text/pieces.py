@@ -256,9 +256,7 @@ class DotDimensions(Piece):
     """``batching_dims = [0] x [0], contracting_dims = [2] x [1]``."""
 
     names = ("dot_dimension_numbers",)
-    pattern = (
-        rf"((?:batching_dims = {_INTEGERS} x {_INTEGERS}, )?contracting_dims = {_INTEGERS} x {_INTEGERS})"
-    )
+    pattern = rf"((?:batching_dims = {_INTEGERS} x {_INTEGERS}, )?contracting_dims = {_INTEGERS} x {_INTEGERS})"
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read both pairs."""

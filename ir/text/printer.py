@@ -1,5 +1,7 @@
 """``print_module``: a module as StableHLO text that MLIR and ``parse_module`` read back to the same program.
 
+For instance::
+
     print(print_module(module))
     print_module(module, locations=True)     # with loc(...) behind every op
     print_module(module, generic=True)       # no pretty forms
@@ -46,9 +48,7 @@ def _resource(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_][\w$.-]*", name) else quote(name)
 
 
-def print_function(
-    function: Function, *, locations: bool = False, generic: bool = False, indentation: str = ""
-) -> str:
+def print_function(function: Function, *, locations: bool = False, generic: bool = False, indentation: str = "") -> str:
     """Spell one function."""
     return Printer(locations=locations, generic=generic, indentation=indentation).function(function)
 
@@ -198,7 +198,8 @@ class Printer:
                 continue
             spec = instruction.op.attribute(name)
             text = spec.kind.to_text(value) if spec is not None else print_attribute(value)
-            entries.append(f"{name} = {text}" if text != "unit" else name)
+            if text:
+                entries.append(f"{name} = {text}" if text != "unit" else name)
         return entries
 
     def segments(self, instruction: Instruction, name: str) -> tuple[int, ...] | None:
@@ -219,7 +220,9 @@ def _short(name: str) -> str:
 def _results(types: Sequence[Type], attributes: Sequence[Mapping[str, Attribute]]) -> str:
     if not types:
         return ""
-    words = [f"{type} {print_dictionary(entries)}" if entries else str(type) for type, entries in zip(types, attributes)]
+    words = [
+        f"{type} {print_dictionary(entries)}" if entries else str(type) for type, entries in zip(types, attributes)
+    ]
     if len(words) == 1 and not attributes[0]:
         return f" -> {words[0]}"
     return f" -> ({', '.join(words)})"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
-
 from hlojit.ir.attributes import (
     ArrayAttr,
     Attribute,
@@ -59,9 +58,7 @@ def print_dictionary(attributes: Mapping[str, Attribute]) -> str:
 
 def print_symbol(name: str) -> str:
     """Spell ``@name``, with quotes where the name needs them (``::`` between the parts of a nested one)."""
-    return "::".join(
-        f"@{part}" if _BARE_SYMBOL.fullmatch(part) else f"@{quote(part)}" for part in name.split("::@")
-    )
+    return "::".join(f"@{part}" if _BARE_SYMBOL.fullmatch(part) else f"@{quote(part)}" for part in name.split("::@"))
 
 
 def print_location(location: Location) -> str:
@@ -101,16 +98,13 @@ def _integers(values: tuple[int, ...]) -> str:
 def _fields(name: str, fields: Mapping[str, Any]) -> str:
     entries = []
     for field, value in fields.items():
-        if isinstance(value, tuple):
-            value = _integers(value)
-        elif isinstance(value, bool):
-            value = "true" if value else "false"
-        entries.append(f"{field} = {value}")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        entries.append(f"{field} = {_integers(value) if isinstance(value, tuple) else text}")
     return f"#stablehlo.{name}<{', '.join(entries)}>"
 
 
 def _record_fields(name: str, record: Attribute) -> str:
-    names = list(record.__dataclass_fields__)  # type: ignore[attr-defined]
+    names = list(record.__dataclass_fields__)
     values = {field: getattr(record, field) for field in names}
     return _fields(name, {field: value for field, value in values.items() if value not in ((), 0)})
 

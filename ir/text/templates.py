@@ -1,8 +1,10 @@
 """From a template of ``hlojit.ir.text.forms`` to a reader, a one-regex fast path and a printer.
 
+For instance::
+
     form = form_of(op("stablehlo.transpose"))
-    form.pattern.match(" %0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\\n")
-    form.spell(printer, instruction)      # "%0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>"
+    form.fast(reader, pos)                # reads " %0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>"
+    form.spell(printer, instruction)      # and spells it
 """
 
 from __future__ import annotations
@@ -204,7 +206,7 @@ class Optional(Piece):
 class Types(Piece):
     """The types, by a rule that says what is written and what follows from it."""
 
-    pattern = f"({TYPES})"
+    pattern: str | None = f"({TYPES})"
 
     def __init__(self, read: Callable[[InstructionReader], Any], rule: TypeRule, spell: Callable[[Instruction], str]):
         self.read_types = read
@@ -456,8 +458,8 @@ def form_of(op: OpDefinition) -> Form | None:
 
 
 def _compile(op: OpDefinition) -> Form | None:
-    from hlojit.ir.text.controls import WHOLE_FORMS
-    from hlojit.ir.text.pieces import PIECES
+    from hlojit.ir.text.controls import WHOLE_FORMS  # noqa: PLC0415 - they are built from what stands here
+    from hlojit.ir.text.pieces import PIECES  # noqa: PLC0415
 
     template = FORMS.get(op.syntax, op.syntax if "$" in op.syntax or ":" in op.syntax else None)
     if template is None:
@@ -494,4 +496,3 @@ def _compile(op: OpDefinition) -> Form | None:
         else:
             pieces.append(piece(word))
     return TemplateForm(op, pieces)
-

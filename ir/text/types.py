@@ -1,8 +1,9 @@
-"""Reading types: ``tensor<2x?xf32>``, tuples, tokens, function types, quantized element types and those of other dialects."""
+"""Reading types: ``tensor<2x?xf32>``, tuples, tokens, function types, quantized element types, foreign types."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Final
 
@@ -32,14 +33,14 @@ _BUILTIN: Final = re.compile(r"none|index|(?:i|ui|si)\d+|b?f\d+\w*|tf32|complex|
 class TypeReader:
     """Reads types; what it has once read it knows by its text.
 
-    ``resolve_alias`` reads the definition of ``!name``; ``resolve_attribute_alias`` returns the text of ``#name``.
+    ``aliases`` are the positions of definitions ``!name = ...``; ``attribute_text`` reads the encoding of a tensor.
     """
 
     def __init__(self, cursor: Cursor):
         self.cursor = cursor
         self.known: dict[str, Type] = {}
         self.aliases: dict[str, int] = {}
-        self.attribute_text = lambda: cursor.balanced("#")
+        self.attribute_text: Callable[[], str] = cursor.balanced
 
     def read(self) -> Type:
         """Read one type."""
@@ -261,7 +262,7 @@ def dimensions(text: str) -> tuple[int, ...]:
     return tuple(DYNAMIC if word == "?" else int(word[:30]) for word in text.split("x")[:-1])
 
 
-def quantized(
+def quantized(  # noqa: PLR0917
     storage: str,
     expressed: str,
     scales: tuple[float, ...],
@@ -296,4 +297,3 @@ def quantized(
 def _number(value: float) -> str:
     short = f"{value:e}"
     return short if float(short) == value else repr(value) if "." in repr(value) else f"{value:.17e}"
-

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Unspellable(Exception):  # noqa: N818 - not an error: the printer then takes the generic form
+class Unspellable(Exception):
     """Raised by a piece of a form that cannot say this instruction."""
