@@ -1,0 +1,14 @@
+"""What the CPU back end generated, for people and tests to read."""
+
+from __future__ import annotations
+
+from hlojit.cpu.codegen import compile_to_assembly, host_target
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.math_library import with_own_math
+from hlojit.lowering.target import Target
+
+
+def assembly_of(code: KernelCode, target: Target | None = None) -> str:
+    """Assembly of a kernel for ``target`` (default: this machine)."""
+    linked = [with_own_math(text) for _, text in code.linked]
+    return compile_to_assembly(code.ir, target or host_target(), pipeline=code.pipeline, linked=linked)
