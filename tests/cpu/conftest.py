@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import OpDefinition, Operand
@@ -57,7 +56,9 @@ class Guarded:
 
 def run_code(code: KernelCode, inputs: Sequence[Array], result: TensorType, *, single_tasks: bool = False) -> Array:
     """Compile and run; ``single_tasks`` launches every task alone and in reverse order."""
-    loaded = load_objects([compile_to_object(code.ir, host_target(), pipeline=code.pipeline)], [p.symbol for p in code.phases])
+    loaded = load_objects(
+        [compile_to_object(code.ir, host_target(), pipeline=code.pipeline)], [p.symbol for p in code.phases]
+    )
     buffers = [Guarded(array.tobytes()) for array in inputs]
     buffers += [Guarded(result.nbytes), Guarded(code.workspace_bytes)]
     table = (ctypes.c_void_p * len(buffers))(*(buffer.address for buffer in buffers))

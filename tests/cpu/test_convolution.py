@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hlojit.cpu.codegen import compile_to_assembly, host_target
 from hlojit.cpu.kernels.convolution import emit_convolution
 from hlojit.ir.attributes import ConvDimensionNumbers
@@ -57,8 +56,9 @@ def reference(lhs: Array, rhs: Array, layout: tuple[str, str, str], attributes: 
         kernel = np.array_split(w, count, -1)[g]
         total = np.zeros((image.shape[0], *out, kernel.shape[-1]), x.dtype)
         for tap in itertools.product(*(range(k) for k in w.shape[:rank])):
-            window = tuple(slice(t * wd, t * wd + (n - 1) * s + 1, s)
-                           for t, wd, n, s in zip(tap, window_dilation, out, stride))
+            window = tuple(
+                slice(t * wd, t * wd + (n - 1) * s + 1, s) for t, wd, n, s in zip(tap, window_dilation, out, stride)
+            )
             total += np.einsum("...c,co->...o", image[(slice(None), *window)], kernel[tap])
         parts.append(total)
     result = np.concatenate(parts, -1)
@@ -73,6 +73,8 @@ def random_array(shape: Sequence[int], element: str, seed: int) -> Array:
         return generator.random(shape) < 0.2
     if element.startswith(("i", "ui")):
         return generator.integers(row.minimum, row.maximum, shape, row.storage, endpoint=True)  # type: ignore[attr-defined]
+    if element.startswith("complex"):
+        return (generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(row.storage)
     return generator.standard_normal(shape).astype(row.storage)
 
 
@@ -87,8 +89,8 @@ def check(
 ) -> None:
     attributes["dimension_numbers"] = numbers(*layout)
     inputs = [random_array(lhs, types[0], 1), random_array(rhs, types[1], 2)]
-    exact = not types[2].startswith(("f", "bf"))
-    wide = np.int64 if exact else np.float64
+    exact = not types[2].startswith(("f", "bf", "complex"))
+    wide = np.int64 if exact else np.complex128 if types[2].startswith("complex") else np.float64
     wanted = reference(inputs[0].astype(wide), inputs[1].astype(wide), layout, attributes)
     result = tensor(wanted.shape, types[2])
     operands = [tensor(lhs, types[0]), tensor(rhs, types[1])]
@@ -101,15 +103,21 @@ def check(
         np.testing.assert_array_equal(found, wanted.astype(found.dtype))
     else:
         scale = reference(np.abs(inputs[0].astype(wide)), np.abs(inputs[1].astype(wide)), layout, attributes)
-        chain = 2.0**-52 if types[2] == "f64" else 2.0**-23
-        mantissa = element_type(types[2]).mantissa_bits  # type: ignore[attr-defined]
-        bound = chain * 8 * scale + 2.0 ** -(mantissa + 1) * np.abs(wanted) * 1.01 + 1e-7 * (mantissa < 20)
-        assert (np.abs(found.astype(np.float64) - wanted) <= bound).all()
+        chain = 2.0**-52 if types[2] in ("f64", "complex<f64>") else 2.0**-23
+        mantissa = getattr(element_type(types[2]), "mantissa_bits", 30)
+        bound = chain * 8 * np.abs(scale) + 2.0 ** -(mantissa + 1) * np.abs(wanted) * 1.01 + 1e-7 * (mantissa < 20)
+        assert (np.abs(found.astype(wide) - wanted) <= bound).all()
 
 
 NHWC = ("NHWC", "HWIO", "NHWC")
-LAYOUTS = [NHWC, ("NCHW", "OIHW", "NCHW"), ("NHWC", "OHWI", "NCHW"), ("CHWN", "IHWO", "HWNC"), ("NHWC", "OIHW", "NHWC"),
-           ("NCHW", "HWIO", "NHWC")]
+LAYOUTS = [
+    NHWC,
+    ("NCHW", "OIHW", "NCHW"),
+    ("NHWC", "OHWI", "NCHW"),
+    ("CHWN", "IHWO", "HWNC"),
+    ("NHWC", "OIHW", "NHWC"),
+    ("NCHW", "HWIO", "NHWC"),
+]
 LETTERS = {"N": 2, "H": 9, "W": 11, "C": 6, "I": 6, "O": 10}
 WINDOW = {"H": 3, "W": 3, "I": 6, "O": 10}
 CONFIGURATIONS: list[dict[str, Any]] = [
@@ -143,7 +151,9 @@ def test_convolution_window_of_one(instruction, run_kernel, layout, stride) -> N
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:3], ids=str)
-@pytest.mark.parametrize(("groups", "channels", "features"), [(2, 6, 10), (6, 6, 6), (6, 6, 12), (3, 12, 36), (40, 40, 40)])
+@pytest.mark.parametrize(
+    ("groups", "channels", "features"), [(2, 6, 10), (6, 6, 6), (6, 6, 12), (3, 12, 36), (40, 40, 40)]
+)
 def test_convolution_feature_groups(instruction, run_kernel, layout, groups, channels, features) -> None:
     lhs = [{**LETTERS, "C": channels}[c] for c in layout[0]]
     rhs = [{**WINDOW, "I": channels // groups, "O": features}[c] for c in layout[1]]
@@ -204,8 +214,18 @@ def test_convolution_ranks_and_sizes(instruction, run_kernel, layout, lhs, rhs, 
     check(instruction, run_kernel, layout, lhs, rhs, ("bf16", "bf16", "bf16"), **configuration)
 
 
-TYPES = [("f64", "f64", "f64"), ("f16", "f16", "f16"), ("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("i8", "i8", "i8"),
-         ("ui8", "ui8", "ui32"), ("i32", "i32", "i32"), ("i64", "i64", "i64"), ("i1", "i1", "i1"), ("i16", "i16", "i64")]
+TYPES = [
+    ("f64", "f64", "f64"),
+    ("f16", "f16", "f16"),
+    ("bf16", "bf16", "f32"),
+    ("i8", "i8", "i32"),
+    ("i8", "i8", "i8"),
+    ("ui8", "ui8", "ui32"),
+    ("i32", "i32", "i32"),
+    ("i64", "i64", "i64"),
+    ("i1", "i1", "i1"),
+    ("i16", "i16", "i64"),
+]
 
 
 @pytest.mark.parametrize("types", TYPES, ids=str)
@@ -217,15 +237,30 @@ def test_convolution_element_types(instruction, run_kernel, layout, types) -> No
     check(instruction, run_kernel, layout, lhs, rhs, types, padding=((1, 1), (1, 0)), feature_group_count=20)
 
 
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+@pytest.mark.parametrize("layout", LAYOUTS[:4], ids=str)
+def test_convolution_complex(instruction, run_kernel, layout, element) -> None:
+    lhs, rhs = [{**LETTERS, "N": 4}[c] for c in layout[0]], [WINDOW[c] for c in layout[1]]
+    types = (element, element, element)
+    check(instruction, run_kernel, layout, lhs, rhs, types, padding=((1, 1), (1, 0)), window_strides=(1, 2))
+    check(instruction, run_kernel, layout, lhs, rhs, types, batch_group_count=2, window_reversal=(True, False))
+    rhs = [{**WINDOW, "I": 3}[c] for c in layout[1]]
+    check(instruction, run_kernel, layout, lhs, rhs, types, feature_group_count=2)
+
+
 @pytest.mark.parametrize(
     ("target", "register", "multiply"),
     [(X86_64_V4, "%zmm", "vfmadd"), (X86_64_V3, "%ymm", "vfmadd"), (X86_64_V2, "%xmm", "mulp"), (AARCH64, "v", "fmla")],
 )
 @pytest.mark.parametrize("layout", [NHWC, ("NCHW", "OIHW", "NCHW")], ids=str)
-def test_convolution_assembly_uses_widest_registers_without_spills(instruction, layout, target, register, multiply) -> None:
+def test_convolution_assembly_uses_widest_registers_without_spills(
+    instruction, layout, target, register, multiply
+) -> None:
     shape = {"N": 1, "H": 32, "W": 48, "C": 48}
-    operands = [tensor([shape[c] for c in layout[0]], "f32"),
-                tensor([{"H": 3, "W": 3, "I": 48, "O": 48}[c] for c in layout[1]], "f32")]
+    operands = [
+        tensor([shape[c] for c in layout[0]], "f32"),
+        tensor([{"H": 3, "W": 3, "I": 48, "O": 48}[c] for c in layout[1]], "f32"),
+    ]
     result = tensor([shape[c] for c in layout[2]], "f32")
     attributes = {"dimension_numbers": numbers(*layout), "padding": ((1, 1), (1, 1))}
     code = emit_convolution(instruction("stablehlo.convolution", operands, result, attributes), target, "conv")

@@ -8,7 +8,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
 from hlojit.cpu.codegen import compile_to_assembly, host_target
 from hlojit.cpu.kernels.dot import emit_dot_general
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
@@ -85,7 +84,9 @@ def check_dot(
     else:
         wide_dtype = np.complex128 if types[2].startswith("complex") else np.float64
         wide = expected(*inputs, numbers, wide_dtype)
-        scale = expected(np.abs(inputs[0].astype(wide_dtype)), np.abs(inputs[1].astype(wide_dtype)), numbers, wide_dtype)
+        scale = expected(
+            np.abs(inputs[0].astype(wide_dtype)), np.abs(inputs[1].astype(wide_dtype)), numbers, wide_dtype
+        )
         row = element_type(types[2])
         mantissa = {"complex<f32>": 23, "complex<f64>": 52}.get(types[2]) or row.mantissa_bits  # type: ignore[attr-defined]
         chain = 2.0**-52 if types[2] in ("f64", "complex<f64>") else 2.0**-23
@@ -94,8 +95,23 @@ def check_dot(
 
 
 SHAPES = [
-    (1, 1, 1), (8, 48, 16), (8, 48, 17), (9, 49, 5), (3, 5, 7), (64, 64, 64), (1, 100, 37), (1, 1000, 64), (37, 1, 100),
-    (1, 1, 1000), (5, 3, 300), (16, 130, 33), (130, 100, 70), (2, 400, 1), (23, 31, 1500), (200, 9, 40), (4, 17, 129),
+    (1, 1, 1),
+    (8, 48, 16),
+    (8, 48, 17),
+    (9, 49, 5),
+    (3, 5, 7),
+    (64, 64, 64),
+    (1, 100, 37),
+    (1, 1000, 64),
+    (37, 1, 100),
+    (1, 1, 1000),
+    (5, 3, 300),
+    (16, 130, 33),
+    (130, 100, 70),
+    (2, 400, 1),
+    (23, 31, 1500),
+    (200, 9, 40),
+    (4, 17, 129),
 ]
 
 
@@ -135,13 +151,37 @@ def test_dot_dimension_numbers(instruction, run_kernel, lhs, rhs, numbers) -> No
     check_dot(instruction, run_kernel, lhs, rhs, numbers, ("bf16", "bf16", "bf16"))
 
 
-INTEGERS = [("i8", "i8", "i32"), ("i8", "i8", "i8"), ("ui8", "ui8", "ui32"), ("i16", "i16", "i32"), ("i32", "i32", "i32"),
-            ("i64", "i64", "i64"), ("ui16", "ui16", "ui16"), ("ui16", "ui16", "ui32"), ("ui32", "ui32", "ui64"),
-            ("i4", "i4", "i4"), ("ui4", "ui4", "ui8"), ("i1", "i1", "i1"), ("i16", "i16", "i16"), ("i8", "i8", "i64")]
-FLOATS = [("f16", "f16", "f16"), ("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"),
-          ("f32", "f32", "f64"), ("f32", "f32", "bf16"), ("f16", "f16", "f64"), ("f64", "f64", "f16"),
-          ("f8E4M3FN", "f8E4M3FN", "f32"), ("f8E5M2", "f8E5M2", "f16"), ("f8E4M3FN", "f8E5M2", "bf16"),
-          ("f4E2M1FN", "f4E2M1FN", "f32"), ("f8E4M3B11FNUZ", "f8E4M3B11FNUZ", "f32")]
+INTEGERS = [
+    ("i8", "i8", "i32"),
+    ("i8", "i8", "i8"),
+    ("ui8", "ui8", "ui32"),
+    ("i16", "i16", "i32"),
+    ("i32", "i32", "i32"),
+    ("i64", "i64", "i64"),
+    ("ui16", "ui16", "ui16"),
+    ("ui16", "ui16", "ui32"),
+    ("ui32", "ui32", "ui64"),
+    ("i4", "i4", "i4"),
+    ("ui4", "ui4", "ui8"),
+    ("i1", "i1", "i1"),
+    ("i16", "i16", "i16"),
+    ("i8", "i8", "i64"),
+]
+FLOATS = [
+    ("f16", "f16", "f16"),
+    ("bf16", "bf16", "bf16"),
+    ("bf16", "bf16", "f32"),
+    ("f16", "f16", "f32"),
+    ("f32", "f32", "f64"),
+    ("f32", "f32", "bf16"),
+    ("f16", "f16", "f64"),
+    ("f64", "f64", "f16"),
+    ("f8E4M3FN", "f8E4M3FN", "f32"),
+    ("f8E5M2", "f8E5M2", "f16"),
+    ("f8E4M3FN", "f8E5M2", "bf16"),
+    ("f4E2M1FN", "f4E2M1FN", "f32"),
+    ("f8E4M3B11FNUZ", "f8E4M3B11FNUZ", "f32"),
+]
 
 
 @pytest.mark.parametrize("types", INTEGERS + FLOATS, ids=str)
@@ -190,7 +230,9 @@ def test_dot_algorithm_rounds_operands(instruction, run_kernel) -> None:
         (DotAlgorithm("bf16", "bf16", "f32", 3, 3, 6), inputs[0].astype(np.float64) @ inputs[1].astype(np.float64)),
         (DotAlgorithm("f64", "f64", "f64"), inputs[0].astype(np.float64) @ inputs[1].astype(np.float64)),
     ):
-        made = instruction("stablehlo.dot_general", operands, tensor((9, 20), "f32"), numbers | {"algorithm": algorithm})
+        made = instruction(
+            "stablehlo.dot_general", operands, tensor((9, 20), "f32"), numbers | {"algorithm": algorithm}
+        )
         found = run_kernel(emit_dot_general(made, host_target(), "dot"), inputs, tensor((9, 20), "f32"))
         np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-6)
 
@@ -199,7 +241,9 @@ def emit(instruction, shape: tuple[int, int, int], element: str, target, symbol:
     m, n, k = shape
     numbers = {"dot_dimension_numbers": DotDimensionNumbers(lhs_contracting=(1,), rhs_contracting=(0,))}
     types = [tensor((m, k), element), tensor((k, n), element)]
-    return emit_dot_general(instruction("stablehlo.dot_general", types, tensor((m, n), element), numbers), target, symbol)
+    return emit_dot_general(
+        instruction("stablehlo.dot_general", types, tensor((m, n), element), numbers), target, symbol
+    )
 
 
 @pytest.mark.parametrize(

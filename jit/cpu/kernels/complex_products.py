@@ -8,14 +8,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hlojit.cpu.kernels.dot import Product
+from hlojit.cpu.kernels.convolution import Convolution
+from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem
+from hlojit.cpu.kernels.dot import RESULT, Product
 from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, Place, dense
 from hlojit.cpu.kernels.elements import Elements, at, scaled
 from hlojit.cpu.kernels.packing import ZERO, CopyKernel, buffer, dot_product, literal, unflatten
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps
-from hlojit.ir.formats import ComplexType, element_type
+from hlojit.ir.formats import ComplexType
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder
 from hlojit.lowering.target import Target
@@ -71,7 +73,6 @@ class PairMatrix:
 def emit_complex_product(problem: DotProblem, result: ComplexType, target: Target, symbol: str) -> KernelCode:
     """Emit a product of complex operands."""
     real = dense(result.component)
-    assert isinstance(element_type(result.component), type(real.element))
     left, right = problem.operands
     product = Product(problem, [real, real], real, target, symbol)
     batch, lhs, rhs = problem.batch, problem.lhs, problem.rhs
@@ -106,3 +107,58 @@ def emit_complex_product(problem: DotProblem, result: ComplexType, target: Targe
     )  # fmt: skip
     product.emit()
     return product.code()
+
+
+def emit_complex_convolution(
+    problem: ConvolutionProblem, result: ComplexType, target: Target, symbol: str
+) -> KernelCode:
+    """Emit a convolution of complex operands: with pairs innermost everywhere, and copies into and out of that order."""
+    real = dense(result.component)
+    features = problem.features * problem.groups
+    by_features = problem.input_group_step == problem.channels * problem.input_channel_step
+    batches = problem.batch * (1 if by_features else problem.groups)
+    channels = problem.channels * (problem.groups if by_features else 1)
+    convolution = Convolution(problem, (real.element,) * 3, target, symbol)
+    axes = [
+        Axis(batches, (problem.input_batch_step,)),
+        *(Axis(a.input, (a.input_step,)) for a in problem.spatial),
+        Axis(channels, (problem.input_channel_step,)),
+    ]
+    copy = pairs_of(Copy(tuple(axes)))
+    image = convolution.reserve(copy.size * real.size)
+    builder, phases = convolution.builder, convolution.phases
+    phases.append(CopyKernel(f"{symbol}.input", copy, real, 0, WORKSPACE, image).emit(builder, target))
+    axes = [
+        *(Axis(a.window, (a.kernel_step,)) for a in problem.spatial),
+        Axis(problem.channels, (problem.kernel_channel_step,)),
+        Axis(features, (problem.kernel_feature_step,)),
+    ]
+    pairs = PairMatrix(f"{symbol}.pairs", tuple(axes), real, (1, 0), 0)
+    pairs = replace(pairs, offset=convolution.reserve(pairs.nbytes))
+    if Copy(tuple(axes)).size:
+        phases.append(pairs.emit(builder))
+    out = convolution.reserve(problem.batch * problem.positions * 2 * features * real.size)
+    inside = dense_steps([batches, *(a.input for a in problem.spatial), 2 * channels])
+    kernel = dense_steps([*(a.window for a in problem.spatial), 2 * problem.channels, 2 * features])
+    outside = dense_steps([problem.batch, *(a.output for a in problem.spatial), 2 * features])
+    spatial = [
+        replace(a, input_step=inside[1 + i], kernel_step=kernel[i], output_step=outside[1 + i])
+        for i, a in enumerate(problem.spatial)
+    ]
+    convolution.places = ((WORKSPACE, image), (WORKSPACE, pairs.offset), (WORKSPACE, out))
+    convolution.problem = replace(
+        problem, spatial=tuple(spatial), channels=2 * problem.channels, features=2 * problem.features,
+        input_batch_step=inside[0], input_channel_step=1,
+        input_group_step=2 * problem.channels if by_features else problem.batch * inside[0],
+        kernel_channel_step=2 * features, kernel_feature_step=1,
+        output_batch_step=outside[0], output_feature_step=1,
+    )  # fmt: skip
+    convolution.emit()
+    dimensions = [(problem.batch, outside[0], problem.output_batch_step), (features, 2, problem.output_feature_step)]
+    dimensions += [(a.output, step, a.output_step) for a, step in zip(problem.spatial, outside[1:])]
+    dimensions.sort(key=lambda d: (d[2], d[0]), reverse=True)
+    copy = Copy((*(Axis(extent, (step,)) for extent, step, _ in dimensions), Axis(2, (1,))))
+    phases.append(
+        CopyKernel(f"{symbol}.result", copy, real, WORKSPACE, RESULT, 0, source_offset=out).emit(builder, target)
+    )
+    return convolution.code()

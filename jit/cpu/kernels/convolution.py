@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, canonical_convolution
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
 from hlojit.cpu.kernels.dot import RESULT, emit_product
-from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, dense
+from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, Place, dense
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
 from hlojit.cpu.kernels.packing import ZERO, CopyKernel, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.padding import PaddedAxis, PaddedCopy
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, merge_axes
 from hlojit.cpu.kernels.tiles import Side, Tile, choose_shape, segments_of
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ComplexType, ElementType
 from hlojit.ir.graph import Instruction
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
@@ -43,13 +43,19 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
     result = instruction.result.tensor_type
     problem = canonical_convolution(lhs, rhs, result, instruction.attributes)
     types = (lhs.element_type, rhs.element_type, result.element_type)
+    if isinstance(result.element_type, ComplexType):
+        from hlojit.cpu.kernels.complex_products import emit_complex_convolution
+
+        return emit_complex_convolution(problem, result.element_type, target, symbol)
     product = as_product(problem)
     if product is not None:
         return emit_product(product, *types, target, symbol)
     if is_depthwise(problem):
         elements = [Elements(element, compute_kind(*types)) for element in types]
         return Depthwise(problem, *elements, target, symbol).emit()
-    return _Convolution(problem, types, target, symbol).emit()
+    convolution = Convolution(problem, types, target, symbol)
+    convolution.emit()
+    return convolution.code()
 
 
 def as_product(problem: ConvolutionProblem) -> DotProblem | None:
@@ -111,13 +117,15 @@ class _Source:
 
 
 @dataclass(slots=True)
-class _Convolution:
+class Convolution:
     """State of one emission."""
 
     problem: ConvolutionProblem
     types: tuple[ElementType, ElementType, ElementType]
     target: Target
     symbol: str
+    places: tuple[Place, Place, Place] = ((0, 0), (1, 0), (RESULT, 0))
+    """Where input, kernel and result are: buffer and byte offset."""
     builder: LlvmBuilder = field(default_factory=LlvmBuilder)
     phases: list[Phase] = field(default_factory=list)
     workspace: int = 0
@@ -127,13 +135,24 @@ class _Convolution:
         """The compute kind."""
         return compute_kind(*self.types)
 
-    def emit(self) -> KernelCode:
+    def code(self) -> KernelCode:
+        """What was emitted."""
+        linked = tuple(self.builder.linked.items())
+        return KernelCode(self.builder.module_text(), tuple(self.phases), self.workspace, linked=linked)
+
+    def emit(self) -> None:
         """Emit all launches."""
         problem = self.problem
         if problem.batch * problem.groups * problem.positions * problem.features:
-            result = _Source(RESULT, 0, Elements(self.types[2], self.kind), [a.output_step for a in problem.spatial],
-                             problem.output_batch_step, 0, problem.features * problem.output_feature_step,
-                             problem.output_feature_step)
+            result = _Source(
+                *self.places[2],
+                Elements(self.types[2], self.kind),
+                [a.output_step for a in problem.spatial],
+                problem.output_batch_step,
+                0,
+                problem.features * problem.output_feature_step,
+                problem.output_feature_step,
+            )
             image = self._image()
             last = problem.spatial[-1]
             lanes = self.target.native_lanes(self.kind)
@@ -150,9 +169,6 @@ class _Convolution:
             reduction = [Axis(w, (s, k)) for (w, s), k in zip(axes, weights.spatial)]
             reduction.append(Axis(problem.channels, (image.channel, weights.channel)))
             self._main(image, weights, result, merge_axes(reduction) or [Axis(1, (0, 0))], columns)
-        return KernelCode(
-            self.builder.module_text(), tuple(self.phases), self.workspace, linked=tuple(self.builder.linked.items())
-        )
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""
@@ -167,24 +183,41 @@ class _Convolution:
         spatial = [axis.input_step for axis in problem.spatial]
         feature_groups = problem.input_group_step == problem.channels * problem.input_channel_step
         if problem.is_plain and elements.is_native:
-            return _Source(0, 0, elements, spatial, problem.input_batch_step, problem.input_channel_step,
-                           problem.input_group_step)
+            return _Source(
+                *self.places[0],
+                elements,
+                spatial,
+                problem.input_batch_step,
+                problem.input_channel_step,
+                problem.input_group_step,
+            )
         batches, channels = problem.batch, problem.channels
         if feature_groups:
             channels *= problem.groups
         else:
             batches *= problem.groups
-        axes = [PaddedAxis(batches, batches, problem.input_batch_step),
-                PaddedAxis(channels, channels, problem.input_channel_step)]
+        axes = [
+            PaddedAxis(batches, batches, problem.input_batch_step),
+            PaddedAxis(channels, channels, problem.input_channel_step),
+        ]
         axes += [PaddedAxis(a.input, a.padded, a.input_step, a.low, a.input_dilation) for a in problem.spatial]
         order = sorted(range(len(axes)), key=lambda i: (axes[i].step, axes[i].source), reverse=True)
         offset = self.reserve(math.prod(axis.destination for axis in axes) * KIND_BITS[self.kind] // 8)
-        copy = PaddedCopy(f"{self.symbol}.pad", tuple(axes[i] for i in order), elements, 0, WORKSPACE, offset)
+        copy = PaddedCopy(
+            f"{self.symbol}.pad", tuple(axes[i] for i in order), elements, *self.places[0], WORKSPACE, offset
+        )
         self.phases.append(copy.emit(self.builder, self.target))
         steps = dict(zip(order, dense_steps([axes[i].destination for i in order])))
         group = steps[1] * problem.channels if feature_groups else steps[0] * problem.batch
-        return _Source(WORKSPACE, offset, dense(self.kind),
-                       [steps[2 + i] for i in range(len(problem.spatial))], steps[0], steps[1], group)
+        return _Source(
+            WORKSPACE,
+            offset,
+            dense(self.kind),
+            [steps[2 + i] for i in range(len(problem.spatial))],
+            steps[0],
+            steps[1],
+            group,
+        )
 
     def _weights(self, *, feature_last: bool) -> _Source:
         """The kernel; ``feature_last`` asks for features that are neighbours.  Reversed windows walk backwards."""
@@ -192,12 +225,24 @@ class _Convolution:
         elements = Elements(self.types[1], self.kind)
         features = problem.features * problem.groups
         extents = [*(axis.window for axis in problem.spatial), problem.channels, features]
-        steps = [*(axis.kernel_step for axis in problem.spatial), problem.kernel_channel_step, problem.kernel_feature_step]
-        place = 1, 0
+        steps = [
+            *(axis.kernel_step for axis in problem.spatial),
+            problem.kernel_channel_step,
+            problem.kernel_feature_step,
+        ]
+        place = self.places[1]
         if not elements.is_native or (feature_last and problem.kernel_feature_step != 1 and features > 1):
             copy = Copy(tuple(Axis(extent, (step,)) for extent, step in zip(extents, steps)))
             place = WORKSPACE, self.reserve(copy.size * KIND_BITS[self.kind] // 8)
-            kernel = CopyKernel(f"{self.symbol}.weights", copy, elements, 1, WORKSPACE, place[1])
+            kernel = CopyKernel(
+                f"{self.symbol}.weights",
+                copy,
+                elements,
+                self.places[1][0],
+                WORKSPACE,
+                place[1],
+                source_offset=self.places[1][1],
+            )
             self.phases.append(kernel.emit(self.builder, self.target))
             elements = dense(self.kind)
             steps = dense_steps(extents)
@@ -223,12 +268,28 @@ class _Convolution:
         group = Steps(image.group, weights.group, result.group)
         position = (image.spatial[-1] * last.stride, 0, result.spatial[-1])
         feature = (0, weights.feature, result.feature)
-        outer = [(axis.output, (s * axis.stride, 0, c))
-                 for axis, s, c in zip(problem.spatial[:-1], image.spatial, result.spatial)]
-        nest = _Nest(self, image, weights, result, columns, [problem.batch, problem.groups],
-                     [(image.outer, 0, result.outer), (group.a, group.b, group.c)], outer,
-                     rows, wide, feature if columns else position, position if columns else feature,
-                     taps, inside, shape.rows, width)
+        outer = [
+            (axis.output, (s * axis.stride, 0, c))
+            for axis, s, c in zip(problem.spatial[:-1], image.spatial, result.spatial)
+        ]
+        nest = _Nest(
+            self,
+            image,
+            weights,
+            result,
+            columns,
+            [problem.batch, problem.groups],
+            [(image.outer, 0, result.outer), (group.a, group.b, group.c)],
+            outer,
+            rows,
+            wide,
+            feature if columns else position,
+            position if columns else feature,
+            taps,
+            inside,
+            shape.rows,
+            width,
+        )
         nest.emit()
         if final is not None:
             self._reorder(result, final)
@@ -256,19 +317,28 @@ class _Convolution:
         steps = dense_steps(extents)
         feature = steps[1] if columns else steps[-1]
         places = steps[2:] if columns else steps[1:-1]
-        return _Source(WORKSPACE, offset, dense(self.kind), places, steps[0], 0,
-                       problem.features * feature, feature)
+        return _Source(WORKSPACE, offset, dense(self.kind), places, steps[0], 0, problem.features * feature, feature)
 
     def _reorder(self, temporary: _Source, final: _Source) -> None:
         """Copy the sums into the result, rounding them."""
         problem = self.problem
-        dimensions = [(problem.batch, temporary.outer, final.outer),
-                      (problem.features * problem.groups, temporary.feature, final.feature)]
+        dimensions = [
+            (problem.batch, temporary.outer, final.outer),
+            (problem.features * problem.groups, temporary.feature, final.feature),
+        ]
         dimensions += [(a.output, s, f) for a, s, f in zip(problem.spatial, temporary.spatial, final.spatial)]
         dimensions.sort(key=lambda d: (d[2], d[0]), reverse=True)
         copy = Copy(tuple(Axis(extent, (step,)) for extent, step, _ in dimensions))
-        kernel = CopyKernel(f"{self.symbol}.result", copy, temporary.elements, WORKSPACE, RESULT, 0, final.elements,
-                            temporary.offset)
+        kernel = CopyKernel(
+            f"{self.symbol}.result",
+            copy,
+            temporary.elements,
+            WORKSPACE,
+            final.buffer,
+            final.offset,
+            final.elements,
+            temporary.offset,
+        )
         self.phases.append(kernel.emit(self.builder, self.target))
 
 
@@ -282,7 +352,7 @@ class _Nest:
     All steps are (input, kernel, result) in elements; ``columns`` says that the kernel is the tile's left operand.
     """
 
-    owner: _Convolution
+    owner: Convolution
     image: _Source
     weights: _Source
     result: _Source
@@ -309,8 +379,10 @@ class _Nest:
         per_block = -(-lines // blocks)
         blocks = -(-lines // per_block)
         groups = -(-panels // group)
-        functions = {columns: self._panel(f"{owner.symbol}.p{columns}", columns)
-                     for columns in ([self.width] if whole else []) + ([rest] if rest else [])}
+        functions = {
+            columns: self._panel(f"{owner.symbol}.p{columns}", columns)
+            for columns in ([self.width] if whole else []) + ([rest] if rest else [])
+        }
         extents = [*self.task_extents, blocks, groups]
         sources = (self.image, self.weights, self.result)
         with b.function(owner.symbol, PARAMETERS) as (_, buffers, begin, end):
@@ -356,7 +428,9 @@ class _Nest:
         size = (self.image, self.weights, self.result)[which].elements.size
         return at(b, pointer, dot_product(b, values, [step * size for step in steps]))
 
-    def _call_panel(self, b: LlvmBuilder, function: str, pointers: list[Val], column: Val, first: Val, last: Val) -> None:
+    def _call_panel(
+        self, b: LlvmBuilder, function: str, pointers: list[Val], column: Val, first: Val, last: Val
+    ) -> None:
         moved = [self._move(b, pointers[i], i, [column], [self.wide_step[i]]) for i in range(3)]
         text = ", ".join(f"ptr {pointer.text}" for pointer in moved)
         b.line(f"call void @{function}({text}, i64 {first.text}, i64 {last.text})")
@@ -370,12 +444,23 @@ class _Nest:
         for which, step in zip(order, (self.row_step, self.wide_step)):
             elements = (self.image, self.weights)[which].elements
             sides.append(Side(elements, step[which] * sizes[which], inner.strides[which] * sizes[which]))
-        loops = tuple((axis.extent, axis.strides[order[0]] * sizes[order[0]], axis.strides[order[1]] * sizes[order[1]])
-                      for axis in outer)
+        loops = tuple(
+            (axis.extent, axis.strides[order[0]] * sizes[order[0]], axis.strides[order[1]] * sizes[order[1]])
+            for axis in outer
+        )
         parts = segments_of(columns, owner.target.native_lanes(owner.kind))
         out = Side(self.result.elements, self.row_step[2] * self.result.elements.size, 0)
-        return Tile(symbol, Arithmetic.of(owner.kind, owner.target), self.tile_rows, parts, sides[0], sides[1], out,
-                    bool(self.taps), outer=loops)
+        return Tile(
+            symbol,
+            Arithmetic.of(owner.kind, owner.target),
+            self.tile_rows,
+            parts,
+            sides[0],
+            sides[1],
+            out,
+            bool(self.taps),
+            outer=loops,
+        )
 
     def _panel(self, symbol: str, columns: int) -> str:
         """Emit ``void symbol(ptr input, ptr kernel, ptr result, i64 first, i64 last)``: some output rows, all taps."""
@@ -419,4 +504,3 @@ class _Nest:
         moved = [self._move(b, pointers[i], i, [row], [self.row_step[i]]) for i in range(3)]
         left, right = (moved[1], moved[0]) if self.columns else (moved[0], moved[1])
         tile.call(b, left, right, moved[2], literal(self.inside[-1].extent), resume)
-

@@ -112,13 +112,17 @@ class Depthwise:
             first = minimum(b, first, last)
             place = b.add(place, scaled(b, first, step))
             size = self.input.size
-            row = at(b, image, dot_product(b, [batch, place], [problem.input_batch_step * size, vertical.input_step * size]))
+            row = at(
+                b, image, dot_product(b, [batch, place], [problem.input_batch_step * size, vertical.input_step * size])
+            )
             taps = at(b, weights, scaled(b, first, self._tap_step(vertical)))
             size = self.result.size
             target = dot_product(b, [batch, line], [problem.output_batch_step * size, vertical.output_step * size])
             self._tiles(b, symbols, row, taps, at(b, out, target), b.sub(last, first))
             b.end_loop(loop)
-        return KernelCode(b.module_text(), (Phase(self.symbol, tasks, cost * per_task),), linked=tuple(b.linked.items()))
+        return KernelCode(
+            b.module_text(), (Phase(self.symbol, tasks, cost * per_task),), linked=tuple(b.linked.items())
+        )
 
     def _reversed_offset(self) -> int:
         offsets = ((a.window - 1) * a.kernel_step * self.kernel.size for a in self.axes if a.reversed)
@@ -151,18 +155,30 @@ class Depthwise:
             image, kernel, out, taps = values
             if whole:
                 loop = b.begin_loop(ZERO, literal(whole), lanes)
-                moved = [at(b, pointer, scaled(b, loop.index, elements.size))
-                         for pointer, elements in zip((image, kernel, out), (self.input, self.kernel, self.result))]
+                moved = [
+                    at(b, pointer, scaled(b, loop.index, elements.size))
+                    for pointer, elements in zip((image, kernel, out), (self.input, self.kernel, self.result))
+                ]
                 self._vector(b, moved[0], moved[1], moved[2], taps, pattern, lanes, None)
                 b.end_loop(loop)
             if rest:
                 narrow = 1 << (rest - 1).bit_length()
-                moved = [at(b, pointer, whole * elements.size)
-                         for pointer, elements in zip((image, kernel, out), (self.input, self.kernel, self.result))]
+                moved = [
+                    at(b, pointer, whole * elements.size)
+                    for pointer, elements in zip((image, kernel, out), (self.input, self.kernel, self.result))
+                ]
                 self._vector(b, moved[0], moved[1], moved[2], taps, pattern, narrow, constant_mask(rest, narrow))
 
     def _vector(
-        self, b: LlvmBuilder, image: Val, kernel: Val, out: Val, taps: Val, pattern: Pattern, lanes: int, mask: Val | None
+        self,
+        b: LlvmBuilder,
+        image: Val,
+        kernel: Val,
+        out: Val,
+        taps: Val,
+        pattern: Pattern,
+        lanes: int,
+        mask: Val | None,
     ) -> None:
         """One vector of channels of one tile."""
         vertical, axis = self.axes

@@ -136,12 +136,32 @@ class Product:
         sides = [self._operand(0, in_place=by_rows), self._operand(1, in_place=True)]
         (left, left_at), (right, right_at) = sides
         if by_rows:
-            rows = DotRows(self.symbol, self.problem, Arithmetic.of(self.kind, self.target), self.target, left, left_at,
-                           right, right_at, self.result, self.result_at)
+            rows = DotRows(
+                self.symbol,
+                self.problem,
+                Arithmetic.of(self.kind, self.target),
+                self.target,
+                left,
+                left_at,
+                right,
+                right_at,
+                self.result,
+                self.result_at,
+            )
             self.phases.append(rows.emit(self.builder))
         else:
-            panels = DotPanels(self.symbol, self.problem, self.target, left, left_at, right, right_at, self.result,
-                               self.result_at, self.reserve)
+            panels = DotPanels(
+                self.symbol,
+                self.problem,
+                self.target,
+                left,
+                left_at,
+                right,
+                right_at,
+                self.result,
+                self.result_at,
+                self.reserve,
+            )
             self.phases.extend(panels.emit(self.builder))
 
     def _bring_k_together(self) -> None:
@@ -172,8 +192,9 @@ class Product:
         if copy is None:
             return elements, place
         offset = self.reserve(copy.size * KIND_BITS[self.kind] // 8)
-        kernel = CopyKernel(f"{self.symbol}.copy{side}", copy, elements, place[0], WORKSPACE, offset,
-                            source_offset=place[1])
+        kernel = CopyKernel(
+            f"{self.symbol}.copy{side}", copy, elements, place[0], WORKSPACE, offset, source_offset=place[1]
+        )
         self.phases.append(kernel.emit(self.builder, self.target))
         return dense(self.kind), (WORKSPACE, offset)
 
@@ -202,9 +223,21 @@ class Product:
     def _part(self, problem: DotProblem, suffix: str, start: int, offset: int) -> None:
         """Emit one product of the parts, which begins at ``start`` of k, into workspace."""
         steps = {problem.operands[0]: problem.lhs.column, problem.operands[1]: problem.rhs.row}
-        places = [(place[0], place[1] + start * steps[i] * self.elements[i].size) for i, place in enumerate(self.places)]
-        product = Product(problem, self.elements, dense(self.kind), self.target, self.symbol + suffix,
-                          (places[0], places[1]), (WORKSPACE, offset), self.builder, self.phases, self.workspace)
+        places = [
+            (place[0], place[1] + start * steps[i] * self.elements[i].size) for i, place in enumerate(self.places)
+        ]
+        product = Product(
+            problem,
+            self.elements,
+            dense(self.kind),
+            self.target,
+            self.symbol + suffix,
+            (places[0], places[1]),
+            (WORKSPACE, offset),
+            self.builder,
+            self.phases,
+            self.workspace,
+        )
         product.emit()
         self.workspace = product.workspace
 

@@ -140,8 +140,9 @@ class _Panels:
             a = at(b, a_base, self._offset(b, batch, problem.lhs.batch, first_row, problem.lhs.row, plan.left.size))
             right = at(b, b_base, dot_product(b, batch, [s * plan.right.size for s in problem.rhs.batch]))
             c = at(b, c_base, self._offset(b, batch, steps, first_row, problem.n, result.size))
-            whole_tiles = b.sub(minimum(b, literal(problem.m // self.rows), b.add(first_tile, literal(self.row_tiles))),
-                                first_tile)
+            whole_tiles = b.sub(
+                minimum(b, literal(problem.m // self.rows), b.add(first_tile, literal(self.row_tiles))), first_tile
+            )
             edge = b.icmp("eq", block, literal(blocks - 1)) if problem.m % self.rows else Val("false", "i1")
             if whole:
                 first_panel = scaled(b, group, self.group)
@@ -170,14 +171,25 @@ class _Panels:
         return dot_product(b, [*batch, row], [*(s * size for s in steps), step * size])
 
     def _call_panel(
-        self, b: LlvmBuilder, function: str, a: Val, right: Val, c: Val, column: Val, tiles: Val, edge: Val, result: Elements
+        self,
+        b: LlvmBuilder,
+        function: str,
+        a: Val,
+        right: Val,
+        c: Val,
+        column: Val,
+        tiles: Val,
+        edge: Val,
+        result: Elements,
     ) -> None:
         plan = self.plan
         right = at(b, right, scaled(b, column, plan.problem.rhs.column * plan.right.size))
         c = at(b, c, scaled(b, column, result.size))
         b.line(f"call void @{function}(ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {tiles.text}, i1 {edge.text})")
 
-    def _tiles(self, b: LlvmBuilder, symbol: str, columns: int, result: Elements, resumes: bool) -> tuple[Tile, PanelPack]:
+    def _tiles(
+        self, b: LlvmBuilder, symbol: str, columns: int, result: Elements, resumes: bool
+    ) -> tuple[Tile, PanelPack]:
         """Emit the micro-kernels of one panel, and what packs it."""
         plan, problem = self.plan, self.plan.problem
         parts = segments_of(columns, plan.lanes)
@@ -193,8 +205,9 @@ class _Panels:
         out = Side(result, problem.n * result.size, 0)
         arithmetic = Arithmetic.of(plan.kind, plan.target)
         existing = segments_of(columns, plan.lanes) if self.pack else None
-        tile = Tile(f"{symbol}.tile", arithmetic, self.rows, parts, left, right, out, resumes, prefetch,
-                    out_segments=existing)
+        tile = Tile(
+            f"{symbol}.tile", arithmetic, self.rows, parts, left, right, out, resumes, prefetch, out_segments=existing
+        )
         if problem.m >= self.rows:
             tile.emit(b)
         if problem.m % self.rows:
@@ -211,12 +224,22 @@ class _Panels:
         tile, pack = self._tiles(b, symbol, columns, result, resumes)
         edge_tile, left, out = self._edge(tile), tile.a, tile.c
         parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "tiles"), ("i1", "edge")]
-        with b.function(symbol, parameters, attributes="nounwind noinline", linkage="internal") as (a, source, c, tiles, edge):
+        with b.function(symbol, parameters, attributes="nounwind noinline", linkage="internal") as (
+            a,
+            source,
+            c,
+            tiles,
+            edge,
+        ):
             panel = source
             if self.pack:
                 panel = b.emit("ptr", 1, f"alloca i8, i64 {self.block_k * pack.row_bytes}, align 64")
             loop = b.begin_loop(ZERO, literal(problem.k), self.block_k)
-            k = minimum(b, b.sub(literal(problem.k), loop.index), literal(self.block_k)) if resumes else literal(problem.k)
+            k = (
+                minimum(b, b.sub(literal(problem.k), loop.index), literal(self.block_k))
+                if resumes
+                else literal(problem.k)
+            )
             resume = b.icmp("ne", loop.index, ZERO) if resumes else Val("false", "i1")
             block = at(b, source, scaled(b, loop.index, pack.step_k))
             if self.pack:
@@ -225,15 +248,27 @@ class _Panels:
             left_block = at(b, a, scaled(b, loop.index, left.step_k))
             if problem.m >= self.rows:
                 rows = b.begin_loop(ZERO, tiles)
-                tile.call(b, at(b, left_block, scaled(b, rows.index, self.rows * left.step_row)), block,
-                          at(b, c, scaled(b, rows.index, self.rows * out.step_row)), k, resume)
+                tile.call(
+                    b,
+                    at(b, left_block, scaled(b, rows.index, self.rows * left.step_row)),
+                    block,
+                    at(b, c, scaled(b, rows.index, self.rows * out.step_row)),
+                    k,
+                    resume,
+                )
                 b.end_loop(rows)
             if edge_tile.rows:
                 then, done = b.fresh_label("edge"), b.fresh_label("next")
                 b.branch_if(edge, then, done)
                 b.begin_block(then)
-                edge_tile.call(b, at(b, left_block, scaled(b, tiles, self.rows * left.step_row)), block,
-                               at(b, c, scaled(b, tiles, self.rows * out.step_row)), k, resume)
+                edge_tile.call(
+                    b,
+                    at(b, left_block, scaled(b, tiles, self.rows * left.step_row)),
+                    block,
+                    at(b, c, scaled(b, tiles, self.rows * out.step_row)),
+                    k,
+                    resume,
+                )
                 b.branch(done)
                 b.begin_block(done)
             b.end_loop(loop)
@@ -256,4 +291,3 @@ class _Panels:
                 stored.store(b, value, at(b, out, scaled(b, loop.index, stored.size)))
                 b.end_loop(loop)
         return Phase(f"{plan.symbol}.round", -(-count // chunk), chunk * 0.1)
-

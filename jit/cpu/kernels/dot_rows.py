@@ -41,9 +41,7 @@ def add_across(b: LlvmBuilder, arithmetic: Arithmetic, vectors: Sequence[Val]) -
     work = list(vectors)
     while len(work) > 1:
         even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
-        work = [
-            arithmetic.add(b, shuffle(b, x, y, even), shuffle(b, x, y, odd)) for x, y in zip(work[::2], work[1::2])
-        ]
+        work = [arithmetic.add(b, shuffle(b, x, y, even), shuffle(b, x, y, odd)) for x, y in zip(work[::2], work[1::2])]
     total = work[0]
     while total.lanes > count:
         even, odd = range(0, total.lanes, 2), range(1, total.lanes, 2)
@@ -164,9 +162,20 @@ class DotRows:
         lanes = self.target.native_lanes(self.arithmetic.kind)
         r, c = _tile_shape(problem.m, problem.n, lanes, self.target.vector_registers)
         c = min(c, problem.n)
-        full = RowTile(f"{self.symbol}.tile", self.arithmetic, r, c, problem.k, lanes, self.left, self.right, self.result,
-                       problem.lhs.row * self.left.size, problem.rhs.column * self.right.size,
-                       problem.n * self.result.size)
+        full = RowTile(
+            f"{self.symbol}.tile",
+            self.arithmetic,
+            r,
+            c,
+            problem.k,
+            lanes,
+            self.left,
+            self.right,
+            self.result,
+            problem.lhs.row * self.left.size,
+            problem.rhs.column * self.right.size,
+            problem.n * self.result.size,
+        )
         tiles = {
             (rows, columns): replace(full, rows=rows, columns=columns, symbol=f"{self.symbol}.tile.{rows}x{columns}")
             for rows in {r, problem.m % r} - {0}

@@ -16,6 +16,7 @@ from typing import cast
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
+from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -116,9 +117,9 @@ class Elements:
         """From storage to the compute kind."""
         element = self.element
         if isinstance(element, FloatFormat):
-            value = cast(Val, formats.decode(b, value, element))
+            value = cast(Val, formats.decode(_rules(b), value, element))
             if self.rounded_to is not None:
-                value = cast(Val, formats.round_to_format(b, value, self.rounded_to))
+                value = cast(Val, formats.round_to_format(_rules(b), value, self.rounded_to))
             return _resized(b, value, self.compute)
         signed = isinstance(element, IntegerType) and element.signed
         if self.compute in ("f32", "f64"):
@@ -131,10 +132,15 @@ class Elements:
         """From the compute kind to storage, rounded once."""
         element = self.element
         if isinstance(element, FloatFormat):
-            return cast(Val, formats.encode(b, value, element))
+            return cast(Val, formats.encode(_rules(b), value, element))
         kind = storage_kind(element)
         value = b.trunc(value, kind) if KIND_BITS[value.kind] > KIND_BITS[kind] else value
-        return cast(Val, formats.wrap_integer(b, value, element))
+        return cast(Val, formats.wrap_integer(_rules(b), value, element))
+
+
+def _rules(b: LlvmBuilder) -> ScalarBuilder:
+    """The builder as rules see it: scalars of the protocol stand for this builder's values."""
+    return cast(ScalarBuilder, b)
 
 
 def _resized(b: LlvmBuilder, value: Val, kind: str) -> Val:

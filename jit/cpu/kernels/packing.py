@@ -234,4 +234,3 @@ class PanelPack:
         for column in range(count, self.width):
             store_kind(b, zero, at(b, out, column * self._size))
         b.end_loop(loop)
-

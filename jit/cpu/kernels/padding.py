@@ -56,6 +56,7 @@ class PaddedCopy:
     axes: tuple[PaddedAxis, ...]
     elements: Elements
     source: int
+    source_offset: int
     destination: int
     offset: int
 
@@ -73,12 +74,14 @@ class PaddedCopy:
         unit = KIND_BITS[self.elements.compute] // 8
         parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
         with b.function(self.symbol, parameters) as (_, buffers, begin, end):
-            source = buffer(b, buffers, self.source)
+            source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
             last = minimum(b, scaled(b, end, per_task), literal(rows))
             loop = b.begin_loop(scaled(b, begin, per_task), last)
             out = at(b, destination, scaled(b, loop.index, inner.destination * unit))
-            positions, valid = self._source_coordinates(b, outer, unflatten(b, loop.index, [a.destination for a in outer]))
+            positions, valid = self._source_coordinates(
+                b, outer, unflatten(b, loop.index, [a.destination for a in outer])
+            )
             steps = [axis.step * self.elements.size for axis in outer]
             copy, clear, done = b.fresh_label("copy"), b.fresh_label("clear"), b.fresh_label("next")
             if valid is None:
@@ -97,7 +100,9 @@ class PaddedCopy:
         return Phase(self.symbol, -(-rows // per_task), per_task * inner.destination * 0.1)
 
     @staticmethod
-    def _source_coordinates(b: LlvmBuilder, axes: list[PaddedAxis], coordinates: list[Val]) -> tuple[list[Val], Val | None]:
+    def _source_coordinates(
+        b: LlvmBuilder, axes: list[PaddedAxis], coordinates: list[Val]
+    ) -> tuple[list[Val], Val | None]:
         positions: list[Val] = []
         valid: Val | None = None
         for axis, position in zip(axes, coordinates):
@@ -123,7 +128,9 @@ class PaddedCopy:
             self._fill(b, out, 0, start, target)
             self._fill(b, out, end, axis.destination, target)
             vector = axis.step == 1
-            self._copy(b, at(b, row, (start - axis.low) * size), at(b, out, start * unit), end - start, size, vector, target)
+            self._copy(
+                b, at(b, row, (start - axis.low) * size), at(b, out, start * unit), end - start, size, vector, target
+            )
             return
         self._fill(b, out, 0, axis.destination, target)
         first = max(0, -(axis.low // axis.dilation)) if axis.low < 0 else 0

@@ -162,7 +162,7 @@ def canonical_dot(lhs: TensorType, rhs: TensorType, numbers: DotDimensionNumbers
         else:
             free_first = [*free, *(Axis(axis.extent, (axis.strides[side],)) for axis in order)]
             if side == 1:
-                free_first = [*free_first[len(free):], *free]
+                free_first = [*free_first[len(free) :], *free]
             outer = [Axis(axis.extent, (axis.strides[side],)) for axis in batch]
             plans.append(Copy(tuple([*outer, *merge_axes(free_first)])))
             parts = (k, 1) if side == 0 else (1, n)

@@ -162,9 +162,7 @@ class Tile:
         b.begin_block(join)
         return [b.phi(kind, x.lanes, [(x, load), (zero, before)]) for x, zero in zip(loaded, zeros)]
 
-    def _nest(
-        self, b: LlvmBuilder, level: int, a: Val, right: Val, k: Val, chains: list[list[Val]]
-    ) -> list[list[Val]]:
+    def _nest(self, b: LlvmBuilder, level: int, a: Val, right: Val, k: Val, chains: list[list[Val]]) -> list[list[Val]]:
         """The loops of ``outer`` from ``level`` on, and in them the one over k."""
         if level < len(self.outer):
             extent, step_a, step_b = self.outer[level]
@@ -235,4 +233,3 @@ class Tile:
             for number, part in enumerate(self.out_segments or self.segments):
                 pointer = at(b, c, row * self.c.step_row + part.offset * size)
                 self.c.elements.store(b, sums[row * len(self.segments) + number], pointer, part.mask)
-
