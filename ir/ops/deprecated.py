@@ -1,4 +1,4 @@
-"""Ops on their way out of StableHLO that old programs still hold: einsum, unary_einsum, torch_index_select."""
+"""Ops on their way out of StableHLO that old programs still hold: broadcast, einsum, torch_index_select."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from hlojit.ir.attributes import DotDimensionNumbers, GatherDimensionNumbers
 from hlojit.ir.errors import TypeInferenceError
-from hlojit.ir.ops.attribute_kinds import I64, STRING
+from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY, STRING
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -21,11 +21,49 @@ from hlojit.ir.ops.definition import (
     ReferenceCall,
     define,
 )
-from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, operand_tensor, operand_tensors
+from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, not_negative, operand_tensor, operand_tensors
 from hlojit.ir.types import Type, tensor
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
+
+# broadcast
+
+
+def _sizes_in_front(call: OpCall) -> tuple[int, ...]:
+    return tuple(call.attributes["broadcast_sizes"])
+
+
+def _infer_broadcast(request: InferenceRequest) -> Sequence[Type]:
+    operand = operand_tensor(request, 0)
+    return [operand.with_shape((*_sizes_in_front(request), *operand.shape))]
+
+
+def _expand_broadcast(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    sizes, operand = _sizes_in_front(instruction), operand_tensor(instruction, 0)
+    if not operand.is_static:
+        return None
+    dimensions = range(len(sizes), len(sizes) + operand.rank)
+    return [builder.broadcast_in_dim(instruction.operands[0], (*sizes, *operand.shape), tuple(dimensions))]
+
+
+BROADCAST_RULES = (Constraint("", lambda c: not_negative("broadcast_sizes", _sizes_in_front(c))),)
+
+BROADCAST = define(
+    OpDefinition(
+        "stablehlo.broadcast",
+        operands=(Operand("operand"),),
+        attributes=(AttributeSpec("broadcast_sizes", I64_ARRAY),),
+        infer=checked(BROADCAST_RULES, _infer_broadcast),
+        constraints=(*BROADCAST_RULES, inferred("")),
+        reference=lambda call, operand: np.broadcast_to(
+            operand, (*_sizes_in_front(call.instruction), *operand.shape)
+        ),
+        syntax="broadcast",
+        lowering=Expand(_expand_broadcast),
+        summary="repeats the operand in new leading dimensions",
+    )
+)
 
 # einsum
 
@@ -166,9 +204,7 @@ def _expand_index_select(builder: Any, instruction: Instruction) -> Sequence[Val
         index_vector_dim=index.rank,
     )
     sizes = tuple(1 if d < batch or d == dim else extent for d, extent in enumerate(operand.shape))
-    gathered = builder.gather(*instruction.operands, dims, sizes)
-    # Batch dimensions of a gather stand in front of those of the slices that come before ``dim``, or between them.
-    return [gathered] if gathered.type is instruction.result_types[0] else None
+    return [builder.gather(*instruction.operands, dims, sizes)]
 
 
 def _index_select_reference(call: ReferenceCall, operand: Array, index: Array) -> Array:
