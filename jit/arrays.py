@@ -1,7 +1,7 @@
 """Arrays that enter and leave compiled programs.
 
-Inside, a tensor is a C-contiguous NumPy array of its element type's storage dtype.  Outside it has NumPy's or ml_dtypes'
-dtype where there is one; a format without a dtype travels as ``Array``::
+Inside, a tensor is a C-contiguous NumPy array of its element type's storage dtype.  Outside it has NumPy's or
+ml_dtypes' dtype where there is one; a format without a dtype travels as ``Array``::
 
     values = Array.from_values(np.float32([1.5, 2.0]), element_type("f8E4M3_mine"))
     np.asarray(values)          # the bits, as NumPy sees them
@@ -128,8 +128,8 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     """Return ``value`` as a plain array (C-contiguous, aligned, native byte order) of the type's storage dtype.
 
     Takes NumPy arrays and scalars, ``Array``, Python numbers for rank 0, and whatever offers DLPack, the buffer
-    protocol or NumPy's array interface; memory is shared where its form allows.  Values are never cast: another element type
-    or shape is an ``ArgumentError`` that begins with ``where``.
+    protocol or NumPy's array interface; memory is shared where its form allows.  Values are never cast: another element
+    type or shape is an ``ArgumentError`` that begins with ``where``.
     """
     if isinstance(value, Array):
         if value.element_type != type_.element_type:
@@ -144,8 +144,8 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     if expected is None:
         if native != element.storage:
             raise ArgumentError(
-                f"{where}: expected {type_}, got {_describe(source)}; wrap the encoded values as hlojit.Array, or encode "
-                f"numbers with hlojit.Array.from_values(values, {element.name!r})"
+                f"{where}: expected {type_}, got {_describe(source)}; wrap the encoded values as hlojit.Array, or "
+                f"encode numbers with hlojit.Array.from_values(values, {element.name!r})"
             )
     elif native != expected:
         hint = f"; convert it with .astype({expected.name!r})" if source.dtype.kind != "O" else ""
@@ -205,7 +205,8 @@ def _as_ndarray(value: object, type_: TensorType, where: str) -> NDArray:
         return np.asarray(value)
     if value is None or isinstance(value, _SEQUENCES):
         raise ArgumentError(
-            f"{where}: expected {type_}, got a Python {type(value).__name__}; pass an array (numpy.asarray(...) makes one)"
+            f"{where}: expected {type_}, got a Python {type(value).__name__}; pass an array "
+            "(numpy.asarray(...) makes one)"
         )
     if hasattr(value, "__dlpack__"):
         from hlojit.runtime.dlpack import from_dlpack

@@ -3,9 +3,9 @@
     executable = Executable(ExecutableSpec("add", entry=address, inputs=(t, t), outputs=(t,), keepalive=(code,)))
     result = executable(x, y)
 
-A call with plain arrays of exactly the expected dtype and shape runs entirely in native code (``runtime/call.ll``): it checks
-the arrays, takes outputs and temporaries from the memory pool, runs the host program and returns the arrays.  Anything else
-an argument can be is converted by ``hlojit.arrays.to_storage`` first, or refused with an ``ArgumentError``.
+A call with plain arrays of exactly the expected dtype and shape runs entirely in native code (``runtime/call.ll``): it
+checks the arrays, takes outputs and temporaries from the memory pool, runs the host program and returns the arrays.
+Anything else an argument can be is converted by ``hlojit.arrays.to_storage`` first, or refused (``ArgumentError``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hlojit.runtime import layout, objects
 from hlojit.runtime.native import Native, native
 
 SHORT_CALL_NANOSECONDS: Final = 5_000.0
-"""Calls that take less keep the GIL: releasing and taking it costs some thirty nanoseconds, more when it is contended."""
+"""Calls that take less keep the GIL: releasing and taking it costs some forty nanoseconds, more when contended."""
 
 MAXIMUM_RANK: Final = 64
 """Of NumPy's arrays."""
@@ -37,12 +37,12 @@ class ExecutableSpec:
     """What an executable is made of.
 
     ``entry`` is the address of the host program, ``i32 entry(ptr context, ptr slots)``, where ``slots`` is an array of
-    addresses: inputs, outputs, the arena (``arena_bytes`` of temporaries, aligned to 64 bytes; null if 0), ``constants``.
-    It returns a ``layout.Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has run,
-    the output is copied from that slot - an input, a constant or another output that the program returns as it is.
-    ``explain`` turns (status, detail0, detail1) of a failed run into an exception.  ``threads`` limits the threads
-    of this executable (0: as many as the process uses).  ``keepalive`` holds whatever the addresses depend on; ``program`` is
-    the back end's own record of what happens, for people and tools to look at.
+    addresses: inputs, outputs, the arena (``arena_bytes`` of temporaries, aligned to 64 bytes; null if 0), constants.
+    It returns a ``layout.Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has
+    run, the output is copied from that slot - an input, a constant or another output that the program returns as it is.
+    ``explain`` turns (status, detail0, detail1) of a failed run into an exception.  ``threads`` limits the threads of
+    this executable (0: as many as the process uses).  ``keepalive`` holds whatever the addresses depend on; ``program``
+    is the back end's own record of what happens, for people and tools to look at.
     """
 
     name: str
@@ -305,8 +305,8 @@ class _Checking:
             array = np.asarray(result)
             if array.shape != type_.shape or array.dtype != type_.element_type.storage:
                 raise ExecutionError(
-                    f"{self.spec.name}, result {number}: the back end promised {type_} and returned dtype {array.dtype} "
-                    f"and shape {array.shape}"
+                    f"{self.spec.name}, result {number}: the back end promised {type_} and returned "
+                    f"dtype {array.dtype} and shape {array.shape}"
                 )
             # A result that is an argument's memory would change with it.
             shared = any(np.may_share_memory(array, argument) for argument in arguments)

@@ -4,8 +4,8 @@
     runtime.set_threads(4)
     runtime.statistics().allocations
 
-Modules: ``layout`` (records shared with generated code), ``native`` (compiles and loads the ``.ll`` texts), ``quota`` (what
-the container allows), ``objects`` (offsets in Python's and NumPy's objects).
+Modules: ``layout`` (records shared with generated code), ``native`` (compiles and loads the ``.ll`` texts), ``quota``
+(what the container allows), ``objects`` (offsets in Python's and NumPy's objects).
 """
 
 from __future__ import annotations

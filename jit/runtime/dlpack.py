@@ -1,7 +1,7 @@
 """Arrays of other libraries through DLPack, without a copy.
 
-NumPy's own ``from_dlpack`` knows neither bfloat16 nor the 8-bit floats; those are taken as their bits and then viewed as
-ml_dtypes' dtypes.  The producer's memory is kept alive by the array that is returned.
+NumPy's own ``from_dlpack`` knows neither bfloat16 nor the 8-bit floats; those are taken as their bits and then viewed
+as ml_dtypes' dtypes.  The producer's memory is kept alive by the array that is returned.
 """
 
 from __future__ import annotations

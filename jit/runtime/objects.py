@@ -1,8 +1,8 @@
 """Where Python and NumPy keep the fields of their objects, measured instead of compiled in.
 
 The compiled call path reads an array's type, dtype, rank, shape, flags and data pointer straight from the object.  The
-offsets are derived from the size of an object header in this interpreter (a free-threaded one has a longer header) and
-checked against arrays whose fields are known; if anything differs, ``measure`` returns None and calls go through Python.
+offsets are derived from the size of an object header in this interpreter (longer in a free-threaded one) and checked
+against arrays whose fields are known; if anything differs, ``measure`` returns None and calls go through Python.
 """
 
 from __future__ import annotations

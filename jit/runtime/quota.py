@@ -1,4 +1,4 @@
-"""How many threads this process may use, and how much memory: what the machine, the scheduler and the container allow."""
+"""How many threads this process may use, and how much memory: what machine, scheduler and container allow."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ Build = Callable[..., Executable]
 
 
 def make_executable(ir: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], **fields: Any) -> Executable:
-    """Compile ``i32 @main(ptr context, ptr slots)`` and make an executable of it; ``fields`` are the specification's."""
+    """Compile ``i32 @main(ptr context, ptr slots)`` to an executable; ``fields`` are those of its specification."""
     declarations = "\n".join(line for line in DECLARATIONS.splitlines() if line and line not in ir)
     image = codegen.compile_to_object(declarations + ir, codegen.host_target(), pipeline="vectorize")
     code = codegen.load_objects([image], ["main"], native_symbols())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import gc
 import itertools
 import weakref
@@ -13,12 +12,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import hlojit.runtime.objects as objects
 from hlojit.arrays import Array
 from hlojit.executable import Executable, python_executable
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.formats import FloatFormat, element_type, register_element_type, unregister_element_type
 from hlojit.ir.types import TensorType, tensor
+from hlojit.runtime import objects
 
 from .programs import Build, add_one_program, copy_program
 

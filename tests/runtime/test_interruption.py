@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-import hlojit.runtime as runtime
+from hlojit import runtime
 from hlojit.ir.errors import ExecutionError, HlojitError
 from hlojit.ir.types import tensor
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
+import os
 import subprocess
 import sys
 import textwrap
@@ -12,7 +14,7 @@ import threading
 import numpy as np
 import pytest
 
-import hlojit.runtime as runtime
+from hlojit import runtime
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import tensor
 from hlojit.runtime.native import native
@@ -34,7 +36,7 @@ def test_blocks_are_aligned_distinct_and_large_enough(size: int) -> None:
     blocks = [allocate(size) for _ in range(5)]
     assert all(block is not None and block % 64 == 0 for block in blocks)
     addresses = sorted(block for block in blocks if block is not None)
-    assert all(after - before >= size for before, after in zip(addresses, addresses[1:], strict=False))
+    assert all(after - before >= size for before, after in itertools.pairwise(addresses))
     for number, address in enumerate(addresses):
         ctypes.memset(address, number, size)
     for number, address in enumerate(addresses):
@@ -140,7 +142,7 @@ def test_limit_and_cap_are_kept() -> None:
     script = textwrap.dedent(
         """
         import ctypes
-        import hlojit.runtime as runtime
+        from hlojit import runtime
         from hlojit.runtime.native import native
         allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(native().addresses["hlojit_allocate"])
         release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native().addresses["hlojit_release"])
@@ -161,7 +163,7 @@ def test_limit_and_cap_are_kept() -> None:
     )
     finished = subprocess.run(
         [sys.executable, "-c", script],
-        env={**__import__("os").environ, "HLOJIT_MEMORY_LIMIT": "64m", "HLOJIT_MEMORY_CACHE": "30m"},
+        env={**os.environ, "HLOJIT_MEMORY_LIMIT": "64m", "HLOJIT_MEMORY_CACHE": "30m"},
         capture_output=True,
         text=True,
         timeout=60,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-import hlojit.runtime as runtime
+from hlojit import runtime
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.types import tensor
 from hlojit.runtime import quota
@@ -195,7 +195,7 @@ def test_the_interpreter_exits_cleanly_with_sleeping_and_spinning_workers() -> N
         import sys, threading
         sys.path.insert(0, {folder!r})
         import numpy as np
-        import hlojit.runtime as runtime
+        from hlojit import runtime
         import programs
         from hlojit.ir.types import tensor
         build = programs.make_executable
