@@ -173,7 +173,7 @@ BROADCAST_COMPARE = _define(
             optional=True,
         ),
     ),
-    syntax="generic",
+    syntax="pretty-function-type",
 )
 BROADCAST_SELECT = _define(
     "broadcast_select",

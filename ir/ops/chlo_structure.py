@@ -9,7 +9,7 @@ import numpy as np
 
 from hlojit.ir.attributes import BoolAttr, Dense, FloatAttr, IntegerAttr
 from hlojit.ir.formats import FloatFormat
-from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64
+from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64, ArrayOfKind, EnumKind
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -23,7 +23,6 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
-from hlojit.ir.ops.products import PRECISION_CONFIG
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -223,7 +222,14 @@ RAGGED_DOT = define(
     OpDefinition(
         "chlo.ragged_dot",
         operands=(Operand("lhs"), Operand("rhs"), Operand("group_sizes")),
-        attributes=(AttributeSpec("ragged_dot_dimension_numbers", GENERIC), PRECISION_CONFIG),
+        attributes=(
+            AttributeSpec("ragged_dot_dimension_numbers", GENERIC),
+            AttributeSpec(
+                "precision_config",
+                ArrayOfKind(EnumKind("precision", ("DEFAULT", "HIGH", "HIGHEST"), "chlo")),
+                optional=True,
+            ),
+        ),
         reference=None,
         lowering=None,
         summary="a product over groups of rows of different sizes",

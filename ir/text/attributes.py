@@ -319,7 +319,14 @@ class AttributeReader:
             cursor.expect("=")
             found[name] = readers[name]()
 
-        cursor.items("<", ">", entry)
+        cursor.expect("<")
+        # MLIR takes a comma behind the last field.
+        while not cursor.at(">"):
+            entry()
+            if not cursor.accept(","):
+                break
+        if not cursor.accept(">"):
+            cursor.expected("',' or '>'")
         return found
 
     def dot(self) -> Attribute:
