@@ -70,7 +70,11 @@ class JittedFunction:
             # Called from a function that is being traced: part of that graph.
             return self.function(*arguments, **named)
         arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
-        key = (structure, static, tuple((array.shape, array.dtype) for array in arrays), registry().generation)
+        signature = tuple(
+            (array.shape, array.dtype) if leaf is array else (type(leaf), array.shape, array.dtype)
+            for leaf, array in zip(leaves, arrays)
+        )
+        key = (structure, static, signature, registry().generation)
         found = self._compiled.get(key)
         if found is None:
             found = self._compile(key, dynamic, static, arrays)
@@ -127,7 +131,10 @@ class JittedFunction:
             argument.name_hint = name
         builder = Builder(function.body, location=location)
         operations = Operations(builder)
-        tracers = [Tracer(argument, operations) for argument in function.body.arguments]
+        tracers = [
+            Tracer(argument, operations, type(leaf) if type(leaf) in (int, float) else None)
+            for argument, leaf in zip(function.body.arguments, leaves)
+        ]
         positional, named = unflatten(structure, tracers)
         if static:
             result = self._call_bound({**named, **dict(static)})

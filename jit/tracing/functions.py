@@ -519,12 +519,18 @@ def pad(ops: Operations, array: Any, pad_width: Any, mode: str = "constant", **o
 # ------------------------------------------------------------------------------------------------- choosing and ordering
 
 
+def _weak(operand: Any) -> type | None:
+    if isinstance(operand, Tracer):
+        return operand.weak
+    return type(operand) if type(operand) in (int, float) else None
+
+
 @_implements(np.where)
 def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Tracer:
     if x is None or y is None:
         raise TracingError("np.where with one argument has a shape that depends on the data; give all three")
-    weak = [each for each in (x, y) if type(each) in (int, float)]
-    typed = [each for each in (x, y) if type(each) not in (int, float)]
+    weak = [0 if _weak(each) is int else 0.0 for each in (x, y) if _weak(each)]
+    typed = [each for each in (x, y) if not _weak(each)]
     dtypes = [each.dtype if isinstance(each, Tracer) else np.asarray(each).dtype for each in typed]
     dtype = np.result_type(*dtypes, *weak)
     values = [ops.value(condition, np.dtype(bool)), ops.value(x, dtype), ops.value(y, dtype)]

@@ -129,11 +129,11 @@ class Operations:
             if type(operand) in (int, float, complex):
                 kinds.append(type(operand))
             else:
-                kinds.append(operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype)
+                kinds.append((operand.weak or operand.dtype) if isinstance(operand, Tracer) else np.asarray(operand).dtype)
         if all(isinstance(kind, type) for kind in kinds):
-            kinds = [np.asarray(operand).dtype for operand in inputs]
-        signature = None if dtype is None else (None,) * len(inputs) + (np.dtype(dtype),)
-        loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), signature=signature)
+            kinds = [operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype for operand in inputs]
+        options: Any = {} if dtype is None else {"signature": (None,) * len(inputs) + (np.dtype(dtype),)}
+        loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), **options)
         return tuple(np.dtype(each) for each in loop)
 
     # -------------------------------------------------------------- functions

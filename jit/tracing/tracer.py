@@ -23,15 +23,17 @@ class TracingError(HlojitError, TypeError):
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of known shape and dtype whose elements are computed later.
 
-    ``value`` is the graph's value; ``context`` the ``hlojit.tracing.operations.Operations`` that builds on it.
+    ``value`` is the graph's value; ``context`` the ``hlojit.tracing.operations.Operations`` that builds on it.  ``weak`` is
+    ``int`` or ``float`` for an argument that is a Python number: as in NumPy 2, it takes the dtype of what it meets.
     """
 
-    __slots__ = ("context", "value")
+    __slots__ = ("context", "value", "weak")
     __array_priority__ = 1000
 
-    def __init__(self, value: Value, context: Any):
+    def __init__(self, value: Value, context: Any, weak: type | None = None):
         self.value = value
         self.context = context
+        self.weak = weak
 
     # ------------------------------------------------------------ description
 
