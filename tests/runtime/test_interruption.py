@@ -103,7 +103,7 @@ def test_a_signal_handler_that_returns_does_not_stop_the_program(build: Build) -
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    assert len(calls) == 3
+    assert len(calls) >= 3  # one more may come before the timer is switched off
 
 
 def test_other_python_threads_run_while_a_program_runs(build: Build) -> None:
