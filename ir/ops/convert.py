@@ -278,7 +278,13 @@ def _reduce_precision_arrays(call: Any, x: Array) -> Array:
     smallest = 1 - worked.bias
     exponent = np.maximum(np.frexp(x)[1] - 1, smallest)
     steps = np.minimum(mantissa_bits, worked.mantissa_bits)
-    rounded = np.ldexp(np.rint(np.ldexp(x.astype(np.float64), steps - exponent)), exponent - steps)
+    significand = np.ldexp(x.astype(np.float64), steps - exponent)
+    whole = np.rint(significand)
+    if steps == 0:
+        # With one bit of precision, "even" is the last bit of the exponent.
+        down = (np.abs(significand) == 1.5) & ((exponent + worked.bias) % 2 == 0)
+        whole = np.where(down, np.copysign(1.0, x), whole)
+    rounded = np.ldexp(whole, exponent - steps)
     if exponent_bits < worked.exponent_bits:
         bias = (1 << (exponent_bits - 1)) - 1
         rounded = np.where(np.abs(rounded) >= 2.0 ** (bias + 1), np.copysign(np.inf, x), rounded)

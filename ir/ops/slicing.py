@@ -167,10 +167,11 @@ def _pad_array(call: Any, x: Array, value: Array) -> Array:
     ranges = list(zip(*(call.attributes[name] for name in PADDING)))
     spread = np.full([padded_extent(n, 0, 0, interior) for n, (_, _, interior) in zip(x.shape, ranges)], value, x.dtype)
     spread[tuple(slice(None, None, interior + 1) for _, _, interior in ranges)] = x
-    cut = tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high, _) in zip(spread.shape, ranges))
-    kept = spread[cut]
-    widths = [(max(low, 0), max(high, 0)) for low, high, _ in ranges]
-    return np.pad(kept, widths, constant_values=value) if ranges else kept
+    if not ranges:
+        return spread
+    # Add before removing: one side may take away more than there was, from what the other adds.
+    wide = np.pad(spread, [(max(low, 0), max(high, 0)) for low, high, _ in ranges], constant_values=value)
+    return wide[tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high, _) in zip(wide.shape, ranges))]
 
 
 _PAD_RULES = (
