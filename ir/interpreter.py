@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.errors import ArgumentError, ExecutionError
+from hlojit.ir.formats import BooleanType, QuantizedType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.definition import Kernel, Pointwise, Trait
+from hlojit.ir.ops.quantization import dequantize, quantize
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
 
@@ -68,6 +70,9 @@ class Interpreter:
         record = instruction.op
         if record.reference is None:
             raise ExecutionError(f"{record.name} at {instruction.location} has no reference semantics")
+        quantized = _is_on_quantized(instruction)
+        if quantized:
+            operands = [_dequantize(value, operand.type) for value, operand in zip(operands, instruction.operands)]
         try:
             outcome = record.reference(_Call(self, instruction, environment), *operands)
         except RecursionError:
@@ -75,6 +80,8 @@ class Interpreter:
         results = outcome if isinstance(outcome, tuple) else (outcome,)
         if len(results) != len(instruction.results):
             raise ExecutionError(f"{record.name}: its reference gives {len(results)} results")
+        if quantized:
+            results = tuple(_quantize(value, result.type) for value, result in zip(results, instruction.results))
         constant = Trait.CONSTANT in record.traits
         return [_settle(value, result.type, constant) for value, result in zip(results, instruction.results)]
 
@@ -119,6 +126,36 @@ def _settle(value: Any, type: Type, constant: bool) -> Any:
     if constant and array.dtype == type.element_type.storage:
         return to_compute(array, type.element_type)
     return round_array(array, type.element_type)
+
+
+# quantized numbers: most ops work on what they stand for, and quantize the result
+
+
+def _is_on_quantized(instruction: Instruction) -> bool:
+    """Whether operands are quantized and the op computes with them; ops that only move elements move the storage."""
+    if not any(_is_quantized(operand.type) for operand in instruction.operands):
+        return False
+    lowering = instruction.op.lowering
+    if isinstance(lowering, Kernel):
+        return lowering.name in ("convolution", "dot_general")
+    computes = isinstance(lowering, Pointwise)
+    return computes and all(_is_quantized(type) or _is_boolean(type) for type in instruction.result_types)
+
+
+def _is_quantized(type: Type) -> bool:
+    return isinstance(type, TensorType) and isinstance(type.element_type, QuantizedType)
+
+
+def _is_boolean(type: Type) -> bool:
+    return isinstance(type, TensorType) and isinstance(type.element_type, BooleanType)
+
+
+def _dequantize(value: Any, type: Type) -> Any:
+    return dequantize(value, type) if isinstance(type, TensorType) and _is_quantized(type) else value
+
+
+def _quantize(value: Any, type: Type) -> Any:
+    return quantize(np.asarray(value), type) if isinstance(type, TensorType) and _is_quantized(type) else value
 
 
 # arguments and results

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlojit.ir.builder import short_name, signature_complaint
-from hlojit.ir.errors import Fault, TypeInferenceError, VerificationError
+from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import InferenceRequest
 from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
 
-_CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
 """What a check may raise on an instruction that is broken in a way that another check reports."""
 
 

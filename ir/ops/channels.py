@@ -132,6 +132,8 @@ _CHANNEL = (
     AttributeSpec("source_target_pairs", I64_MATRIX, optional=True),
 )
 
+_RECEIVED = (Constraint("", _payload_is_tensors), Constraint("", _result_token))
+
 SEND_RULES = (Constraint("I2", _token_last), *PAIR_RULES, _channel_type(2))
 
 SEND = define(
@@ -153,7 +155,7 @@ RECV = define(
         "stablehlo.recv",
         operands=(Operand("token"),),
         attributes=_CHANNEL,
-        constraints=(Constraint("I1", _token_last), *PAIR_RULES, _channel_type(2, 3), Constraint("", _result_token)),
+        constraints=(Constraint("I1", _token_last), *PAIR_RULES, _channel_type(2, 3), *_RECEIVED),
         reference=unsupported_reference(_NO_HOST),
         traits=EFFECT,
         lowering=Kernel("recv"),

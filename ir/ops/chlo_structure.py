@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hlojit.ir.attributes import BoolAttr, Dense, FloatAttr, IntegerAttr
-from hlojit.ir.formats import FloatFormat
+from hlojit.ir.formats import ElementType, FloatFormat, element_type
 from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64, ArrayOfKind, EnumKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -60,14 +60,24 @@ def like_value(call: OpCall) -> Any:
     return value.splat_value if isinstance(value, Dense) else value
 
 
+def like_element(call: OpCall) -> ElementType:
+    """The element type of what constant_like repeats."""
+    value = call.attributes["value"]
+    if isinstance(value, (FloatAttr, IntegerAttr)):
+        return element_type(value.type)
+    if isinstance(value, BoolAttr):
+        return element_type("i1")
+    return value.type.element_type if isinstance(value, Dense) else operand_tensor(call, 0).element_type
+
+
 CONSTANT_LIKE = define(
     OpDefinition(
         "chlo.constant_like",
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("value", GENERIC),),
-        infer=lambda request: request.operand_types,
+        infer=lambda request: [operand_tensor(request, 0).with_element_type(like_element(request))],
         constraints=(inferred(""),),
-        reference=lambda call, operand: np.full(operand.shape, like_value(call.instruction), operand.dtype),
+        reference=lambda call, operand: np.full(operand.shape, like_value(call.instruction)),
         lowering=Expand(
             lambda builder, i: [builder.constant(like_value(i), i.results[0].tensor_type)]
             if i.results[0].tensor_type.is_static

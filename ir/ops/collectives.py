@@ -395,8 +395,10 @@ COLLECTIVE_BROADCAST = define(
 COLLECTIVE_REDUCE_RULES = (
     Constraint("C1", _unique_members),
     Constraint("C2", _members_in_range),
+    Constraint("C3", _static_root),
     Constraint("C3", _dynamic_root),
     _computation_is("C4"),
+    Constraint("", _global_ids_need_channel),
 )
 
 COLLECTIVE_REDUCE = define(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -143,10 +144,12 @@ CALL = define(
 # composite
 
 
+_NAMESPACED = re.compile(r"[A-Za-z]\w*(\.[\w$]+)+")
+
+
 def _composite_name(instruction: Instruction) -> str | None:
     name = instruction.attributes["name"]
-    dialect, dot, rest = name.partition(".")
-    if dot and rest and dialect.isidentifier() and not rest.endswith("."):
+    if _NAMESPACED.fullmatch(name):
         return None
     return f"name {name!r} is not a namespaced op name such as my_namespace.my_op"
 

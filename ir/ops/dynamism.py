@@ -6,6 +6,7 @@ static counterpart; the reference evaluates all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from hlojit.ir.ops.gather import GATHER_RULES, INDICES_ARE_SORTED, gather_array,
 from hlojit.ir.ops.rules import (
     OpCall,
     compatible_extents,
+    compatible_shapes,
     constant_operand,
     has_shape,
     has_size,
@@ -66,9 +68,12 @@ def _shape_operand(label: str, position: int, name: str) -> Constraint:
 
     def check(instruction: Instruction) -> str | None:
         type, rank = operand_tensor(instruction, position), result_type(instruction).rank
-        if type.rank == 1 and compatible_extents(type.shape[0], rank):
+        if type.rank != 1 or not compatible_extents(type.shape[0], rank):
+            return f"{name} has type {type}, expected {rank} elements, the rank of the result"
+        shape = constant_operand(instruction, position)
+        if shape is None or compatible_shapes(result_type(instruction).shape, shape.tolist()):
             return None
-        return f"{name} has type {type}, expected {rank} elements, the rank of the result"
+        return f"{name} {show(shape.tolist())} does not fit the result type {result_type(instruction)}"
 
     return Constraint(label, check)
 
@@ -96,10 +101,10 @@ def _dimensions(call: OpCall, name: str = "broadcast_dimensions") -> tuple[int, 
 
 
 def _expands(instruction: Instruction) -> str | None:
-    operand, result = operand_tensor(instruction, 0), result_type(instruction)
+    operand, shape = operand_tensor(instruction, 0), known_shape(instruction, 1) or result_type(instruction).shape
     for d, target in enumerate(_dimensions(instruction)):
-        if operand.shape[d] not in (1, DYNAMIC) and not compatible_extents(operand.shape[d], result.shape[target]):
-            return f"dimension {d} of {operand} must be 1 or fit dimension {target} of {result}"
+        if operand.shape[d] not in (1, DYNAMIC) and not compatible_extents(operand.shape[d], shape[target]):
+            return f"dimension {d} of {operand} must be 1 or fit dimension {target} of shape {show(shape)}"
     return None
 
 
@@ -160,10 +165,10 @@ DYNAMIC_BROADCAST_IN_DIM = define(
 
 
 def _same_size(instruction: Instruction) -> str | None:
-    operand, result = operand_tensor(instruction, 0), result_type(instruction)
-    if not (operand.is_static and result.is_static) or operand.size == result.size:
+    operand, shape = operand_tensor(instruction, 0), known_shape(instruction, 1)
+    if shape is None or not operand.is_static or operand.size == math.prod(shape):
         return None
-    return f"operand {operand} has {operand.size} elements but result {result} has {result.size}"
+    return f"operand {operand} has {operand.size} elements but the result of shape {show(shape)} has {math.prod(shape)}"
 
 
 def _expand_reshape(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
@@ -294,7 +299,7 @@ DYNAMIC_PAD = define(
     )
 )
 
-# dynamic_gather: the constraints of gather, of those without batching, under labels of their own
+# dynamic_gather: gather's constraints under labels of its own; the specification gives those of batching none
 
 _GATHER_LABELS = {
     "C1": "C1",
@@ -307,6 +312,7 @@ _GATHER_LABELS = {
     "C8": "C7",
     "C18": "C9",
     "C19": "C10",
+    **dict.fromkeys(("C10", "C11", "C13", "C14", "C15", "C16", "C17"), ""),
 }
 
 
@@ -318,9 +324,10 @@ def _static_gather(instruction: Instruction) -> Any:
 
 def _small_slices(instruction: Instruction) -> str | None:
     sizes, dims = _static_gather(instruction), gather_numbers(instruction)
-    if sizes is None or all(sizes[d] <= 1 for d in dims.collapsed_slice_dims):
+    single = dims.collapsed_slice_dims + dims.operand_batching_dims
+    if sizes is None or all(sizes[d] <= 1 for d in single):
         return None
-    return f"slice_sizes {show(sizes)} must be at most 1 at collapsed_slice_dims {show(dims.collapsed_slice_dims)}"
+    return f"slice_sizes {show(sizes)} must be at most 1 at collapsed_slice_dims and batching dims {show(single)}"
 
 
 def _slice_count(call: OpCall) -> str | None:
@@ -415,6 +422,9 @@ REAL_DYNAMIC_SLICE = define(
 
 
 def _set_size_range(call: OpCall) -> str | None:
+    size = operand_tensor(call, 1)
+    if size.rank:
+        return f"size must be a scalar, found {size}"
     return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
 
 

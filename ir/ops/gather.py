@@ -67,7 +67,7 @@ def _slice_sizes(call: OpCall) -> tuple[int, ...]:
 
 def _small_slices(call: OpCall, name: str, dimensions: Sequence[int]) -> str | None:
     sizes = _slice_sizes(call)
-    if all(sizes[d] in (0, 1, DYNAMIC) for d in dimensions):
+    if all(sizes[d] in (0, 1) for d in dimensions):
         return None
     return f"slice_sizes {show(sizes)} must be at most 1 at {name} {show(dimensions)}"
 
@@ -75,7 +75,7 @@ def _small_slices(call: OpCall, name: str, dimensions: Sequence[int]) -> str | N
 def _slices_fit(call: OpCall) -> str | None:
     shape, sizes = operand_tensor(call, 0).shape, _slice_sizes(call)
     if all(
-        size == DYNAMIC or (size >= 0 and (size <= extent or extent == DYNAMIC)) for size, extent in zip(sizes, shape)
+        size >= 0 and (size <= extent or extent == DYNAMIC) for size, extent in zip(sizes, shape)
     ):
         return None
     return f"slice_sizes {show(sizes)} must lie within the operand's shape {show(shape)}"
@@ -189,7 +189,7 @@ def gather_shape(dims: GatherDimensionNumbers, indices: Sequence[int], sizes: Se
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     offset = iter([size for d, size in enumerate(sizes) if d not in dropped])
     rank = len(indices) - (dims.index_vector_dim < len(indices)) + len(dims.offset_dims)
-    return tuple(next(offset) if d in dims.offset_dims else next(batch) for d in range(rank))
+    return tuple(next(offset if d in dims.offset_dims else batch, DYNAMIC) for d in range(rank))
 
 
 def _infer_gather(request: InferenceRequest) -> Sequence[Type]:

@@ -158,7 +158,7 @@ TRIANGULAR_SOLVE = define(
             AttributeSpec("lower", BOOL),
             AttributeSpec("unit_diagonal", BOOL),
             AttributeSpec(
-                "transpose_a", EnumKind("transpose", ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))
+                "transpose_a", EnumKind("transpose", ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))
             ),
         ),
         infer=checked(TRIANGULAR_SOLVE_RULES, lambda request: (request.operand_types[1],)),

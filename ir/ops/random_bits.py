@@ -198,6 +198,14 @@ def _bounds_match(call: OpCall) -> str | None:
     return same_elements("a and b", [operand_tensor(call, 0), operand_tensor(call, 1)])
 
 
+def _bound_is_scalar(position: int) -> Constraint:
+    def check(call: OpCall) -> str | None:
+        type = operand_tensor(call, position)
+        return f"{'ab'[position]} must be a scalar, found {type}" if type.rank else None
+
+    return Constraint(f"I{position + 1}", check)
+
+
 def _normal_is_float(call: OpCall) -> str | None:
     a = operand_tensor(call, 0)
     if call.attributes["rng_distribution"] != "NORMAL" or isinstance(a.element_type, FloatFormat):
@@ -212,7 +220,10 @@ def _rng_shape(instruction: Instruction) -> str | None:
     return f"result has type {found}, expected shape {show(shape.tolist())}"
 
 
-RNG_UNIFORM_RULES = (Constraint("C1", _bounds_match), Constraint("C2", _normal_is_float))
+RNG_UNIFORM_RULES = (
+    _bound_is_scalar(0),
+    _bound_is_scalar(1),
+    Constraint("C1", _bounds_match), Constraint("C2", _normal_is_float))
 
 
 def _infer_rng(request: InferenceRequest) -> Sequence[Type]:

@@ -103,10 +103,10 @@ def _update_shape(call: OpCall) -> str | None:
     bounds = iter(window_bounds)
     for d, extent in enumerate(update.shape):
         if d in dims.update_window_dims:
-            bound = next(bounds)
+            bound = next(bounds, DYNAMIC)
             if DYNAMIC not in (extent, bound) and extent > bound:
                 return f"dimension {d} of updates {update} is larger than the {bound} of the input"
-        elif not compatible_extents(extent, expected := next(batch)):
+        elif not compatible_extents(extent, expected := next(batch, DYNAMIC)):
             return f"dimension {d} of updates {update} must be {expected}, as in the indices {indices}"
     return None
 
