@@ -1,6 +1,7 @@
 """From LLVM IR text to object code to callable addresses, through llvmlite.
 
-Two pipelines: *lean* for code whose vectors are explicit, *vectorize* for scalar loops that LLVM is to widen.
+Pipelines: *lean* for code whose vectors are explicit, *inline* the same after inlining what is marked ``alwaysinline``,
+*vectorize* for scalar loops that LLVM is to widen.
 Objects contain no absolute address; symbols are resolved by name when an object is loaded.
 """
 
@@ -75,6 +76,9 @@ def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked:
         manager = builder.getModulePassManager()
     else:
         manager = llvm.create_new_module_pass_manager()
+        if pipeline == "inline":
+            manager.add_always_inliner_pass()
+            manager.add_global_dead_code_eliminate_pass()
         manager.add_sroa_pass()
         manager.add_instruction_combine_pass()
         manager.add_simplify_cfg_pass()

@@ -137,7 +137,7 @@ class Native:
         from hlojit.cpu import codegen
 
         target = codegen.host_target()
-        image = codegen.compile_to_object(source(target.triple), target, pipeline="vectorize")
+        image = codegen.compile_to_object(source(target.triple), target, pipeline="inline")
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)
         code = codegen.load_objects([image], exports, _imports())
         # Destructors of arrays and sleeping workers outlive every Python object: this code is never unloaded.
