@@ -132,6 +132,8 @@ class Elements:
         self._numbers: dict[Value, int] = {}
         self._origins: dict[int, tuple[Scalar, Key]] = {}
         """Which element a scalar is that a rule got, by identity of the object (kept alive here)."""
+        self._stored: dict[int, tuple[Scalar, Scalar, ElementType]] = {}
+        """Memory forms of loaded scalars, by identity of the object (kept alive here)."""
         self._unguarded = 0
 
     @property
@@ -256,8 +258,14 @@ class Elements:
             condition = self._conditions[-1] if self._conditions else None
             raw = self.access.load(number, memory_kind(type.element_type), linear, condition)
             found = formats.decode(self.builder, raw, _stored_element(type.element_type))
+            self._stored[id(found)] = (found, raw, type.element_type)
             self._scopes[-1][key] = found
         return found
+
+    def unchanged(self, scalar: Scalar, element: ElementType) -> Scalar | None:
+        """The memory form from which a scalar was loaded, if it is an operand's element of this very type."""
+        known = self._stored.get(id(scalar))
+        return known[1] if known is not None and known[2] is element else None
 
     def _constant(self, instruction: Instruction, index: tuple[Index, ...]) -> Scalar:
         dense = instruction.attributes["value"]

@@ -565,6 +565,13 @@ class LlvmBuilder:
             self._scratch[key] = address
         return self._scratch[key]
 
+    def array(self, kind: str, count: int) -> Val:
+        """Stack memory for ``count`` elements, aligned to a cache line; allocated in the entry block."""
+        address = Val(self.name(), "ptr")
+        element = "i8" if kind == "i1" else LLVM_TYPE[kind]
+        self.lines[self._entry_line] += f"  {address.text} = alloca [{count} x {element}], align 64\n"
+        return address
+
     def local(self, kind: str) -> Val:
         """Stack memory for one value (LLVM turns it into a register); allocated in the entry block."""
         address = Val(self.name(), "ptr")

@@ -7,6 +7,7 @@ blocks of lanes; what is left at the end takes a masked block, or narrower ones 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ def probe_elements(body: Body, values: Sequence[tuple[Value, tuple[Index, ...]]]
     scalars = [elements.value(value, index) for value, index in values]
     facts = probe.finish(scalars)  # type: ignore[arg-type]
     facts.requested = elements.requested
+    facts.is_copy = all(
+        elements.unchanged(scalar, value.tensor_type.element_type) is not None
+        for scalar, (value, _) in zip(scalars, values)
+    )
     for value, _ in values:
         facts.kinds.add(memory_kind(value.tensor_type.element_type))
     return facts
@@ -109,7 +114,7 @@ class KernelFrame:
         """Address of a buffer: operands, results, workspace."""
         b = self.builder
         slot = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {self.buffers.text}, i64 {number}")
-        return b.load("ptr", slot) if False else b.emit("ptr", 1, f"load ptr, ptr {slot.text}, align 8")
+        return b.emit("ptr", 1, f"load ptr, ptr {slot.text}, align 8")
 
     def evaluate(self, facts: Facts, known: frozenset[str]) -> None:
         """Compute now what the body will ask for and what depends on the known variables only."""
@@ -141,7 +146,10 @@ class KernelFrame:
         """Encode and store an element of a root."""
         type = self.body.roots[number].tensor_type
         element = type.element_type
-        if is_narrow(element):
+        unchanged = self.elements.unchanged(scalar, element)
+        if unchanged is not None:
+            scalar = unchanged  # type: ignore[assignment]
+        elif is_narrow(element):
             scalar = (formats.pack if rounded else formats.encode)(self.builder, scalar, element)  # type: ignore
         self.access.store(scalar, len(self.body.operand_types) + number, linear_index(index, type.strides))
 
@@ -289,12 +297,15 @@ def plan_space(body: Body, space: Space, values: Sequence[Value]) -> tuple[Space
 
 def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
     """A kernel whose roots all have one shape and are computed element by element."""
+    from hlojit.lowering.tiles import emit_tiled_kernel, find_tiles
+
     shape = body.roots[0].tensor_type.shape
     space, facts = plan_space(body, Space.of_shape(shape), body.roots)
+    tiles = find_tiles(space, facts)
+    if tiles is not None:
+        return emit_tiled_kernel(body, target, symbol, space, facts, tiles)
     extent = space.extents[-1] if space.extents else 1
-    rows = 1
-    for one in space.extents[:-1]:
-        rows *= one
+    rows = math.prod(space.extents[:-1])
     stored = sum(root.tensor_type.element_type.itemsize for root in body.roots)
     lanes = fitted_lanes(choose_lanes(facts, target), extent, target)
     units = divide(rows, extent, lanes, element_nanoseconds(facts, target, stored))

@@ -50,6 +50,8 @@ class Facts:
     """Most values alive at once (constants left out)."""
     has_loop: bool = False
     has_call: bool = False
+    is_copy: bool = False
+    """Whether every root is an element of an operand as it stands in memory."""
 
     @property
     def widest_bits(self) -> int:

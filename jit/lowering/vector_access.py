@@ -33,6 +33,8 @@ class VectorAccess:
         self.vectorized = ""
         self.mask: Val | None = None
         """Lanes that take part, where a block of lanes reaches beyond the end; None means all."""
+        self.staged: dict[tuple[int, Index], tuple[int, Index]] = {}
+        """Loads (buffer, index) that are to be taken from a copy: its buffer and the index there."""
         self._caches: list[dict[tuple[str, str], Val]] = [{}]
         self._atoms: dict[str, Val] = {}
         self._windows = 0
@@ -159,6 +161,7 @@ class VectorAccess:
     def load(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
         """Load an element, or one for each lane."""
         b = self.builder
+        buffer, linear = self.staged.get((buffer, linear), (buffer, linear))
         moving = [(atom, coefficient) for atom, coefficient in linear.terms if self.varies(atom)]
         safe = linear.low >= 0 and linear.high < self.sizes[buffer]
         if not moving:
@@ -291,7 +294,8 @@ def _fits(index: Index, bits: int) -> bool:
     total = abs(index.constant)
     for atom, coefficient in index.terms:
         total += max(abs(coefficient * atom.low), abs(coefficient * atom.high))
-        if isinstance(atom, (Quotient, Remainder)):
-            if atom.divisor >= limit // 2 or not _fits(atom.numerator, bits - 1):
-                return False
+        if isinstance(atom, (Quotient, Remainder)) and not (
+            atom.divisor < limit // 2 and _fits(atom.numerator, bits - 1)
+        ):
+            return False
     return total < limit

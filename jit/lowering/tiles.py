@@ -1,0 +1,318 @@
+"""Kernels that read across the grain: square tiles, transposed in registers, so that neither side walks memory badly.
+
+Where the result's innermost variable ``v`` strides through an operand whose neighbours lie along another variable
+``u``, the iteration space is cut into tiles of both.  A tile of the operand is transposed block by block into scratch
+memory, laid out like the result, and the body then reads it as if it had never been transposed.  A fusion that only
+moves elements transposes straight into its result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from hlojit.lowering.elements import Body
+from hlojit.lowering.index import Index, delinearized, linear_index, variable
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.lowering.loops import (
+    KernelFrame,
+    Units,
+    choose_lanes,
+    divide,
+    element_nanoseconds,
+    fitted_lanes,
+    in_place_pairs,
+    lane_mask,
+    minimum,
+    walk_lanes,
+    walk_units,
+)
+from hlojit.lowering.probe import Facts, Load
+from hlojit.lowering.space import Space
+from hlojit.lowering.target import KIND_BITS, Target
+
+SMALLEST_EXTENT = 8
+"""Shorter rows are read by gathers."""
+MOST_STAGED = 4
+PREFETCHED_BYTES = 1 << 22
+"""Operands from this size on are prefetched a tile ahead; smaller ones lie in a cache."""
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """Position of the variable along which the transposed loads are contiguous, and those loads."""
+
+    position: int
+    loads: tuple[Load, ...]
+
+
+def find_tiles(space: Space, facts: Facts) -> TilePlan | None:
+    """The tiles that a kernel needs, if one of its loads strides along the innermost variable."""
+    if len(space.names) < 2 or space.extents[-1] < SMALLEST_EXTENT or facts.has_loop or facts.has_call:
+        return None
+    inner = space.names[-1]
+    found: dict[int, list[Load]] = {}
+    for load in facts.loads:
+        step = load.linear.coefficient(inner)
+        if load.guarded or not load.linear.is_affine or step in (None, 0, 1, -1):
+            continue
+        for position, name in enumerate(space.names[:-1]):
+            if load.linear.coefficient(name) == 1 and space.extents[position] >= SMALLEST_EXTENT:
+                group = found.setdefault(position, [])
+                if load not in group:
+                    group.append(load)
+    if not found:
+        return None
+    position = max(found, key=lambda one: len(found[one]))
+    return TilePlan(position, tuple(found[position][:MOST_STAGED]))
+
+
+def emit_tiled_kernel(
+    body: Body, target: Target, symbol: str, space: Space, facts: Facts, plan: TilePlan
+) -> KernelCode:
+    """A loop kernel over tiles."""
+    return _TileKernel(body, target, symbol, space, facts, plan).emit()
+
+
+@final
+class _TileKernel:
+    def __init__(self, body: Body, target: Target, symbol: str, space: Space, facts: Facts, plan: TilePlan):
+        self.body, self.target, self.symbol = body, target, symbol
+        self.space, self.facts, self.plan = space, facts, plan
+        self.frame = KernelFrame(target, body, LlvmBuilder())
+        widest = max(KIND_BITS[load.kind] for load in plan.loads)
+        # Long stretches of the operand's rows for the prefetchers, and a tile that stays in the first-level cache.
+        self.tile = min(128, 4096 // widest), min(128, 2048 // widest)
+        self.u, self.v = space.names[plan.position], space.names[-1]
+        self.rows, self.columns = space.extents[plan.position], space.extents[-1]
+        lanes = min(choose_lanes(facts, target), self.tile[1])
+        self.lanes = fitted_lanes(lanes, self.columns, target)
+        self.is_copy = self._transposes_into_result()
+        self._bind()
+
+    def _transposes_into_result(self) -> bool:
+        """Whether blocks go straight into the result: it only moves, and its rows do not fall on each other in caches."""
+        if len(self.body.roots) > 1 or not self.facts.is_copy or len(self.facts.loads) > 1:
+            return False
+        type = self.body.roots[0].tensor_type
+        step = linear_index(self.space.root_index, type.strides).coefficient(self.u) or 0
+        return step * type.element_type.itemsize % 256 != 0
+
+    def _bind(self) -> None:
+        """Express everything by ``row`` (the tile's number), ``u`` and ``v``."""
+        others = [n for n in range(len(self.space.names) - 1) if n != self.plan.position]
+        counts = -(-self.rows // self.tile[0]), -(-self.columns // self.tile[1])
+        extents = [*(self.space.extents[n] for n in others), *counts]
+        total = math.prod(extents)
+        parts = delinearized(variable("row", 0, total - 1), extents)
+        mapping = {self.space.names[n]: part for n, part in zip(others, parts)}
+        self.tile_rows, self.tile_columns = parts[-2] * self.tile[0], parts[-1] * self.tile[1]
+        self.mapping = mapping
+        self.index = tuple(position.substitute(mapping) for position in self.space.root_index)
+        self.requested = [
+            (value, tuple(position.substitute(mapping) for position in at)) for value, at in self.facts.requested
+        ]
+        stored = sum(root.tensor_type.element_type.itemsize for root in self.body.roots)
+        cost = (element_nanoseconds(self.facts, self.target, stored) + 0.06) * min(self.tile[0], self.rows)
+        self.units = divide(max(2, total), 1, 1, cost * min(self.tile[1], self.columns))
+        self.units = Units(total, 1, 1, 1, min(self.units.per_task, total), self.units.nanoseconds)
+
+    def emit(self) -> KernelCode:
+        frame, b = self.frame, self.frame.builder
+        self.facts.requested = self.requested
+        with frame.function(self.symbol):
+            frame.evaluate(self.facts, frozenset())
+            scratch = [] if self.is_copy else [self._scratch(load) for load in self.plan.loads]
+            walk_units(frame, self.units, lambda low, high: self._unit(scratch))
+        linear = linear_index(self.index, self.body.roots[0].tensor_type.strides)
+        return KernelCode(
+            b.module_text(),
+            (Phase(self.symbol, self.units.tasks, self.units.cost),),
+            linked=tuple(b.linked.items()),
+            in_place=in_place_pairs(self.body, self.facts, linear, self.mapping),
+        )
+
+    def _scratch(self, load: Load) -> int:
+        """Memory for one tile; returns its buffer number."""
+        access = self.frame.access
+        size = self.tile[0] * self.tile[1]
+        access.bases.append(self.frame.builder.array(load.kind, size))
+        access.sizes.append(size)
+        return len(access.bases) - 1
+
+    def _unit(self, scratch: Sequence[int]) -> None:
+        frame, b, access = self.frame, self.frame.builder, self.frame.access
+        with frame.scope():
+            low = access.uniform(self.tile_rows), access.uniform(self.tile_columns)
+            ends = [
+                minimum(b, b.add(start, b.constant("i64", size)), b.constant("i64", extent))
+                for start, size, extent in zip(low, self.tile, (self.rows, self.columns))
+            ]
+            u, v = variable(self.u, 0, self.rows - 1), variable(self.v, 0, self.columns - 1)
+            if self.is_copy:
+                linear = linear_index(self.index, self.body.roots[0].tensor_type.strides)
+                self._transpose(self.plan.loads[0], len(self.body.operand_types), linear, low, ends, exact=True)
+                return
+            local = (u - self.tile_rows) * self.tile[1] + (v - self.tile_columns)
+            for load, buffer in zip(self.plan.loads, scratch):
+                self._transpose(load, buffer, local, low, ends, exact=False)
+                access.staged[load.buffer, load.linear.substitute(self.mapping)] = buffer, local
+            frame.evaluate(self.facts, frozenset(("row",)))
+            frame.loop(self.u, low[0], ends[0], 1, lambda _: self._row(low[1], ends[1]))
+
+    def _row(self, low: Val, high: Val) -> None:
+        frame = self.frame
+        frame.evaluate(self.facts, frozenset(("row", self.u)))
+
+        def block() -> None:
+            scalars = [frame.elements.value(root, self.index, rounded=False) for root in self.body.roots]
+            for number, scalar in enumerate(scalars):
+                frame.store_root(number, self.index, scalar, rounded=False)  # type: ignore[arg-type]
+
+        walk_lanes(frame, self.v, self.columns, self.lanes, low, high, block)
+
+    # ------------------------------------------------------------ transposition
+
+    def _transpose(
+        self, load: Load, buffer: int, target: Index, low: Sequence[Val], high: Sequence[Val], *, exact: bool
+    ) -> None:
+        """Copy a tile, block by block; ``exact`` writes nothing beyond the extents (scratch may take any)."""
+        kind = "i8" if load.kind == "i1" else load.kind
+        size = block_size(kind, self.target)
+        source = load.linear.substitute(self.mapping)
+
+        def block(rows: int, columns: int) -> None:
+            self._block(kind, size, load.buffer, source, buffer, target, rows, columns, exact=exact)
+
+        def along_rows(columns: int) -> None:
+            self._steps(self.u, self.rows, size, low[0], high[0], lambda rows: block(rows, columns))
+
+        self._steps(self.v, self.columns, size, low[1], high[1], along_rows)
+
+    def _prefetch(self, pointer: Val, ahead: int) -> None:
+        b = self.frame.builder
+        address = b.emit("ptr", 1, f"getelementptr i8, ptr {pointer.text}, i64 {ahead}")
+        b.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        b.line(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 3, i32 1)")
+
+    def _steps(self, name: str, extent: int, step: int, low: Val, high: Val, run: Callable[[int], None]) -> None:
+        """Loop in whole steps, and once for what is left at the very end."""
+        frame, b = self.frame, self.frame.builder
+        tail = extent % step
+        whole = b.constant("i64", extent - tail)
+        if extent > tail:
+            frame.loop(name, low, minimum(b, high, whole), step, lambda _: run(step))
+        if tail:
+            labels = b.fresh_label("tail"), b.fresh_label("done")
+            b.branch_if(b.icmp("eq", high, b.constant("i64", extent)), *labels)
+            b.begin_block(labels[0])
+            frame.access.variables[name] = whole
+            with frame.scope():
+                run(tail)
+            b.branch(labels[1])
+            b.begin_block(labels[1])
+
+    def _block(
+        self, kind: str, size: int, source: int, source_index: Index, target: int, target_index: Index,
+        rows: int, columns: int, *, exact: bool,
+    ) -> None:
+        """Transpose ``columns`` short vectors of ``rows`` neighbours into ``rows`` vectors of ``columns``."""
+        access, b = self.frame.access, self.frame.builder
+        step, row_step = source_index.coefficient(self.v), target_index.coefficient(self.u)
+        assert step is not None and row_step is not None
+        item = max(8, KIND_BITS[kind]) // 8
+        ahead = self.tile[1] * step * item if access.sizes[source] * item >= PREFETCHED_BYTES else 0
+        with access.lanes(size, self.u):
+            start = access.pointer(source, kind, access.uniform(source_index))
+            vectors = []
+            for column in range(size):
+                if column >= columns:
+                    vectors.append(b.splat(b.constant(kind, 0)))
+                    continue
+                pointer = b.element_pointer(start, kind, b.constant("i64", column * step))
+                if ahead:
+                    self._prefetch(pointer, ahead)
+                if rows == size:
+                    vectors.append(b.load(kind, pointer, vector=True))
+                else:
+                    vectors.append(b.masked_load(kind, pointer, lane_mask(rows, size)))
+            start = access.pointer(target, kind, access.uniform(target_index))
+            for row, vector in enumerate(transposed(b, vectors)[:rows]):
+                pointer = b.element_pointer(start, kind, b.constant("i64", row * row_step))
+                if columns == size or not exact:
+                    b.store(vector, pointer)
+                else:
+                    b.masked_store(vector, pointer, lane_mask(columns, size))
+
+
+def block_size(kind: str, target: Target) -> int:
+    """Rows and columns of a block: a native vector of wide kinds, 128 bits of narrow ones."""
+    bits = max(8, KIND_BITS[kind])
+    return max(2, target.vector_bits // bits) if bits >= 32 else 128 // bits
+
+
+def transposed(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
+    """Transpose a square of vectors: within 128-bit lanes by unpacking, between them by whole lanes."""
+    size = len(rows)
+    bits = max(8, KIND_BITS[rows[0].kind])
+    lane = min(size, 128 // bits)
+    groups = []
+    for first in range(0, size, lane):
+        group = list(rows[first : first + lane])
+        for _ in range(lane.bit_length() - 1):
+            half = lane // 2
+            group = [
+                _shuffle(b, group[n], group[n + half], _unpack_mask(size, lane, part))
+                for n in range(half)
+                for part in (0, 1)
+            ]
+        groups.append(group)
+    count = len(groups)
+    result: list[Val | None] = [None] * size
+    for column in range(lane):
+        blocks = [group[column] for group in groups]
+        step = 1
+        while step < count:
+            for first in range(count):
+                if first & step:
+                    continue
+                a, c = blocks[first], blocks[first | step]
+                blocks[first] = _shuffle(b, a, c, _exchange_mask(size, lane, step, upper=False))
+                blocks[first | step] = _shuffle(b, a, c, _exchange_mask(size, lane, step, upper=True))
+            step *= 2
+        for number, vector in enumerate(blocks):
+            result[number * lane + column] = vector
+    return [vector for vector in result if vector is not None]
+
+
+def _unpack_mask(size: int, lane: int, part: int) -> list[int]:
+    """Interleave the lower (upper) halves of every 128-bit lane of two vectors."""
+    mask = []
+    for start in range(0, size, lane):
+        for n in range(lane // 2):
+            mask += [start + part * (lane // 2) + n, size + start + part * (lane // 2) + n]
+    return mask
+
+
+def _exchange_mask(size: int, lane: int, step: int, *, upper: bool) -> list[int]:
+    """One step of transposing a square of lanes: exchange those off the diagonal."""
+    mask = []
+    for position in range(size // lane):
+        own = position & step
+        if upper:
+            start = size + position * lane if own else (position + step) * lane
+        else:
+            start = size + (position - step) * lane if own else position * lane
+        mask += list(range(start, start + lane))
+    return mask
+
+
+def _shuffle(b: LlvmBuilder, x: Val, y: Val, mask: Sequence[int]) -> Val:
+    type = b.type_of(x)
+    order = ", ".join(f"i32 {lane}" for lane in mask)
+    return b.emit(
+        x.kind, len(mask), f"shufflevector {type} {x.text}, {type} {y.text}, <{len(mask)} x i32> <{order}>"
+    )
