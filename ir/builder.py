@@ -313,6 +313,12 @@ def signature_complaint(record: OpDefinition, operands: int, attributes: Mapping
     return None
 
 
+_KNOWN: dict[tuple[Any, ...], Sequence[Type]] = {}
+"""Inferred types of elementwise ops, which programs apply to few combinations of types over and over."""
+
+_KNOWN_LIMIT = 4096
+
+
 def infer_types(
     record: OpDefinition, operand_types: tuple[Type, ...], attributes: Mapping[str, Any], regions: Sequence[Block]
 ) -> Sequence[Type]:
@@ -320,8 +326,19 @@ def infer_types(
     name = short_name(record.name)
     if record.infer is None:
         raise TypeInferenceError(f"{name}: result types do not follow from the operands; give result_types")
+    key = None
+    if isinstance(record.lowering, Pointwise):
+        key = (record.infer, operand_types, *attributes.items())
+        known = _KNOWN.get(key)
+        if known is not None:
+            return known
     try:
-        return record.infer(InferenceRequest(operand_types, attributes, regions))
+        inferred = record.infer(InferenceRequest(operand_types, attributes, regions))
+        if key is not None:
+            if len(_KNOWN) >= _KNOWN_LIMIT:
+                _KNOWN.clear()
+            _KNOWN[key] = inferred
+        return inferred
     except TypeInferenceError as error:
         error.args = (f"{name} {error}" if error.label else f"{name}: {error}",)
         raise

@@ -9,11 +9,12 @@ A fault cites the label of the broken constraint: ``transpose (C2): permutation 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hlojit.ir.builder import short_name, signature_complaint
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import InferenceRequest
+from hlojit.ir.ops.definition import InferenceRequest, Pointwise
 from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
@@ -47,13 +48,18 @@ class _Frame:
 
 
 class _FunctionCheck:
-    """Walks one function; ``visible`` holds the values that the current point may read."""
+    """Walks one function.
+
+    ``visible`` holds the values that the current point may read, ``correct`` the combinations of elementwise op, types
+    and attributes that were found to be correct.
+    """
 
     def __init__(self, function: Function, faults: list[Fault], allow_unregistered: bool):
         self.function = function
         self.faults = faults
         self.allow_unregistered = allow_unregistered
         self.visible: set[Value] = set()
+        self.correct: set[tuple[Any, ...]] = set()
 
     def run(self) -> None:
         """Check every instruction, those of regions included."""
@@ -125,10 +131,18 @@ class _FunctionCheck:
         if complaint:
             self.fault(instruction, complaint)
             return
+        key = None
+        if isinstance(record.lowering, Pointwise):
+            # These records look at types and attributes only, and programs repeat few combinations of them.
+            key = (record, instruction.operand_types, instruction.result_types, *instruction.attributes.items())
+            if key in self.correct:
+                return
         count = len(self.faults)
         self.check_constraints(instruction)
         if len(self.faults) == count and record.infer is not None:
             self.check_results(instruction)
+        if key is not None and len(self.faults) == count:
+            self.correct.add(key)
 
     def check_constraints(self, instruction: Instruction) -> None:
         """Run the record's constraints."""
