@@ -42,6 +42,10 @@ from hlojit.lowering.target import KIND_BITS, Target
 LONGEST_CHAIN = 4096
 CHUNK_ELEMENTS = 1 << 16
 MOST_CHUNKS = 256
+STRETCH = 4096
+"""Columns that are summed side by side, their accumulators in the first-level cache."""
+ROWS_AT_ONCE = 8
+"""Rows that are taken in between loading and storing the accumulators of columns."""
 ENOUGH_UNITS = 16
 """Reductions that give so many independent results are not cut into chunks."""
 
@@ -144,11 +148,12 @@ def _choose_chunks(plan: Plan) -> None:
     if not plan.reduced or not all(recognized(one) for one in plan.instructions):
         return
     total = math.prod(plan.space.extents)
-    independent = plan.results if plan.by_rows else -(-plan.results // 64)
-    if independent >= ENOUGH_UNITS or total < 4 * CHUNK_ELEMENTS:
-        return
     extent = plan.space.extents[plan.reduced[0]]
-    wanted = min(MOST_CHUNKS, extent, -(-total // CHUNK_ELEMENTS))
+    size = CHUNK_ELEMENTS if plan.by_rows else 4 * CHUNK_ELEMENTS
+    independent = plan.results if plan.by_rows else -(-plan.results // STRETCH)
+    if independent >= ENOUGH_UNITS or total < 4 * size:
+        return
+    wanted = min(MOST_CHUNKS, extent, -(-total // size))
     chunk = -(-extent // wanted)
     if plan.by_rows and len(plan.reduced) == 1:
         chunk = -(-chunk // 1024) * 1024
@@ -169,6 +174,8 @@ class _ReductionKernel:
         self.output = Index(0)
         self.body_lanes = 1
         self.ranges: dict[int, tuple[Val, Val]] = {}
+        self.spans: dict[int, int] = {}
+        """Where a loop covers less of a variable than its range: how much."""
         self.workspace_bytes = 0
         self.workspace_buffers: list[int] = []
 
@@ -249,9 +256,7 @@ class _ReductionKernel:
             units = divide(max(rows * plan.chunks, 2), 1, 1, element_cost * reduced_total / plan.chunks + 10)
             units = Units(rows * plan.chunks, 1, 1, 1, min(units.per_task, rows * plan.chunks), units.nanoseconds)
         else:
-            units = divide(rows * plan.chunks, extent, lanes, element_cost * reduced_total / plan.chunks + 0.5)
-            if units.rows == 1 and units.piece % lanes:
-                units = Units(1, extent, 1, extent, 1, units.nanoseconds)
+            units = _column_units(rows * plan.chunks, extent, lanes, element_cost * reduced_total / plan.chunks + 0.5)
         self._bind_rows(rows)
         with self.frame.function(self.symbol):
             self._open()
@@ -324,12 +329,75 @@ class _ReductionKernel:
 
     def _columns(self, extent: int, lanes: int, low: Val, high: Val) -> None:
         name = self.plan.space.names[-1] if self.plan.space.names else "point"
+        if len(self.plan.reduced) == 1 and extent > lanes and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE:
+            width = _stretch(extent, lanes, self.combiners)
+            self.frame.loop(
+                "stretch", low, high, width, lambda start: self._wide_columns(name, extent, lanes, width, start, high)
+            )
+            return
 
         def block() -> None:
             accumulators = self._nest(self.plan.reduced, self._starts(), self._step)
             self._store_results(self._grouped(accumulators), self.output)
 
         walk_lanes(self.frame, name, extent, lanes, low, high, block)
+
+    def _wide_columns(self, name: str, extent: int, lanes: int, width: int, start: Val, high: Val) -> None:
+        """A stretch of columns, rows outermost, so that memory is read in long pieces."""
+        frame, b, access = self.frame, self.builder, self.frame.access
+        position = self.plan.reduced[0]
+        row_name = self.plan.space.names[position]
+        rows_low, rows_high = self.ranges[position]
+        end = minimum(b, b.add(start, b.constant("i64", width)), high)
+        kinds = [kind for combiner in self.combiners for kind in combiner.kinds]
+        local = variable(name, 0, extent - 1) - variable("stretch", 0, extent - 1)
+
+        def arrays() -> list[int]:
+            for kind in kinds:
+                access.bases.append(b.array(kind, width))
+                access.sizes.append(width)
+            return list(range(len(access.bases) - len(kinds), len(access.bases)))
+
+        def load(buffers: Sequence[int]) -> list[Val]:
+            return [
+                access.load(buffer, kind, local, None) for buffer, kind in zip(buffers, kinds, strict=True)
+            ]
+
+        def store(buffers: Sequence[int], values: Sequence[Val]) -> None:
+            for buffer, value in zip(buffers, values, strict=True):
+                access.store(b.splat(value) if access.vectorized else value, buffer, local)
+
+        def every_column(block: Callable[[], None]) -> None:
+            walk_lanes(frame, name, extent, lanes, start, end, block)
+
+        def take_rows(buffers: Sequence[int], low: Val, high: Val) -> None:
+            every_column(lambda: store(buffers, self._starts()))
+
+            def some_rows(first: Val) -> None:
+                last = minimum(b, b.add(first, b.constant("i64", ROWS_AT_ONCE)), high)
+
+                def block() -> None:
+                    self.ranges[position], self.spans[position] = (first, last), ROWS_AT_ONCE
+                    store(buffers, self._nest([position], load(buffers), self._step))
+
+                every_column(block)
+
+            frame.loop(f"{row_name}.rows", low, high, ROWS_AT_ONCE, some_rows)
+
+        sums = arrays()
+        if self._span(position) <= LONGEST_CHAIN or not all(combiner.is_free for combiner in self.combiners):
+            take_rows(sums, rows_low, rows_high)
+        else:
+            totals = arrays()
+            every_column(lambda: store(totals, self._starts()))
+
+            def stretch_of_rows(first: Val) -> None:
+                take_rows(sums, first, minimum(b, b.add(first, b.constant("i64", LONGEST_CHAIN)), rows_high))
+                every_column(lambda: store(totals, self._merged(load(totals), load(sums))))
+
+            frame.loop(f"{row_name}.chain", rows_low, rows_high, LONGEST_CHAIN, stretch_of_rows)
+            sums = totals
+        every_column(lambda: self._store_results(self._grouped(load(sums)), self.output))
 
     def _starts(self) -> list[Val]:
         return [
@@ -372,12 +440,7 @@ class _ReductionKernel:
         position = positions[0]
         low, high = self.ranges[position]
         return self._blocked(
-            position,
-            low,
-            high,
-            1,
-            carried,
-            lambda values: self._nest(positions[1:], values, leaf),
+            position, low, high, 1, carried, lambda values: self._nest(positions[1:], values, leaf)
         )
 
     def _blocked(
@@ -385,8 +448,7 @@ class _ReductionKernel:
         leaf: Callable[[Sequence[Val]], list[Val]],
     ) -> list[Val]:
         """One loop; a very long one as a loop over sums of stretches."""
-        extent = self.plan.chunk if self.plan.chunks > 1 and position == self.plan.reduced[0] else None
-        extent = extent or self.plan.space.extents[position]
+        extent = self.spans.get(position) or self._span(position)
         stretch = LONGEST_CHAIN * step
         if extent <= stretch or not all(combiner.is_free for combiner in self.combiners):
             return self._plain(position, low, high, step, carried, leaf)
@@ -398,6 +460,12 @@ class _ReductionKernel:
             sums = self._plain(position, outer.index, end, step, starts, leaf)
             merged = self._merged(outer.carried, sums)
         return list(b.end_loop(outer, merged))
+
+    def _span(self, position: int) -> int:
+        """How far a reduced variable runs within a chunk."""
+        if self.plan.chunks > 1 and position == self.plan.reduced[0]:
+            return self.plan.chunk
+        return self.plan.space.extents[position]
 
     def _repeated_starts(self, carried: Sequence[Val]) -> list[Val]:
         starts = [value for combiner in self.combiners for value in combiner.start()]
@@ -546,6 +614,24 @@ class _ReductionKernel:
                 lambda low, high: walk_lanes(self.frame, "flat", plan.results, lanes, low, high, block),
             )
         return Phase(symbol, units.tasks, units.cost)
+
+
+def _column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
+    """Long stretches of columns: reading a few columns of every row would waste most of each page."""
+    units = divide(rows, extent, lanes, cost)
+    if units.pieces > 1:
+        # Equal pieces of whole lanes, none shorter than an eighth of a stretch.
+        piece = max(units.piece, min(extent, STRETCH // 8))
+        piece = -(-piece // lanes) * lanes
+        units = Units(rows, extent, -(-extent // piece), piece, 1, piece * cost)
+    return units
+
+
+def _stretch(extent: int, lanes: int, combiners: Sequence[Combiner]) -> int:
+    """Columns whose accumulators fit the first-level cache, in whole blocks of lanes."""
+    item = sum(max(8, KIND_BITS[kind]) // 8 for combiner in combiners for kind in combiner.kinds)
+    width = max(lanes, STRETCH * 4 // item // lanes * lanes)
+    return min(width, -(-extent // lanes) * lanes)
 
 
 def _kinds(instruction: Instruction) -> list[str]:
