@@ -79,8 +79,8 @@ def emit_complex_product(problem: DotProblem, result: ComplexType, target: Targe
     places: list[Place] = [(left, 0), (right, 0)]
     copy = problem.lhs_copy
     if copy is None and lhs.column != 1 and problem.k > 1:
-        axes = zip([*batch, problem.m, problem.k], [*lhs.batch, lhs.row, lhs.column])
-        copy = Copy(tuple(Axis(extent, (step,)) for extent, step in axes))
+        sizes = zip([*batch, problem.m, problem.k], [*lhs.batch, lhs.row, lhs.column])
+        copy = Copy(tuple(Axis(extent, (step,)) for extent, step in sizes))
         lhs = Matrix(tuple(dense_steps(batch, problem.m * problem.k)), problem.k, 1)
     if copy is not None:
         copy = pairs_of(copy)

@@ -24,7 +24,7 @@ from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, Place, dense
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
 from hlojit.cpu.kernels.packing import ZERO, CopyKernel, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.padding import PaddedAxis, PaddedCopy
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, merge_axes
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, merge_axes, round_up
 from hlojit.cpu.kernels.tiles import Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import ComplexType, ElementType
 from hlojit.ir.graph import Instruction
@@ -51,8 +51,8 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
     if product is not None:
         return emit_product(product, *types, target, symbol)
     if is_depthwise(problem):
-        elements = [Elements(element, compute_kind(*types)) for element in types]
-        return Depthwise(problem, *elements, target, symbol).emit()
+        image, weights, out = (Elements(element, compute_kind(*types)) for element in types)
+        return Depthwise(problem, image, weights, out, target, symbol).emit()
     convolution = Convolution(problem, types, target, symbol)
     convolution.emit()
     return convolution.code()
@@ -156,7 +156,7 @@ class Convolution:
             image = self._image()
             last = problem.spatial[-1]
             lanes = self.target.native_lanes(self.kind)
-            filled = last.output / (-(-last.output // lanes) * lanes)
+            filled = last.output / (round_up(last.output, lanes))
             columns = (
                 problem.output_feature_step != 1
                 and last.output_step == 1
@@ -173,7 +173,7 @@ class Convolution:
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""
         offset = self.workspace
-        self.workspace += -(-size // 64) * 64
+        self.workspace += round_up(size, 64)
         return offset
 
     def _image(self) -> _Source:
@@ -376,9 +376,9 @@ class _Nest:
         lines = math.prod(extent for extent, _ in self.outer)
         panels = whole + (rest > 0)
         blocks, group = self._cut(lines, panels)
-        per_block = -(-lines // blocks)
-        blocks = -(-lines // per_block)
-        groups = -(-panels // group)
+        per_block = ceil_divide(lines, blocks)
+        blocks = ceil_divide(lines, per_block)
+        groups = ceil_divide(panels, group)
         functions = {
             columns: self._panel(f"{owner.symbol}.p{columns}", columns)
             for columns in ([self.width] if whole else []) + ([rest] if rest else [])
@@ -416,13 +416,13 @@ class _Nest:
         independent = math.prod(self.task_extents)
         total = owner.problem.macs / (2 * lanes) * 0.27
         wanted = max(1, min(TASKS, int(total / TASK_NANOSECONDS)))
-        parts = -(-wanted // independent)
+        parts = ceil_divide(wanted, independent)
         weights = owner.problem.taps * owner.problem.channels * owner.problem.features * KIND_BITS[owner.kind] // 8
         if weights > 512 << 10 and panels >= 4 and not self.columns:
             group = max(1, panels // parts)
-            return max(1, min(lines, parts // -(-panels // group))), group
+            return max(1, min(lines, parts // ceil_divide(panels, group))), group
         blocks = max(1, min(lines, parts))
-        return blocks, max(1, panels // -(-parts // blocks))
+        return blocks, max(1, panels // ceil_divide(parts, blocks))
 
     def _move(self, b: LlvmBuilder, pointer: Val, which: int, values: list[Val], steps: list[int]) -> Val:
         size = (self.image, self.weights, self.result)[which].elements.size

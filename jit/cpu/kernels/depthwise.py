@@ -13,6 +13,7 @@ from itertools import groupby
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, Spatial
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
 from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, unflatten
+from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
@@ -86,7 +87,7 @@ class Depthwise:
     def emit(self) -> KernelCode:
         """Emit the launch."""
         b = LlvmBuilder()
-        problem, (vertical, horizontal) = self.problem, self.axes
+        problem, vertical = self.problem, self.axes[0]
         symbols: dict[Pattern, str] = {}
         for _, _, pattern in self.patterns():
             if pattern not in symbols:
@@ -95,7 +96,7 @@ class Depthwise:
         lines = problem.batch * vertical.output
         cost = problem.macs / lines / self.target.native_lanes(self.input.compute) * 0.4 + 20
         per_task = max(1, int(10_000 / cost))
-        tasks = -(-lines // per_task)
+        tasks = ceil_divide(lines, per_task)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             image, weights, out = (buffer(b, buffers, number) for number in range(3))
             weights = at(b, weights, self._reversed_offset())

@@ -18,7 +18,7 @@ from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, DotPanels, Plac
 from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
 from hlojit.cpu.kernels.packing import CopyKernel, buffer, literal
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, canonical_dot, dense_steps
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, canonical_dot, dense_steps, round_up
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_type, find_element_type
 from hlojit.ir.graph import Instruction
@@ -115,7 +115,7 @@ class Product:
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""
         offset = self.workspace
-        self.workspace += -(-size // 64) * 64
+        self.workspace += round_up(size, 64)
         return offset
 
     def emit(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
 from hlojit.cpu.kernels.packing import ZERO, PanelPack, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.problem import DotProblem, dense_steps
+from hlojit.cpu.kernels.problem import DotProblem, ceil_divide, dense_steps, round_up
 from hlojit.cpu.kernels.tiles import Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.lowering.kernel import Phase
@@ -26,6 +26,8 @@ PANEL_BYTES = 96 << 10
 """Stack memory for one packed panel: a part of the second-level cache, twice the first."""
 PACK_ABOVE_BYTES = 1_200_000
 PACK_ABOVE_ROWS = 128
+TALL_PANEL_BYTES = 256 << 10
+"""A panel that does not stay in the second-level cache when its rows are strided: packed for fewer rows already."""
 ROW_TILES = 40
 TASK_NANOSECONDS = 20_000.0
 MAXIMUM_TASKS = 64
@@ -70,7 +72,8 @@ class DotPanels:
         shape = choose_shape(problem.m, problem.n, self.kind, self.target, streamed=problem.m <= 8)
         width = shape.vectors * self.lanes
         large = problem.k * problem.n * self.right.size > PACK_ABOVE_BYTES
-        pack = not (problem.rhs.column == 1 or problem.n == 1) or (problem.m > PACK_ABOVE_ROWS and large)
+        tall = problem.m > PACK_ABOVE_ROWS or problem.k * width * self.right.size > TALL_PANEL_BYTES
+        pack = not (problem.rhs.column == 1 or problem.n == 1) or (problem.m >= PACK_ABOVE_ROWS and large and tall)
         pack = pack or (not self.right.is_native and problem.m > shape.rows)
         cut = self._cut(shape.rows, shape.vectors)
         panels = _Panels(self, shape.rows, width, pack, self._block_k(width) if pack else problem.k, *cut)
@@ -80,20 +83,20 @@ class DotPanels:
         """Rows of one packed panel: equal blocks that fit the stack."""
         k = self.problem.k
         most = max(64, PANEL_BYTES // (width * KIND_BITS[self.kind] // 8) // 16 * 16)
-        blocks = -(-k // most)
-        return min(k, -(-(-(-k // blocks)) // 16) * 16)
+        blocks = ceil_divide(k, most)
+        return min(k, round_up(ceil_divide(k, blocks), 16))
 
     def _cut(self, rows: int, vectors: int) -> tuple[int, int]:
         """Tiles of rows, and panels, of one task."""
         problem = self.problem
-        tiles = -(-problem.m // rows)
-        panels = -(-problem.n // (vectors * self.lanes))
+        tiles = ceil_divide(problem.m, rows)
+        panels = ceil_divide(problem.n, vectors * self.lanes)
         tile_cost = rows * vectors / 2 * problem.k * 0.27
-        row_tiles = tiles if tiles <= ROW_TILES else -(-tiles // -(-tiles // ROW_TILES))
+        row_tiles = tiles if tiles <= ROW_TILES else ceil_divide(tiles, ceil_divide(tiles, ROW_TILES))
         total = tile_cost * tiles * panels * problem.batch_size
         per_task = max(TASK_NANOSECONDS, total / MAXIMUM_TASKS)
         group = max(1, min(panels, int(per_task / (tile_cost * row_tiles))))
-        return row_tiles, -(-panels // -(-panels // group))
+        return row_tiles, ceil_divide(panels, ceil_divide(panels, group))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,9 @@ class _Panels:
             columns: self._panel(b, f"{plan.symbol}.p{columns}", columns, result, resumes)
             for columns in ([width] if whole else []) + ([rest] if rest else [])
         }
-        tiles = -(-problem.m // self.rows)
-        blocks = -(-tiles // self.row_tiles)
-        groups = -(-(whole + (rest > 0)) // self.group)
+        tiles = ceil_divide(problem.m, self.rows)
+        blocks = ceil_divide(tiles, self.row_tiles)
+        groups = ceil_divide(whole + (rest > 0), self.group)
         extents = [*problem.batch, blocks, groups]
         tasks = problem.batch_size * blocks * groups
         with b.function(plan.symbol, PARAMETERS) as (_, buffers, begin, end):
@@ -290,4 +293,4 @@ class _Panels:
                 value = sums.load(b, at(b, source, scaled(b, loop.index, sums.size)), step)
                 stored.store(b, value, at(b, out, scaled(b, loop.index, stored.size)))
                 b.end_loop(loop)
-        return Phase(f"{plan.symbol}.round", -(-count // chunk), chunk * 0.1)
+        return Phase(f"{plan.symbol}.round", ceil_divide(count, chunk), chunk * 0.1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
 from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, shuffle, unflatten
-from hlojit.cpu.kernels.problem import DotProblem
+from hlojit.cpu.kernels.problem import DotProblem, ceil_divide
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
@@ -97,7 +97,7 @@ class RowTile:
                 sums[chain * count : (chain + 1) * count] = part
             while len(sums) > count:
                 groups = len(sums) // count
-                keep = -(-groups // 2)
+                keep = ceil_divide(groups, 2)
                 sums = [
                     self.arithmetic.add(b, sums[i], sums[i + keep * count]) if i // count + keep < groups else sums[i]
                     for i in range(keep * count)
@@ -183,14 +183,14 @@ class DotRows:
         }
         for tile in tiles.values():
             tile.emit(b)
-        column_tiles = -(-problem.n // c)
-        row_tiles = -(-problem.m // r)
+        column_tiles = ceil_divide(problem.n, c)
+        row_tiles = ceil_divide(problem.m, r)
         block = min(row_tiles, 32)
-        blocks = -(-row_tiles // block)
+        blocks = ceil_divide(row_tiles, block)
         cost = max(r * c / 2, c * self.right.size / 4) * problem.k / lanes * 0.27 + 10
         total = cost * row_tiles * column_tiles * problem.batch_size
         group = max(1, min(column_tiles, int(max(TASK_NANOSECONDS, total / MAXIMUM_TASKS) / (cost * block))))
-        groups = -(-column_tiles // group)
+        groups = ceil_divide(column_tiles, group)
         tasks = problem.batch_size * blocks * groups
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             a, right, out = (

@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.problem import Copy, merge_axes
+from hlojit.cpu.kernels.problem import Axis, Copy, ceil_divide, merge_axes
 from hlojit.cpu.kernels.tiles import Segment
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
@@ -20,6 +20,8 @@ from hlojit.lowering.target import KIND_BITS, Target
 
 ZERO = Val("0", "i64")
 _COPY_CHUNK = 16384
+MINIMUM_EXTENT = 4
+"""Shortest dimension for which squares are worth while."""
 
 
 def literal(value: int) -> Val:
@@ -61,6 +63,16 @@ def dot_product(b: LlvmBuilder, values: Sequence[Val], factors: Sequence[int]) -
     return total
 
 
+def transposed_axis(axes: list[Axis]) -> int | None:
+    """The dimension along which the source is dense, if squares of it and of the last dimension are worth while."""
+    if not axes or axes[-1].strides[0] == 1 or axes[-1].extent < MINIMUM_EXTENT:
+        return None
+    for number, axis in enumerate(axes[:-1]):
+        if axis.strides[0] == 1 and axis.extent >= MINIMUM_EXTENT:
+            return number
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class CopyKernel:
     """Copy an operand into dense memory of the compute kind (see the module's docstring)."""
@@ -80,25 +92,44 @@ class CopyKernel:
     def emit(self, b: LlvmBuilder, target: Target) -> Phase:
         """Emit the kernel and return its launch."""
         axes = merge_axes(self.copy.axes)
+        if transposed_axis(axes) is not None:
+            return self._by_squares(b, axes, target)
         outer, inner, step = axes[:-1], 1, 1
         if axes:
             inner, step = axes[-1].extent, axes[-1].strides[0]
         rows = math.prod(axis.extent for axis in outer)
+        strides = [axis.strides[0] * self.elements.size for axis in outer]
+
+        def copy_row(source: Val, destination: Val, index: Val) -> None:
+            coordinates = unflatten(b, index, [axis.extent for axis in outer])
+            row = at(b, source, dot_product(b, coordinates, strides))
+            self._row(b, row, at(b, destination, scaled(b, index, inner * self._size)), inner, step, target)
+
+        return self._launch(b, rows, inner, 0.1 if step == 1 else 0.6, copy_row)
+
+    def _by_squares(self, b: LlvmBuilder, axes: list[Axis], target: Target) -> Phase:
+        from hlojit.cpu.kernels.transposing import Squares
+
+        dense = transposed_axis(axes)
+        assert dense is not None
+        lanes = target.native_lanes(self.elements.compute)
+        squares = Squares(tuple(axes), dense, self.elements, self._size, lanes, self._write)
+        return self._launch(b, squares.rows, lanes * axes[-1].extent, 0.2, lambda *places: squares.emit(b, *places))
+
+    def _launch(
+        self, b: LlvmBuilder, rows: int, inner: int, cost: float, copy_row: Callable[[Val, Val, Val], None]
+    ) -> Phase:
+        """The kernel around ``copy_row(source, destination, index)``."""
         per_task = max(1, _COPY_CHUNK // max(1, inner))
-        tasks = -(-rows // per_task)
         parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
         with b.function(self.symbol, parameters) as (_, buffers, begin, end):
             source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
             last = minimum(b, scaled(b, end, per_task), literal(rows))
             loop = b.begin_loop(scaled(b, begin, per_task), last)
-            coordinates = unflatten(b, loop.index, [axis.extent for axis in outer])
-            strides = [axis.strides[0] * self.elements.size for axis in outer]
-            row = at(b, source, dot_product(b, coordinates, strides))
-            target_row = at(b, destination, scaled(b, loop.index, inner * self._size))
-            self._row(b, row, target_row, inner, step, target)
+            copy_row(source, destination, loop.index)
             b.end_loop(loop)
-        return Phase(self.symbol, tasks, per_task * inner * (0.1 if step == 1 else 0.6))
+        return Phase(self.symbol, ceil_divide(rows, per_task), per_task * inner * cost)
 
     @property
     def _size(self) -> int:

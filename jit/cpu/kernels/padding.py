@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, unflatten
+from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
@@ -97,7 +98,7 @@ class PaddedCopy:
                 b.branch(done)
             b.begin_block(done)
             b.end_loop(loop)
-        return Phase(self.symbol, -(-rows // per_task), per_task * inner.destination * 0.1)
+        return Phase(self.symbol, ceil_divide(rows, per_task), per_task * inner.destination * 0.1)
 
     @staticmethod
     def _source_coordinates(
@@ -134,7 +135,7 @@ class PaddedCopy:
             return
         self._fill(b, out, 0, axis.destination, target)
         first = max(0, -(axis.low // axis.dilation)) if axis.low < 0 else 0
-        last = max(first, min(axis.source, -(-(axis.destination - axis.low) // axis.dilation)))
+        last = max(first, min(axis.source, ceil_divide(axis.destination - axis.low, axis.dilation)))
         if last > first:
             loop = b.begin_loop(literal(first), literal(last))
             place = b.add(scaled(b, loop.index, axis.dilation), literal(axis.low))

@@ -102,6 +102,16 @@ class DotProblem:
         )
 
 
+def ceil_divide(number: int, divisor: int) -> int:
+    """``number / divisor`` rounded up."""
+    return (number + divisor - 1) // divisor
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The smallest multiple that is not less than ``number``."""
+    return ceil_divide(number, multiple) * multiple
+
+
 def dense_steps(extents: Sequence[int], inner: int = 1) -> list[int]:
     """Row-major steps of a box whose elements are ``inner`` apart."""
     steps = []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, scaled
+from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -60,7 +61,7 @@ def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed
     come from the second-level cache when there are several tiles of rows.
     """
     lanes = target.native_lanes(kind)
-    vectors = -(-columns // lanes)
+    vectors = ceil_divide(columns, lanes)
     best = (float("inf"), 0, Shape(1, 1))
     for r in range(1, min(rows, 8) + 1):
         for v in range(1, min(vectors, 24) + 1):
