@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
 from hlojit.cpu.kernels import has_kernel, kernel_emitter
 from hlojit.extensions import registry
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, no
@@ -50,6 +49,8 @@ class KernelCache:
 
     def objects(self, codes: Iterable[KernelCode]) -> list[bytes]:
         """Object code of kernels, compiled once each."""
+        from hlojit.cpu.codegen import compile_to_object
+
         images = []
         for code in codes:
             symbol = code.phases[0].symbol
@@ -99,6 +100,9 @@ class CpuBackend(Backend):
     def cache(self) -> KernelCache:
         """The kernel cache (LLVM is initialized when it is first needed)."""
         if self._cache is None:
+            # LLVM is loaded with the first compilation, not when plugins are listed.
+            from hlojit.cpu.codegen import host_target
+
             self._cache = KernelCache(host_target())
         return self._cache
 
@@ -115,6 +119,7 @@ class CpuBackend(Backend):
 
     def compile(self, module: Module, options: CompileOptions) -> Any:
         """Compile to native code; returns an ``ExecutableSpec``."""
+        from hlojit.cpu.codegen import compile_to_object, load_objects
         from hlojit.executable import ExecutableSpec
         from hlojit.runtime.native import native
 

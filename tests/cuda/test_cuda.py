@@ -1,0 +1,115 @@
+"""The seed of the NVIDIA back end: honest answers, and the shared emitter's kernels as PTX, with no GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hlojit
+from hlojit.compiler import lower
+from hlojit.cpu.inspection import assembly_of
+from hlojit.extensions import CompileOptions, Support, registry
+from hlojit.ir.graph import Instruction
+from hlojit.lowering.fusion_emitter import emit_fusion
+from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
+
+GELU_LIKE = """
+func.func @main(%x: tensor<64x128xf32>, %b: tensor<128xf32>) -> tensor<64x128xf32> {
+  %0 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<128xf32>) -> tensor<64x128xf32>
+  %1 = stablehlo.add %x, %0 : tensor<64x128xf32>
+  %2 = stablehlo.tanh %1 : tensor<64x128xf32>
+  %3 = stablehlo.exponential %2 : tensor<64x128xf32>
+  %4 = stablehlo.multiply %1, %3 : tensor<64x128xf32>
+  return %4 : tensor<64x128xf32>
+}
+"""
+
+
+def only_fusion(text: str) -> Instruction:
+    module = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions())
+    (fusion,) = [each for each in module.walk() if each.name == "hlojit.fusion"]
+    return fusion
+
+
+def assemble(text: str) -> str:
+    from hlojit.cuda.kernels import assemble_fusion
+
+    return assemble_fusion(only_fusion(text), compute_capability=(9, 0))
+
+
+def test_fused_elementwise_kernel_becomes_ptx_for_sm_90() -> None:
+    ptx = assemble(GELU_LIKE)
+    assert ".target sm_90" in ptx
+    assert not re.search(r"\bcall\b", ptx), "no call of a function that nobody defines"
+    assert ".local" not in ptx, "nothing is spilled"
+    assert ptx.count("ld.global.f32") == 2 and ptx.count("st.global.f32") == 1
+    assert "fma.rn.f32" in ptx
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "f8E4M3FN", "i32", "ui8", "i64"])
+def test_every_family_of_element_types_becomes_ptx(dtype: str) -> None:
+    text = f"""
+    func.func @main(%x: tensor<100x{dtype}>, %y: tensor<100x{dtype}>) -> (tensor<100x{dtype}>, tensor<100xi1>) {{
+      %0 = stablehlo.multiply %x, %y : tensor<100x{dtype}>
+      %1 = stablehlo.maximum %0, %y : tensor<100x{dtype}>
+      %2 = stablehlo.compare LT, %1, %x : (tensor<100x{dtype}>, tensor<100x{dtype}>) -> tensor<100xi1>
+      return %1, %2 : tensor<100x{dtype}>, tensor<100xi1>
+    }}
+    """
+    ptx = assemble(text)
+    assert "st.global" in ptx and not re.search(r"\bcall\b", ptx)
+
+
+@pytest.mark.parametrize(
+    ("target", "wide"),
+    [(X86_64_V4, "zmm"), (X86_64_V3, "ymm"), (AARCH64, ".4s")],
+    ids=["x86-64-v4", "x86-64-v3", "aarch64"],
+)
+def test_the_same_fusion_becomes_vector_code_for_every_cpu(target: Target, wide: str) -> None:
+    text = assembly_of(emit_fusion(only_fusion(GELU_LIKE), target, "kernel"), target)
+    assert wide in text
+    assert not re.search(r"^\s*(call|bl)q?\s", text, re.MULTILINE), "no libm"
+
+
+def test_capability_is_answered_honestly() -> None:
+    backend = registry().backend("cuda")
+    module = hlojit.parse(
+        """
+        func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+          %0 = stablehlo.add %x, %x : tensor<4x4xf32>
+          %1 = stablehlo.dot_general %0, %0, contracting_dims = [1] x [0]
+            : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+          return %1 : tensor<4x4xf32>
+        }
+        """
+    )
+    answers = {each.name: backend.capability(each) for each in module.walk()}
+    assert answers["stablehlo.add"].support is Support.YES
+    assert answers["stablehlo.dot_general"].support is Support.NO
+    assert "not yet" in answers["stablehlo.dot_general"].reason
+
+
+def test_compiling_for_the_gpu_says_what_is_missing() -> None:
+    with pytest.raises(hlojit.HlojitError, match="'cuda' cannot be used here: it does not run programs yet"):
+        hlojit.compile(GELU_LIKE, backend="cuda")
+
+
+def test_folder_does_not_shadow_nvidias_namespace() -> None:
+    root = Path(__file__).resolve().parents[2]
+    script = "import cuda.bindings, cuda; print(cuda.bindings.__file__)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert str(root / "cuda") not in done.stdout
+
+
+def test_the_plugin_imports_nothing_of_cuda() -> None:
+    script = (
+        "import sys; from hlojit.extensions import registry; assert 'cuda' in registry().load().backends; "
+        "print([name for name in sys.modules if name.startswith(('numba', 'cuda.', 'llvmlite'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
