@@ -29,7 +29,7 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, find_element_type
 from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
-from hlojit.ir.text.lexer import NUMBER, WORD, Cursor
+from hlojit.ir.text.lexer import NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.text.spelling import print_attribute
 from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import TensorType
@@ -39,6 +39,7 @@ _ALIAS_NAME: Final = re.compile(r"[A-Za-z_$\d][\w$.-]*")
 _TYPE_WORD: Final = re.compile(r"tensor|tuple|none|index|complex|vector|memref|tf32|(?:i|ui|si|f|bf)\d+\w*")
 _SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
 _REFERENCE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|#([A-Za-z_$][\w$-]*+)(?![.<\w])')
+_SIZE_LIMIT: Final = 1 << 20
 _OPAQUE_BUILTINS: Final = frozenset({"affine_map", "affine_set", "strided", "distinct", "sparse", "opaque"})
 _DIMENSION_LETTERS: Final = re.compile(r"[bfio?]|\d+")
 
@@ -51,7 +52,11 @@ class AttributeReader:
         self.types = types
         self.aliases: dict[str, int] = {}
         self.resources: dict[str, Resource] = {}
-        self._read_aliases: dict[str, Attribute] = {}
+        self._read_aliases: dict[str, tuple[Attribute, int, int, int]] = {}
+        self._level = 0
+        self._deepest = 0
+        self._size = 0
+        self._open_aliases: set[str] = set()
         types.attribute_text = self._text_of_attribute
 
     def dictionary(self) -> dict[str, Attribute]:
@@ -81,7 +86,13 @@ class AttributeReader:
         """Read one attribute."""
         cursor = self.cursor
         cursor.enter()
+        if not self._level:
+            self._deepest = self._size = 0
+        self._level += 1
+        self._deepest = max(self._deepest, cursor.depth)
+        self._size += 1
         found = self._read()
+        self._level -= 1
         cursor.leave()
         return found
 
@@ -279,13 +290,34 @@ class AttributeReader:
 
     def alias(self, name: str) -> Attribute:
         """The attribute that ``#name`` stands for."""
-        found = self._read_aliases.get(name)
-        if found is None:
-            cursor = self.cursor
-            here, cursor.pos = cursor.pos, self.aliases[name]
-            found = self._read_aliases[name] = self.read()
-            cursor.pos = here
+        cursor = self.cursor
+        known = self._read_aliases.get(name)
+        if known is None:
+            if name in self._open_aliases:
+                cursor.fail(f"alias #{name} refers to itself", self.aliases[name])
+            self._open_aliases.add(name)
+            here, outer_high, outer_size = cursor.pos, self._deepest, self._size
+            cursor.pos, self._deepest = self.aliases[name], cursor.depth
+            found = self.read()
+            known = (found, cursor.pos, self._deepest - cursor.depth, self._size - outer_size)
+            self._read_aliases[name] = known
+            cursor.pos, self._deepest, self._size = here, outer_high, outer_size
+            self._open_aliases.discard(name)
+        found, _, depth, size = known
+        # An alias counts as what it stands for: a few lines of aliases could else spell gigabytes.
+        self._deepest = max(self._deepest, cursor.depth + depth)
+        self._size += size
+        if self._deepest > NESTING_LIMIT:
+            cursor.fail(f"with its aliases, nesting is deeper than {NESTING_LIMIT} levels")
+        if self._size > _SIZE_LIMIT:
+            cursor.fail(f"with its aliases, this attribute has more than {_SIZE_LIMIT} parts")
         return found
+
+    def definition(self, name: str) -> None:
+        """Read the definition of an alias, at which the cursor stands, and move over it."""
+        self._size = 0
+        self.alias(name)
+        self.cursor.pos = self._read_aliases[name][1]
 
     def _with_aliases_replaced(self, text: str) -> str:
         if "#" not in text:
@@ -297,7 +329,10 @@ class AttributeReader:
                 return match[0]
             return print_attribute(self.alias(name))
 
-        return _REFERENCE.sub(replace, text)
+        replaced = _REFERENCE.sub(replace, text)
+        if len(replaced) > max(len(text), 1 << 24):
+            self.cursor.fail("with its aliases, this attribute is longer than 16 MB")
+        return replaced
 
     def _text_of_attribute(self) -> str:
         return print_attribute(self.read())

@@ -343,12 +343,15 @@ def _converter(element: ElementType, has_hex: bool) -> Converter:
 def _complain(cursor: Cursor, start: int, body: bytes, type: TensorType, converter: Converter) -> None:
     """Say where a list departs from the shape of its type (slow, for messages only)."""
     text = cursor.text[start : start + len(body)]
-    bad = re.search(f"[^{re.escape(converter.allowed.decode())}\\s,()\\[\\]]", text)
-    if bad is not None:
-        word = re.match(r'[\w$."]+|.', text[bad.start() :])
-        cursor.fail(
-            f"expected a number of type {type.element_type}, found {word[0] if word else bad[0]!r}", start + bad.start()
-        )
+    allowed = frozenset(converter.allowed.decode())
+    for match in re.finditer(r"[^\s,()\[\]]+", text):
+        if not allowed.issuperset(match[0]):
+            cursor.fail(
+                f"expected a number of type {type.element_type}, found {match[0][:40]!r}", start + match.start()
+            )
+    gap = re.search(r"(?:[\w.]\s+|[\])]\s*)(?=[-\w.(\[])", text)
+    if gap is not None:
+        cursor.fail(f"expected ',' between elements, found {text[gap.end()]!r}", start + gap.end())
     depth = 0
     counts = [0] * (len(type.shape) + 1)
     for match in re.finditer(r"[\[\]]|\([^()\[\]]*\)|[^\[\](),\s]+|[()]", text):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from hlojit.ir.attributes import Attribute, Dense, DenseArrayAttr
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.graph import Block, Instruction, Value
-from hlojit.ir.location import FileLocation, Location
+from hlojit.ir.location import UNKNOWN, FileLocation, Location
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, find_op, ops, unregistered_op
 from hlojit.ir.text.attributes import AttributeReader
 from hlojit.ir.text.lexer import BLOCK_NAME, KEYWORD, SSA_NAME, STRING, Cursor, unquote
@@ -155,12 +155,11 @@ class InstructionReader:
     ) -> Instruction:
         cursor = self.cursor
         start = cursor.pos
-        if place is None:
-            location: Location = FileLocation(cursor.source_name, cursor.line_of(start), cursor.column_of(start))
-        elif place == "unknown":
-            location = self.default_location(start)
-        else:
+        location: Location = UNKNOWN
+        if place is not None and place != "unknown":
             location = self.locations.known.get(place[1:]) or self.locations.alias(place[1:], end - len(place) - 2)
+        if location is UNKNOWN:
+            location = FileLocation(cursor.source_name, cursor.line_of(start), cursor.column_of(start))
         instruction = Instruction(op, operands, types, attributes, (), None, location)
         if name is not None:
             self.define(name, start, instruction.results)
@@ -285,7 +284,7 @@ class InstructionReader:
     def location(self, state: OpState) -> Location:
         """Read the location behind an op; without one it is the op's place in this text."""
         found = self.locations.read_optional()
-        return self.default_location(state.start) if found is None or type(found) is Location else found
+        return self.default_location(state.start) if found is None or found is UNKNOWN else found
 
     def default_location(self, pos: int) -> Location:
         """A place in this text."""

@@ -37,7 +37,12 @@ def parse_module(text: str, *, source_name: str = "<string>", allow_unregistered
     ``source_name`` stands in messages and in the locations of instructions that have none of their own.  Ops without a
     record are refused unless ``allow_unregistered``, which keeps those in generic form.  Raises ``ParseError``.
     """
-    return ModuleReader(text, source_name, allow_unregistered=allow_unregistered).read()
+    reader = ModuleReader(text, source_name, allow_unregistered=allow_unregistered)
+    try:
+        return reader.read()
+    except RecursionError:
+        # The nesting limit leaves room; a caller that stands deep in the stack may have left too little of it.
+        raise reader.cursor.error("nesting is too deep for what is left of Python's stack") from None
 
 
 class ModuleReader:
@@ -95,11 +100,11 @@ class ModuleReader:
             self._resources()
         cursor.pos = here
 
-    def _note_definition(self, pos: int) -> int:
-        """Remember where an alias is defined; return where its value begins, or 0 if none is defined here."""
+    def _note_definition(self, pos: int) -> str:
+        """Remember where an alias is defined, and move there; return its name, empty if none is defined here."""
         match = _DEFINITION.match(self.cursor.text, pos)
         if match is None:
-            return 0
+            return ""
         cursor = self.cursor
         cursor.pos = match.end()
         cursor.skip_blank()
@@ -111,20 +116,21 @@ class ModuleReader:
             aliases = self.reader.attributes.aliases
         if aliases.setdefault(match[2], cursor.pos) != cursor.pos:
             cursor.fail(f"{match[1]}{match[2]} is defined twice", pos)
-        return cursor.pos
+        return match[2]
 
     def _skip_definition(self) -> None:
         cursor = self.cursor
         start = cursor.pos
         mark = cursor.text[start]
-        if not self._note_definition(start):
+        name = self._note_definition(start)
+        if not name:
             cursor.fail(f"expected the definition of an alias: {mark}name = ...", start)
         if mark == "!":
             self.reader.types.read()
         elif cursor.text.startswith("loc(", cursor.pos):
             self.reader.locations.read()
         else:
-            self.reader.attributes.read()
+            self.reader.attributes.definition(name)
 
     def _end_of_resources(self, start: int) -> int:
         end = self.cursor.text.find("#-}", start)

@@ -417,6 +417,8 @@ def read_short(reader: InstructionReader, spec: AttributeSpec) -> Any:
         if kind.type == "i1":
             return tuple(cursor.items("[", "]", lambda: cursor.take(WORD) == "true"))
         return cursor.integers()
+    if isinstance(kind, IntegerArrayKind) and not cursor.at_word("array"):
+        cursor.expected(f"{spec.name}, a list such as [0, 1]")
     if isinstance(kind, EnumKind):
         start = cursor.pos
         word = cursor.take(WORD, f"{spec.name}, {kind.expected}")

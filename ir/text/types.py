@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
 from hlojit.ir.formats import ElementType, IntegerType, QuantizedType, element_types, find_element_type
-from hlojit.ir.text.lexer import INTEGER, KEYWORD, NUMBER, WORD, Cursor, compact
+from hlojit.ir.text.lexer import INTEGER, KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor, compact
 from hlojit.ir.types import (
     DYNAMIC,
     TOKEN,
@@ -24,6 +24,7 @@ from hlojit.ir.types import (
 INDEX: Final = IntegerType("index", 64)
 """The element type of layouts; never that of a value, so it is no row of the table of element types."""
 
+_SIZE_LIMIT: Final = 1 << 20
 _DIMENSIONS: Final = re.compile(r"(?:(?:\d+|\?)x)*")
 _SIMPLE_TENSOR: Final = re.compile(r"tensor<((?:(?:\d{1,18}|\?)x)*)([A-Za-z]\w*|complex<f(?:32|64)>)>")
 _ELEMENT_NAME: Final = re.compile(r"[A-Za-z]\w*")
@@ -39,6 +40,8 @@ class TypeReader:
     def __init__(self, cursor: Cursor):
         self.cursor = cursor
         self.known: dict[str, Type] = {}
+        self._read_aliases: dict[str, Type | None] = {}
+        self._measures: dict[Type, tuple[int, int]] = {}
         self.aliases: dict[str, int] = {}
         self.attribute_text: Callable[[], str] = cursor.balanced
 
@@ -74,7 +77,10 @@ class TypeReader:
         cursor = self.cursor
         inputs = cursor.items("(", ")", self.read)
         cursor.expect("->")
-        return function_type(inputs, self.results())
+        results = self.results()
+        type = function_type(inputs, results)
+        self._measured(type, [*inputs, *results])
+        return type
 
     def results(self) -> list[Type]:
         """Read ``R`` or ``(R, S)``."""
@@ -106,7 +112,8 @@ class TypeReader:
             return self._tensor()
         if word == "tuple":
             cursor.take(WORD)
-            return tuple_type(cursor.items("<", ">", self.read))
+            elements = cursor.items("<", ">", self.read)
+            return self._measured(tuple_type(elements), elements)
         if word is not None and (find_element_type(word) or _BUILTIN.fullmatch(word)):
             start = cursor.pos
             cursor.take(WORD)
@@ -131,14 +138,33 @@ class TypeReader:
             return opaque_type(f"!{name}{cursor.balanced('<')}")
         cursor.skip_blank()
         if name in self.aliases:
-            here = cursor.pos
-            cursor.pos = self.aliases[name]
-            found = self.read()
-            cursor.pos = here
-            return found
+            return self._alias(name)
         if "." not in name:
             cursor.fail(f"undefined type alias !{name}", start)
         return opaque_type(f"!{name}")
+
+    def _alias(self, name: str) -> Type:
+        found = self._read_aliases.get(name)
+        if found is None:
+            cursor = self.cursor
+            if name in self._read_aliases:
+                cursor.fail(f"alias !{name} refers to itself", self.aliases[name])
+            self._read_aliases[name] = None
+            here, cursor.pos = cursor.pos, self.aliases[name]
+            found = self._read_aliases[name] = self.read()
+            cursor.pos = here
+        return found
+
+    def _measured(self, type: Type, parts: Sequence[Type]) -> Type:
+        """Check depth and size of a type with parts, which aliases could make as large as they like."""
+        if type not in self._measures:
+            measures = [self._measures.get(part, (1, 1)) for part in parts]
+            depth = 1 + max((depth for depth, _ in measures), default=0)
+            size = 1 + sum(size for _, size in measures)
+            if depth > NESTING_LIMIT or size > _SIZE_LIMIT:
+                self.cursor.fail("with its aliases, this type nests too deep or has too many parts")
+            self._measures[type] = (depth, size)
+        return type
 
     def _tensor(self) -> Type:
         cursor = self.cursor
@@ -197,7 +223,9 @@ class TypeReader:
             return registered
         if name in self.aliases:
             here, cursor.pos = cursor.pos, self.aliases[name]
+            cursor.enter()
             row = self.element()
+            cursor.leave()
             cursor.pos = here
             return row
         if name != "quant.uniform":
