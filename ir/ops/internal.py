@@ -27,8 +27,9 @@ from hlojit.ir.ops.definition import (
 )
 
 FUSION_KINDS = ("loop", "reduction", "row")
-"""``loop``: all roots have one shape.  ``reduction``: roots reduce inputs of one shape over the same dimensions, or have
-that shape themselves.  ``row``: a reduction over the last dimensions and pointwise work over the same rows that reads it.
+"""``loop``: all roots have one shape.  ``reduction``: roots reduce inputs of one shape over the same dimensions, or
+have that shape themselves.  ``row``: reductions over the last dimensions and pointwise work over the same rows that
+reads their results.
 """
 
 

@@ -5,8 +5,8 @@
 
 The rules are named functions in ``hlojit.ir.passes.rules``; each states what it does to numbers.  ``effect`` is the
 strongest that this pass may use: ``exact`` (same bits), ``permitted`` (freedoms of the specification; the default) or
-``approximates``.  ``disable`` names rules to leave out, separated by ``:``.  With a ``fold_limit`` constants are folded on
-the way (see ``constant_folding``), which rules and folding both profit from.
+``approximates``.  ``disable`` names rules to leave out, separated by ``:``.  With a ``fold_limit`` constants are
+folded on the way (see ``constant_folding``), which rules and folding both profit from.
 """
 
 from __future__ import annotations

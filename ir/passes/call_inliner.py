@@ -88,7 +88,7 @@ def _callees_first(module: Module, calls: dict[str, list[Instruction]], kept: fr
                 if callee in module.functions and state.get(callee) != 2:
                     if state.get(callee) == 1:
                         raise HlojitError(
-                            f"function @{callee} calls itself (through @{name}); StableHLO programs cannot be recursive\n"
+                            f"function @{callee} calls itself (through @{name}); programs cannot be recursive\n"
                             f"  at {call.location}"
                         )
                     stack.append((callee, False))

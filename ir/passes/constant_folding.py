@@ -4,8 +4,8 @@
     %1 = stablehlo.constant dense<2.0>
     %2 = stablehlo.multiply %0, %1
 
-The op records' reference semantics compute the result.  At most ``limit`` elements are made per instruction; a pointwise op
-on splat constants is computed once, whatever its shape.  A small ``iota`` counts as a constant.
+The op records' reference semantics compute the result.  At most ``limit`` elements are made per instruction; a
+pointwise op on splat constants is computed once, whatever its shape.  A small ``iota`` counts as a constant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What instruction fusion knows about the cost of instructions.
 
-Costs are few: a constant is free, movement costs index arithmetic, a cheap pointwise op an instruction or two an element,
-an expensive one (a division or a polynomial) as much as reading memory.  Only the last must never be computed twice.
+Costs are few: a constant is free, movement costs index arithmetic, a cheap pointwise op an instruction or two an
+element, an expensive one (a division or a polynomial) as much as reading memory.  Only the last must never be
+computed twice.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ EXPENSIVE_OPS: Final = frozenset(
         "tanh",
     ]
 )
-"""Pointwise ops of the specification that cost more than a few instructions.  Ops of other dialects count as expensive."""
+"""Pointwise ops that cost more than a few instructions.  Ops of other dialects than StableHLO count as expensive."""
 
 _CHEAP_DIALECT: Final = "stablehlo"
 

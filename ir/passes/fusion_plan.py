@@ -1,12 +1,13 @@
 """Which instructions of a block become one kernel: the plan that instruction fusion carries out.
 
 Instructions are visited from the last to the first, so that all users of a value are planned before the value itself.
-A producer joins the one group that reads it, is duplicated into several when that is cheap, or becomes one more root of a
-group over the same iteration space when somebody else needs it as well; otherwise it starts a group of its own.
+A producer joins the one group that reads it, is duplicated into several when that is cheap, or becomes one more root of
+a group over the same iteration space when somebody else needs it as well; otherwise it starts a group of its own.
 
-**Order.**  Every group has a ``place``: the position, in the block as it stands, at which its kernel will run.  A group
-changes only if its inputs are computed before its place and its results are read after it.  So no circle can arise, and a
-check costs as many steps as the group has inputs and users, both of which are bounded: the plan is linear.
+**Order.**  Every group has a ``place``: the position, in the block as it stands, at which its kernel will run.  A
+group changes only if its inputs are computed before its place and its results are read after it.  So no circle can
+arise, and a check costs as many steps as the group has inputs and users, both of which are bounded: the plan is
+linear.
 
 **Contexts.**  A member is evaluated once for every distinct index at which the group reads it: pointwise users pass on
 their own index, movement makes a new one.  A *context* is such an index function; it knows how often it is evaluated.

@@ -44,7 +44,7 @@ def is_control_flow(instruction: Instruction) -> bool:
 
 
 def program_blocks(function: Function) -> Iterator[Block]:
-    """The blocks that the host program runs: the body and regions of control flow, not combiners; outer before inner."""
+    """The blocks that the host program runs: body and regions of control flow, no combiners; outer before inner."""
     stack = [function.body]
     while stack:
         block = stack.pop()

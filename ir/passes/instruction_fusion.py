@@ -8,9 +8,9 @@
                                                     }
 
 Producers go into their consumers, reductions are roots into whose input producers go, and one fusion may have several
-roots over the same iteration space.  ``fusion_plan`` decides, this file rebuilds the block.  Constants of one element value
-are copied into the fusions; a ``reshape`` at the border of a fusion stays outside, where it is an alias of memory.
-Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they are.
+roots over the same iteration space.  ``fusion_plan`` decides, this file rebuilds the block.  Constants of one element
+value are copied into the fusions; a ``reshape`` at the border of a fusion stays outside, where it is an alias of
+memory. Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they are.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class OpExpander(Pass):
 
         kept = frozenset(self.keep.split(":"))
         pending = [(instruction, 0) for instruction in module.walk() if _expansion(instruction, kept)]
-        changed = bool(pending)
+        changed = False
         while pending:
             instruction, depth = pending.pop()
             lowering = _expansion(instruction, kept)
@@ -47,10 +47,13 @@ class OpExpander(Pass):
                     f"the expansion of {instruction.op.name} runs in a circle\n  at {instruction.location}"
                 )
             before = instruction.previous
-            values = tuple(lowering.rule(Builder.in_front_of(instruction), instruction))
+            values = lowering.rule(Builder.in_front_of(instruction), instruction)
+            if values is None:
+                continue  # it cannot be expanded as it stands; a back end will say so
             for made in _between(before, instruction):
                 pending.extend((inner, depth + 1) for inner in made.walk() if _expansion(inner, kept))
             instruction.replace_with(values)
+            changed = True
         return changed
 
 

@@ -10,8 +10,8 @@ A rule is a named function on one instruction that returns what to use instead o
         lhs, rhs = subtract.operands
         return lhs if is_splat(rhs, 0, sign=False) else None
 
-The function's name is the rule's name.  Rules make new instructions through the ``Rewriter`` only, never change what they
-are given, and each of them makes the program smaller, cheaper or more canonical, so that no two undo each other.
+The function's name is the rule's name.  Rules make new instructions through the ``Rewriter`` only, never change what
+they are given, and each of them makes the program smaller, cheaper or more canonical, so that no two undo each other.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@
     }                                                          }
 
 A carried value that the body returns unchanged is read from outside instead (regions may read outer values).  Work on
-outer values moves in front of the loop if its result takes no more memory than what it is made of: a broadcast is better
-made again in every round.  A loop that runs exactly once is its body; one that never runs is its initial values.
+outer values moves in front of the loop if its result takes no more memory than what it is made of: a broadcast is
+better made again in every round.  A loop that runs exactly once is its body; one that never runs is its initial
+values.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ class WhileLoopSimplifier(Pass):
 
     def _simplify(self, loop: Instruction, effects: Effects) -> bool:
         slimmer = _without_invariants(loop, effects)
-        changed = slimmer is not loop
-        if self.hoist:
-            changed |= _hoist(slimmer, effects)
         trips = trip_count(slimmer, at_most=1)
         if trips == 0:
             slimmer.replace_with(slimmer.operands)
-        elif trips == 1:
+            return True
+        if trips == 1:
             _run_once(slimmer)
-        return changed or trips in (0, 1)
+            return True
+        hoisted = self.hoist and _hoist(slimmer, effects)
+        return hoisted or slimmer is not loop
 
 
 def _without_invariants(loop: Instruction, effects: Effects) -> Instruction:

@@ -1,7 +1,7 @@
 """Rules on ops that move elements as a whole: broadcast, reshape, transpose, reverse, iota.
 
-The canonical form has no dimensions of extent 1 below a broadcast, and reshapes rather than broadcasts or transposes where
-only such dimensions come, go or move: a reshape between two kernels is an alias and costs nothing.
+The canonical form has no dimensions of extent 1 below a broadcast, and reshapes rather than broadcasts or transposes
+where only such dimensions come, go or move: a reshape between two kernels is an alias and costs nothing.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def iota_of_one(rewriter: Rewriter, iota: Instruction) -> Value | None:
 
 @RULES.rule(POINTWISE, Effect.EXACT)
 def pointwise_of_reshaped(rewriter: Rewriter, instruction: Instruction) -> Value | None:
-    """f(reshape(x), c) is reshape(f(x, c)) where the reshape only adds or drops extents of 1: reshapes sink and meet."""
+    """f(reshape(x), c) is reshape(f(x, c)) where only extents of 1 come or go: reshapes sink and meet."""
     target = static_shape(instruction.result) if len(instruction.results) == 1 else None
     if target is None:
         return None
