@@ -25,6 +25,7 @@ from hlojit.lowering.program import (
     Step,
     Swap,
 )
+from hlojit.runtime.layout import CONTEXT
 
 SEGMENT_STEPS = 96
 PARALLEL_THRESHOLD_NS = 6_000.0
@@ -104,8 +105,20 @@ class HostEmitter:
             for start in range(0, len(steps), size):
                 self._call_segment(self._segment(steps[start : start + size]))
             return
+        self._count(steps)
         for step in steps:
             self._step(step)
+
+    def _count(self, steps: Sequence[Step]) -> None:
+        """Add the launches of a straight run of steps, and the bytes they move at least, to the context's counters."""
+        launches = [step for step in steps if isinstance(step, Launch)]
+        if not launches:
+            return
+        b = self.builder
+        sums = {"kernels": len(launches), "bytes_moved": sum(launch.bytes_moved for launch in launches)}
+        for name, amount in sums.items():
+            place = b.emit("ptr", 1, f"getelementptr inbounds i8, ptr %context, i64 {CONTEXT[name].offset}")
+            b.store(b.add(b.load("i64", place), b.constant("i64", amount)), place)
 
     def _call_segment(self, name: str) -> None:
         status = self.builder.emit("i32", 1, f"call i32 @{name}(ptr %context, ptr %slots, ptr %cells)")
