@@ -21,6 +21,7 @@ from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.elements import Elements
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
+from hlojit.lowering.vector_access import scalars
 
 _IDEMPOTENT: Final = ("maximum", "minimum", "and", "or", "argmax", "argmin")
 
@@ -53,7 +54,11 @@ class Combiner:
             self.kinds = (self.kinds[0], *(("i32", "i32") if self.kinds[0] == "f32" else ("i64", "i64")))
 
     def _splits(self, target: Target | None) -> bool:
-        if target is None or self.name not in ("maximum", "minimum") or not isinstance(self.element_types[0], FloatFormat):
+        if (
+            target is None
+            or self.name not in ("maximum", "minimum")
+            or not isinstance(self.element_types[0], FloatFormat)
+        ):
             return False
         return self.kinds[0] == "f32" or target.has_feature("avx512f")
 
@@ -66,11 +71,11 @@ class Combiner:
         """The init values."""
         return self.converted([self.elements.value(value, ()) for value in self.inits])
 
-    def converted(self, scalars: Sequence[Scalar]) -> list[Val]:
+    def converted(self, values: Sequence[Scalar]) -> list[Val]:
         """Elements of the inputs in the region's types, to which the inputs may be promoted."""
         return [
-            cast(Val, scalar if source is target else formats.convert(self.builder, scalar, source, target))
-            for scalar, source, target in zip(scalars, self._sources, self.element_types, strict=True)
+            cast(Val, value if source is target else formats.convert(scalars(self.builder), value, source, target))
+            for value, source, target in zip(values, self._sources, self.element_types, strict=True)
         ]
 
     # ------------------------------------------ values: one step at a time
@@ -87,7 +92,7 @@ class Combiner:
     def take(self, values: Sequence[Val], others: Sequence[Val]) -> list[Val]:
         """Combine values with others, lane by lane."""
         if self.name is None or len(values) > 1 or isinstance(self.element_types[0], BooleanType):
-            return list(self.elements.inline(self.region, [*values, *others]))  # type: ignore[arg-type]
+            return cast(list[Val], list(self.elements.inline(self.region, [*values, *others])))
         (a,), (x,) = values, others
         return [simple_step(self.builder, self.name, self.element_types[0], a, x)]
 
@@ -173,7 +178,7 @@ def simple_step(b: LlvmBuilder, name: str, element: ElementType, a: Val, x: Val)
                 return b.fmul(a, x)
             case _:
                 rule = arithmetic.float_maximum if name == "maximum" else arithmetic.float_minimum
-                return cast(Val, rule(b, a, x))
+                return cast(Val, rule(scalars(b), a, x))
     signed = not isinstance(element, IntegerType) or element.signed
     match name:
         case "add":
@@ -190,4 +195,4 @@ def simple_step(b: LlvmBuilder, name: str, element: ElementType, a: Val, x: Val)
             return b.or_(a, x)
         case _:
             return b.xor(a, x)
-    return formats.wrap_integer(b, result, element)  # type: ignore[return-value]
+    return cast(Val, formats.wrap_integer(scalars(b), result, element))

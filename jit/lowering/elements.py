@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast, final
 
 import numpy as np
-
 from hlojit.ir.attributes import Dense
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType, QuantizedType, element_type
@@ -52,9 +51,7 @@ class Access(Protocol):
     def is_uniform(self, condition: Scalar) -> bool:
         """Whether the condition is the same for all lanes, so that a branch may depend on it."""
 
-    def branch(
-        self, condition: Scalar, then: Callable[[], Scalar], otherwise: Callable[[], Scalar]
-    ) -> Scalar:
+    def branch(self, condition: Scalar, then: Callable[[], Scalar], otherwise: Callable[[], Scalar]) -> Scalar:
         """``then()`` or ``otherwise()`` by a uniform condition, with real control flow."""
 
     def loop(
@@ -159,7 +156,7 @@ class Elements:
     def find(self, key: Any) -> Scalar | None:
         """The scalar of a key that is known in an open scope."""
         for scope in reversed(self._scopes):
-            found = scope.get(key)
+            found: Scalar | None = scope.get(key)
             if found is not None:
                 return found
         return None
@@ -240,9 +237,10 @@ class Elements:
             finally:
                 self._current = outer
             if len(producer.results) > 1:
-                for other, scalar in zip(producer.results, result, strict=True):
+                several = cast(tuple[Scalar, ...], result)
+                for other, scalar in zip(producer.results, several, strict=True):
                     self.define(other, index, scalar)
-                result = result[value.index]
+                return several[value.index]
             return cast(Scalar, result)
         raise UnsupportedError(
             producer.op.name, "loops", "it is neither pointwise nor indexed nor a reduction", producer.location
@@ -360,7 +358,7 @@ class Elements:
         if index.high < low or index.low >= high or low >= high:
             return False
         b = self.builder
-        kind = "i32" if -(2**30) < index.low and index.high < 2**30 and -(2**30) < low else "i64"
+        kind = "i32" if index.low > -(2**30) and index.high < 2**30 and low > -(2**30) else "i64"
         if index.low >= low:
             return b.icmp("slt", self.index_value(index, kind), b.constant(kind, high))
         if index.high < high:
@@ -368,9 +366,7 @@ class Elements:
         shifted = self.index_value(index - low, kind)
         return b.icmp("ult", shifted, b.constant(kind, high - low))
 
-    def guarded(
-        self, condition: Scalar | bool, value: Callable[[], Scalar], otherwise: Callable[[], Scalar]
-    ) -> Scalar:
+    def guarded(self, condition: Scalar | bool, value: Callable[[], Scalar], otherwise: Callable[[], Scalar]) -> Scalar:
         """``value()`` where the condition holds, ``otherwise()`` elsewhere."""
         if isinstance(condition, bool):
             return value() if condition else otherwise()

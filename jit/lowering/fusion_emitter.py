@@ -11,8 +11,10 @@ from __future__ import annotations
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Reduction
 from hlojit.lowering.elements import Body
+from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.loops import emit_loop_kernel, empty_kernel
+from hlojit.lowering.loops import empty_kernel
+from hlojit.lowering.reductions import emit_reduction_kernel
 from hlojit.lowering.target import Target
 
 
@@ -22,8 +24,6 @@ def emit_fusion(instruction: Instruction, target: Target, symbol: str) -> Kernel
     if all(root.tensor_type.size == 0 for root in body.roots):
         return empty_kernel(symbol)
     if any(is_reduction(root) for root in body.roots):
-        from hlojit.lowering.reductions import emit_reduction_kernel
-
         return emit_reduction_kernel(body, target, symbol)
     return emit_loop_kernel(body, target, symbol)
 

@@ -7,22 +7,21 @@ blocks of lanes; what is left at the end takes a masked block, or narrower ones 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 from hlojit.ir.graph import Value
 from hlojit.ir.scalar import formats
-from hlojit.lowering.elements import Body, Elements, is_narrow, memory_kind
-from hlojit.lowering.index import Index, RunTime, delinearized, linear_index, variable
+from hlojit.ir.scalar.builder import Scalar
+from hlojit.lowering.elements import Access, Body, Elements, is_narrow, memory_kind
+from hlojit.lowering.index import Index, RunTime, linear_index
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
-from hlojit.lowering.probe import Facts, Probe
-from hlojit.lowering.space import Space, collapse, split
+from hlojit.lowering.probe import Facts, Probe, ProbeScalar
 from hlojit.lowering.target import KIND_BITS, Target
-from hlojit.lowering.vector_access import VectorAccess
+from hlojit.lowering.vector_access import VectorAccess, scalars
 
 TASK_NANOSECONDS = 20_000.0
 CYCLES_PER_NANOSECOND = 4.0
@@ -35,13 +34,13 @@ KERNEL_PARAMETERS = (("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), (
 def probe_elements(body: Body, values: Sequence[tuple[Value, tuple[Index, ...]]]) -> Facts:
     """Dry-run some elements."""
     probe = Probe()
-    elements = Elements(probe, body)
-    scalars = [elements.value(value, index) for value, index in values]
-    facts = probe.finish(scalars)  # type: ignore[arg-type]
+    elements = Elements(cast(Access, probe), body)
+    found = [elements.value(value, index) for value, index in values]
+    facts = probe.finish(cast(list[ProbeScalar], found))
     facts.requested = elements.requested
     facts.is_copy = all(
         elements.unchanged(scalar, value.tensor_type.element_type) is not None
-        for scalar, (value, _) in zip(scalars, values)
+        for scalar, (value, _) in zip(found, values)
     )
     for value, _ in values:
         facts.kinds.add(memory_kind(value.tensor_type.element_type))
@@ -107,7 +106,7 @@ class KernelFrame:
             sizes = [type.size for type in self.body.operand_types]
             sizes += [root.tensor_type.size for root in self.body.roots]
             self.access = VectorAccess(b, self.target, bases, sizes)
-            self.elements = Elements(self.access, self.body)
+            self.elements = Elements(cast(Access, self.access), self.body)
             yield
 
     def address(self, number: int) -> Val:
@@ -142,21 +141,22 @@ class KernelFrame:
             run(loop.index)
         self.builder.end_loop(loop)
 
-    def store_root(self, number: int, index: tuple[Index, ...], scalar: Val, *, rounded: bool) -> None:
+    def store_root(self, number: int, index: tuple[Index, ...], scalar: Scalar, *, rounded: bool) -> None:
         """Encode and store an element of a root."""
         type = self.body.roots[number].tensor_type
         element = type.element_type
         unchanged = self.elements.unchanged(scalar, element)
         if unchanged is not None:
-            scalar = unchanged  # type: ignore[assignment]
+            scalar = unchanged
         elif is_narrow(element):
-            scalar = (formats.pack if rounded else formats.encode)(self.builder, scalar, element)  # type: ignore
-        self.access.store(scalar, len(self.body.operand_types) + number, linear_index(index, type.strides))
+            encode = formats.pack if rounded else formats.encode
+            scalar = encode(scalars(self.builder), scalar, element)
+        self.access.store(cast(Val, scalar), len(self.body.operand_types) + number, linear_index(index, type.strides))
 
 
 @dataclass(frozen=True)
 class Units:
-    """How the elements of a kernel are divided: ``rows`` rows of ``extent``, each in ``pieces`` of ``piece`` elements."""
+    """How a kernel's elements are divided: ``rows`` rows of ``extent``, each in ``pieces`` of ``piece`` elements."""
 
     rows: int
     extent: int
@@ -284,67 +284,7 @@ def lane_mask(active: int, count: int) -> Val:
     return Val(f"<{bits}>", "i1", count)
 
 
-def plan_space(body: Body, space: Space, values: Sequence[Value]) -> tuple[Space, Facts]:
-    """Split and collapse the variables of the roots' common space; returns the facts in its terms."""
-    facts = probe_elements(body, [(value, space.root_index) for value in values])
-    stores = [linear_index(space.root_index, value.tensor_type.strides) for value in values]
-    divided, indices = split(space, [*facts.all_indices(), *stores])
-    final = collapse(divided, indices)
-    if final.names != space.names:
-        facts = probe_elements(body, [(value, final.root_index) for value in values])
-    return final, facts
-
-
-def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
-    """A kernel whose roots all have one shape and are computed element by element."""
-    from hlojit.lowering.tiles import emit_tiled_kernel, find_tiles
-
-    shape = body.roots[0].tensor_type.shape
-    space, facts = plan_space(body, Space.of_shape(shape), body.roots)
-    tiles = find_tiles(space, facts)
-    if tiles is not None:
-        return emit_tiled_kernel(body, target, symbol, space, facts, tiles)
-    extent = space.extents[-1] if space.extents else 1
-    rows = math.prod(space.extents[:-1])
-    stored = sum(root.tensor_type.element_type.itemsize for root in body.roots)
-    lanes = fitted_lanes(choose_lanes(facts, target), extent, target)
-    units = divide(rows, extent, lanes, element_nanoseconds(facts, target, stored))
-
-    row_index = delinearized(variable("row", 0, rows - 1), space.extents[:-1])
-    mapping = dict(zip(space.names[:-1], row_index))
-    name = space.names[-1] if space.names else "point"
-    index = tuple(position.substitute(mapping) for position in space.root_index)
-    if len(space.names) > 1:
-        facts.requested = [
-            (value, tuple(position.substitute(mapping) for position in at)) for value, at in facts.requested
-        ]
-    frame = KernelFrame(target, body, LlvmBuilder())
-
-    def block() -> None:
-        scalars = [frame.elements.value(root, index, rounded=False) for root in body.roots]
-        for number, scalar in enumerate(scalars):
-            frame.store_root(number, index, scalar, rounded=False)  # type: ignore[arg-type]
-
-    def unit(low: Val, high: Val) -> None:
-        frame.evaluate(facts, frozenset(("row",)))
-        walk_lanes(frame, name, extent, lanes, low, high, block)
-
-    with frame.function(symbol):
-        frame.evaluate(facts, frozenset())
-        walk_units(frame, units, unit)
-    b = frame.builder
-    return KernelCode(
-        b.module_text(),
-        (Phase(symbol, units.tasks, units.cost),),
-        pipeline="vectorize" if facts.has_call else "lean",
-        linked=tuple(b.linked.items()),
-        in_place=in_place_pairs(body, facts, linear_index(index, body.roots[0].tensor_type.strides), mapping),
-    )
-
-
-def in_place_pairs(
-    body: Body, facts: Facts, linear: Index, mapping: dict[str, Index]
-) -> tuple[tuple[int, int], ...]:
+def in_place_pairs(body: Body, facts: Facts, linear: Index, mapping: dict[str, Index]) -> tuple[tuple[int, int], ...]:
     """Operands that are read only at the element being written, and results of the same size: they may share memory."""
     pairs = []
     for number, type in enumerate(body.operand_types):

@@ -248,9 +248,7 @@ class Probe:
         """A gather."""
         return self.record(kind, _HEAVY["lookup"], index)
 
-    def call(
-        self, symbol: str, result_kind: str, arguments: tuple[ProbeScalar, ...], llvm_ir: str
-    ) -> ProbeScalar:
+    def call(self, symbol: str, result_kind: str, arguments: tuple[ProbeScalar, ...], llvm_ir: str) -> ProbeScalar:
         """A foreign function: nothing is known about it."""
         self.facts.has_call = True
         return self.record(result_kind, _HEAVY["call"], *arguments)

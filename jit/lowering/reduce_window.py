@@ -1,7 +1,7 @@
 """``reduce_window``: every element of the result combines the elements of one window.
 
-The window is a loop inside the element's rule, so that the output is vectorized like any elementwise kernel; elements of
-the padding are the init value, read from nowhere.  A window that spans its dimension and slides from one end, as JAX
+The window is a loop inside the element's rule, so that the output is vectorized like any elementwise kernel; elements
+of the padding are the init value, read from nowhere.  A window that spans its dimension and slides from one end, as JAX
 writes cumulative sums, is a scan: each element is combined once.
 """
 
@@ -19,19 +19,20 @@ from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.combiners import Combiner, recognized
 from hlojit.lowering.elements import Body, Elements, constant_number
+from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.index import Index, constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loops import (
     KernelFrame,
     divide,
-    emit_loop_kernel,
     empty_kernel,
     fitted_lanes,
     walk_lanes,
     walk_units,
 )
 from hlojit.lowering.target import Target
+from hlojit.lowering.vector_access import scalars
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,11 @@ def _window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
 
 
 def _position(
-    elements: Elements, windows: Sequence[Window], shape: Sequence[int], index: Sequence[Index], offsets: Sequence[Index]
+    elements: Elements,
+    windows: Sequence[Window],
+    shape: Sequence[int],
+    index: Sequence[Index],
+    offsets: Sequence[Index],
 ) -> tuple[list[Index], Scalar | bool]:
     """Index of the operand under a position of the window, and whether there is an element and no padding."""
     source: list[Index] = []
@@ -151,9 +156,7 @@ def _scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> i
     return found
 
 
-def _emit_scan(
-    instruction: Instruction, target: Target, symbol: str, dimension: int, *, reverse: bool
-) -> KernelCode:
+def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension: int, *, reverse: bool) -> KernelCode:
     """Each row of the scanned dimension from one end to the other; lanes over what lies inside of it."""
     body = Body.of(instruction)
     shape = instruction.operands[0].tensor_type.shape
@@ -182,14 +185,12 @@ def _emit_scan(
             values = combiner.converted([frame.elements.value(value, index) for value in combiner.inputs])
             following = combiner.take(loop.carried, values)
             for number, (value, result) in enumerate(zip(following, instruction.results, strict=True)):
-                rounded = cast(Val, formats.encode(b, value, result.tensor_type.element_type))
+                rounded = cast(Val, formats.encode(scalars(b), value, result.tensor_type.element_type))
                 linear = (row * extent + position) * inner + column
                 frame.access.store(rounded, len(body.operand_types) + number, linear)
         b.end_loop(loop, following)
 
     with frame.function(symbol):
         Combiner(instruction, frame.elements, b).init()
-        walk_units(
-            frame, units, lambda low, high: walk_lanes(frame, "column", inner, lanes, low, high, block)
-        )
+        walk_units(frame, units, lambda low, high: walk_lanes(frame, "column", inner, lanes, low, high, block))
     return KernelCode(b.module_text(), (Phase(symbol, units.tasks, units.cost),), linked=tuple(b.linked.items()))

@@ -2,19 +2,17 @@
 
 The order of combination depends on the shape, the types and the instruction set, never on threads or on what is fused
 in.  Element ``e`` of a row goes to accumulator lane ``e % lanes``; the lanes come together as a balanced tree.  A lane
-takes at most ``LONGEST_CHAIN`` elements in a row before its sum is added to a sum of sums.  Few, long reductions are cut
-into chunks by shape, whose partial results a second phase combines.
+takes at most ``LONGEST_CHAIN`` elements in a row before its sum is added to a sum of sums.  Few, long reductions are
+cut into chunks by shape, whose partial results a second phase combines.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import final
+from typing import cast, final
 
 from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Reduction
 from hlojit.ir.scalar import formats
 from hlojit.lowering.combiners import Combiner, recognized
@@ -31,56 +29,21 @@ from hlojit.lowering.loops import (
     fitted_lanes,
     lane_mask,
     minimum,
-    probe_elements,
     walk_lanes,
     walk_units,
 )
-from hlojit.lowering.probe import Facts
-from hlojit.lowering.space import Space, collapse, split
+from hlojit.lowering.reduction_plan import (
+    LONGEST_CHAIN,
+    ROWS_AT_ONCE,
+    Plan,
+    accumulator_kinds,
+    column_units,
+    empty_plan,
+    make_plan,
+    stretch_width,
+)
 from hlojit.lowering.target import KIND_BITS, Target
-
-LONGEST_CHAIN = 4096
-CHUNK_ELEMENTS = 1 << 16
-MOST_CHUNKS = 256
-STRETCH = 4096
-"""Columns that are summed side by side, their accumulators in the first-level cache."""
-ROWS_AT_ONCE = 8
-"""Rows that are taken in between loading and storing the accumulators of columns."""
-ENOUGH_UNITS = 16
-"""Reductions that give so many independent results are not cut into chunks."""
-
-
-@dataclass
-class Plan:
-    """Everything decided before code is written."""
-
-    instructions: list[Instruction]
-    stored: list[int]
-    """Roots that have the shape of the inputs and are stored on the way."""
-    space: Space
-    facts: Facts
-    output_index: tuple[Index, ...]
-    output_strides: tuple[int, ...]
-    kept: list[int] = field(default_factory=list)
-    reduced: list[int] = field(default_factory=list)
-    chunks: int = 1
-    chunk: int = 0
-    """Extent of the outermost reduced variable that one chunk covers."""
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether the innermost variable is reduced."""
-        return bool(self.reduced) and self.reduced[-1] == len(self.space.names) - 1
-
-    @property
-    def kept_extents(self) -> tuple[int, ...]:
-        """Extents of the kept variables."""
-        return tuple(self.space.extents[position] for position in self.kept)
-
-    @property
-    def results(self) -> int:
-        """Number of results of each reduction."""
-        return math.prod(self.kept_extents)
+from hlojit.lowering.vector_access import scalars
 
 
 def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
@@ -96,68 +59,13 @@ def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode
     shape, dimensions = first.operands[0].tensor_type.shape, first.attributes["dimensions"]
     for other in instructions[1:]:
         if other.operands[0].tensor_type.shape != shape or other.attributes["dimensions"] != dimensions:
-            raise UnsupportedError(other.op.name, "loops", "reductions of different shapes in one kernel", other.location)
+            raise UnsupportedError(
+                other.op.name, "loops", "reductions of different shapes in one kernel", other.location
+            )
     if math.prod(shape) == 0:
-        return _ReductionKernel(body, target, symbol, _empty_plan(instructions)).emit_inits()
-    plan = _plan(body, target, instructions, shape, tuple(dimensions))
+        return _ReductionKernel(body, target, symbol, empty_plan(instructions)).emit_inits()
+    plan = make_plan(body, instructions, shape, tuple(dimensions))
     return _ReductionKernel(body, target, symbol, plan).emit()
-
-
-def _empty_plan(instructions: list[Instruction]) -> Plan:
-    shape = instructions[0].results[0].tensor_type.shape
-    space = collapse(Space.of_shape(shape), ())
-    return Plan(instructions, [], space, Facts(), space.root_index, instructions[0].results[0].tensor_type.strides)
-
-
-def _plan(
-    body: Body, target: Target, instructions: list[Instruction], shape: Sequence[int], dimensions: Sequence[int]
-) -> Plan:
-    stored = [number for number, root in enumerate(body.roots) if root.producer not in instructions]
-    values: list[Value] = [value for one in instructions for value in one.operands[: len(one.operands) // 2]]
-    values += [body.roots[number] for number in stored]
-    groups = [int(dimension in dimensions) for dimension in range(len(shape))]
-    output_strides = instructions[0].results[0].tensor_type.strides
-    kept = [dimension for dimension in range(len(shape)) if not groups[dimension]]
-
-    def stores(space: Space) -> list[Index]:
-        found = [linear_index(space.root_index, body.roots[number].tensor_type.strides) for number in stored]
-        return [*found, linear_index([space.root_index[dimension] for dimension in kept], output_strides)]
-
-    space = Space.of_shape(shape, groups)
-    facts = probe_elements(body, [(value, space.root_index) for value in values])
-    divided, indices = split(space, [*facts.all_indices(), *stores(space)])
-    final_space = collapse(divided, indices)
-    if final_space.names != space.names:
-        facts = probe_elements(body, [(value, final_space.root_index) for value in values])
-    plan = Plan(
-        instructions,
-        stored,
-        final_space,
-        facts,
-        tuple(final_space.root_index[dimension] for dimension in kept),
-        output_strides,
-        [position for position, group in enumerate(final_space.groups) if not group],
-        [position for position, group in enumerate(final_space.groups) if group],
-    )
-    _choose_chunks(plan)
-    return plan
-
-
-def _choose_chunks(plan: Plan) -> None:
-    """Cut the outermost reduced variable where there are few results of many elements."""
-    if not plan.reduced or not all(recognized(one) for one in plan.instructions):
-        return
-    total = math.prod(plan.space.extents)
-    extent = plan.space.extents[plan.reduced[0]]
-    size = CHUNK_ELEMENTS if plan.by_rows else 4 * CHUNK_ELEMENTS
-    independent = plan.results if plan.by_rows else -(-plan.results // STRETCH)
-    if independent >= ENOUGH_UNITS or total < 4 * size:
-        return
-    wanted = min(MOST_CHUNKS, extent, -(-total // size))
-    chunk = -(-extent // wanted)
-    if plan.by_rows and len(plan.reduced) == 1:
-        chunk = -(-chunk // 1024) * 1024
-    plan.chunk, plan.chunks = chunk, -(-extent // chunk)
 
 
 @final
@@ -182,7 +90,9 @@ class _ReductionKernel:
     # ------------------------------------------------------------------ parts
 
     def _open(self) -> None:
-        self.combiners = [Combiner(one, self.frame.elements, self.builder, self.target) for one in self.plan.instructions]
+        self.combiners = [
+            Combiner(one, self.frame.elements, self.builder, self.target) for one in self.plan.instructions
+        ]
         self.frame.access.mask = None
 
     def _open_workspace(self) -> None:
@@ -202,9 +112,7 @@ class _ReductionKernel:
     def _finished(self, phases: Sequence[Phase]) -> KernelCode:
         b = self.builder
         pipeline = "vectorize" if self.plan.facts.has_call else "lean"
-        return KernelCode(
-            b.module_text(), tuple(phases), self.workspace_bytes, pipeline, tuple(b.linked.items())
-        )
+        return KernelCode(b.module_text(), tuple(phases), self.workspace_bytes, pipeline, tuple(b.linked.items()))
 
     def _store_results(self, accumulators: Sequence[Sequence[Val]], linear: Index) -> None:
         """Store finished accumulators, or those of a chunk."""
@@ -218,10 +126,10 @@ class _ReductionKernel:
 
     def _store_finished(self, combiner: Combiner, values: Sequence[Val], linear: Index) -> None:
         for result, value in zip(combiner.instruction.results, values, strict=True):
-            stored = formats.encode(self.builder, value, result.tensor_type.element_type)
+            stored = formats.encode(scalars(self.builder), value, result.tensor_type.element_type)
             for number, root in enumerate(self.body.roots):
                 if root is result:
-                    self.frame.access.store(stored, len(self.body.operand_types) + number, linear)  # type: ignore
+                    self.frame.access.store(cast(Val, stored), len(self.body.operand_types) + number, linear)
 
     def emit_inits(self) -> KernelCode:
         """Nothing to reduce: the results are the init values."""
@@ -256,7 +164,7 @@ class _ReductionKernel:
             units = divide(max(rows * plan.chunks, 2), 1, 1, element_cost * reduced_total / plan.chunks + 10)
             units = Units(rows * plan.chunks, 1, 1, 1, min(units.per_task, rows * plan.chunks), units.nanoseconds)
         else:
-            units = _column_units(rows * plan.chunks, extent, lanes, element_cost * reduced_total / plan.chunks + 0.5)
+            units = column_units(rows * plan.chunks, extent, lanes, element_cost * reduced_total / plan.chunks + 0.5)
         self._bind_rows(rows)
         with self.frame.function(self.symbol):
             self._open()
@@ -269,7 +177,9 @@ class _ReductionKernel:
                 walk_units(self.frame, units, lambda low, high: self._unit(rows, self._row))
             else:
                 walk_units(
-                    self.frame, units, lambda low, high: self._unit(rows, lambda: self._columns(extent, lanes, low, high))
+                    self.frame,
+                    units,
+                    lambda low, high: self._unit(rows, lambda: self._columns(extent, lanes, low, high)),
                 )
         phases = [Phase(self.symbol, units.tasks, units.cost)]
         if plan.chunks > 1:
@@ -289,7 +199,7 @@ class _ReductionKernel:
             self.body_lanes = 1
             return plan.results, extents[-1], 1
         # The accumulators' lanes depend on the types alone, so that the order does not depend on what is fused.
-        bits = max(max(8, KIND_BITS[kind]) for one in plan.instructions for kind in _kinds(one))
+        bits = max(max(8, KIND_BITS[kind]) for one in plan.instructions for kind in accumulator_kinds(one))
         lanes = max(1, target.vector_bits // bits) * target.unroll
         while lanes > 1 and lanes // 2 >= extents[-1]:
             lanes //= 2
@@ -329,8 +239,12 @@ class _ReductionKernel:
 
     def _columns(self, extent: int, lanes: int, low: Val, high: Val) -> None:
         name = self.plan.space.names[-1] if self.plan.space.names else "point"
-        if len(self.plan.reduced) == 1 and extent > lanes and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE:
-            width = _stretch(extent, lanes, self.combiners)
+        if (
+            len(self.plan.reduced) == 1
+            and extent > lanes
+            and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE
+        ):
+            width = stretch_width(extent, lanes, self.combiners)
             self.frame.loop(
                 "stretch", low, high, width, lambda start: self._wide_columns(name, extent, lanes, width, start, high)
             )
@@ -359,9 +273,7 @@ class _ReductionKernel:
             return list(range(len(access.bases) - len(kinds), len(access.bases)))
 
         def load(buffers: Sequence[int]) -> list[Val]:
-            return [
-                access.load(buffer, kind, local, None) for buffer, kind in zip(buffers, kinds, strict=True)
-            ]
+            return [access.load(buffer, kind, local, None) for buffer, kind in zip(buffers, kinds, strict=True)]
 
         def store(buffers: Sequence[int], values: Sequence[Val]) -> None:
             for buffer, value in zip(buffers, values, strict=True):
@@ -420,14 +332,12 @@ class _ReductionKernel:
             combiner.converted([frame.elements.value(value, self.index) for value in combiner.inputs])
             for combiner in self.combiners
         ]
-        stored = [
-            (number, frame.elements.value(self.body.roots[number], self.index)) for number in self.plan.stored
-        ]
+        stored = [(number, frame.elements.value(self.body.roots[number], self.index)) for number in self.plan.stored]
         result: list[Val] = []
         for combiner, group, elements in zip(self.combiners, self._grouped(accumulators), values, strict=True):
             result += combiner.combine(group, elements)
         for number, scalar in stored:
-            frame.store_root(number, self.index, scalar, rounded=True)  # type: ignore[arg-type]
+            frame.store_root(number, self.index, scalar, rounded=True)
         return result
 
     def _nest(
@@ -439,12 +349,15 @@ class _ReductionKernel:
                 return leaf(carried)
         position = positions[0]
         low, high = self.ranges[position]
-        return self._blocked(
-            position, low, high, 1, carried, lambda values: self._nest(positions[1:], values, leaf)
-        )
+        return self._blocked(position, low, high, 1, carried, lambda values: self._nest(positions[1:], values, leaf))
 
     def _blocked(
-        self, position: int, low: Val, high: Val, step: int, carried: Sequence[Val],
+        self,
+        position: int,
+        low: Val,
+        high: Val,
+        step: int,
+        carried: Sequence[Val],
         leaf: Callable[[Sequence[Val]], list[Val]],
     ) -> list[Val]:
         """One loop; a very long one as a loop over sums of stretches."""
@@ -486,7 +399,12 @@ class _ReductionKernel:
         return result
 
     def _plain(
-        self, position: int, low: Val, high: Val, step: int, carried: Sequence[Val],
+        self,
+        position: int,
+        low: Val,
+        high: Val,
+        step: int,
+        carried: Sequence[Val],
         leaf: Callable[[Sequence[Val]], list[Val]],
     ) -> list[Val]:
         b = self.builder
@@ -524,7 +442,11 @@ class _ReductionKernel:
         values = list(carried)
         if extent > tail:
             values = self._blocked(
-                position, low, minimum(self.builder, high, whole), lanes, values,
+                position,
+                low,
+                minimum(self.builder, high, whole),
+                lanes,
+                values,
                 lambda inner: self._lane_blocks(position, inner, lanes),
             )
         if tail:
@@ -614,25 +536,3 @@ class _ReductionKernel:
                 lambda low, high: walk_lanes(self.frame, "flat", plan.results, lanes, low, high, block),
             )
         return Phase(symbol, units.tasks, units.cost)
-
-
-def _column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
-    """Long stretches of columns: reading a few columns of every row would waste most of each page."""
-    units = divide(rows, extent, lanes, cost)
-    if units.pieces > 1:
-        # Equal pieces of whole lanes, none shorter than an eighth of a stretch.
-        piece = max(units.piece, min(extent, STRETCH // 8))
-        piece = -(-piece // lanes) * lanes
-        units = Units(rows, extent, -(-extent // piece), piece, 1, piece * cost)
-    return units
-
-
-def _stretch(extent: int, lanes: int, combiners: Sequence[Combiner]) -> int:
-    """Columns whose accumulators fit the first-level cache, in whole blocks of lanes."""
-    item = sum(max(8, KIND_BITS[kind]) // 8 for combiner in combiners for kind in combiner.kinds)
-    width = max(lanes, STRETCH * 4 // item // lanes * lanes)
-    return min(width, -(-extent // lanes) * lanes)
-
-
-def _kinds(instruction: Instruction) -> list[str]:
-    return [formats.compute_kind(result.tensor_type.element_type) for result in instruction.results]

@@ -94,7 +94,7 @@ class _TileKernel:
         self._bind()
 
     def _transposes_into_result(self) -> bool:
-        """Whether blocks go straight into the result: it only moves, and its rows do not fall on each other in caches."""
+        """Whether blocks go straight into the result: it only moves, and its rows do not collide in caches."""
         if len(self.body.roots) > 1 or not self.facts.is_copy or len(self.facts.loads) > 1:
             return False
         type = self.body.roots[0].tensor_type
@@ -168,9 +168,9 @@ class _TileKernel:
         frame.evaluate(self.facts, frozenset(("row", self.u)))
 
         def block() -> None:
-            scalars = [frame.elements.value(root, self.index, rounded=False) for root in self.body.roots]
-            for number, scalar in enumerate(scalars):
-                frame.store_root(number, self.index, scalar, rounded=False)  # type: ignore[arg-type]
+            values = [frame.elements.value(root, self.index, rounded=False) for root in self.body.roots]
+            for number, scalar in enumerate(values):
+                frame.store_root(number, self.index, scalar, rounded=False)
 
         walk_lanes(frame, self.v, self.columns, self.lanes, low, high, block)
 
@@ -216,8 +216,17 @@ class _TileKernel:
             b.begin_block(labels[1])
 
     def _block(
-        self, kind: str, size: int, source: int, source_index: Index, target: int, target_index: Index,
-        rows: int, columns: int, *, exact: bool,
+        self,
+        kind: str,
+        size: int,
+        source: int,
+        source_index: Index,
+        target: int,
+        target_index: Index,
+        rows: int,
+        columns: int,
+        *,
+        exact: bool,
     ) -> None:
         """Transpose ``columns`` short vectors of ``rows`` neighbours into ``rows`` vectors of ``columns``."""
         access, b = self.frame.access, self.frame.builder
@@ -313,6 +322,4 @@ def _exchange_mask(size: int, lane: int, step: int, *, upper: bool) -> list[int]
 def _shuffle(b: LlvmBuilder, x: Val, y: Val, mask: Sequence[int]) -> Val:
     type = b.type_of(x)
     order = ", ".join(f"i32 {lane}" for lane in mask)
-    return b.emit(
-        x.kind, len(mask), f"shufflevector {type} {x.text}, {type} {y.text}, <{len(mask)} x i32> <{order}>"
-    )
+    return b.emit(x.kind, len(mask), f"shufflevector {type} {x.text}, {type} {y.text}, <{len(mask)} x i32> <{order}>")

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import final
+from typing import cast, final
 
+from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.lowering.index import Atom, Index, Quotient, Remainder, RunTime, constant, variable
 from hlojit.lowering.llvm_builder import LLVM_TYPE, LlvmBuilder, Val
 from hlojit.lowering.target import Target
+
+
+def scalars(builder: LlvmBuilder) -> ScalarBuilder:
+    """The builder as the rules see it; its values are narrower than what the protocol's methods may be given."""
+    return cast(ScalarBuilder, builder)
+
 
 UNROLLED_WINDOW = 16
 """Loops of rules (windows) with at most so many iterations are written out."""
@@ -257,7 +264,10 @@ class VectorAccess:
         return self._nested(extents, (), carried, body)
 
     def _unrolled(
-        self, extents: Sequence[int], indices: tuple[Index, ...], carried: tuple[Val, ...],
+        self,
+        extents: Sequence[int],
+        indices: tuple[Index, ...],
+        carried: tuple[Val, ...],
         body: Callable[..., Sequence[Val]],
     ) -> tuple[Val, ...]:
         if not extents:
@@ -267,7 +277,10 @@ class VectorAccess:
         return carried
 
     def _nested(
-        self, extents: Sequence[int], indices: tuple[Index, ...], carried: Sequence[Val],
+        self,
+        extents: Sequence[int],
+        indices: tuple[Index, ...],
+        carried: Sequence[Val],
         body: Callable[..., Sequence[Val]],
     ) -> tuple[Val, ...]:
         if not extents:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block, Instruction
@@ -59,7 +58,9 @@ def make_fusion(build: Callable[..., Any], *types: TensorType, kind: str = "loop
     return Instruction(op("hlojit.fusion"), outer.arguments, [root.type for root in roots], {"kind": kind}, [block])
 
 
-def run_code(code: KernelCode, instruction: Instruction, arrays: Sequence[Array], *, at_end: bool, reverse: bool) -> list[Array]:
+def run_code(
+    code: KernelCode, instruction: Instruction, arrays: Sequence[Array], *, at_end: bool, reverse: bool
+) -> list[Array]:
     """Compile and launch; with ``reverse`` every task alone, the last one first."""
     image = compile_to_object(code.ir, host_target(), pipeline=code.pipeline)
     loaded = load_objects([image], [phase.symbol for phase in code.phases])

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from hlojit.lowering.index import Index, constant, delinearized, linear_index, variable
 
 
@@ -34,14 +33,24 @@ def test_index_divisor_must_be_positive() -> None:
 def test_index_random_expressions_agree_with_integers() -> None:
     random = np.random.default_rng(3)
     for _ in range(400):
-        variables = [variable(name, low, low + int(random.integers(1, 12))) for name, low in (("p", 0), ("q", -4), ("r", 2))]
+        variables = [
+            variable(name, low, low + int(random.integers(1, 12))) for name, low in (("p", 0), ("q", -4), ("r", 2))
+        ]
         values = {v.key: int(random.integers(v.low, v.high + 1)) for v in variables}
         pool: list[tuple[Index, int]] = [(v, values[v.key]) for v in variables]
         for _ in range(8):
             (e, n), (f, m) = (pool[int(random.integers(len(pool)))] for _ in range(2))
             divisor = int(random.choice([1, 2, 3, 4, 6, 8, 12, 13]))
             choice = int(random.integers(5))
-            pool.append([(e + f, n + m), (e - f, n - m), (e * divisor, n * divisor), (e // divisor, n // divisor), (e % divisor, n % divisor)][choice])
+            pool.append(
+                [
+                    (e + f, n + m),
+                    (e - f, n - m),
+                    (e * divisor, n * divisor),
+                    (e // divisor, n // divisor),
+                    (e % divisor, n % divisor),
+                ][choice]
+            )
         for expression, value in pool:
             assert expression.low <= value <= expression.high
             assert expression.substitute({k: constant(v) for k, v in values.items()}) == constant(value)

@@ -8,7 +8,22 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-SHAPES = [(), (1,), (7,), (16,), (64,), (65,), (1000,), (3, 5), (64, 64), (5, 1, 33), (2, 3, 4, 5), (40000,), (0,), (3, 0, 2)]
+SHAPES = [
+    (),
+    (1,),
+    (7,),
+    (16,),
+    (64,),
+    (65,),
+    (1000,),
+    (3, 5),
+    (64, 64),
+    (5, 1, 33),
+    (2, 3, 4, 5),
+    (40000,),
+    (0,),
+    (3, 0, 2),
+]
 FLOATS = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 
@@ -40,13 +55,19 @@ def test_loop_booleans(lab: Any, random: np.random.Generator) -> None:
 
 def test_loop_mixed_widths(lab: Any, random: np.random.Generator) -> None:
     x, y = numbers(random, 77, np.int8), numbers(random, 77, np.float64)
-    result = lab.run(lambda b, x, y: b.select(b.compare(b.convert(x, "f64"), y, "LT"), b.convert(y, "f32"), b.convert(x, "f32")), x, y)
+    result = lab.run(
+        lambda b, x, y: b.select(b.compare(b.convert(x, "f64"), y, "LT"), b.convert(y, "f32"), b.convert(x, "f32")),
+        x,
+        y,
+    )
     np.testing.assert_array_equal(result, np.where(x < y, y.astype(np.float32), x.astype(np.float32)))
 
 
 @pytest.mark.parametrize("dimensions", [(), (0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)], ids=str)
 @pytest.mark.parametrize("shape", [(5, 6, 7), (2, 3, 70), (70, 2, 1)], ids=str)
-def test_loop_broadcast_every_position(lab: Any, random: np.random.Generator, shape: tuple[int, ...], dimensions: tuple[int, ...]) -> None:
+def test_loop_broadcast_every_position(
+    lab: Any, random: np.random.Generator, shape: tuple[int, ...], dimensions: tuple[int, ...]
+) -> None:
     x = numbers(random, shape, np.float32)
     y = numbers(random, tuple(shape[d] for d in dimensions), np.float32)
     result = lab.run(lambda b, x, y: b.subtract(x, b.broadcast_in_dim(y, shape, dimensions)), x, y)
@@ -57,33 +78,54 @@ def test_loop_broadcast_every_position(lab: Any, random: np.random.Generator, sh
 @pytest.mark.parametrize("permutation", [(1, 0, 2), (0, 2, 1), (2, 1, 0), (2, 0, 1), (1, 2, 0)], ids=str)
 @pytest.mark.parametrize("shape", [(5, 6, 7), (17, 33, 65), (64, 2, 128)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64], ids=lambda d: np.dtype(d).name)
-def test_loop_transpose(lab: Any, random: np.random.Generator, shape: tuple[int, ...], permutation: tuple[int, ...], dtype: Any) -> None:
+def test_loop_transpose(
+    lab: Any, random: np.random.Generator, shape: tuple[int, ...], permutation: tuple[int, ...], dtype: Any
+) -> None:
     x = numbers(random, shape, dtype)
     result = lab.run(lambda b, x: b.add(t := b.transpose(x, permutation), t), x)
     np.testing.assert_array_equal(result, x.transpose(permutation) * dtype(2))
 
 
-@pytest.mark.parametrize(("source", "target", "permutation"), [
-    ((8, 16), (128,), (0,)), ((12, 64), (12, 4, 16), (1, 0, 2)), ((6, 35), (5, 42), (0, 1)), ((4, 6, 8), (24, 8), (1, 0)),
-    ((1, 30), (30, 1), (0, 1)), ((60,), (3, 4, 5), (2, 0, 1)), ((), (1, 1), (0, 1)),
-], ids=str)
-def test_loop_reshape_and_transpose(lab: Any, random: np.random.Generator, source: Any, target: Any, permutation: Any) -> None:
+@pytest.mark.parametrize(
+    ("source", "target", "permutation"),
+    [
+        ((8, 16), (128,), (0,)),
+        ((12, 64), (12, 4, 16), (1, 0, 2)),
+        ((6, 35), (5, 42), (0, 1)),
+        ((4, 6, 8), (24, 8), (1, 0)),
+        ((1, 30), (30, 1), (0, 1)),
+        ((60,), (3, 4, 5), (2, 0, 1)),
+        ((), (1, 1), (0, 1)),
+    ],
+    ids=str,
+)
+def test_loop_reshape_and_transpose(
+    lab: Any, random: np.random.Generator, source: Any, target: Any, permutation: Any
+) -> None:
     x = numbers(random, source, np.float32)
     result = lab.run(lambda b, x: b.negate(b.transpose(b.reshape(x, target), permutation)), x)
     np.testing.assert_array_equal(result, -x.reshape(target).transpose(permutation))
 
 
-@pytest.mark.parametrize(("low", "high", "interior"), [
-    ((0, 2), (0, 3), (0, 0)), ((1, 0), (2, 0), (0, 0)), ((3, 70), (1, 5), (0, 0)), ((-1, -2), (-1, 4), (0, 0)),
-    ((0, 1), (0, 2), (0, 1)), ((2, -3), (0, -2), (1, 2)),
-], ids=str)
+@pytest.mark.parametrize(
+    ("low", "high", "interior"),
+    [
+        ((0, 2), (0, 3), (0, 0)),
+        ((1, 0), (2, 0), (0, 0)),
+        ((3, 70), (1, 5), (0, 0)),
+        ((-1, -2), (-1, 4), (0, 0)),
+        ((0, 1), (0, 2), (0, 1)),
+        ((2, -3), (0, -2), (1, 2)),
+    ],
+    ids=str,
+)
 def test_loop_pad(lab: Any, random: np.random.Generator, low: Any, high: Any, interior: Any) -> None:
     x, value = numbers(random, (6, 37), np.float32), np.float32(7.5)
     result = lab.run(lambda b, x, v: b.pad(b.negate(x), v, low, high, interior), x, value)
     wide = np.full([n + (n - 1) * i for n, i in zip(x.shape, interior)], value)
     wide[tuple(slice(None, None, i + 1) for i in interior)] = -x
-    padded = np.pad(wide, [(max(l, 0), max(h, 0)) for l, h in zip(low, high)], constant_values=value)
-    cut = tuple(slice(max(-l, 0), n - max(-h, 0)) for n, l, h in zip(padded.shape, low, high))
+    padded = np.pad(wide, [(max(a, 0), max(z, 0)) for a, z in zip(low, high)], constant_values=value)
+    cut = tuple(slice(max(-a, 0), n - max(-z, 0)) for n, a, z in zip(padded.shape, low, high))
     np.testing.assert_array_equal(result, padded[cut])
 
 
@@ -112,13 +154,17 @@ def test_loop_iota(lab: Any, dtype: Any, dimension: int) -> None:
 
     type = tensor((6, 70), element_type_of(np.dtype(dtype)))
     result = lab.run(lambda b, x: b.add(x, b.iota(type, dimension)), np.zeros((6, 70), dtype))
-    np.testing.assert_array_equal(result, np.broadcast_to(np.arange(6)[:, None] if dimension == 0 else np.arange(70), (6, 70)).astype(dtype))
+    np.testing.assert_array_equal(
+        result, np.broadcast_to(np.arange(6)[:, None] if dimension == 0 else np.arange(70), (6, 70)).astype(dtype)
+    )
 
 
 @pytest.mark.parametrize("start", [(0, 0), (3, 40), (-5, 1000), (2**31 - 1, -(2**31))], ids=str)
 def test_loop_dynamic_slice_clamps(lab: Any, random: np.random.Generator, start: tuple[int, int]) -> None:
     x = numbers(random, (9, 100), np.float32)
-    result = lab.run(lambda b, x, i, j: b.negate(b.dynamic_slice(x, [i, j], (4, 70))), x, np.int32(start[0]), np.int32(start[1]))
+    result = lab.run(
+        lambda b, x, i, j: b.negate(b.dynamic_slice(x, [i, j], (4, 70))), x, np.int32(start[0]), np.int32(start[1])
+    )
     i, j = min(max(start[0], 0), 5), min(max(start[1], 0), 30)
     np.testing.assert_array_equal(result, -x[i : i + 4, j : j + 70])
 
@@ -168,7 +214,9 @@ def test_loop_diamond_chain_is_not_exponential(lab: Any) -> None:
     np.testing.assert_array_equal(lab.run(build, x), x)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize(
+    "dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn], ids=lambda d: np.dtype(d).name
+)
 def test_loop_narrow_floats_round_every_step(lab: Any, random: np.random.Generator, dtype: Any) -> None:
     x, y = ((random.standard_normal(211)).astype(dtype) for _ in range(2))
     result = lab.run(lambda b, x, y: b.multiply(b.add(x, y), b.subtract(x, y)), x, y)

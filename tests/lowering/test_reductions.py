@@ -10,11 +10,30 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-
 from hlojit.ir.types import tensor
 
-SHAPES = [(1,), (7,), (64,), (1000,), (3, 5), (128, 257), (4, 1, 33), (5, 6, 7), (2, 130, 3), (300000,), (3, 200000), (200000, 3), (40, 9000), (9000, 300)]
-CASES = [(shape, axes) for shape in SHAPES for n in range(1, len(shape) + 1) for axes in itertools.combinations(range(len(shape)), n)]
+SHAPES = [
+    (1,),
+    (7,),
+    (64,),
+    (1000,),
+    (3, 5),
+    (128, 257),
+    (4, 1, 33),
+    (5, 6, 7),
+    (2, 130, 3),
+    (300000,),
+    (3, 200000),
+    (200000, 3),
+    (40, 9000),
+    (9000, 300),
+]
+CASES = [
+    (shape, axes)
+    for shape in SHAPES
+    for n in range(1, len(shape) + 1)
+    for axes in itertools.combinations(range(len(shape)), n)
+]
 
 
 def reduce(name: str, axes: tuple[int, ...]) -> Any:
@@ -36,7 +55,9 @@ def test_reduce_add_and_maximum_every_axes(lab: Any, random: np.random.Generator
     np.testing.assert_array_equal(largest, x.max(axis=axes, initial=1))
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64], ids=lambda d: np.dtype(d).name
+)
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum", "and", "or", "xor"])
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
 def test_reduce_integers(lab: Any, random: np.random.Generator, dtype: Any, name: str, axes: Any) -> None:
@@ -44,8 +65,15 @@ def test_reduce_integers(lab: Any, random: np.random.Generator, dtype: Any, name
     x = random.integers(info.min, info.max, (37, 83), dtype, endpoint=True)
     init = dtype(5)
     result = lab.run(reduce(name, axes), x, init, kind="reduction")
-    ufunc = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum,
-             "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[name]
+    ufunc = {
+        "add": np.add,
+        "multiply": np.multiply,
+        "maximum": np.maximum,
+        "minimum": np.minimum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }[name]
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(result, ufunc(ufunc.reduce(x, axis=axes, dtype=dtype), init))
 
@@ -57,7 +85,9 @@ def test_reduce_booleans_any_all(lab: Any, random: np.random.Generator, axes: An
     np.testing.assert_array_equal(lab.run(reduce("and", axes), ~x, np.True_), (~x).all(axis=axes))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name
+)
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 @pytest.mark.parametrize("axes", [(0,), (1,)], ids=str)
 def test_reduce_extrema_of_special_values(lab: Any, dtype: Any, name: str, axes: Any) -> None:

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-
 from hlojit.cpu.codegen import compile_to_assembly
 from hlojit.ir.types import tensor
 from hlojit.lowering.fusion_emitter import emit_fusion
@@ -49,7 +48,9 @@ def assembly(lab: Any, name: str, target: Target) -> str:
 def hot_loop(text: str) -> list[str]:
     """The instructions of the innermost loop with the most vector instructions."""
     lines = text.splitlines()
-    labels = {line[:-1]: n for n, line in enumerate(lines) if re.match(r"\.L\w+:", line.strip()) for line in [line.strip()]}
+    labels = {
+        line[:-1]: n for n, line in enumerate(lines) if re.match(r"\.L\w+:", line.strip()) for line in [line.strip()]
+    }
     best: list[str] = []
     for n, line in enumerate(lines):
         jump = re.match(r"\s+j\w+\s+(\.L\w+)", line)

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block
 from hlojit.ir.types import tensor
@@ -34,13 +33,28 @@ def window_instruction(shape: Any, element: str, name: str, init: Any, **attribu
 @pytest.mark.parametrize(("shape", "size", "stride", "base", "dilation", "padding"), CASES, ids=str)
 @pytest.mark.parametrize("name", ["add", "maximum"])
 def test_reduce_window(
-    lab: Any, random: np.random.Generator, shape: Any, size: Any, stride: Any, base: Any, dilation: Any, padding: Any, name: str
+    lab: Any,
+    random: np.random.Generator,
+    shape: Any,
+    size: Any,
+    stride: Any,
+    base: Any,
+    dilation: Any,
+    padding: Any,
+    name: str,
 ) -> None:
     x = random.standard_normal(shape).astype(np.float32)
     init = np.float32(0 if name == "add" else -np.inf)
     instruction = window_instruction(
-        shape, "f32", name, None, window_dimensions=size, window_strides=stride, base_dilations=base,
-        window_dilations=dilation, padding=padding,
+        shape,
+        "f32",
+        name,
+        None,
+        window_dimensions=size,
+        window_strides=stride,
+        base_dilations=base,
+        window_dilations=dilation,
+        padding=padding,
     )
     operator = jax.lax.add if name == "add" else jax.lax.max
     want = jax.lax.reduce_window(x, init, operator, size, stride, padding, base, dilation)

@@ -1,0 +1,137 @@
+"""What is decided about a reduction before code is written: loop variables, chunks, pieces of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.scalar import formats
+from hlojit.lowering.combiners import Combiner, recognized
+from hlojit.lowering.elements import Body
+from hlojit.lowering.index import Index, linear_index
+from hlojit.lowering.loops import Units, divide, probe_elements
+from hlojit.lowering.probe import Facts
+from hlojit.lowering.space import Space, collapse, split
+from hlojit.lowering.target import KIND_BITS
+
+LONGEST_CHAIN = 4096
+CHUNK_ELEMENTS = 1 << 16
+MOST_CHUNKS = 256
+STRETCH = 4096
+"""Columns that are summed side by side, their accumulators in the first-level cache."""
+ROWS_AT_ONCE = 8
+"""Rows that are taken in between loading and storing the accumulators of columns."""
+ENOUGH_UNITS = 16
+"""Reductions that give so many independent results are not cut into chunks."""
+
+
+@dataclass
+class Plan:
+    """Everything decided before code is written."""
+
+    instructions: list[Instruction]
+    stored: list[int]
+    """Roots that have the shape of the inputs and are stored on the way."""
+    space: Space
+    facts: Facts
+    output_index: tuple[Index, ...]
+    output_strides: tuple[int, ...]
+    kept: list[int] = field(default_factory=list)
+    reduced: list[int] = field(default_factory=list)
+    chunks: int = 1
+    chunk: int = 0
+    """Extent of the outermost reduced variable that one chunk covers."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the innermost variable is reduced."""
+        return bool(self.reduced) and self.reduced[-1] == len(self.space.names) - 1
+
+    @property
+    def kept_extents(self) -> tuple[int, ...]:
+        """Extents of the kept variables."""
+        return tuple(self.space.extents[position] for position in self.kept)
+
+    @property
+    def results(self) -> int:
+        """Number of results of each reduction."""
+        return math.prod(self.kept_extents)
+
+
+def empty_plan(instructions: list[Instruction]) -> Plan:
+    shape = instructions[0].results[0].tensor_type.shape
+    space = collapse(Space.of_shape(shape), ())
+    return Plan(instructions, [], space, Facts(), space.root_index, instructions[0].results[0].tensor_type.strides)
+
+
+def make_plan(body: Body, instructions: list[Instruction], shape: Sequence[int], dimensions: Sequence[int]) -> Plan:
+    stored = [number for number, root in enumerate(body.roots) if root.producer not in instructions]
+    values: list[Value] = [value for one in instructions for value in one.operands[: len(one.operands) // 2]]
+    values += [body.roots[number] for number in stored]
+    groups = [int(dimension in dimensions) for dimension in range(len(shape))]
+    output_strides = instructions[0].results[0].tensor_type.strides
+    kept = [dimension for dimension in range(len(shape)) if not groups[dimension]]
+
+    def stores(space: Space) -> list[Index]:
+        found = [linear_index(space.root_index, body.roots[number].tensor_type.strides) for number in stored]
+        return [*found, linear_index([space.root_index[dimension] for dimension in kept], output_strides)]
+
+    space = Space.of_shape(shape, groups)
+    facts = probe_elements(body, [(value, space.root_index) for value in values])
+    divided, indices = split(space, [*facts.all_indices(), *stores(space)])
+    final_space = collapse(divided, indices)
+    if final_space.names != space.names:
+        facts = probe_elements(body, [(value, final_space.root_index) for value in values])
+    plan = Plan(
+        instructions,
+        stored,
+        final_space,
+        facts,
+        tuple(final_space.root_index[dimension] for dimension in kept),
+        output_strides,
+        [position for position, group in enumerate(final_space.groups) if not group],
+        [position for position, group in enumerate(final_space.groups) if group],
+    )
+    _choose_chunks(plan)
+    return plan
+
+
+def _choose_chunks(plan: Plan) -> None:
+    """Cut the outermost reduced variable where there are few results of many elements."""
+    if not plan.reduced or not all(recognized(one) for one in plan.instructions):
+        return
+    total = math.prod(plan.space.extents)
+    extent = plan.space.extents[plan.reduced[0]]
+    size = CHUNK_ELEMENTS if plan.by_rows else 4 * CHUNK_ELEMENTS
+    independent = plan.results if plan.by_rows else -(-plan.results // STRETCH)
+    if independent >= ENOUGH_UNITS or total < 4 * size:
+        return
+    wanted = min(MOST_CHUNKS, extent, -(-total // size))
+    chunk = -(-extent // wanted)
+    if plan.by_rows and len(plan.reduced) == 1:
+        chunk = -(-chunk // 1024) * 1024
+    plan.chunk, plan.chunks = chunk, -(-extent // chunk)
+
+
+def column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
+    """Long stretches of columns: reading a few columns of every row would waste most of each page."""
+    units = divide(rows, extent, lanes, cost)
+    if units.pieces > 1:
+        # Equal pieces of whole lanes, none shorter than an eighth of a stretch.
+        piece = max(units.piece, min(extent, STRETCH // 8))
+        piece = -(-piece // lanes) * lanes
+        units = Units(rows, extent, -(-extent // piece), piece, 1, piece * cost)
+    return units
+
+
+def stretch_width(extent: int, lanes: int, combiners: Sequence[Combiner]) -> int:
+    """Columns whose accumulators fit the first-level cache, in whole blocks of lanes."""
+    item = sum(max(8, KIND_BITS[kind]) // 8 for combiner in combiners for kind in combiner.kinds)
+    width = max(lanes, STRETCH * 4 // item // lanes * lanes)
+    return min(width, -(-extent // lanes) * lanes)
+
+
+def accumulator_kinds(instruction: Instruction) -> list[str]:
+    return [formats.compute_kind(result.tensor_type.element_type) for result in instruction.results]
