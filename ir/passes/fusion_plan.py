@@ -80,6 +80,18 @@ class FusionPlan:
         self._contexts: dict[Any, int] = {}
         self._counts: list[float] = []
 
+    @property
+    def block(self) -> Block:
+        """The block that is planned."""
+        return self._block
+
+    def role_of(self, instruction: Instruction) -> Role:
+        """What an instruction, of this block or an outer one, can be in a fusion."""
+        role = self._roles.get(instruction)
+        if role is None:
+            role = self._roles[instruction] = role_of(instruction)
+        return role
+
     def make(self) -> FusionPlan:
         """Decide for every instruction and return the plan."""
         for instruction in reversed(self._instructions):
@@ -203,7 +215,7 @@ class FusionPlan:
             return False
         owner = value.owner
         return not isinstance(owner, Instruction) or (
-            owner not in group.members and self._roles.get(owner) is not Role.SPLAT
+            owner not in group.members and self.role_of(owner) is not Role.SPLAT
         )
 
     def _join(self, group: Group, instruction: Instruction) -> None:
@@ -217,13 +229,9 @@ class FusionPlan:
         for result in instruction.results:
             group.inputs.pop(result, None)
         for operand in instruction.operands:
-            if self._is_input(group, operand) and not self._is_outer_splat(operand):
+            if self._is_input(group, operand):
                 group.inputs[operand] = None
         self.groups_of.setdefault(instruction, []).append(group)
-
-    def _is_outer_splat(self, value: Value) -> bool:
-        owner = value.owner
-        return isinstance(owner, Instruction) and owner not in self._position and role_of(owner) is Role.SPLAT
 
     def _start(self, instruction: Instruction, role: Role) -> None:
         if role is Role.REDUCTION:

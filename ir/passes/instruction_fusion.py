@@ -21,7 +21,7 @@ from typing import ClassVar
 from hlojit.ir.graph import Block, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, FusedLocation, Location
 from hlojit.ir.ops.definition import op
-from hlojit.ir.passes.fusion_cost import Role, role_of
+from hlojit.ir.passes.fusion_cost import Role
 from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, Group, is_reshape
 from hlojit.ir.passes.graph_facts import is_constant, program_blocks
 from hlojit.ir.passes.pass_manager import Pass
@@ -75,7 +75,7 @@ def _carry_out(block: Block, plan: FusionPlan) -> bool:
         members = sorted(group.members, key=order.__getitem__)
         group.roots.sort(key=order.__getitem__)
         anchor = instructions[group.place]
-        finished.append((group, _build(block, anchor, group, members)))
+        finished.append((group, _build(plan, anchor, group, members)))
     for group, fusion in finished:
         results = [result for root in group.roots for result in root.results]
         for old, new in zip(results, fusion.results):
@@ -88,20 +88,23 @@ def _carry_out(block: Block, plan: FusionPlan) -> bool:
     return bool(finished)
 
 
-def _build(block: Block, anchor: Instruction, group: Group, members: list[Instruction]) -> Instruction:
+def _build(plan: FusionPlan, anchor: Instruction, group: Group, members: list[Instruction]) -> Instruction:
     """Make the fusion instruction of one group in front of ``anchor``; its operands are still the unfused values."""
+    block = plan.block
     inside = set(members)
     inputs: dict[Value, Value] = {}
     body = Block()
     mapping: dict[Value, Value] = {}
     for member in members:
         for operand in member.operands:
-            owner = operand.owner
             if operand in mapping:
                 continue
-            if isinstance(owner, Instruction) and role_of(owner) is Role.SPLAT:
+            owner = operand.owner
+            if owner in inside:
+                continue
+            if isinstance(owner, Instruction) and plan.role_of(owner) is Role.SPLAT:
                 body.append(clone_instruction(owner, mapping))
-            elif owner not in inside:
+            else:
                 source = _alias_at(block, anchor, operand)
                 if source not in inputs:
                     inputs[source] = body.add_argument(source.type)

@@ -21,11 +21,13 @@ demand, and by name where those leave a choice.  ``PassPipeline`` keeps an order
 from __future__ import annotations
 
 import dataclasses
+import gc
 import heapq
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
@@ -102,19 +104,35 @@ class PassPipeline:
         after every pass (dumping, timing and progress all hang on it).
         """
         changed = False
-        for index, pass_ in enumerate(self.passes):
-            start = time.perf_counter()
-            pass_changed = _run_one(pass_, module)
-            seconds = time.perf_counter() - start
-            if verify == "always" or (verify == "third-party" and pass_.package):
-                _verify_after(pass_, module)
-            changed |= pass_changed
-            if callback is not None:
-                callback(PassEvent(index, pass_, module, pass_changed, seconds))
+        with _garbage_collection_paused():
+            for index, pass_ in enumerate(self.passes):
+                start = time.perf_counter()
+                pass_changed = _run_one(pass_, module)
+                seconds = time.perf_counter() - start
+                if verify == "always" or (verify == "third-party" and pass_.package):
+                    _verify_after(pass_, module)
+                changed |= pass_changed
+                if callback is not None:
+                    callback(PassEvent(index, pass_, module, pass_changed, seconds))
         return changed
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Keep the cyclic collector from walking over the whole graph again and again while passes make instructions.
+
+    Its full collections take time in proportion to all that lives, which would make large programs quadratic.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def order_passes(passes: Iterable[Pass]) -> PassPipeline:
