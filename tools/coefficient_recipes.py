@@ -15,6 +15,30 @@ import generate_coefficients as generator
 Fit = generator.Fit
 
 
+def digamma_root() -> Any:
+    """The positive zero of digamma."""
+    return mp.findroot(lambda x: mp.psi(0, x), mpf("1.4616"))
+
+
+def odd(function: Callable[[Any], Any], top: Any, count: int, kind: str) -> Fit:
+    """q in function(x) = x + x**3 * q(x**2) for |x| <= top."""
+
+    def tail(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return (function(x) - x) / x**3
+
+    def weight(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return x**3 / function(x)
+
+    return Fit(tail, weight, mpf(0), mpf(top) ** 2, count, kind)
+
+
+def relative(function: Callable[[Any], Any], low: Any, high: Any, count: int, kind: str) -> Fit:
+    """A polynomial whose relative error is small."""
+    return Fit(function, lambda x: 1 / function(x), mpf(low), mpf(high), count, kind)
+
+
 def constants() -> dict[str, Callable[[], Any]]:
     """Constants in one or several parts (high part first)."""
     split = generator.split
@@ -25,6 +49,11 @@ def constants() -> dict[str, Callable[[], Any]]:
         "INVERSE_LN2": lambda: split(1 / mp.ln(2), 53, 53),
         "TWO_OVER_LN2": lambda: split(2 / mp.ln(2), 53, 53),
         "ONE_THIRD": lambda: split(mpf(1) / 3, 53, 53),
+        "INVERSE_LN2_F32": lambda: split(1 / mp.ln(2), 24, 24),
+        "PI": lambda: float(mp.pi),
+        "LOG_PI": lambda: float(mp.log(mp.pi)),
+        "STIRLING_CONSTANT": lambda: float((mp.log(2 * mp.pi) - 1) / 2),
+        "DIGAMMA_ROOT": lambda: split(digamma_root(), 53, 53),
         "HALF_PI_F32": lambda: split(mp.pi / 2, 24, 24, 24),
         "HALF_PI_F64": lambda: split(mp.pi / 2, 53, 53, 53),
         "TWO_OVER_PI": lambda: float(2 / mp.pi),
@@ -88,31 +117,21 @@ def _logarithm() -> dict[str, Fit]:
 
 
 def _hyperbolic() -> dict[str, Fit]:
-    def tanh_tail(t: Any) -> Any:
-        x = mp.sqrt(t)
-        return (mp.tanh(x) - x) / x**3
-
-    def tanh_weight(t: Any) -> Any:
-        x = mp.sqrt(t)
-        return x**3 / mp.tanh(x)
-
+    half = mpf("0.5")
     return {
-        # tanh(x) = x + x**3 * q(x**2)
-        "TANH_F32": Fit(tanh_tail, tanh_weight, mpf(0), mpf("0.626") ** 2, 5, "f32"),
-        "TANH_F64": Fit(tanh_tail, tanh_weight, mpf(0), mpf("0.551") ** 2, 11, "f64"),
+        "TANH_F32": odd(mp.tanh, mpf("0.626"), 5, "f32"),
+        "TANH_F64": odd(mp.tanh, mpf("0.551"), 11, "f64"),
+        "SINH_F32": odd(mp.sinh, mpf(1), 4, "f32"),
+        "SINH_F64": odd(mp.sinh, mpf(1), 7, "f64"),
+        "ASINH_F32": odd(mp.asinh, half, 5, "f32"),
+        "ASINH_F64": odd(mp.asinh, half, 12, "f64"),
+        "ATANH_F32": odd(mp.atanh, half, 6, "f32"),
+        "ATANH_F64": odd(mp.atanh, half, 13, "f64"),
     }
 
 
 def _trigonometric() -> dict[str, Fit]:
-    top = (mp.pi / 4 * mpf("1.02")) ** 2
-
-    def sine_tail(t: Any) -> Any:
-        x = mp.sqrt(t)
-        return (mp.sin(x) - x) / x**3
-
-    def sine_weight(t: Any) -> Any:
-        x = mp.sqrt(t)
-        return x**3 / mp.sin(x)
+    top = mp.pi / 4 * mpf("1.02")
 
     def cosine_tail(t: Any) -> Any:
         return (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2
@@ -121,11 +140,46 @@ def _trigonometric() -> dict[str, Fit]:
         return t**2 / mp.cos(mp.sqrt(t))
 
     return {
-        # sin(r) = r + r**3 * q(r**2), cos(r) = 1 - r**2 / 2 + r**4 * q(r**2)
-        "SIN_F32": Fit(sine_tail, sine_weight, mpf(0), top, 3, "f32"),
-        "COS_F32": Fit(cosine_tail, cosine_weight, mpf(0), top, 3, "f32"),
-        "SIN_F64": Fit(sine_tail, sine_weight, mpf(0), top, 6, "f64"),
-        "COS_F64": Fit(cosine_tail, cosine_weight, mpf(0), top, 6, "f64"),
+        "SIN_F32": odd(mp.sin, top, 3, "f32"),
+        "SIN_F64": odd(mp.sin, top, 6, "f64"),
+        # cos(r) = 1 - r**2 / 2 + r**4 * q(r**2)
+        "COS_F32": Fit(cosine_tail, cosine_weight, mpf(0), top**2, 3, "f32"),
+        "COS_F64": Fit(cosine_tail, cosine_weight, mpf(0), top**2, 6, "f64"),
+        "TAN_F32": odd(mp.tan, top, 7, "f32"),
+        "TAN_F64": odd(mp.tan, top, 15, "f64"),
+        "ATAN_F32": odd(mp.atan, mpf(1), 9, "f32"),
+        "ATAN_F64": odd(mp.atan, mpf(1), 20, "f64"),
+        "ASIN_F32": odd(mp.asin, mpf("0.5"), 5, "f32"),
+        "ASIN_F64": odd(mp.asin, mpf("0.5"), 13, "f64"),
+    }
+
+
+def _gamma() -> dict[str, Fit]:
+    def stirling(w: Any) -> Any:
+        x = 1 / mp.sqrt(w)
+        return (mp.loggamma(x) - ((x - mpf("0.5")) * (mp.log(x) - 1) + (mp.log(2 * mp.pi) - 1) / 2)) * x
+
+    def digamma_far(w: Any) -> Any:
+        x = 1 / mp.sqrt(w)
+        return (mp.psi(0, x) - mp.log(x) + 1 / (2 * x)) / w
+
+    def digamma_near(v: Any) -> Any:
+        x = v + mpf("1.5")
+        return mp.psi(0, x) / (x - root)
+
+    root = digamma_root()
+    half = mpf("0.5")
+    return {
+        # lgamma(2 + u) = u * q(u)
+        "LGAMMA_NEAR": relative(lambda u: mp.loggamma(2 + u) / u, -half, half, 18, "f64"),
+        # lgamma(x) = (x - 1/2) * (log(x) - 1) + constant + q(1 / x**2) / x for x >= 8
+        "LGAMMA_FAR": Fit(
+            stirling, lambda w: mp.sqrt(w) / mp.loggamma(1 / mp.sqrt(w)), mpf(0), mpf(1) / 64, 6, "f64"
+        ),
+        # digamma(1.5 + v) = (1.5 + v - root) * q(v)
+        "DIGAMMA_NEAR": relative(digamma_near, -half, half, 23, "f64"),
+        # digamma(x) = log(x) - 1 / (2x) + q(1 / x**2) / x**2 for x >= 8
+        "DIGAMMA_FAR": Fit(digamma_far, lambda w: w / mp.psi(0, 1 / mp.sqrt(w)), mpf(0), mpf(1) / 64, 6, "f64"),
     }
 
 
@@ -141,7 +195,30 @@ def _error_function() -> dict[str, Fit]:
     def exponent(shift: Any) -> Callable[[Any], Any]:
         return lambda u: mp.log(mp.erfc(u + shift))
 
+    def scaled(d: Any) -> Any:
+        inverse = d + mpf("0.375")
+        x = 1 / inverse - 1
+        return mp.exp(x * x) * mp.erfc(x) / inverse
+
+    def inverse_at(w: Any) -> Any:
+        x = mp.sqrt(-mp.expm1(-w))
+        return mp.erfinv(x) / x
+
+    def inverse(centre: Any, *, root: bool) -> Callable[[Any], Any]:
+        return lambda v: inverse_at((v + centre) ** 2 if root else v + centre)
+
+    def by_place(low: Any, high: Any) -> tuple[Any, Any]:
+        return 1 / (1 + mpf(high)) - mpf("0.375"), 1 / (1 + mpf(low)) - mpf("0.375")
+
     return {
+        # erfc(x) = exp(-x**2) * d * q(d - 0.375) with d = 1 / (1 + x) for x >= 0.47
+        "ERFC_F32": relative(scaled, *by_place("0.469", "10.7"), 11, "f32"),
+        "ERFC_F64": relative(scaled, *by_place("0.469", "27.4"), 28, "f64"),
+        # erf_inv(x) = x * q(w - centre) or x * q(sqrt(w) - centre) with w = -log(1 - x**2)
+        "ERF_INV_SMALL_F32": relative(inverse(mpf("2.5"), root=False), mpf("-2.4999"), mpf("2.5"), 10, "f32"),
+        "ERF_INV_LARGE_F32": relative(inverse(mpf(3), root=True), mp.sqrt(5) - 3, mpf("1.1"), 11, "f32"),
+        "ERF_INV_SMALL_F64": relative(inverse(mpf("3.125"), root=False), mpf("-3.1249"), mpf("3.125"), 24, "f64"),
+        "ERF_INV_LARGE_F64": relative(inverse(mpf(4), root=True), mpf("-1.5"), mpf("2.07"), 30, "f64"),
         # erf(x) = x + x * q(x**2)
         "ERF_SMALL_F32": Fit(small, small_weight, mpf(0), mpf("0.93") ** 2, 6, "f32"),
         "ERF_SMALL_F64": Fit(small, small_weight, mpf(0), mpf("1.001"), 13, "f64"),
@@ -168,4 +245,4 @@ def _error_function() -> dict[str, Fit]:
 
 def fits() -> dict[str, Fit]:
     """All polynomials."""
-    return _exponential() | _logarithm() | _hyperbolic() | _trigonometric() | _error_function()
+    return _exponential() | _logarithm() | _hyperbolic() | _trigonometric() | _error_function() | _gamma()

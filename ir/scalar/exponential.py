@@ -60,6 +60,12 @@ def exp_normal(x: Term) -> Term:
     return (exp_of_reduced(r).bits() + (shifted << MANTISSA_BITS[x.kind])).as_float()
 
 
+def half_exp(x: Term) -> Term:
+    """exp(x) / 2 for x >= 0; infinite only if the half is."""
+    _, shifted, r = reduce_by_ln2(x)
+    return (exp_of_reduced(r).bits() + ((shifted - 1) << MANTISSA_BITS[x.kind])).as_float()
+
+
 def exp(b: ScalarBuilder, x: Scalar) -> Scalar:
     """e**x."""
     term = Term(b, x)

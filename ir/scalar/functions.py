@@ -1,16 +1,48 @@
-"""All transcendental functions, ready for the op table: ``exp(b, x)``, ``pow(b, x, y)``, ...
+"""All transcendental functions, ready for the op table: ``exp(b, x)``, ``pow(b, x, y)``, ``atan2(b, y, x)``, ...
 
-Each takes f32 or f64 scalars and emits vectorizable code without calls; at most 2 units in the last place (4 for pow)
-from the true value over the whole range, denormals, infinities and NaN included.
+Each takes f32 or f64 scalars and emits vectorizable code without calls; at most 2 units in the last place (4 for pow,
+erf_inv, lgamma and digamma) from the true value over the whole range, denormals, infinities and NaN included.  Only near
+the zeros of lgamma and digamma, other than 1, 2 and 1.4616, is the error relative to the terms that cancel there.
 """
 
 from __future__ import annotations
 
-from hlojit.ir.scalar.error_function import erf
+from hlojit.ir.scalar.error_function import erf, erf_inv, erfc
 from hlojit.ir.scalar.exponential import exp, exp2, expm1, logistic
-from hlojit.ir.scalar.hyperbolic import tanh
+from hlojit.ir.scalar.gamma import digamma, lgamma
+from hlojit.ir.scalar.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from hlojit.ir.scalar.inverse_trigonometric import acos, asin, atan, atan2
 from hlojit.ir.scalar.logarithm import log, log1p, log2
-from hlojit.ir.scalar.power import pow, rsqrt  # noqa: A004 - the op's name
-from hlojit.ir.scalar.trigonometric import cos, sin
+from hlojit.ir.scalar.power import cbrt, pow, rsqrt  # noqa: A004 - the op's name
+from hlojit.ir.scalar.trigonometric import cos, sin, tan
 
-__all__ = ["cos", "erf", "exp", "exp2", "expm1", "log", "log1p", "log2", "logistic", "pow", "rsqrt", "sin", "tanh"]
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "cos",
+    "cosh",
+    "digamma",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "lgamma",
+    "log",
+    "log1p",
+    "log2",
+    "logistic",
+    "pow",
+    "rsqrt",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]

@@ -25,19 +25,52 @@ def split_exponent(x: Term) -> tuple[Term, Term]:
     return offset >> width, mantissa.as_float()
 
 
+def log_mantissa(f: Term) -> tuple[Term, Term]:
+    """(half_square, rest) with log(1 + f) = f - half_square + rest."""
+    half_square = f * 0.5 * f
+    if f.kind == "f32":
+        return half_square, half_square * 2.0 * f * f.polynomial(c.LOG_F32)
+    s = f / (f + 2.0)
+    z = s * s
+    return half_square, s * (half_square + z * z.polynomial(c.LOG_F64))
+
+
 def log_of_parts(e: Term, f: Term, correction: Term | None = None) -> Term:
     """e * ln 2 + log(1 + f), plus a small correction."""
     high, low = LN2[f.kind]
     small = e * low if correction is None else e.fma(low, correction)
-    half_square = f * 0.5 * f
+    half_square, rest = log_mantissa(f)
     if f.kind == "f32":
-        small = (half_square * 2.0 * f).fma(f.polynomial(c.LOG_F32), small) - half_square
-        return e.fma(high, small + f)
-    s = f / (f + 2.0)
-    z = s * s
-    tail = z * z.polynomial(c.LOG_F64)
-    small = s.fma(half_square + tail, small)
-    return e.fma(high, f - (half_square - small))
+        return e.fma(high, (small + rest - half_square) + f)
+    return e.fma(high, f - (half_square - (small + rest)))
+
+
+def log_with_rest(x: Term) -> tuple[Term, Term]:
+    """log of a positive number as a sum of two f64, to about 2**-60 of its value."""
+    e, m = exponent_and_mantissa(x)
+    f = m - 1.0
+    half_square, rest = log_mantissa(f)
+    rest = rest - (f * 0.5).fma(f, -half_square)
+    part = f - half_square
+    part_low = (f - part) - half_square + rest
+    whole = e * LN2["f64"][0]
+    total = whole + part
+    # whole is 0 or larger than part
+    return total, e.fma(LN2["f64"][1], (part - (total - whole)) + part_low)
+
+
+def exponent_and_mantissa(x: Term) -> tuple[Term, Term]:
+    """``split_exponent`` of a positive number that may be denormal, the exponent as a float."""
+    denormal = x < LEAST_NORMAL[x.kind]
+    exponent, m = split_exponent(where(denormal, x * 2.0 ** LIFT[x.kind], x))
+    e = exponent.to_float(x.kind)
+    return where(denormal, e - LIFT[x.kind], e), m
+
+
+def log_of_sum(high: Term, low_quotient: Term, doublings: Term | float = 0.0) -> Term:
+    """log(high + low) + doublings * ln 2 for a normal positive sum; ``low_quotient`` is low / high."""
+    exponent, m = split_exponent(high)
+    return log_of_parts(exponent.to_float(high.kind) + doublings, m - 1.0, low_quotient)
 
 
 def exceptions(x: Term, result: Term) -> Term:
@@ -50,19 +83,8 @@ def exceptions(x: Term, result: Term) -> Term:
 def log(b: ScalarBuilder, x: Scalar) -> Scalar:
     """Natural logarithm."""
     term = Term(b, x)
-    denormal = term < LEAST_NORMAL[x.kind]
-    normal = where(denormal, term * 2.0 ** LIFT[x.kind], term)
-    exponent, m = split_exponent(normal)
-    e = exponent.to_float(x.kind)
-    e = where(denormal, e - LIFT[x.kind], e)
+    e, m = exponent_and_mantissa(term)
     return exceptions(term, log_of_parts(e, m - 1.0)).value
-
-
-def log1p_parts(high: Term, low: Term) -> Term:
-    """log(high + low) for a normal positive sum with |low| <= ulp(high)."""
-    exponent, m = split_exponent(high)
-    e = exponent.to_float(high.kind)
-    return log_of_parts(e, m - 1.0, low / high)
 
 
 def log1p(b: ScalarBuilder, x: Scalar) -> Scalar:
@@ -86,5 +108,14 @@ def log1p(b: ScalarBuilder, x: Scalar) -> Scalar:
 
 
 def log2(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """Logarithm to base 2."""
-    raise NotImplementedError
+    """Logarithm to base 2; powers of two are exact."""
+    term = Term(b, x)
+    e, m = exponent_and_mantissa(term)
+    f = m - 1.0
+    half_square, rest = log_mantissa(f)
+    small = rest - half_square
+    y = f + small
+    y_low = (f - y) + small
+    high, low = c.INVERSE_LN2_F32 if x.kind == "f32" else c.INVERSE_LN2
+    result = y.fma(high, e + y_low.fma(high, y * low))
+    return exceptions(term, result).value

@@ -1,4 +1,4 @@
-"""pow, rsqrt."""
+"""pow, rsqrt, cbrt."""
 
 from __future__ import annotations
 
@@ -14,6 +14,36 @@ INFINITY = float("inf")
 def rsqrt(b: ScalarBuilder, x: Scalar) -> Scalar:
     """1 / sqrt(x)."""
     return (1.0 / Term(b, x).sqrt()).value
+
+
+CBRT = {
+    # kind: (below this, multiplied by, result multiplied by, shift, multiplier, its bits, start)
+    "f32": (2.0**-80, 2.0**72, 2.0**-24, 8, 0x155, 10, 0x54A21D2A),
+    "f64": (2.0**-900, 2.0**540, 2.0**-180, 40, 0x5555, 16, 0x553EF0FF289DD796),
+}
+
+
+def cbrt(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Cube root: steps of fourth order towards |x|**(-1/3), then one correction of x * y**2."""
+    term = Term(b, x)
+    border, lift, lower, shift, third, third_bits, start = CBRT[x.kind]
+    magnitude = term.abs()
+    small = magnitude < border
+    a = where(small, magnitude * lift, magnitude)
+    # a third of the bits, in integers without overflow
+    part = ((a.bits().logical_shift(shift) * third).logical_shift(third_bits)) << shift
+    y = (start - part).as_float()
+    for _ in range(2):
+        error = (-(a * y) * y).fma(y, 1.0)
+        y = (y * error).fma(error.polynomial((1 / 3, 2 / 9, 14 / 81)), y)
+    square = y * y
+    root = a * square
+    root_square = root * root
+    rest = (-root_square).fma(root, a) - root.fma(root, -root_square) * root
+    root = (rest * square).fma(1 / 3, root)
+    root = where(small, root * lower, root).with_sign_of(term)
+    exceptional = term.equals(0.0) | magnitude.not_below(INFINITY)
+    return where(exceptional, term, root).value
 
 
 def _positive_power_f32(base: Term, exponent: Term) -> Term:
@@ -48,7 +78,7 @@ def log2_parts(e: Term, m: Term) -> tuple[Term, Term]:
     d_low = m - (d - 1.0)
     reciprocal = 1.0 / d
     s = f * reciprocal
-    s_low = s.fma(-d_low, s.fma(-d, f)) * reciprocal if False else (-s).fma(d_low, (-s).fma(d, f)) * reciprocal
+    s_low = (-s).fma(d_low, (-s).fma(d, f)) * reciprocal
     z = s * s
     z_low = (s + s).fma(s_low, s.fma(s, -z))
     third, third_low = c.ONE_THIRD

@@ -1,4 +1,4 @@
-"""sin and cos."""
+"""sin, cos, tan, with exact reduction of every argument."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hlojit.ir.scalar.expression import Term, maximum, rare, where
 
 HALF_PI = {"f32": c.HALF_PI_F32, "f64": c.HALF_PI_F64}
 SIN = {"f32": c.SIN_F32, "f64": c.SIN_F64}
+TAN = {"f32": c.TAN_F32, "f64": c.TAN_F64}
 COS = {"f32": c.COS_F32, "f64": c.COS_F64}
 SMALL_ENOUGH = {"f32": 1e5, "f64": 2.0**40}
 """Up to here three parts of pi/2 are enough."""
@@ -62,8 +63,8 @@ def _carry(total: Term, part: Term) -> Term:
     return Term(b, b.zext(b.icmp("ult", total.value, part.value), "i64"))
 
 
-def reduce_huge(x: Term) -> tuple[Term, Term]:
-    """(quadrant, x - n pi/2 as an f64) for x >= 2**16 in f64, by Payne and Hanek's method.
+def reduce_huge(x: Term) -> tuple[Term, Term, Term]:
+    """(quadrant, r, r_low) with x - n pi/2 = r + r_low in f64, for x >= 2**16 in f64, by Payne and Hanek's method.
 
     x = M 2**e.  Digits of 2/pi that give multiples of 4 are skipped; the next 192, times M, have the quadrant in the
     top two bits and the fraction below, to 2**-137.
@@ -94,20 +95,25 @@ def reduce_huge(x: Term) -> tuple[Term, Term]:
     fraction = head + tail
     fraction_low = tail - (fraction - head)
     half_pi, half_pi_low, _ = c.HALF_PI_F64
-    r = fraction * half_pi
-    r_low = fraction_low.fma(half_pi, fraction.fma(half_pi_low, fraction.fma(half_pi, -r)))
-    return quadrant, (r + r_low) * 2.0**-64
+    high = fraction * half_pi
+    low = fraction_low.fma(half_pi, fraction.fma(half_pi_low, fraction.fma(half_pi, -high)))
+    r = high + low
+    return quadrant, r * 2.0**-64, ((high - r) + low) * 2.0**-64
+
+
+def _huge_magnitude(x: Term) -> tuple[Term, Term]:
+    """(whether finite, |x| in f64 and in the range of ``reduce_huge``)."""
+    finite = x.abs() < float("inf")
+    # anything in range for lanes that do not need this
+    magnitude = maximum(where(finite, x.abs(), 0.0), 2.0**16)
+    return finite, magnitude.widen() if x.kind == "f32" else magnitude
 
 
 def _sin_huge(b: ScalarBuilder, x: Scalar, turn: int) -> Scalar:
     """sin(x + turn pi/2) for huge x; NaN for infinity and NaN."""
     term = Term(b, x)
-    finite = term.abs() < float("inf")
-    # anything in range for lanes that do not need this
-    magnitude = maximum(where(finite, term.abs(), 0.0), 2.0**16)
-    if term.kind == "f32":
-        magnitude = magnitude.widen()
-    quadrant, r = reduce_huge(magnitude)
+    finite, magnitude = _huge_magnitude(term)
+    quadrant, r, _ = reduce_huge(magnitude)
     if turn == 0:
         quadrant = quadrant + where(term < 0.0, quadrant.constant(2), 0)
     result = select_quadrant(quadrant + turn, r)
@@ -144,3 +150,51 @@ def cos(b: ScalarBuilder, x: Scalar) -> Scalar:
     term = Term(b, x)
     fast = sin_moderate(term, 1)
     return rare(term.abs().not_below(SMALL_ENOUGH[x.kind]), cos_slow, [term], fast).value
+
+
+def reduce_twice_as_long(x: Term) -> tuple[Term, Term, Term]:
+    """``reduce_moderate`` with the remainder as a sum of two."""
+    first, second, third = HALF_PI[x.kind]
+    shifted = x.fma(c.TWO_OVER_PI, ROUNDING[x.kind])
+    n = shifted - ROUNDING[x.kind]
+    start = n.fma(-first, x)
+    step = n * second
+    step_low = n.fma(second, -step)
+    r = start - step
+    # what the subtraction lost, whichever of the two is larger
+    back = start - r
+    lost = (start - (r + back)) + (back - step)
+    low = n.fma(-third, lost - step_low)
+    total = r + low
+    return shifted.bits(), total, (r - total) + low
+
+
+def _tangent(quadrant: Term, r: Term, r_low: Term) -> Term:
+    """tan(r + r_low + quadrant pi/2): the tangent, or its negative reciprocal, corrected for the rounding of both."""
+    square = r * r
+    rest = (r * square).fma(square.polynomial(TAN[r.kind]), square.fma(r_low, r_low))
+    value = r + rest
+    value_low = (r - value) + rest
+    inverse = -1.0 / value
+    # 1 + inverse * (value + value_low), zero for the exact inverse
+    error = inverse.fma(value_low, inverse.fma(value, 1.0))
+    return where((quadrant & 1).equals(0), value, inverse.fma(error, inverse))
+
+
+def tan_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """tan x for |x| >= 2**16."""
+    term = Term(b, x)
+    finite, magnitude = _huge_magnitude(term)
+    result = _tangent(*reduce_huge(magnitude))
+    if term.kind == "f32":
+        result = result.narrow()
+    return where(finite, where(term < 0.0, -result, result), float("nan")).value
+
+
+def tan(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Tangent of an angle in radians."""
+    term = Term(b, x)
+    fast = _tangent(*reduce_twice_as_long(term))
+    # an exact zero has no remainder to work with, and keeps its sign
+    fast = where(term.abs() < {"f32": 2.0**-60, "f64": 2.0**-500}[x.kind], term, fast)
+    return rare(term.abs().not_below(SMALL_ENOUGH[x.kind]), tan_slow, [term], fast).value

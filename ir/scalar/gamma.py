@@ -1,0 +1,125 @@
+"""lgamma and digamma; f32 is computed in f64.
+
+From 8 on Stirling's series; below, the recurrence brings the argument into a unit interval with its own polynomial.
+Arguments below zero are reflected, in the lanes that have any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlojit.ir.scalar import coefficients as c
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.expression import Term, maximum, minimum, rare, where
+from hlojit.ir.scalar.logarithm import log_with_rest
+from hlojit.ir.scalar.trigonometric import sin_moderate
+
+INFINITY = float("inf")
+STIRLING = 8.0
+
+
+def _in_f64(rule: Callable[[ScalarBuilder, Scalar], Scalar], b: ScalarBuilder, x: Scalar) -> Scalar:
+    if x.kind == "f64":
+        return rule(b, x)
+    return b.fptrunc(rule(b, b.fpext(x)))
+
+
+def _lgamma_positive(x: Term) -> Term:
+    """lgamma for 0 < x < infinity."""
+    far = x >= STIRLING
+    near_x = minimum(x, STIRLING)
+    whole = near_x.round()
+    u = near_x - whole
+    # lgamma(x) = lgamma(2 + u) + log((x - 1) (x - 2) ... (2 + u)), or - log(x), - log(x (1 + x)) below 2
+    product = where(whole < 1.0, near_x.fma(near_x, near_x), near_x)
+    product = where(whole >= 2.0, 1.0, product)
+    for step in range(1, 7):
+        product = where(whole >= step + 2.0, product * (near_x - float(step)), product)
+    log, log_low = log_with_rest(where(far, x, product))
+    below = whole < 2.0
+    log_signed = where(below, -log, log)
+    low_signed = where(below, -log_low, log_low)
+    near = log_signed + u.fma(u.polynomial(c.LGAMMA_NEAR), low_signed)
+    inverse = 1.0 / maximum(x, STIRLING)
+    series = inverse * (inverse * inverse).polynomial(c.LGAMMA_FAR) + c.STIRLING_CONSTANT
+    factor = x - 0.5
+    stirling = factor.fma(log - 1.0, factor.fma(log_low, series))
+    return where(far, stirling, near)
+
+
+def _lgamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """lgamma for x < -2**-60: log(pi / |x sin(pi x)|) - lgamma(-x)."""
+    term = Term(b, x)
+    magnitude = minimum(maximum(-term, 2.0**-60), 2.0**1000)
+    part = magnitude - magnitude.round()
+    sine = sin_moderate(part * c.PI, 0).abs()
+    pole = part.equals(0.0)
+    log, log_low = log_with_rest(where(pole, 1.0, sine * magnitude))
+    rest = (c.LOG_PI - log) - log_low
+    return where(pole, INFINITY, rest - _lgamma_positive(magnitude)).value
+
+
+def _lgamma_f64(b: ScalarBuilder, x: Scalar) -> Scalar:
+    term = Term(b, x)
+    magnitude = term.abs()
+    usable = (magnitude > 0.0) & (magnitude < INFINITY)
+    result = _lgamma_positive(where(usable, magnitude, 1.0))
+    result = rare(usable & (term < -(2.0**-60)), _lgamma_reflected, [term], result)
+    return where(usable, result, where(term.is_nan(), term, INFINITY)).value
+
+
+def lgamma(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """log|gamma(x)|; infinite at zero and the negative integers."""
+    return _in_f64(_lgamma_f64, b, x)
+
+
+def _digamma_positive(x: Term) -> Term:
+    """digamma for 0 < x < infinity."""
+    far = x >= STIRLING
+    near_x = minimum(x, STIRLING)
+    # digamma(x) = digamma(y) + 1 / y + ... + 1 / (x - 1) with 1 <= y < 2; the sum is numerator / denominator
+    low = near_x < 1.0
+    y = where(low, near_x + 1.0, near_x)
+    numerator = where(low, near_x.constant(-1.0), 0.0)
+    denominator = where(low, near_x, 1.0)
+    for step in range(1, 7):
+        next_y = near_x - float(step)
+        more = near_x >= step + 1.0
+        y = where(more, next_y, y)
+        numerator = where(more, numerator.fma(next_y, denominator), numerator)
+        denominator = where(more, denominator * next_y, denominator)
+    quotient = where(far, 1.0, numerator) / where(far, x, denominator)
+    root, root_low = c.DIGAMMA_ROOT
+    near = ((y - root) - root_low).fma((y - 1.5).polynomial(c.DIGAMMA_NEAR), quotient)
+    log, log_low = log_with_rest(where(far, x, STIRLING))
+    square = quotient * quotient
+    series = square.fma(square.polynomial(c.DIGAMMA_FAR), log_low)
+    return where(far, log + quotient.fma(-0.5, series), near)
+
+
+def _digamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """digamma for x < 0: digamma(1 - x) - pi / tan(pi x)."""
+    term = Term(b, x)
+    tiny = term > -(2.0**-60)
+    negative = maximum(where(tiny, -0.5, term), -(2.0**1000))
+    part = negative - negative.round()
+    angle = part * c.PI
+    pole = part.equals(0.0)
+    cotangent = sin_moderate(angle, 1) / where(pole, 1.0, sin_moderate(angle, 0))
+    result = cotangent.fma(-c.PI, _digamma_positive(1.0 - negative))
+    result = where(tiny, -1.0 / term, result)
+    return where(pole, float("nan"), result).value
+
+
+def _digamma_f64(b: ScalarBuilder, x: Scalar) -> Scalar:
+    term = Term(b, x)
+    positive = (term > 0.0) & (term < INFINITY)
+    result = _digamma_positive(where(positive, term, 1.0))
+    result = rare(term < 0.0, _digamma_reflected, [term], result)
+    result = where(term.equals(0.0) | term.equals(-INFINITY), float("nan"), result)
+    return where(term.not_below(INFINITY), term, result).value
+
+
+def digamma(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """The derivative of lgamma; NaN at zero and the negative integers."""
+    return _in_f64(_digamma_f64, b, x)
