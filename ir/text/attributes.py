@@ -11,17 +11,11 @@ from hlojit.ir.attributes import (
     ArrayAttr,
     Attribute,
     BoolAttr,
-    ChannelHandle,
-    ConvDimensionNumbers,
     DenseArrayAttr,
     DictAttr,
-    DotAlgorithm,
-    DotDimensionNumbers,
     FloatAttr,
-    GatherDimensionNumbers,
     IntegerAttr,
     OpaqueAttr,
-    ScatterDimensionNumbers,
     StringAttr,
     SymbolAttr,
     TypeAttr,
@@ -29,6 +23,7 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, find_element_type
 from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
+from hlojit.ir.text.dimension_numbers import RECORDS, RecordReader
 from hlojit.ir.text.lexer import NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.text.spelling import print_attribute
 from hlojit.ir.text.types import TypeReader
@@ -41,7 +36,6 @@ _SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
 _REFERENCE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|#([A-Za-z_$][\w$-]*+)(?![.<\w])')
 _SIZE_LIMIT: Final = 1 << 20
 _OPAQUE_BUILTINS: Final = frozenset({"affine_map", "affine_set", "strided", "distinct", "sparse", "opaque"})
-_DIMENSION_LETTERS: Final = re.compile(r"[bfio?]|\d+")
 
 
 class AttributeReader:
@@ -50,6 +44,7 @@ class AttributeReader:
     def __init__(self, cursor: Cursor, types: TypeReader):
         self.cursor = cursor
         self.types = types
+        self.records = RecordReader(cursor)
         self.aliases: dict[str, int] = {}
         self.resources: dict[str, Resource] = {}
         self._read_aliases: dict[str, tuple[Attribute, int, int, int]] = {}
@@ -273,9 +268,9 @@ class AttributeReader:
         if "." not in name and not cursor.at("<"):
             cursor.fail(f"undefined attribute alias #{name}", start)
         if name.startswith(("stablehlo", "chlo", "mhlo")):
-            reader = RECORDS.get(name.partition(".")[2])
-            if reader is not None and cursor.at("<"):
-                return reader(self)
+            record = RECORDS.get(name.partition(".")[2])
+            if record is not None and cursor.at("<"):
+                return record(self.records)
         text = f"#{name}"
         while cursor.at("<"):
             text += self._with_aliases_replaced(cursor.balanced("<"))
@@ -337,170 +332,6 @@ class AttributeReader:
     def _text_of_attribute(self) -> str:
         return print_attribute(self.read())
 
-    # -- the records of StableHLO ------------------------------------------------------------------------------------
-
-    def fields(self, readers: dict[str, Callable[[], Any]], what: str) -> dict[str, Any]:
-        """Read ``<a = 1, b = [2]>`` in any order; fields may be left out."""
-        cursor = self.cursor
-        found: dict[str, Any] = {}
-
-        def entry() -> None:
-            start = cursor.pos
-            name = cursor.take(WORD, f"a field of {what}")
-            if name not in readers:
-                cursor.fail(f"unknown field {name!r} of {what}; expected one of {', '.join(readers)}", start)
-            if name in found:
-                cursor.fail(f"field {name!r} is given twice", start)
-            cursor.expect("=")
-            found[name] = readers[name]()
-
-        cursor.expect("<")
-        # MLIR takes a comma behind the last field.
-        while not cursor.at(">"):
-            entry()
-            if not cursor.accept(","):
-                break
-        if not cursor.accept(">"):
-            cursor.expected("',' or '>'")
-        return found
-
-    def dot(self) -> Attribute:
-        """``#stablehlo.dot<...>``."""
-        names = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
-        found = self.fields({f"{name}_dimensions": self.cursor.integers for name in names}, "#stablehlo.dot")
-        return DotDimensionNumbers(*(found.get(f"{name}_dimensions", ()) for name in names))
-
-    def dot_algorithm(self) -> Attribute:
-        """``#stablehlo.dot_algorithm<...>``."""
-        cursor = self.cursor
-
-        def type_name() -> str:
-            return cursor.take(_SCALAR_TYPE, "an element type")
-
-        def flag() -> bool:
-            return cursor.take(re.compile(r"true|false"), "true or false") == "true"
-
-        readers: dict[str, Callable[[], Any]] = {
-            "lhs_precision_type": type_name,
-            "rhs_precision_type": type_name,
-            "accumulation_type": type_name,
-            "lhs_component_count": cursor.integer,
-            "rhs_component_count": cursor.integer,
-            "num_primitive_operations": cursor.integer,
-            "allow_imprecise_accumulation": flag,
-        }
-        start = cursor.pos
-        found = self.fields(readers, "#stablehlo.dot_algorithm")
-        for name in list(readers)[:3]:
-            if name not in found:
-                cursor.fail(f"expected field {name!r} of #stablehlo.dot_algorithm", start)
-        return DotAlgorithm(**found)
-
-    def gather(self) -> Attribute:
-        """``#stablehlo.gather<...>``."""
-        return GatherDimensionNumbers(**self._dimension_fields(GatherDimensionNumbers, "#stablehlo.gather"))
-
-    def scatter(self) -> Attribute:
-        """``#stablehlo.scatter<...>``."""
-        return ScatterDimensionNumbers(**self._dimension_fields(ScatterDimensionNumbers, "#stablehlo.scatter"))
-
-    def _dimension_fields(self, record: type[Attribute], what: str) -> dict[str, Any]:
-        cursor = self.cursor
-        names = list(record.__dataclass_fields__)
-        return self.fields({n: cursor.integer if n == "index_vector_dim" else cursor.integers for n in names}, what)
-
-    def channel_handle(self) -> Attribute:
-        """``#stablehlo.channel_handle<handle = 1, type = 0>``."""
-        found = self.fields({"handle": self.cursor.integer, "type": self.cursor.integer}, "#stablehlo.channel_handle")
-        return ChannelHandle(found.get("handle", 0), found.get("type", 0))
-
-    def conv(self) -> Attribute:
-        """``#stablehlo.conv<[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]>`` or its ``raw`` form."""
-        cursor = self.cursor
-        start = cursor.pos
-        cursor.expect("<")
-        if cursor.accept_word("raw"):
-            cursor.pos = cursor.text.rindex("<", start, cursor.pos)
-            return self._conv_raw(start)
-        found = self.conv_dimensions()
-        cursor.expect(">")
-        return found
-
-    def _conv_raw(self, start: int) -> Attribute:
-        cursor = self.cursor
-        cursor.pos = start
-        cursor.expect("<")
-        cursor.expect_word("raw")
-        found: dict[str, Any] = {}
-        names = {}
-        for name in ConvDimensionNumbers.__dataclass_fields__:
-            names[f"{name}_dimensions" if name.endswith("spatial") else f"{name}_dimension"] = name
-        while True:
-            at = cursor.pos
-            word = cursor.take(WORD, "a field of #stablehlo.conv")
-            if word not in names:
-                cursor.fail(f"unknown field {word!r} of #stablehlo.conv; expected one of {', '.join(names)}", at)
-            cursor.expect("=")
-            found[names[word]] = cursor.integers() if word.endswith("dimensions") else cursor.integer()
-            if not cursor.accept(","):
-                break
-        cursor.expect(">")
-        for name in names.values():
-            found.setdefault(name, () if name.endswith("spatial") else 0)
-        return ConvDimensionNumbers(**found)
-
-    def conv_dimensions(self) -> ConvDimensionNumbers:
-        """Read ``[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]``."""
-        cursor = self.cursor
-        batch, feature, spatial = self._dimension_list("b", "f")
-        if not cursor.at("x"):
-            cursor.expected("'x' between the dimensions of input and kernel")
-        cursor.pos += 1
-        cursor.skip_blank()
-        kernel_in, kernel_out, kernel_spatial = self._dimension_list("i", "o")
-        cursor.expect("->")
-        out_batch, out_feature, out_spatial = self._dimension_list("b", "f")
-        return ConvDimensionNumbers(
-            batch, feature, spatial, kernel_in, kernel_out, kernel_spatial, out_batch, out_feature, out_spatial
-        )
-
-    def _dimension_list(self, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
-        cursor = self.cursor
-        start = cursor.pos
-        what = f"'{first}', '{second}' or the number of a spatial dimension"
-        words: dict[str, int] = {}
-
-        def entry() -> None:
-            at = cursor.pos
-            word = cursor.take(_DIMENSION_LETTERS, what)
-            if word.isdigit():
-                word = str(int(word[:10]))
-            elif word not in (first, second):
-                cursor.fail(f"expected {what}, found {word!r}", at)
-            if word in words:
-                cursor.fail(f"dimension {word!r} is given twice", at)
-            words[word] = len(words)
-
-        cursor.items("[", "]", entry)
-        spatial = []
-        for number in range(len(words) - 2):
-            if str(number) not in words:
-                cursor.fail(f"expected spatial dimension {number} in this list", start)
-            spatial.append(words[str(number)])
-        for letter in (first, second):
-            if letter not in words:
-                cursor.fail(f"expected dimension {letter!r} in this list", start)
-        return words[first], words[second], tuple(spatial)
-
-
-RECORDS: Final[dict[str, Callable[[AttributeReader], Attribute]]] = {
-    "dot": AttributeReader.dot,
-    "dot_algorithm": AttributeReader.dot_algorithm,
-    "gather": AttributeReader.gather,
-    "scatter": AttributeReader.scatter,
-    "conv": AttributeReader.conv,
-    "channel_handle": AttributeReader.channel_handle,
-}
 
 _BY_WORD: Final[dict[str, Callable[[AttributeReader], Attribute]]] = {
     "true": AttributeReader._true,

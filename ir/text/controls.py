@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Block, Instruction
+from hlojit.ir.location import UNKNOWN
 from hlojit.ir.ops.definition import OpDefinition, Trait, find_op
 from hlojit.ir.text.dense import print_dense
 from hlojit.ir.text.lexer import WORD
@@ -39,7 +40,7 @@ class ConstantForm(Form):
         value = reader.splats.get(match[1])
         if value is None:
             return None
-        return [], (value.type,), {"value": value}, match[2], match.end()
+        return [], (value.type,), {"value": value}, (), match[2], match.end()
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read attributes and elements."""
@@ -84,7 +85,7 @@ class ReturnForm(Form):
         operands = reader.known_values(match[1])
         if operands is None or types is None or tuple(value.type for value in operands) != types:
             return None
-        return operands, (), {}, match[3], match.end()
+        return operands, (), {}, (), match[3], match.end()
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read operands and types."""
@@ -123,7 +124,7 @@ class CallForm(Form):
         operands = reader.known_values(match[2])
         if operands is None or types is None or tuple(value.type for value in operands) != types.inputs:
             return None
-        return operands, types.results, {"callee": match[1]}, match[4], match.end()
+        return operands, types.results, {"callee": match[1]}, (), match[4], match.end()
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read callee, operands and types."""
@@ -150,12 +151,30 @@ class ReduceForm(Form):
     """``(%x init: %i) applies stablehlo.add across dimensions = [1] : ...``, or with ``reducer(...) {...}``."""
 
     pattern = re.compile(
-        rf"(\({VALUE} init: {VALUE}\)) applies ([\w.]+) across dimensions = \[([\d, ]*)\] : {_FUNCTION}" + END
+        rf"\(({VALUE}) init: ({VALUE})\) applies ([\w.]+) across dimensions = \[((?:\d{{1,18}}(?:, \d{{1,18}})*)?)\]"
+        rf" : {_FUNCTION}" + END
     )
 
     def fast(self, reader: InstructionReader, pos: int) -> Fast | None:
-        """One line is read by ``read``: its combiner is a region."""
-        return None
+        """One line, one operand, one combiner."""
+        match = self.pattern.match(reader.cursor.text, pos)
+        if match is None:
+            return None
+        operands = reader.known_values(f"{match[1]}, {match[2]}")
+        types = reader.written(match, 5, lambda reader: reader.types.function())
+        op = find_op(match[3])
+        if operands is None or types is None or op is None or not self._combines(op):
+            return None
+        first = operands[0].type
+        if tuple(value.type for value in operands) != types.inputs or not isinstance(first, TensorType):
+            return None
+        dimensions = tuple(map(int, match[4].split(","))) if match[4] else ()
+        block = combiner_block(op, tensor((), first.element_type), UNKNOWN)
+        return operands, types.results, {"dimensions": dimensions}, [block], match[6], match.end()
+
+    @staticmethod
+    def _combines(op: OpDefinition) -> bool:
+        return Trait.COMMUTATIVE in op.traits and not op.regions and len(op.operands) == 2
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read pairs of operands, dimensions, types and the combiner."""
@@ -198,7 +217,7 @@ class ReduceForm(Form):
         start = cursor.pos
         name = reader.op_name()
         op = find_op(name)
-        if op is None or Trait.COMMUTATIVE not in op.traits or op.regions or len(op.operands) != 2:
+        if op is None or not self._combines(op):
             cursor.fail(f"expected a commutative op of two operands to apply, found {name!r}", start)
         return op
 

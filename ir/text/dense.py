@@ -186,7 +186,7 @@ def _convert_all(cursor: Cursor, start: int, body: bytes, count: int, type: Tens
     flat = body.translate(None, b"[]()\r\n\t ")
     out = np.empty(count * (2 if isinstance(element, ComplexType) else 1), _intermediate(element))
     position = done = 0
-    while position < len(flat):
+    while count and position < len(flat):
         stop = flat.find(b",", position + _PIECE)
         stop = len(flat) if stop < 0 else stop
         words = flat[position:stop].split(b",")

@@ -137,9 +137,11 @@ class InstructionReader:
                 if form is not None:
                     fast = form.fast(self, head.end())
                     if fast is not None and head[1] not in self.values:
-                        operands, types, attributes, place, end = fast
+                        operands, types, attributes, regions, place, end = fast
                         if len(types) == (int(head[2] or 1) if head[1] else 0):
-                            return self._fast_instruction(block, op, head[1], operands, types, attributes, place, end)
+                            return self._fast_instruction(
+                                block, op, head[1], operands, types, attributes, regions, place, end
+                            )
         return self._slow_instruction(block)
 
     def _fast_instruction(  # noqa: PLR0917
@@ -150,6 +152,7 @@ class InstructionReader:
         operands: Sequence[Value],
         types: Sequence[Type],
         attributes: dict[str, Any],
+        regions: Sequence[Block],
         place: str | None,
         end: int,
     ) -> Instruction:
@@ -160,7 +163,10 @@ class InstructionReader:
             location = self.locations.known.get(place[1:]) or self.locations.alias(place[1:], end - len(place) - 2)
         if location is UNKNOWN:
             location = FileLocation(cursor.source_name, cursor.line_of(start), cursor.column_of(start))
-        instruction = Instruction(op, operands, types, attributes, (), None, location)
+        instruction = Instruction(op, operands, types, attributes, regions, None, location)
+        for region in regions:
+            for inner in region:
+                inner.location = location
         if name is not None:
             self.define(name, start, instruction.results)
         cursor.pos = end

@@ -227,7 +227,7 @@ class Precision(Piece):
             for word, name in (("precision", "precision_config"), ("algorithm", "algorithm")):
                 if name in self.names and name not in state.attributes and cursor.accept_word(word):
                     cursor.expect("=")
-                    found: Any = reader.attributes.dot_algorithm if name == "algorithm" else None
+                    found: Any = reader.attributes.records.dot_algorithm if name == "algorithm" else None
                     state.attributes[name] = found() if found else tuple(cursor.items("[", "]", precision))
                     break
             else:
@@ -298,7 +298,7 @@ class ConvDimensions(Piece):
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read the record."""
-        state.attributes[self.names[0]] = reader.attributes.conv_dimensions()
+        state.attributes[self.names[0]] = reader.attributes.records.conv_dimensions()
 
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """The record; irregular ones have no short form."""

@@ -237,8 +237,9 @@ class Types(Piece):
         return self._spell(instruction)
 
 
-Fast = tuple[list[Any], Sequence[Type], dict[str, Any], "str | None", int]
-"""What a fast path found: operands, result types, attributes, the location's text, and where the next line begins."""
+Fast = tuple[list[Any], Sequence[Type], dict[str, Any], "Sequence[Block]", "str | None", int]
+"""What a fast path found: operands, result types, attributes, regions, the location's text, where the next line begins.
+"""
 
 
 class Form(ABC):
@@ -333,7 +334,7 @@ class TemplateForm(Form):
         for value, type in zip(operands, inputs):
             if value.type is not type:
                 return None
-        return operands, results, attributes, match[self.location_group], match.end()
+        return operands, results, attributes, (), match[self.location_group], match.end()
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """See the base class."""

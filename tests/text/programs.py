@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-call"
 """Programs that JAX lowers to StableHLO text, between them most of the forms that it prints."""
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _constants(x: Any) -> Any:
         many,
         halves,
         np.array([True, False]),
-        np.int8([-128, 127]),
+        np.array([-128, 127], np.int8),
         jnp.int4(3),
         np.uint8(200),
     )

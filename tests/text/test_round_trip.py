@@ -13,7 +13,7 @@ from hlojit.ir.text.printer import print_module
 
 from . import programs
 
-FORMS = ({}, {"generic": True}, {"locations": True})
+FORMS: tuple[dict[str, Any], ...] = ({}, {"generic": True}, {"locations": True})
 
 
 @pytest.mark.parametrize("name", programs.NAMES)
@@ -66,7 +66,8 @@ def test_locations_survive_printing() -> None:
 
 def test_without_locations_an_op_is_where_it_stands_in_the_text() -> None:
     """Source name, line and column."""
-    text = "func.func @main(%a: tensor<f32>) -> tensor<f32> {\n   %0 = stablehlo.abs %a : tensor<f32>\n return %0 : tensor<f32>\n}"
+    body = "   %0 = stablehlo.abs %a : tensor<f32>\n return %0 : tensor<f32>"
+    text = f"func.func @main(%a: tensor<f32>) -> tensor<f32> {{\n{body}\n}}"
     first, last = parse_module(text, source_name="f.mlir").main.body
     assert first.location == FileLocation("f.mlir", 2, 4)
     assert last.location == FileLocation("f.mlir", 3, 2)
