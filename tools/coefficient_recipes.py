@@ -171,7 +171,7 @@ def _gamma() -> dict[str, Fit]:
     half = mpf("0.5")
     return {
         # lgamma(2 + u) = u * q(u)
-        "LGAMMA_NEAR": relative(lambda u: mp.loggamma(2 + u) / u, -half, half, 18, "f64"),
+        "LGAMMA_NEAR": relative(lambda u: mp.loggamma(2 + u) / u, mpf("-0.65"), half, 20, "f64"),
         # lgamma(x) = (x - 1/2) * (log(x) - 1) + constant + q(1 / x**2) / x for x >= 8
         "LGAMMA_FAR": Fit(
             stirling, lambda w: mp.sqrt(w) / mp.loggamma(1 / mp.sqrt(w)), mpf(0), mpf(1) / 64, 6, "f64"

@@ -28,7 +28,8 @@ def _lgamma_positive(x: Term) -> Term:
     """lgamma for 0 < x < infinity."""
     far = x >= STIRLING
     near_x = minimum(x, STIRLING)
-    whole = near_x.round()
+    # above 1.35 the polynomial around 2 alone cancels less
+    whole = where((near_x > 1.35) & (near_x < 2.0), 2.0, near_x.round())
     u = near_x - whole
     # lgamma(x) = lgamma(2 + u) + log((x - 1) (x - 2) ... (2 + u)), or - log(x), - log(x (1 + x)) below 2
     product = where(whole < 1.0, near_x.fma(near_x, near_x), near_x)
