@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from hlojit.collection import collection_paused
 from hlojit.extensions import Backend, CompileOptions, Support, registry
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Module
@@ -28,7 +29,8 @@ def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<s
     from hlojit.ir.text.parser import parse_module
 
     registry().load()
-    return parse_module(text, source_name=source_name, allow_unregistered=allow_unregistered)
+    with collection_paused():
+        return parse_module(text, source_name=source_name, allow_unregistered=allow_unregistered)
 
 
 def verify(module: Module) -> None:
@@ -60,7 +62,7 @@ def compile(
         raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
     from hlojit.progress import stage_progress
 
-    with stage_progress(settings.progress) as progress:
+    with collection_paused(), stage_progress(settings.progress) as progress:
         progress("parse")
         module = parse(program) if isinstance(program, str) else program.clone()
         progress("verify")
