@@ -40,7 +40,7 @@ class InstructionReader:
         self.groups: dict[str, int] = {}
         self.splats: dict[str, Dense] = {}
         self._scopes: list[list[str]] = []
-        self._written: dict[str, Any] = {}
+        self._written: dict[tuple[Any, str], Any] = {}
         self._known_ops: dict[str, tuple[OpDefinition, Form | None]] = {}
 
     # -- values ------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class InstructionReader:
     def written(self, match: re.Match[str], group: int, read: Callable[[InstructionReader], Any]) -> Any:
         """The types that a fast path's match caught in a group; None if they end elsewhere."""
         text = match[group]
-        found = self._written.get(text)
+        found = self._written.get((read, text))
         if found is None:
             cursor = self.cursor
             here, cursor.pos = cursor.pos, match.start(group)
@@ -121,7 +121,7 @@ class InstructionReader:
             end, cursor.pos = cursor.pos, here
             if end < match.end(group) or "//" in text:
                 return None
-            self._written[text] = found
+            self._written[read, text] = found
         return found
 
     # -- instructions ------------------------------------------------------------------------------------------------
