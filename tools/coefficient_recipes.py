@@ -82,7 +82,7 @@ def _exponential() -> dict[str, Fit]:
         "EXP2_F32": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 6, "f32"),
         "EXP2_F64": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 11, "f64"),
         # the same, in f64, for f32 results
-        "EXP2_SHORT": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 7, "f64"),
+        "EXP2_SHORT": Fit(tail_two, lambda r: r / 2**r, mpf("-0.501"), mpf("0.501"), 6, "f64"),
     }
 
 
@@ -111,7 +111,7 @@ def _logarithm() -> dict[str, Fit]:
         "LOG_LONG_F64": Fit(lambda z: atanh_tail(2)(z) / 2, lambda z: z**2, mpf(0), square, 8, "f64"),
         # log2(1 + f) = f * q(f), in f64, for f32 results
         "LOG2_SHORT": Fit(
-            lambda f: mp.log1p(f) / f / mp.ln(2), lambda f: f * mp.ln(2) / mp.log1p(f), low, high, 15, "f64"
+            lambda f: mp.log1p(f) / f / mp.ln(2), lambda f: f * mp.ln(2) / mp.log1p(f), low, high, 13, "f64"
         ),
     }
 

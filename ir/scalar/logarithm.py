@@ -26,23 +26,30 @@ def split_exponent(x: Term) -> tuple[Term, Term]:
 
 
 def log_mantissa(f: Term) -> tuple[Term, Term]:
-    """(half_square, rest) with log(1 + f) = f - half_square + rest."""
+    """(half_square, rest) with log(1 + f) = f - half_square + rest, in f64."""
     half_square = f * 0.5 * f
-    if f.kind == "f32":
-        return half_square, half_square * 2.0 * f * f.polynomial(c.LOG_F32)
     s = f / (f + 2.0)
     z = s * s
     return half_square, s * (half_square + z * z.polynomial(c.LOG_F64))
+
+
+def log_tail(f: Term, more: Term | None = None) -> Term:
+    """log(1 + f) - f, plus what is given."""
+    if f.kind == "f32":
+        square = f * f
+        cube = square * f
+        polynomial = f.polynomial(c.LOG_F32)
+        cubic = cube * polynomial if more is None else cube.fma(polynomial, more)
+        return square.fma(-0.5, cubic)
+    half_square, rest = log_mantissa(f)
+    return (rest if more is None else rest + more) - half_square
 
 
 def log_of_parts(e: Term, f: Term, correction: Term | None = None) -> Term:
     """e * ln 2 + log(1 + f), plus a small correction."""
     high, low = LN2[f.kind]
     small = e * low if correction is None else e.fma(low, correction)
-    half_square, rest = log_mantissa(f)
-    if f.kind == "f32":
-        return e.fma(high, (small + rest - half_square) + f)
-    return e.fma(high, f - (half_square - (small + rest)))
+    return e.fma(high, log_tail(f, small) + f)
 
 
 def log_with_rest(x: Term) -> tuple[Term, Term]:
@@ -112,8 +119,7 @@ def log2(b: ScalarBuilder, x: Scalar) -> Scalar:
     term = Term(b, x)
     e, m = exponent_and_mantissa(term)
     f = m - 1.0
-    half_square, rest = log_mantissa(f)
-    small = rest - half_square
+    small = log_tail(f)
     y = f + small
     y_low = (f - y) + small
     high, low = c.INVERSE_LN2_F32 if x.kind == "f32" else c.INVERSE_LN2
