@@ -123,6 +123,12 @@ class Elements:
         self.body = body
         self.requested: list[Key] = []
         """Every (value, index) that was computed outside guards, in the order of the requests."""
+        self.reduced: dict[Value, tuple[Index, Scalar]] = {}
+        """Results of reductions that are known in a kernel's current row: where, and their scalars."""
+        self.stash: dict[Key, tuple[int, str, Index]] = {}
+        """Values that an earlier loop of the kernel kept in memory: buffer, kind, position."""
+        self.fetched: list[Key] = []
+        """Keys that were taken from the stash."""
         self._scopes: list[dict[Any, Scalar]] = [{}]
         self._conditions: list[Scalar] = []
         self._current: tuple[Instruction, tuple[Index, ...]] | None = None
@@ -170,7 +176,12 @@ class Elements:
         found = self.find((value, index))
         if found is not None:
             return found
-        if not rounded and self._is_pointwise(value) and is_narrow(value.tensor_type.element_type):
+        if (
+            not rounded
+            and (value, index) not in self.stash
+            and self._is_pointwise(value)
+            and is_narrow(value.tensor_type.element_type)
+        ):
             producer = value.producer
             assert producer is not None
             operands = [self.value(operand, _index_of(operand, index)) for operand in producer.operands]
@@ -182,6 +193,11 @@ class Elements:
                 stack.pop()
                 continue
             top, at = key
+            if key in self.stash:
+                self.fetched.append(key)
+                self._scopes[-1][key] = self.access.load(*self.stash[key], None)
+                stack.pop()
+                continue
             if not self._is_pointwise(top):
                 if not self._conditions and not self._unguarded:
                     self.requested.append(key)
@@ -223,6 +239,11 @@ class Elements:
         number = self.body.parameters.get(value)
         if number is not None:
             return self.parameter(value, number, index)
+        if value in self.reduced:
+            where, scalar = self.reduced[value]
+            if linear_index(index, value.tensor_type.strides) == where:
+                return scalar
+            raise UnsupportedError("hlojit.fusion", "loops", "a row reads the reduction of another row")
         producer = value.producer
         if producer is None:
             raise HlojitError(f"internal error: {value!r} has no value inside this kernel")

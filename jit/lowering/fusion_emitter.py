@@ -15,6 +15,7 @@ from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.loops import empty_kernel
 from hlojit.lowering.reductions import emit_reduction_kernel
+from hlojit.lowering.rows import emit_row_kernel, is_row_body
 from hlojit.lowering.target import Target
 
 
@@ -23,6 +24,8 @@ def emit_fusion(instruction: Instruction, target: Target, symbol: str) -> Kernel
     body = Body.of(instruction)
     if all(root.tensor_type.size == 0 for root in body.roots):
         return empty_kernel(symbol)
+    if is_row_body(body):
+        return emit_row_kernel(body, target, symbol)
     if any(is_reduction(root) for root in body.roots):
         return emit_reduction_kernel(body, target, symbol)
     return emit_loop_kernel(body, target, symbol)

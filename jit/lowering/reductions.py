@@ -63,20 +63,24 @@ def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode
                 other.op.name, "loops", "reductions of different shapes in one kernel", other.location
             )
     if math.prod(shape) == 0:
-        return _ReductionKernel(body, target, symbol, empty_plan(instructions)).emit_inits()
+        return ReductionKernel(body, target, symbol, empty_plan(instructions)).emit_inits()
     plan = make_plan(body, instructions, shape, tuple(dimensions))
-    return _ReductionKernel(body, target, symbol, plan).emit()
+    return ReductionKernel(body, target, symbol, plan).emit()
 
 
 @final
-class _ReductionKernel:
-    def __init__(self, body: Body, target: Target, symbol: str, plan: Plan):
+class ReductionKernel:
+    """Emits the loops of one plan, as a kernel of its own or (``reduce_row``) as a part of another one's frame."""
+
+    def __init__(self, body: Body, target: Target, symbol: str, plan: Plan, frame: KernelFrame | None = None):
         self.body = body
         self.target = target
         self.symbol = symbol
         self.plan = plan
-        self.builder = LlvmBuilder()
-        self.frame = KernelFrame(target, body, self.builder)
+        self.frame = frame or KernelFrame(target, body, LlvmBuilder())
+        self.builder = self.frame.builder
+        self.after_step: Callable[[], None] | None = None
+        """Called in every block of lanes once its elements are computed."""
         self.combiners: list[Combiner] = []
         self.index: tuple[Index, ...] = ()
         self.output = Index(0)
@@ -336,6 +340,8 @@ class _ReductionKernel:
         result: list[Val] = []
         for combiner, group, elements in zip(self.combiners, self._grouped(accumulators), values, strict=True):
             result += combiner.combine(group, elements)
+        if self.after_step is not None:
+            self.after_step()
         for number, scalar in stored:
             frame.store_root(number, self.index, scalar, rounded=True)
         return result
@@ -416,8 +422,26 @@ class _ReductionKernel:
 
     # ------------------------------------------------------------------- rows
 
+    def reduce_row(self, index: tuple[Index, ...]) -> list[list[Val]]:
+        """Inside another kernel's loop over rows: reduce the row at ``index``, return what each reduction gives."""
+        b = self.builder
+        self._open()
+        self.index = index
+        for position in self.plan.reduced:
+            self.ranges[position] = b.constant("i64", 0), b.constant("i64", self.plan.space.extents[position])
+        self._lanes()
+        groups = self._row_accumulators()
+        return [combiner.finish(group) for combiner, group in zip(self.combiners, groups, strict=True)]
+
     def _row(self) -> None:
+        self._store_results(self._row_accumulators(), self.output)
+
+    def _row_accumulators(self) -> list[list[Val]]:
         """Reduce one row: lanes of accumulators over the innermost variable, then a tree."""
+        if not self.plan.reduced:
+            # All reduced extents are 1.
+            with self.frame.scope():
+                return self._grouped(self._step(self._starts()))
         _, _, lanes = self._lanes()
         parts = lanes // self.body_lanes
         starts = [self.builder.splat(value, self.body_lanes) for value in self._starts()]
@@ -427,11 +451,10 @@ class _ReductionKernel:
         while len(groups) > 1:
             half = len(groups) // 2
             groups = [self._merged(groups[n], groups[n + half]) for n in range(half)]
-        results = [
+        return [
             combiner.reduce_lanes(group)
             for combiner, group in zip(self.combiners, self._grouped(groups[0]), strict=True)
         ]
-        self._store_results(results, self.output)
 
     def _inner(self, lanes: int, carried: Sequence[Val]) -> list[Val]:
         position = self.plan.reduced[-1]

@@ -21,6 +21,8 @@ def scalars(builder: LlvmBuilder) -> ScalarBuilder:
     return cast(ScalarBuilder, builder)
 
 
+LONGEST_STRIDE = 4
+"""Elements that lie no further apart are loaded with what is between them."""
 UNROLLED_WINDOW = 16
 """Loops of rules (windows) with at most so many iterations are written out."""
 
@@ -185,6 +187,8 @@ class VectorAccess:
             return b.load(kind, pointer, vector=True) if mask is None else b.masked_load(kind, pointer, b.splat(mask))
         if step == -1:
             return self._load_reversed(buffer, kind, linear, mask)
+        if 2 <= step <= LONGEST_STRIDE and mask is None and self.target.has_feature("avx512vl"):
+            return self._load_strided(buffer, kind, linear, step)
         offsets = self._vector(linear, "i32" if _fits(linear, 31) else "i64")
         return b.gather(kind, self.pointer(buffer, kind, offsets, inbounds=mask is None), mask)
 
@@ -195,6 +199,20 @@ class VectorAccess:
         if mask is None:
             return self.reversed(b.load(kind, pointer, vector=True))
         return self.reversed(b.masked_load(kind, pointer, self.reversed(b.splat(mask))))
+
+    def _load_strided(self, buffer: int, kind: str, linear: Index, step: int) -> Val:
+        """Load all elements between the first and the last one and pick every ``step``-th."""
+        b = self.builder
+        count = b.lanes * step
+        last = (b.lanes - 1) * step
+        bits = ", ".join("i1 true" if lane <= last else "i1 false" for lane in range(count))
+        pointer = self.pointer(buffer, kind, self.uniform(linear), inbounds=False)
+        memory = b.masked_load("i8" if kind == "i1" else kind, pointer, Val(f"<{bits}>", "i1", count))
+        order = ", ".join(f"i32 {lane * step}" for lane in range(b.lanes))
+        type = b.type_of(memory)
+        text = f"shufflevector {type} {memory.text}, {type} poison, <{b.lanes} x i32> <{order}>"
+        value = b.emit(memory.kind, b.lanes, text)
+        return b.icmp("ne", value, b.constant("i8", 0)) if kind == "i1" else value
 
     def reversed(self, vector: Val) -> Val:
         """The lanes in the opposite order."""
