@@ -84,7 +84,7 @@ class Operations:
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """``__array_ufunc__``."""
         self.mark()
-        options = {key: value for key, value in options.items() if value is not None and key != "casting"}
+        options = {key: value for key, value in options.items() if key == "axis" or (value is not None and key != "casting")}
         out = options.pop("out", None)
         if method == "__call__":
             result = self._call_ufunc(ufunc, inputs, options)
@@ -108,6 +108,8 @@ class Operations:
             from hlojit.tracing.products import matmul
 
             return matmul(self, *inputs)
+        if ufunc is np.divmod:
+            return np.floor_divide(*inputs), np.remainder(*inputs)
         rule = UFUNCS.get(ufunc.__name__) if getattr(np, ufunc.__name__, None) is ufunc else None
         if rule is None:
             raise TracingError(f"the ufunc {ufunc.__name__!r} cannot be compiled yet")
@@ -187,7 +189,26 @@ def _op(name: str) -> Rule:
 
 
 def _compare(direction: str) -> Rule:
-    return lambda ops, values: ops.builder.compare(values[0], values[1], direction)
+    def rule(ops: Operations, values: Sequence[Value]) -> Value:
+        x, y = values
+        if _dtype(x) == _dtype(y):
+            return ops.builder.compare(x, y, direction)
+        # NumPy compares int64 and uint64 exactly.
+        if _dtype(x).kind == "u":
+            return _compare_signed_to_unsigned(ops, y, x, _MIRRORED[direction])
+        return _compare_signed_to_unsigned(ops, x, y, direction)
+
+    return rule
+
+
+_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+
+
+def _compare_signed_to_unsigned(ops: Operations, x: Value, y: Value, direction: str) -> Value:
+    negative = ops.builder.compare(x, _like(ops, x, 0), "LT")
+    compared = ops.builder.compare(ops.converted(x, _dtype(y)), y, direction)
+    below = ops.full(direction in ("LT", "LE", "NE"), np.dtype(bool), x.tensor_type.shape)
+    return ops.builder.select(negative, below, compared)
 
 
 def _is_integer(value: Value) -> bool:
@@ -224,12 +245,27 @@ def _python_remainder(ops: Operations, values: Sequence[Value]) -> Value:
     if _dtype(values[0]).kind == "u":
         return _zero_divisor(ops, values, remainder)
     zero = _like(ops, remainder, 0)
+    if not _is_integer(remainder):
+        return b.select(b.compare(remainder, zero, "EQ"), _copysign(ops, [zero, values[1]]),
+                        _with_sign_of_divisor(ops, remainder, values[1]))
     differs = b.create(
         "xor", [b.compare(remainder, zero, "LT"), b.compare(values[1], zero, "LT")]
     ).result
     nonzero = b.compare(remainder, zero, "NE")
     adjusted = b.select(b.create("and", [differs, nonzero]).result, b.add(remainder, values[1]), remainder)
     return _zero_divisor(ops, values, adjusted)
+
+
+def _with_sign_of_divisor(ops: Operations, remainder: Value, divisor: Value) -> Value:
+    b = ops.builder
+    return b.select(_is_opposite(ops, remainder, divisor), b.add(remainder, divisor), remainder)
+
+
+def _is_opposite(ops: Operations, x: Value, y: Value) -> Value:
+    """Whether exactly one of two numbers is below zero."""
+    b = ops.builder
+    zero = _like(ops, x, 0)
+    return b.create("xor", [b.compare(x, zero, "LT"), b.compare(y, zero, "LT")]).result
 
 
 def _zero_divisor(ops: Operations, values: Sequence[Value], result: Value) -> Value:
@@ -253,12 +289,15 @@ def _floor_divide(ops: Operations, values: Sequence[Value]) -> Value:
         lower = b.create("and", [inexact, negative]).result
         return _zero_divisor(ops, values, b.select(lower, b.subtract(quotient, one), quotient))
     # As CPython and NumPy do it: from the exact remainder, then rounded to the nearest integer.
-    remainder = _python_remainder(ops, values)
+    remainder = b.remainder(x, y)
+    zero, one = _like(ops, x, 0.0), _like(ops, x, 1.0)
     quotient = b.divide(b.subtract(x, remainder), y)
+    lower = b.create("and", [b.compare(remainder, zero, "NE"), _is_opposite(ops, remainder, y)]).result
+    quotient = b.select(lower, b.subtract(quotient, one), quotient)
     floor = b.floor(quotient)
-    half = _like(ops, x, 0.5)
-    floor = b.select(b.compare(b.subtract(quotient, floor), half, "GT"), b.add(floor, _like(ops, x, 1.0)), floor)
-    return b.select(b.compare(y, _like(ops, y, 0.0), "EQ"), b.divide(x, y), floor)
+    floor = b.select(b.compare(b.subtract(quotient, floor), _like(ops, x, 0.5), "GT"), b.add(floor, one), floor)
+    floor = b.select(b.compare(quotient, zero, "EQ"), _copysign(ops, [zero, b.divide(x, y)]), floor)
+    return b.select(b.compare(y, zero, "EQ"), b.divide(x, y), floor)
 
 
 def _scaled(name: str, factor: float) -> Rule:
@@ -286,6 +325,8 @@ def _is_nan(ops: Operations, values: Sequence[Value]) -> Value:
 
 
 def _is_inf(ops: Operations, values: Sequence[Value]) -> Value:
+    if _is_integer(values[0]):
+        return ops.full(False, np.dtype(bool), values[0].tensor_type.shape)
     b = ops.builder
     return b.compare(b.abs(values[0]), _like(ops, values[0], np.inf), "EQ")
 
@@ -318,8 +359,10 @@ def _hypot(ops: Operations, values: Sequence[Value]) -> Value:
     zero = b.compare(large, _like(ops, large, 0), "EQ")
     ratio = b.select(zero, large, b.divide(small, large))
     result = b.multiply(large, b.sqrt(b.add(_like(ops, large, 1), b.multiply(ratio, ratio))))
-    infinite = b.compare(large, _like(ops, large, np.inf), "EQ")
-    return b.select(infinite, large, result)
+    # An infinity wins even against a NaN.
+    infinity = _like(ops, large, np.inf)
+    infinite = b.create("or", [b.compare(x, infinity, "EQ"), b.compare(y, infinity, "EQ")]).result
+    return b.select(infinite, infinity, result)
 
 
 def _logaddexp(ops: Operations, values: Sequence[Value]) -> Value:
@@ -332,6 +375,29 @@ def _logaddexp(ops: Operations, values: Sequence[Value]) -> Value:
 
 def _abs(ops: Operations, values: Sequence[Value]) -> Value:
     return values[0] if _dtype(values[0]).kind in "ub" else ops.builder.abs(values[0])
+
+
+def _sign(ops: Operations, values: Sequence[Value]) -> Value:
+    if _dtype(values[0]).kind == "u":
+        return ops.builder.minimum(values[0], _like(ops, values[0], 1))
+    return ops.builder.create("sign", values).result
+
+
+def _bit_count(ops: Operations, values: Sequence[Value]) -> Value:
+    """NumPy counts the bits of the magnitude."""
+    return ops.builder.create("popcnt", [_abs(ops, values)]).result
+
+
+def _rounding(name: str) -> Rule:
+    """Integers are what they are."""
+    return lambda ops, values: values[0] if _is_integer(values[0]) else ops.builder.create(name, values).result
+
+
+def _truncate(ops: Operations, values: Sequence[Value]) -> Value:
+    b = ops.builder
+    if _is_integer(values[0]):
+        return values[0]
+    return b.select(b.compare(values[0], _like(ops, values[0], 0), "LT"), b.ceil(values[0]), b.floor(values[0]))
 
 
 def _identity(ops: Operations, values: Sequence[Value]) -> Value:
@@ -363,7 +429,7 @@ UFUNCS: dict[str, Rule] = {
     "power": _op("power"), "float_power": _op("power"), "maximum": _op("maximum"), "minimum": _op("minimum"),
     "fmax": _ignoring_nan("maximum"), "fmin": _ignoring_nan("minimum"),
     "negative": _op("negate"), "positive": _identity, "conjugate": _identity, "absolute": _abs, "fabs": _abs,
-    "sign": _op("sign"), "floor": _op("floor"), "ceil": _op("ceil"), "rint": _op("round_nearest_even"),
+    "sign": _sign, "floor": _rounding("floor"), "ceil": _rounding("ceil"), "rint": _op("round_nearest_even"),
     "exp": _op("exponential"), "expm1": _op("exponential_minus_one"), "exp2": _exp2,
     "log": _op("log"), "log1p": _op("log_plus_one"),
     "log2": _scaled("log", 1 / np.log(2.0)), "log10": _scaled("log", 1 / np.log(10.0)),
@@ -378,12 +444,10 @@ UFUNCS: dict[str, Rule] = {
     "logical_and": _logical("and"), "logical_or": _logical("or"), "logical_xor": _logical("xor"),
     "logical_not": _logical("not"),
     "bitwise_and": _op("and"), "bitwise_or": _op("or"), "bitwise_xor": _op("xor"), "invert": _op("not"),
-    "left_shift": _op("shift_left"), "right_shift": _right_shift, "bitwise_count": _op("popcnt"),
+    "left_shift": _op("shift_left"), "right_shift": _right_shift, "bitwise_count": _bit_count,
     "remainder": _python_remainder, "fmod": lambda ops, v: _zero_divisor(ops, v, ops.builder.remainder(*v)),
     "floor_divide": _floor_divide, "isnan": _is_nan, "isinf": _is_inf, "isfinite": _is_finite,
     "heaviside": _heaviside, "signbit": _signbit, "copysign": _copysign,
-    "trunc": lambda ops, v: ops.builder.select(
-        ops.builder.compare(v[0], _like(ops, v[0], 0), "LT"), ops.builder.ceil(v[0]), ops.builder.floor(v[0])
-    ),
+    "trunc": _truncate,
 }  # fmt: skip
 """NumPy's ufuncs by name: each builds the result from operands of the loop's dtypes and one shape."""
