@@ -293,10 +293,14 @@ class Block:
 
     def walk(self) -> Iterator[Instruction]:
         """Yield all instructions, those of nested regions after the one that holds them."""
-        for instruction in self:
+        stack = [iter(self)]
+        while stack:
+            instruction = next(stack[-1], None)
+            if instruction is None:
+                stack.pop()
+                continue
             yield instruction
-            for region in instruction.regions:
-                yield from region.walk()
+            stack.extend(iter(region) for region in reversed(instruction.regions))
 
     def drop_all_references(self) -> None:
         """Forget all operands inside, so that the block can be thrown away."""

@@ -3,8 +3,8 @@
     (result,) = evaluate(module, x, y)
 
 Values are kept in *compute form*: an array of a float format other than f32 and f64 is held in its compute type
-(float32 as a rule), rounded into the format after every op, as generated code does.  i1 is NumPy's bool, integers are their
-storage type, complex numbers NumPy's, a token is None and a tuple is a Python tuple.
+(float32 as a rule), rounded into the format after every op, as generated code does.  i1 is NumPy's bool, integers are
+their storage type, complex numbers NumPy's, a token is None and a tuple is a Python tuple.
 """
 
 from __future__ import annotations

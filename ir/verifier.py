@@ -2,8 +2,11 @@
 
     verify(module)      # raises VerificationError, whose ``faults`` lists all of them
 
-A fault cites the label of the broken constraint: ``transpose (C2): permutation (0, 0) is not a permutation of range(2)``
-(op, label, complaint).  One pass over the instructions, in loops: time is linear in the size of the module.
+A fault cites the label of the broken constraint:
+
+    transpose (C2): permutation (0, 0) is not a permutation of range(2)
+
+One pass over the instructions, in loops: time is linear in the size of the module.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat
 from hlojit.ir.ops.definition import Array, Expand, InferenceRequest, Lowering, OpDefinition, define
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
@@ -56,7 +55,9 @@ ASIN = _function("asin", np.arcsin, "Inverse sine.")
 ASINH = _function("asinh", np.arcsinh, "Inverse hyperbolic sine.")
 ATAN = _function("atan", np.arctan, "Inverse tangent.")
 ATANH = _function("atanh", np.arctanh, "Inverse hyperbolic tangent.")
-BESSEL_I1E = _function("bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,))
+BESSEL_I1E = _function(
+    "bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,)
+)
 COSH = _function("cosh", np.cosh, "Hyperbolic cosine.")
 DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm of the gamma function.", (FLOAT,))
 ERF = _function("erf", special("erf"), "Error function.", (FLOAT,))
@@ -177,7 +178,7 @@ NEXT_AFTER = _binary(
 
 
 def _polygamma(n: Array, x: Array) -> Any:
-    """scipy's takes integers only; n = 0 is digamma, other n the Hurwitz zeta function."""
+    """Scipy's takes integers only; n = 0 is digamma, other n the Hurwitz zeta function."""
     import scipy.special  # noqa: PLC0415
 
     sign = np.where(n % 2 == 0, -1.0, 1.0)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.formats import BooleanType
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, EnumKind
@@ -182,4 +181,3 @@ BROADCAST_SELECT = _define(
     operands=(Operand("pred"), Operand("on_true"), Operand("on_false")),
     attributes=(),
 )
-

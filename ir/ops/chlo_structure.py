@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.attributes import BoolAttr, Dense, FloatAttr, IntegerAttr
 from hlojit.ir.formats import ElementType, FloatFormat, element_type
 from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64, ArrayOfKind, EnumKind
@@ -79,9 +78,11 @@ CONSTANT_LIKE = define(
         constraints=(inferred(""),),
         reference=lambda call, operand: np.full(operand.shape, like_value(call.instruction)),
         lowering=Expand(
-            lambda builder, i: [builder.constant(like_value(i), i.results[0].tensor_type)]
-            if i.results[0].tensor_type.is_static
-            else None
+            lambda builder, i: (
+                [builder.constant(like_value(i), i.results[0].tensor_type)]
+                if i.results[0].tensor_type.is_static
+                else None
+            )
         ),
         summary="a number in every place of the operand's shape",
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.attributes import ChannelHandle
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import element_type

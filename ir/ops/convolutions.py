@@ -93,7 +93,7 @@ def _count_positive(label: str, name: str) -> Constraint:
 
 
 def _spatial(label: str, name: str) -> Constraint:
-    """As many spatial dimensions as the rank asks for, in ``input_spatial``, ``kernel_spatial`` or ``output_spatial``."""
+    """As many ``input_spatial``, ``kernel_spatial`` or ``output_spatial`` dimensions as the rank asks for."""
     full = f"{name}_dimensions"
     return Constraint(
         label,
@@ -203,9 +203,7 @@ def conv_shape(call: OpCall, padding: Sequence[Sequence[int]] | None) -> tuple[i
     for number, d in enumerate(dims.output_spatial):
         extent, window = lhs[dims.input_spatial[number]], rhs[dims.kernel_spatial[number]]
         if padding is not None:
-            shape[d] = window_count(
-                extent, window, strides[number], bases[number], dilations[number], padding[number]
-            )
+            shape[d] = window_count(extent, window, strides[number], bases[number], dilations[number], padding[number])
     return tuple(shape)
 
 
@@ -243,7 +241,7 @@ def convolve(call: ReferenceCall, lhs: Array, rhs: Array, padding: Sequence[Sequ
         dims.kernel_output_feature, dims.kernel_input_feature, *dims.kernel_spatial
     )
     reversal = conv_attribute(at, "window_reversal", False)
-    kernel = np.flip(kernel, [number + 2 for number, reverse in enumerate(reversal) if reverse])
+    kernel = np.flip(kernel, tuple(number + 2 for number, reverse in enumerate(reversal) if reverse))
     image = pad_array(image, 0, ((0, 0), (0, 0), *padding), (1, 1, *conv_attribute(at, "lhs_dilation")))
     counts = [
         window_count(extent, window, stride, 1, dilation, (0, 0))
@@ -252,7 +250,8 @@ def convolve(call: ReferenceCall, lhs: Array, rhs: Array, padding: Sequence[Sequ
     if 0 in counts:
         rows = np.zeros((*image.shape[:2], *counts, *kernel.shape[2:]), image.dtype)
     else:
-        rows = image[(slice(None), slice(None), *window_index(counts, kernel.shape[2:], strides, dilations))]
+        index: tuple[Any, ...] = window_index(counts, kernel.shape[2:], strides, dilations)
+        rows = image[(slice(None), slice(None), *index)]
     product = _grouped_product(
         rows, kernel, len(counts), _group_count(at, "feature_group_count"), _group_count(at, "batch_group_count")
     )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.attributes import DotDimensionNumbers, GatherDimensionNumbers
 from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY, STRING
@@ -56,9 +55,7 @@ BROADCAST = define(
         attributes=(AttributeSpec("broadcast_sizes", I64_ARRAY),),
         infer=checked(BROADCAST_RULES, _infer_broadcast),
         constraints=(*BROADCAST_RULES, inferred("")),
-        reference=lambda call, operand: np.broadcast_to(
-            operand, (*_sizes_in_front(call.instruction), *operand.shape)
-        ),
+        reference=lambda call, operand: np.broadcast_to(operand, (*_sizes_in_front(call.instruction), *operand.shape)),
         syntax="broadcast",
         lowering=Expand(_expand_broadcast),
         summary="repeats the operand in new leading dimensions",

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY, RecordKind
 from hlojit.ir.ops.definition import (
@@ -214,7 +213,8 @@ def _expand_iota(builder: Any, instruction: Instruction) -> Sequence[Value] | No
 
 def _iota_reference(call: ReferenceCall, shape: Array) -> Array:
     extents = tuple(map(int, shape))
-    return np.indices(extents, sparse=True)[call.attributes["iota_dimension"]] + np.zeros(extents, np.int64)
+    index = np.indices(extents, sparse=True)[call.attributes["iota_dimension"]]
+    return np.broadcast_to(index, extents)
 
 
 DYNAMIC_IOTA = define(
@@ -268,14 +268,11 @@ def _expand_pad(builder: Any, instruction: Instruction) -> Sequence[Value] | Non
     if amounts is None or not operand_tensor(instruction, 0).is_static:
         return None
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    return list(
-        builder.create("stablehlo.pad", instruction.operands[:2], attributes=dict(zip(names, amounts))).results
-    )
+    return list(builder.create("stablehlo.pad", instruction.operands[:2], attributes=dict(zip(names, amounts))).results)
 
 
-def _pad_reference(
-    call: ReferenceCall, operand: Array, value: Array, low: Array, high: Array, interior: Array
-) -> Array:
+def _pad_reference(call: ReferenceCall, operand: Array, value: Array, *amounts: Array) -> Array:
+    low, high, interior = amounts
     padding = [(int(a), int(b)) for a, b in zip(low, high)]
     return pad_array(operand, value, padding, [int(gap) + 1 for gap in interior])
 

@@ -74,9 +74,7 @@ def _small_slices(call: OpCall, name: str, dimensions: Sequence[int]) -> str | N
 
 def _slices_fit(call: OpCall) -> str | None:
     shape, sizes = operand_tensor(call, 0).shape, _slice_sizes(call)
-    if all(
-        size >= 0 and (size <= extent or extent == DYNAMIC) for size, extent in zip(sizes, shape)
-    ):
+    if all(size >= 0 and (size <= extent or extent == DYNAMIC) for size, extent in zip(sizes, shape)):
         return None
     return f"slice_sizes {show(sizes)} must lie within the operand's shape {show(shape)}"
 
@@ -95,8 +93,9 @@ def batch_extents(
     operand: TensorType, dimensions: Sequence[int], indices: TensorType, index_dimensions: Sequence[int]
 ) -> str | None:
     for a, b in zip(dimensions, index_dimensions):
-        if not compatible_extents(operand.shape[a], indices.shape[b]):
-            return f"batching dimension {a} has size {operand.shape[a]} but dimension {b} of the indices {indices.shape[b]}"
+        found, expected = operand.shape[a], indices.shape[b]
+        if not compatible_extents(found, expected):
+            return f"batching dimension {a} has size {found} but dimension {b} of the indices {expected}"
     return None
 
 
@@ -114,9 +113,15 @@ def _operand_rank(call: OpCall) -> str | None:
     return f"offset_dims, collapsed_slice_dims and operand_batching_dims are {total} together, expected the rank {rank}"
 
 
+def index_vector_dim_complaint(value: int, indices: TensorType) -> str | None:
+    """``index_vector_dim`` is a dimension of the indices, or the one behind the last."""
+    if 0 <= value <= indices.rank:
+        return None
+    return f"index_vector_dim {value} must lie in [0, {indices.rank}], the rank of the indices"
+
+
 def _index_vector_dim(call: OpCall) -> str | None:
-    rank, value = operand_tensor(call, 1).rank, gather_numbers(call).index_vector_dim
-    return None if 0 <= value <= rank else f"index_vector_dim {value} must lie in [0, {rank}], the rank of the indices"
+    return index_vector_dim_complaint(gather_numbers(call).index_vector_dim, operand_tensor(call, 1))
 
 
 g = gather_numbers

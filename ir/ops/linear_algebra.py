@@ -62,7 +62,7 @@ def _factor(matrix: Array) -> Array:
         full = lower + np.tril(matrix, -1).conj().T
         factor: Array = np.linalg.cholesky(full)
     except np.linalg.LinAlgError:
-        return np.where(np.tri(*matrix.shape, dtype=bool), np.nan, 0).astype(matrix.dtype)
+        return np.where(np.tri(*matrix.shape) != 0, np.nan, 0).astype(matrix.dtype)
     return factor
 
 
@@ -111,7 +111,7 @@ def _solve_reference(call: ReferenceCall, a: Array, b: Array) -> Array:
         # x op(a) = b is op(a)^T x^T = b^T.
         system, right = matrix, side
         if not left:
-            system, right = (matrix, side.T) if transpose else (matrix, side.T)
+            right = side.T
         op = transpose if left else {0: 1, 1: 0, 2: 0}[transpose]
         if not left and transpose == 2:
             system = matrix.conj()
@@ -157,9 +157,7 @@ TRIANGULAR_SOLVE = define(
             AttributeSpec("left_side", BOOL),
             AttributeSpec("lower", BOOL),
             AttributeSpec("unit_diagonal", BOOL),
-            AttributeSpec(
-                "transpose_a", EnumKind("transpose", ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))
-            ),
+            AttributeSpec("transpose_a", EnumKind("transpose", ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))),
         ),
         infer=checked(TRIANGULAR_SOLVE_RULES, lambda request: (request.operand_types[1],)),
         constraints=(*TRIANGULAR_SOLVE_RULES, inferred("C4")),
@@ -177,7 +175,9 @@ def _fft_length(call: OpCall) -> tuple[int, ...]:
 
 
 def _length_count(call: OpCall) -> str | None:
-    return None if 1 <= len(_fft_length(call)) <= 3 else f"fft_length {show(_fft_length(call))} must have 1 to 3 elements"
+    return (
+        None if 1 <= len(_fft_length(call)) <= 3 else f"fft_length {show(_fft_length(call))} must have 1 to 3 elements"
+    )
 
 
 def _length_rank(call: OpCall) -> str | None:
@@ -191,7 +191,12 @@ def _fft_operand(call: OpCall) -> str | None:
     type, kind = operand_tensor(call, 0), call.attributes["fft_type"]
     real = kind == "RFFT"
     wanted = FloatFormat if real else ComplexType
-    if isinstance(type.element_type, wanted) and type.element_type.name in ("f32", "f64", "complex<f32>", "complex<f64>"):
+    if isinstance(type.element_type, wanted) and type.element_type.name in (
+        "f32",
+        "f64",
+        "complex<f32>",
+        "complex<f64>",
+    ):
         return None
     return f"the operand of {kind} must be {'f32 or f64' if real else 'complex'}, found {type}"
 
@@ -203,7 +208,9 @@ def _real_lengths(call: OpCall) -> str | None:
     if kind == "IRFFT":
         sizes, length = sizes[:-1], length[:-1]
     elif kind != "RFFT":
-        return None if compatible_shapes(sizes, length) else f"fft_length {show(length)} differs from the sizes of {type}"
+        return (
+            None if compatible_shapes(sizes, length) else f"fft_length {show(length)} differs from the sizes of {type}"
+        )
     return None if compatible_shapes(sizes, length) else f"fft_length {show(length)} differs from the sizes of {type}"
 
 

@@ -86,7 +86,8 @@ def _inference(call: ReferenceCall, operand: Array, scale: Array, offset: Array,
     feature, epsilon = call.attributes["feature_index"], operand.dtype.type(call.attributes["epsilon"])
     centered = operand - _spread(mean, operand, feature)
     deviation = np.sqrt(_spread(variance, operand, feature) + epsilon)
-    return _spread(scale, operand, feature) * (centered / deviation) + _spread(offset, operand, feature)
+    normalized = _spread(scale, operand, feature) * (centered / deviation)
+    return np.asarray(normalized + _spread(offset, operand, feature))
 
 
 def _training(call: ReferenceCall, operand: Array, scale: Array, offset: Array) -> tuple[Array, Array, Array]:

@@ -63,7 +63,7 @@ def _same_extents(call: OpCall, what: str, lhs: Sequence[int], rhs: Sequence[int
 
 
 def precision_complaint(call: OpCall) -> str | None:
-    """A precision config names one precision for each side (StableHLO's own verifier lets the second one be missing)."""
+    """A precision config names one precision for each side; StableHLO's own verifier lets the second be missing."""
     config = call.attributes.get("precision_config") or ()
     return has_size("precision_config", config, 2, "one for each side") if len(config) > 2 else None
 
@@ -292,7 +292,7 @@ def dot_arrays(lhs: Array, rhs: Array, dims: DotDimensionNumbers) -> Array:
     b = rhs.transpose(*dims.rhs_batching, *dims.rhs_contracting, *rhs_free).reshape(
         math.prod(batch), depth, math.prod(columns)
     )
-    return np.matmul(a, b).reshape((*batch, *rows, *columns))
+    return np.asarray(np.matmul(a, b)).reshape((*batch, *rows, *columns))
 
 
 DOT_GENERAL = define(
@@ -368,7 +368,7 @@ DOT = define(
         widens=True,
         constraints=(
             *DOT_RULES,
-            Constraint("", lambda i: has_shape("result", i.result_types[0], _infer_dot_shape(i))),
+            Constraint("", lambda i: has_shape("result", i.results[0].tensor_type, _infer_dot_shape(i))),
         ),
         reference=lambda call, lhs, rhs: np.matmul(
             accumulate(lhs, call.instruction.result.tensor_type), accumulate(rhs, call.instruction.result.tensor_type)

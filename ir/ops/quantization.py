@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from hlojit.ir.formats import FloatFormat, IntegerType, QuantizedType, element_type
-from hlojit.ir.ops.definition import Array, Constraint, OpDefinition, Operand, ReferenceCall, define
-from hlojit.ir.ops.rules import InferenceRequest, OpCall, checked, inferred, operand_tensor, same_shapes
+from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, OpDefinition, Operand, ReferenceCall, define
+from hlojit.ir.ops.rules import OpCall, checked, inferred, operand_tensor, same_shapes
 from hlojit.ir.types import TensorType, Type, tensor
 
 if TYPE_CHECKING:

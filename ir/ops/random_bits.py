@@ -223,7 +223,9 @@ def _rng_shape(instruction: Instruction) -> str | None:
 RNG_UNIFORM_RULES = (
     _bound_is_scalar(0),
     _bound_is_scalar(1),
-    Constraint("C1", _bounds_match), Constraint("C2", _normal_is_float))
+    Constraint("C1", _bounds_match),
+    Constraint("C2", _normal_is_float),
+)
 
 
 def _infer_rng(request: InferenceRequest) -> Sequence[Type]:
@@ -245,5 +247,3 @@ RNG = define(
         summary="random numbers from a generator whose state the program does not see",
     )
 )
-
-

@@ -1,7 +1,7 @@
 """What the records of structural ops share: checks that return a complaint, and type inference guarded by them.
 
-A *check* looks at operand types, attributes and regions only, so that it serves both an instruction (the verifier) and a
-request for type inference (the builder).  ``checked`` runs them before the inference rule proper, which may therefore
+A *check* looks at operand types, attributes and regions only, so that it serves both an instruction (the verifier) and
+a request for type inference (the builder).  ``checked`` runs them before the inference rule proper, which may therefore
 rely on them::
 
     RULES = (Constraint("C4", lambda call: in_range("dimensions", dims(call), rank(call))),)

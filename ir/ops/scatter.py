@@ -24,6 +24,7 @@ from hlojit.ir.ops.gather import (
     batch_extents,
     index_map_size,
     index_position,
+    index_vector_dim_complaint,
     is_index,
     signed_indices,
 )
@@ -90,7 +91,8 @@ def _scatter_rank(call: OpCall) -> str | None:
     total = len(dims.update_window_dims) + len(dims.inserted_window_dims) + len(dims.input_batching_dims)
     if total == rank:
         return None
-    return f"update_window_dims, inserted_window_dims and input_batching_dims are {total} together, expected the rank {rank}"
+    names = "update_window_dims, inserted_window_dims and input_batching_dims"
+    return f"{names} are {total} together, expected the rank {rank}"
 
 
 def _update_shape(call: OpCall) -> str | None:
@@ -146,11 +148,7 @@ SCATTER_RULES = (
     Constraint("C3", lambda c: same_shapes("updates", scatter_operands(c)[2])),
     Constraint(
         "C22",
-        lambda c: (
-            None
-            if 0 <= s(c).index_vector_dim <= _indices(c).rank
-            else f"index_vector_dim {s(c).index_vector_dim} must lie in [0, {_indices(c).rank}], the rank of the indices"
-        ),
+        lambda c: index_vector_dim_complaint(s(c).index_vector_dim, _indices(c)),
     ),
     Constraint(
         "C7",
@@ -243,7 +241,8 @@ def _scatter_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ..
     for d, update_dimension in zip((d for d in range(len(shape)) if d not in dropped), dims.update_window_dims):
         # Saturated, so that an index near the end of int64 does not wrap into bounds.
         position[d] = np.minimum(position[d], np.iinfo(np.int64).max - updates[0].size) + grid[update_dimension]
-    inside, flat = np.ones((), bool), np.zeros((), np.int64)
+    inside: Array = np.ones((), bool)
+    flat: Array = np.zeros((), np.int64)
     for where, extent in zip(position, shape):
         inside = inside & (where >= 0) & (where < extent)
         flat = flat * extent + np.clip(where, 0, max(extent - 1, 0))

@@ -74,9 +74,7 @@ def pad_array(array: Array, value: Any, padding: Sequence[Sequence[int]], dilati
         for extent, dilation, (low, _) in zip(dilated, dilations, padding)
     )
     result[inner] = array
-    cut = tuple(
-        slice(max(-low, 0), max(extent - max(-high, 0), max(-low, 0))) for extent, (low, high) in zip(full, padding)
-    )
+    cut = tuple(slice(max(-low, 0), max(extent - max(-high, 0), -low, 0)) for extent, (low, high) in zip(full, padding))
     return result[cut]
 
 
@@ -330,7 +328,7 @@ def scatter_in_rounds(
 ) -> list[Array]:
     """Combine each update into ``targets[...][position]`` in the order of the updates.
 
-    Updates of different positions do not meet, so that the k-th update of every position goes in one call of the region.
+    Updates of different positions do not meet: the k-th update of every position goes in one call of the region.
     """
     results = [target.copy() for target in targets]
     order = np.argsort(positions, kind="stable")
