@@ -28,6 +28,7 @@ from hlojit.ir.passes.fusion_cost import (
     is_worth_duplicating,
     role_of,
 )
+from hlojit.ir.passes.row_fusion import merge_rows
 
 MOST_USERS: Final = 32
 """A value with more users is kept in memory: looking at all of them again and again would not be linear."""
@@ -42,6 +43,8 @@ class FusionLimits:
     evaluations: int = 128
     contexts: int = 8
     roots: int = 16
+    rows: bool = False
+    """Whether reductions and what reads them row by row may come together."""
 
 
 @dataclass(eq=False)
@@ -58,10 +61,14 @@ class Group:
     members: dict[Instruction, frozenset[int]] = field(default_factory=dict)
     inputs: dict[Value, None] = field(default_factory=dict)
     evaluations: int = 0
+    rows: bool = False
+    """Whether groups over the same rows came together: members read results of other members' reductions."""
 
     @property
     def kind(self) -> str:
         """The ``kind`` attribute of the fusion instruction."""
+        if self.rows:
+            return "row"
         return "loop" if self.space[1] is None else "reduction"
 
 
@@ -99,6 +106,8 @@ class FusionPlan:
             if role is not Role.OPAQUE and role is not Role.SPLAT:
                 self._place(instruction, role)
         self._merge_siblings()
+        if self.limits.rows:
+            merge_rows(self)
         self._shed_reshapes()
         return self
 
@@ -203,7 +212,8 @@ class FusionPlan:
             self._counts.append(count)
         return number
 
-    def _root_context(self, shape: tuple[int, ...]) -> int:
+    def root_context(self, shape: tuple[int, ...]) -> int:
+        """The context in which roots of this shape are evaluated: their own index."""
         size = 1
         for extent in shape:
             size *= extent
@@ -241,7 +251,7 @@ class FusionPlan:
             shape = instruction.results[0].tensor_type.shape
             space = (shape, None)
         group = Group(space, self._position[instruction], [instruction])
-        self._add(group, instruction, frozenset({self._root_context(shape)}))
+        self._add(group, instruction, frozenset({self.root_context(shape)}))
         self.groups[group] = None
 
     # -- several roots ---------------------------------------------------------------------------------------------
@@ -249,7 +259,7 @@ class FusionPlan:
     def _join_as_root(self, instruction: Instruction, accepting: list[Group]) -> bool:
         """Make a producer that is also needed elsewhere one more root of the first group that reads it."""
         shape = instruction.results[0].tensor_type.shape
-        root = self._root_context(shape)
+        root = self.root_context(shape)
         for group in sorted(accepting, key=lambda group: group.place):
             if group.space[0] != shape or len(group.roots) >= self.limits.roots:
                 continue
@@ -299,40 +309,54 @@ class FusionPlan:
                     current = group
 
     def _merge(self, first: Group, second: Group) -> bool:
-        """Make two independent groups one, at the place of either; return whether that is possible."""
+        """Make two groups that do not read each other one, at the place of either; return whether that is possible."""
+        if any(value.owner in first.roots for value in second.inputs):
+            return False
+        return self.join_groups(first, second)
+
+    def join_groups(self, first: Group, second: Group) -> bool:
+        """Make ``second``, which may read ``first``, a part of it, at the place of either; return whether that works.
+
+        Roots that nobody else reads are roots no longer.
+        """
         limits = self.limits
         members = first.members | second.members
-        roots = len(first.roots) + len(second.roots)
-        if len(members) > limits.instructions or roots > limits.roots:
+        if len(members) > limits.instructions or len(first.roots) + len(second.roots) > limits.roots:
             return False
-        inputs = first.inputs | second.inputs
-        if len(inputs) > limits.operands or first.evaluations + second.evaluations > limits.evaluations:
+        if first.evaluations + second.evaluations > limits.evaluations:
             return False
-        place = self._common_place(first, second)
+        if any(member in first.roots for member in second.members) or any(r in first.members for r in second.roots):
+            return False
+        inputs = {value: None for value in first.inputs | second.inputs if value.owner not in members}
+        place = self._common_place(first, second) if len(inputs) <= limits.operands else None
         if place is None:
             return False
         for member, contexts in second.members.items():
             first.members[member] = first.members.get(member, frozenset()) | contexts
             groups = [group for group in self.groups_of[member] if group is not second and group is not first]
             self.groups_of[member] = [*groups, first]
-        first.roots += second.roots
-        first.inputs = {value: None for value in inputs if value.owner not in first.members}
+        second_reads = frozenset(value.owner for value in second.inputs)
+        kept = [root for root in first.roots if root not in second_reads or self._is_read_outside(root, first)]
+        first.roots = kept + second.roots
+        first.inputs = inputs
         first.evaluations = sum(map(len, first.members.values()))
         first.place = place
         del self.groups[second]
         return True
 
+    def _is_read_outside(self, root: Instruction, group: Group) -> bool:
+        return any(True for _ in self._users_outside(root, group))
+
     def _common_place(self, first: Group, second: Group) -> int | None:
-        if any(value.owner in first.roots for value in second.inputs):
-            return None
-        if any(member in first.roots for member in second.members) or any(r in first.members for r in second.roots):
-            return None
-        if all(self._computed_at(value) < first.place for value in second.inputs):
+        """The place of one of the groups at which all inputs of both are there and nobody needs their results yet."""
+        if all(self._computed_at(value) < first.place for value in second.inputs if value.owner not in first.members):
             return first.place
         users = [user for root in first.roots for result in root.results for user in result.users]
         self.steps += len(users)
         if len(users) <= MOST_USERS and all(
-            self._place_of(user) > second.place for user in users if self.groups_of.get(user) != [first]
+            self._place_of(user) > second.place
+            for user in users
+            if any(group is not first and group is not second for group in self.groups_of.get(user, (None,)))
         ):
             return second.place
         return None

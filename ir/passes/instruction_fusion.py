@@ -10,7 +10,9 @@
 Producers go into their consumers, reductions are roots into whose input producers go, and one fusion may have several
 roots over the same iteration space.  ``fusion_plan`` decides, this file rebuilds the block.  Constants of one element
 value are copied into the fusions; a ``reshape`` at the border of a fusion stays outside, where it is an alias of
-memory. Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they are.
+memory. With ``rows`` reductions and what reads them row by row go together as well (kind ``row``, see
+``row_fusion``).  Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they
+are.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ class InstructionFusion(Pass):
     phase: ClassVar[str] = "fusion"
     max_instructions: int = 64
     max_operands: int = 24
+    rows: bool = False
 
     def run(self, module: Module) -> bool:
         """Fuse every block that the host program runs; return whether a fusion was made."""
-        limits = FusionLimits(self.max_instructions, self.max_operands)
+        limits = FusionLimits(self.max_instructions, self.max_operands, rows=self.rows)
         changed = False
         for function in module.functions.values():
             for block in list(program_blocks(function)):

@@ -43,8 +43,11 @@ def known_passes(extra: Iterable[type[Pass]] = ()) -> dict[str, type[Pass]]:
     return known | {alias: known[name] for alias, name in ALIASES.items()}
 
 
-def default_passes(fold_limit: int = 4096) -> list[Pass]:
+def default_passes(fold_limit: int = 4096, *, rows: bool = False) -> list[Pass]:
     """The passes of a compilation; ``order_passes`` puts them and vendors' passes in order.
+
+    ``fold_limit`` bounds the elements that constant folding makes; ``rows`` says that the back end has kernels for
+    fusions of kind ``row``.
 
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
@@ -61,5 +64,5 @@ def default_passes(fold_limit: int = 4096) -> list[Pass]:
         CommonSubexpressionElimination(),
         DeadCodeElimination(),
         *again,
-        InstructionFusion(),
+        InstructionFusion(rows=rows),
     ]

@@ -168,7 +168,7 @@ def pointwise_of_reshaped(rewriter: Rewriter, instruction: Instruction) -> Value
             if found is None or (shape is not None and found != shape):
                 return None
             shape = found
-        elif splat_of(operand) is None and static_shape(operand) != ():
+        elif splat_of(operand) is None and (static_shape(operand) != () or target == ()):
             return None
     if shape is None or shape == target or _without_ones(shape) != _without_ones(target):
         return None

@@ -1,0 +1,109 @@
+"""Groups that walk over the same rows become one: softmax, layer norm and their kin in one kernel.
+
+    max   = reduce(x)                          =>   one group over x's rows, whose only root is the quotient:
+    e     = exponential(x - broadcast(max))         the row stays in cache between the steps
+    sum   = reduce(e)
+    y     = e / broadcast(sum)
+
+The reductions are over the last dimensions (a row); the other groups work on all elements or on one value a row.
+What only they read stays inside and is never written to memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from hlojit.ir.passes.fusion_cost import Role
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction, Value
+    from hlojit.ir.passes.fusion_plan import FusionPlan, Group
+
+LONGEST_ROW: Final = 1 << 15
+"""Elements of a row that are sure to stay in the caches near a core."""
+FEWEST_ROWS: Final = 8
+"""With fewer, longer rows the row kernel could not use the cores."""
+SMALL: Final = 1 << 14
+"""Elements of a program part that one core does best anyway, whatever its rows."""
+
+
+def merge_rows(plan: FusionPlan) -> None:
+    """Merge groups along their dependencies where all of them walk over the rows of one reduction.
+
+    Groups are visited in the order of their places.  Each reduction starts or joins a row group, which takes in the
+    groups that read it.
+    """
+    for group in sorted(plan.groups, key=lambda group: group.place):
+        if group in plan.groups and group.space[1] is not None and _has_rows(group):
+            _grow(plan, group)
+
+
+def _has_rows(group: Group) -> bool:
+    """Whether the group reduces the last dimensions, and rows are many enough or all is small."""
+    shape, dimensions = group.space
+    assert dimensions is not None
+    kept = len(shape) - len(dimensions)
+    if sorted(dimensions) != list(range(kept, len(shape))) or not dimensions:
+        return False
+    rows, row = math.prod(shape[:kept]), math.prod(shape[kept:])
+    return 0 < row <= LONGEST_ROW and (rows >= FEWEST_ROWS or rows * row <= SMALL)
+
+
+def _grow(plan: FusionPlan, group: Group) -> None:
+    """Take in readers of the group's results, and readers of theirs, as long as one fits."""
+    while True:
+        readers: dict[Group, None] = {}
+        for root in group.roots:
+            for result in root.results:
+                if len(result.users) <= plan.limits.roots:
+                    for user in result.users:
+                        readers.update(dict.fromkeys(plan.groups_of.get(user, ())))
+        readers.pop(group, None)
+        for reader in sorted(readers, key=lambda reader: reader.place):
+            if _fits(plan, group, reader) and plan.join_groups(group, reader):
+                group.rows = True
+                break
+        else:
+            return
+
+
+def _fits(plan: FusionPlan, group: Group, reader: Group) -> bool:
+    """Whether ``reader`` works on the group's elements or rows and reads its results row by row."""
+    shape, dimensions = group.space
+    assert dimensions is not None
+    row_shape = shape[: len(shape) - len(dimensions)]
+    other_shape, other_dimensions = reader.space
+    if other_dimensions is None:
+        if other_shape not in (shape, row_shape):
+            return False
+    elif (other_shape, sorted(other_dimensions)) != (shape, sorted(dimensions)):
+        return False
+    own = plan.root_context(other_shape)
+    for root in group.roots:
+        for result in root.results:
+            if result in reader.inputs and not all(
+                reader.members[user] == {own} and _reads_by_rows(plan, user, result, (shape, row_shape))
+                for user in result.users
+                if user in reader.members
+            ):
+                return False
+    return True
+
+
+def _reads_by_rows(
+    plan: FusionPlan, user: Instruction, value: Value, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> bool:
+    """Whether ``user`` reads, at an element, that element of ``value`` or the value of the element's row."""
+    shape, row_shape = shapes
+    found = value.tensor_type.shape
+    role = plan.role_of(user)
+    if role is Role.REDUCTION:
+        return found == shape and value not in user.operands[len(user.results) :]
+    if role is Role.POINTWISE:
+        return found == user.results[0].tensor_type.shape
+    return (
+        user.op.name == "stablehlo.broadcast_in_dim"
+        and (found, user.results[0].tensor_type.shape) == (row_shape, shape)
+        and tuple(user.attributes["broadcast_dimensions"]) == tuple(range(len(row_shape)))
+    )
