@@ -1,0 +1,118 @@
+"""Folders are the pipeline, and imports go one way through it; heavy modules load when they are first needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = {"hlojit": "jit", "hlojit.ir": "ir", "hlojit.extensions": "extensions", "hlojit.cuda": "cuda"}
+
+IR = ("hlojit.ir",)
+EXTENSIONS = (*IR, "hlojit.extensions")
+# The layout of the records that generated code and the runtime share is a table of offsets; it imports nothing.
+LOWERING = (*IR, "hlojit.lowering", "hlojit.runtime.layout")
+MAY_IMPORT = {
+    "hlojit.ir": IR,
+    "hlojit.extensions": EXTENSIONS,
+    "hlojit.lowering": LOWERING,
+    "hlojit.runtime": ("hlojit.ir", "hlojit.runtime", "hlojit.cpu.codegen"),
+    "hlojit.cpu": (*EXTENSIONS, "hlojit.lowering", "hlojit.runtime", "hlojit.cpu", "hlojit.executable"),
+    "hlojit.cuda": (*EXTENSIONS, "hlojit.lowering", "hlojit.cuda"),
+    "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
+    "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
+}
+"""What the modules of a package may import of hlojit, at module level or inside functions."""
+
+HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
+"""Never imported at module level, except where nothing else imports the module before it is needed."""
+LOADED_WHEN_NEEDED = ("hlojit.cuda.kernels", "hlojit.cuda.scalar_builder", "hlojit.cpu.codegen", "hlojit.cpu.inspection")
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package, folder in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join((package, *parts)).removesuffix(".__init__"), path
+
+
+def imports(path: Path, *, module_level: bool = False) -> Iterator[tuple[str, int]]:
+    """Full names that a file imports, without those that only a type checker sees."""
+    stack: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            # "from hlojit.ir import passes" is an import of hlojit.ir.passes, or of a name in hlojit.ir.
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            stack.extend(node.orelse)
+        elif not (module_level and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))):
+            stack.extend(ast.iter_child_nodes(node))
+
+
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def wrong_imports(layer: str, sources: Iterator[tuple[str, Path]]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{line}: {module} imports {name}"
+        for module, path in sources
+        if within(module, (layer,))
+        for name, line in imports(path)
+        if within(name, ("hlojit",)) and not within(name, MAY_IMPORT[layer])
+    ]
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_imports_go_one_way(layer: str) -> None:
+    assert not wrong_imports(layer, modules())
+
+
+def test_the_check_sees_an_import_inside_a_function(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("def f():\n    from hlojit import compiler\n")
+    (fault,) = wrong_imports("hlojit.ir", iter([("hlojit.ir.module", path)]))
+    assert fault.endswith("module.py:2: hlojit.ir.module imports hlojit.compiler")
+
+
+def test_every_package_below_jit_is_in_the_table() -> None:
+    packages = {f"hlojit.{path.parent.name}" for path in (ROOT / "jit").glob("*/__init__.py")}
+    assert packages <= set(MAY_IMPORT)
+
+
+def test_heavy_modules_are_imported_where_they_are_needed() -> None:
+    faults = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for module, path in modules()
+        if module not in LOADED_WHEN_NEEDED
+        for name, line in imports(path, module_level=True)
+        if within(name, HEAVY)
+    ]
+    assert not faults
+
+
+def test_no_module_is_named_like_one_of_the_standard_library() -> None:
+    # "types" is what the word means here; it shadows nothing, since the inner folders are never on sys.path themselves.
+    paths = [path for folder in FOLDERS.values() for path in (ROOT / folder).rglob("*.py")]
+    names = {path.stem for path in paths} - {"__init__", "__main__", "types"}
+    assert not names & sys.stdlib_module_names
+    top_level = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert not top_level & sys.stdlib_module_names
+
+
+def test_importing_hlojit_loads_neither_numba_nor_llvm() -> None:
+    script = (
+        "import sys, hlojit; hlojit.parse, hlojit.jit, hlojit.compile; "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'numba', 'llvmlite', 'jax', 'scipy', 'rich'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
