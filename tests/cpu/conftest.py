@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.codegen import LoadedCode, compile_to_object, host_target, load_objects
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import OpDefinition, Operand
 from hlojit.ir.types import TensorType
 from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.target import Target
 
 Array = np.ndarray[Any, Any]
 _GUARD = 256
@@ -28,37 +31,53 @@ def make_instruction(
 
 
 class Guarded:
-    """A buffer between two zones of a known pattern, that must be intact afterwards."""
+    """A buffer that ends where a page begins that may be neither read nor written; before it lies a known pattern."""
 
     def __init__(self, content: bytes | int):
         self.size = len(content) if isinstance(content, bytes) else content
-        self.memory = np.full(self.size + 2 * _GUARD + 64, _CANARY, np.uint8)
-        misaligned = self.memory.ctypes.data % 64
-        self.begin = _GUARD + (64 - misaligned if misaligned else 0)
+        pages = -(-(self.size + _GUARD) // mmap.PAGESIZE)
+        self.length = pages * mmap.PAGESIZE
+        self.memory = mmap.mmap(-1, self.length + mmap.PAGESIZE)
+        self.memory[: self.length] = bytes([_CANARY]) * self.length
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(self._base + self.length), mmap.PAGESIZE, 0):
+            raise OSError("mprotect failed")
         if isinstance(content, bytes):
-            self.memory[self.begin : self.begin + self.size] = np.frombuffer(content, np.uint8)
+            self.memory[self.length - self.size : self.length] = content
 
     @property
     def address(self) -> int:
         """Where the content begins."""
-        return int(self.memory.ctypes.data) + self.begin
+        return self._base + self.length - self.size
 
     @property
     def content(self) -> bytes:
-        """The bytes between the guards."""
-        return self.memory[self.begin : self.begin + self.size].tobytes()
+        """The bytes of the buffer."""
+        return self.memory[self.length - self.size : self.length]
 
     def check(self) -> None:
-        """Fail if a guard was written to."""
-        assert (self.memory[: self.begin] == _CANARY).all(), "wrote in front of a buffer"
-        assert (self.memory[self.begin + self.size :] == _CANARY).all(), "wrote behind a buffer"
+        """Fail if the pattern was overwritten."""
+        before = self.memory[: self.length - self.size]
+        assert before == bytes([_CANARY]) * len(before), "wrote in front of a buffer"
 
 
-def run_code(code: KernelCode, inputs: Sequence[Array], result: TensorType, *, single_tasks: bool = False) -> Array:
+@lru_cache(maxsize=4)
+def _compiled(code: KernelCode, target: Target) -> LoadedCode:
+    linked = [text for _, text in code.linked]
+    image = compile_to_object(code.ir, target, pipeline=code.pipeline, linked=linked)
+    return load_objects([image], [phase.symbol for phase in code.phases])
+
+
+def run_code(
+    code: KernelCode,
+    inputs: Sequence[Array],
+    result: TensorType,
+    *,
+    single_tasks: bool = False,
+    target: Target | None = None,
+) -> Array:
     """Compile and run; ``single_tasks`` launches every task alone and in reverse order."""
-    loaded = load_objects(
-        [compile_to_object(code.ir, host_target(), pipeline=code.pipeline)], [p.symbol for p in code.phases]
-    )
+    loaded = _compiled(code, target or host_target())
     buffers = [Guarded(array.tobytes()) for array in inputs]
     buffers += [Guarded(result.nbytes), Guarded(code.workspace_bytes)]
     table = (ctypes.c_void_p * len(buffers))(*(buffer.address for buffer in buffers))

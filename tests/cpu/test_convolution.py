@@ -273,3 +273,6 @@ def test_convolution_assembly_uses_widest_registers_without_spills(
         assert len(products) >= 8
         assert all(register in line for line in products)
         assert not [line for line in body if "call" in line or "\tbl\t" in line]
+        stack = ("(%rsp", "(%rbp") if target.is_x86 else ("[sp",)
+        first, last = body.index(products[0]), len(body) - body[::-1].index(products[-1])
+        assert not [line for line in body[first:last] if any(word in line for word in stack)]

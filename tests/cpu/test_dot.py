@@ -14,7 +14,7 @@ from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import TensorType, tensor
-from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4
+from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4, Target
 
 Array = np.ndarray[Any, Any]
 Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
@@ -64,14 +64,16 @@ def check_dot(
     rhs_shape: Sequence[int],
     numbers: Numbers,
     types: tuple[str, str, str] = ("f32", "f32", "f32"),
+    target: Target | None = None,
 ) -> None:
     lhs, rhs = tensor(lhs_shape, types[0]), tensor(rhs_shape, types[1])
     result = result_type(lhs, rhs, numbers, types[2])
     attributes = {"dot_dimension_numbers": DotDimensionNumbers(*map(tuple, numbers))}
-    code = emit_dot_general(instruction("stablehlo.dot_general", [lhs, rhs], result, attributes), host_target(), "dot")
+    target = target or host_target()
+    code = emit_dot_general(instruction("stablehlo.dot_general", [lhs, rhs], result, attributes), target, "dot")
     inputs = [random_array(lhs_shape, types[0], 1), random_array(rhs_shape, types[1], 2)]
-    found = run_kernel(code, inputs, result)
-    assert run_kernel(code, inputs, result, single_tasks=True).tobytes() == found.tobytes()
+    found = run_kernel(code, inputs, result, target=target)
+    assert run_kernel(code, inputs, result, single_tasks=True, target=target).tobytes() == found.tobytes()
     if types[2] == "i1":
         np.testing.assert_array_equal(found, expected(*inputs, numbers, np.int64) > 0)
     elif types[2].startswith(("i", "ui")):
@@ -115,9 +117,10 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "element"), [(shape, "f32") for shape in SHAPES] + [(shape, "f64") for shape in SHAPES[::3]], ids=str
+)
 def test_dot_layouts(instruction, run_kernel, shape, transposed, element) -> None:
     m, n, k = shape
     lhs, rhs = ((k, m) if "a" in transposed else (m, k)), ((n, k) if "b" in transposed else (k, n))
@@ -186,10 +189,37 @@ FLOATS = [
 
 @pytest.mark.parametrize("types", INTEGERS + FLOATS, ids=str)
 def test_dot_element_types(instruction, run_kernel, types) -> None:
-    for m, n, k in ((1, 70, 33), (9, 50, 40), (20, 40, 2100), (33, 1, 65)):
+    for m, n, k in ((1, 70, 33), (9, 50, 40), (7, 40, 2100), (33, 1, 65)):
         check_dot(instruction, run_kernel, (m, k), (k, n), MATMUL, types)
-        check_dot(instruction, run_kernel, (m, k), (n, k), ((), (), (1,), (1,)), types)
-        check_dot(instruction, run_kernel, (k, m), (k, n), ((), (), (0,), (0,)), types)
+    check_dot(instruction, run_kernel, (11, 37), (53, 37), ((), (), (1,), (1,)), types)
+    check_dot(instruction, run_kernel, (37, 11), (37, 53), ((), (), (0,), (0,)), types)
+    check_dot(instruction, run_kernel, (2, 70), (9, 70), ((), (), (1,), (1,)), types)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [("i8", "i8", "i32"), ("ui8", "i8", "i32"), ("i16", "i16", "i32"), ("i4", "i8", "i8"), ("i8", "i16", "i16")],
+)
+def test_dot_pairs_of_integers(instruction, run_kernel, types) -> None:
+    for lhs, rhs, numbers in (
+        ((20, 34), (34, 57), MATMUL),
+        ((34, 20), (57, 34), ((), (), (0,), (1,))),
+        ((3, 9, 70), (3, 41, 70), ((0,), (0,), (2,), (2,))),
+        ((2, 9, 3, 16), (2, 10, 3, 16), ((0, 2), (0, 2), (3,), (3,))),
+        ((50, 600), (600, 60), MATMUL),
+        ((7, 512), (7, 512), ((), (), (1,), (1,))),
+    ):
+        check_dot(instruction, run_kernel, lhs, rhs, numbers, types)
+
+
+def test_dot_pairs_wrap(instruction, run_kernel) -> None:
+    """Products of the two smallest numbers do not fit the sum of a pair."""
+    types = [tensor((8, 4), "i16"), tensor((4, 16), "i16")]
+    numbers = {"dot_dimension_numbers": DotDimensionNumbers(lhs_contracting=(1,), rhs_contracting=(0,))}
+    made = instruction("stablehlo.dot_general", types, tensor((8, 16), "i32"), numbers)
+    smallest = [np.full(type.shape, -32768, np.int16) for type in types]
+    found = run_kernel(emit_dot_general(made, host_target(), "dot"), smallest, tensor((8, 16), "i32"))
+    np.testing.assert_array_equal(found, np.int32(0))  # 4 * 2**30
 
 
 @pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
@@ -265,6 +295,18 @@ def test_dot_assembly_uses_widest_registers_without_spills(instruction, target, 
         first, last = body.index(products[0]), len(body) - body[::-1].index(products[-1])
         assert not [line for line in body[first:last] if any(word in line for word in stack)]
         assert not [line for line in body if "call" in line or "\tbl\t" in line]
+
+
+@pytest.mark.skipif(not host_target().is_x86, reason="runs code for older processors of the same kind")
+@pytest.mark.parametrize("target", [X86_64_V2, X86_64_V3], ids=["v2", "v3"])
+@pytest.mark.parametrize("types", [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i8", "i8", "i32")], ids=str)
+def test_dot_older_processors(instruction, run_kernel, types, target) -> None:
+    if not host_target().has_feature("avx2") and target is X86_64_V3:
+        pytest.skip("this processor has no AVX2")
+    check_dot(instruction, run_kernel, (9, 22), (22, 27), MATMUL, types, target)
+    check_dot(instruction, run_kernel, (9, 22), (27, 22), ((), (), (1,), (1,)), types, target)
+    check_dot(instruction, run_kernel, (1, 100), (7, 100), ((), (), (1,), (1,)), types, target)
+    check_dot(instruction, run_kernel, (22, 130), (22, 100), ((), (), (0,), (0,)), types, target)
 
 
 def test_dot_text_depends_on_structure_only(instruction) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from hlojit.cpu.kernels.convolution import Convolution
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem
 from hlojit.cpu.kernels.dot import RESULT, Product
-from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, Place, dense
+from hlojit.cpu.kernels.dot_panels import WORKSPACE, Place, dense
 from hlojit.cpu.kernels.elements import Elements, at, scaled
-from hlojit.cpu.kernels.packing import ZERO, CopyKernel, buffer, dot_product, literal, unflatten
+from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, CopyKernel, buffer, dot_product, literal, unflatten
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps
 from hlojit.ir.formats import ComplexType
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -112,7 +112,7 @@ def emit_complex_product(problem: DotProblem, result: ComplexType, target: Targe
 def emit_complex_convolution(
     problem: ConvolutionProblem, result: ComplexType, target: Target, symbol: str
 ) -> KernelCode:
-    """Emit a convolution of complex operands: with pairs innermost everywhere, and copies into and out of that order."""
+    """Emit a convolution of complex operands: pairs are innermost, with copies into and out of that order."""
     real = dense(result.component)
     features = problem.features * problem.groups
     by_features = problem.input_group_step == problem.channels * problem.input_channel_step

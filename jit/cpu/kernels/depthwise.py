@@ -1,8 +1,8 @@
 """Depthwise convolutions with channels innermost: every channel has its own window, vectors run along the channels.
 
-A tile is a row of neighbouring output positions for one vector of channels; each input vector is loaded once and used by
-all windows that see it.  Nothing is padded: rows of taps outside the input are left out by loop bounds, columns by tiles
-that are specialized to the edge they stand at.
+A tile is a row of neighbouring output positions for one vector of channels; each input vector is loaded once and used
+by all windows that see it.  Nothing is padded: rows of taps outside the input are left out by loop bounds, columns by
+tiles that are specialized to the edge they stand at.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from itertools import groupby
 
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, Spatial
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
-from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, unflatten
+from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
-PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
 Pattern = tuple[tuple[int, int], ...]
 """The (row, tap) pairs of a tile that lie inside the input."""
 MAXIMUM_TAPS = 9

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hlojit.cpu.kernels.dot_panels import PARAMETERS, WORKSPACE, DotPanels, Place, dense
+from hlojit.cpu.kernels.dot_panels import WORKSPACE, DotPanels, Place, dense
 from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
-from hlojit.cpu.kernels.packing import CopyKernel, buffer, literal
+from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
+from hlojit.cpu.kernels.packing import PARAMETERS, CopyKernel, buffer, literal
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, canonical_dot, dense_steps, round_up
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_type, find_element_type
+from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Instruction
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder
@@ -130,6 +131,11 @@ class Product:
         if few and problem.k > SPLIT_ABOVE and problem.lhs_copy is None and problem.rhs_copy is None:
             self._parts()
             return
+        arithmetic = Arithmetic.of(self.kind, self.target)
+        types = [self.elements[number].element for number in problem.operands]
+        if can_pair(problem, types[0], types[1], self.kind, self.target):
+            self._pair()
+            problem, arithmetic = self.problem, replace(arithmetic, pairs=True)
         by_rows = problem.rhs_copy is None and prefers_rows(problem, self.kind, self.target)
         if by_rows:
             self._bring_k_together()
@@ -139,7 +145,7 @@ class Product:
             rows = DotRows(
                 self.symbol,
                 self.problem,
-                Arithmetic.of(self.kind, self.target),
+                arithmetic,
                 self.target,
                 left,
                 left_at,
@@ -160,9 +166,30 @@ class Product:
                 right_at,
                 self.result,
                 self.result_at,
+                arithmetic,
                 self.reserve,
             )
             self.phases.extend(panels.emit(self.builder))
+
+    def _pair(self) -> None:
+        """Bring narrow integers into pairs; the problem goes on with those as its elements."""
+        copies = pair_copies(self.problem, self.elements, self.places, self.symbol)
+        problem = paired(self.problem)
+        places, elements = list(self.places), list(self.elements)
+        for number, copy in enumerate(copies):
+            element = self.elements[number].element
+            assert isinstance(element, IntegerType)
+            elements[number] = PairElements.of(element)
+            if copy is not None:
+                side = problem.operands.index(number)
+                matrix = dense_pairs(problem, side)
+                problem = replace(problem, lhs=matrix) if side == 0 else replace(problem, rhs=matrix)
+                size = 4 * problem.batch_size * problem.k * (problem.m, problem.n)[side]
+                places[number] = WORKSPACE, self.reserve(size)
+                made = replace(copy, destination=places[number])
+                self.phases.append(made.emit(self.builder, self.target))
+                elements[number] = dense("i32")
+        self.problem, self.elements, self.places = problem, elements, (places[0], places[1])
 
     def _bring_k_together(self) -> None:
         """Plan copies of operands whose k are apart in memory."""

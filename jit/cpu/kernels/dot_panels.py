@@ -2,8 +2,8 @@
 
 A task is one block of rows against a group of panels of one batch element.  Where the right operand's columns are not
 neighbours in memory, or it is large and read by many rows, a task packs one panel of ``block_k`` rows at a time on its
-stack; the sums then continue from one block of k to the next in the result (or in workspace, where the result is narrower
-than the sums).
+stack; the sums then continue from one block of k to the next in the result (or in workspace, where the result is
+narrower than the sums).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
-from hlojit.cpu.kernels.packing import ZERO, PanelPack, buffer, dot_product, literal, minimum, unflatten
+from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, PanelPack, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import DotProblem, ceil_divide, dense_steps, round_up
 from hlojit.cpu.kernels.tiles import Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import element_type
@@ -20,7 +20,6 @@ from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
-PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
 WORKSPACE = 3
 PANEL_BYTES = 96 << 10
 """Stack memory for one packed panel: a part of the second-level cache, twice the first."""
@@ -54,6 +53,7 @@ class DotPanels:
     right_at: Place
     result: Elements
     result_at: Place
+    arithmetic: Arithmetic
     reserve: Callable[[int], int]
 
     @property
@@ -206,10 +206,18 @@ class _Panels:
         left = Side(plan.left, problem.lhs.row * plan.left.size, problem.lhs.column * plan.left.size)
         prefetch = 0 if self.pack or step_k * problem.k < 32768 else 4
         out = Side(result, problem.n * result.size, 0)
-        arithmetic = Arithmetic.of(plan.kind, plan.target)
         existing = segments_of(columns, plan.lanes) if self.pack else None
         tile = Tile(
-            f"{symbol}.tile", arithmetic, self.rows, parts, left, right, out, resumes, prefetch, out_segments=existing
+            f"{symbol}.tile",
+            plan.arithmetic,
+            self.rows,
+            parts,
+            left,
+            right,
+            out,
+            resumes,
+            prefetch,
+            out_segments=existing,
         )
         if problem.m >= self.rows:
             tile.emit(b)
@@ -222,7 +230,7 @@ class _Panels:
         return replace(tile, rows=self.plan.problem.m % self.rows, symbol=tile.symbol.replace(".tile", ".edge"))
 
     def _panel(self, b: LlvmBuilder, symbol: str, columns: int, result: Elements, resumes: bool) -> str:
-        """Emit ``void symbol(ptr a, ptr b, ptr c, i64 tiles, i1 edge)``: one panel of columns, all k, some tiles of rows."""
+        """Emit ``void symbol(ptr a, ptr b, ptr c, i64 tiles, i1 edge)``: one panel, all k, some tiles of rows."""
         problem = self.plan.problem
         tile, pack = self._tiles(b, symbol, columns, result, resumes)
         edge_tile, left, out = self._edge(tile), tile.a, tile.c

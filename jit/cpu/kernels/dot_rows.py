@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
-from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, shuffle, unflatten
+from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, shuffle, unflatten
 from hlojit.cpu.kernels.problem import DotProblem, ceil_divide
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
-PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
 TASK_NANOSECONDS = 15_000.0
 MAXIMUM_TASKS = 64
 

@@ -1,8 +1,8 @@
 """How elements of a buffer are read into, and written from, the registers of a product.
 
 A product multiplies and adds in one *compute kind*: ``f32`` or ``f64`` for floats, ``i32`` or ``i64`` for integers
-(whose low bits are the result's, whatever the width), ``i8`` for booleans.  ``Elements`` decodes and encodes between a
-buffer's element type and that kind, one element or a vector at a time.
+(whose low bits are the result's, whatever the width; of booleans it counts the pairs that are both true).  ``Elements``
+decodes and encodes between a buffer's element type and that kind, one element or a vector at a time.
 
     compute = compute_kind(lhs, rhs, result)
     value = Elements(lhs, compute).load(b, pointer, lanes=16)
@@ -30,9 +30,7 @@ def storage_kind(element: ElementType) -> str:
 
 def compute_kind(lhs: ElementType, rhs: ElementType, result: ElementType) -> str:
     """The kind in which a product of these types is computed."""
-    if isinstance(result, BooleanType):
-        return "i8"
-    if isinstance(result, IntegerType):
+    if isinstance(result, (BooleanType, IntegerType)):
         return "i64" if result.bits > 32 else "i32"
     if isinstance(result, FloatFormat):
         floats = [element for element in (lhs, rhs, result) if isinstance(element, FloatFormat)]
@@ -133,6 +131,8 @@ class Elements:
         element = self.element
         if isinstance(element, FloatFormat):
             return cast(Val, formats.encode(_rules(b), value, element))
+        if isinstance(element, BooleanType):
+            return b.zext(b.icmp("ne", value, b.constant(value.kind, 0)), "i8")
         kind = storage_kind(element)
         value = b.trunc(value, kind) if KIND_BITS[value.kind] > KIND_BITS[kind] else value
         return cast(Val, formats.wrap_integer(_rules(b), value, element))
@@ -155,6 +155,8 @@ class Arithmetic:
 
     kind: str
     fused: bool
+    pairs: bool = False
+    """Elements are pairs of 16-bit integers in an ``i32``, see ``integer_pairs``."""
 
     @classmethod
     def of(cls, kind: str, target: Target) -> Arithmetic:
@@ -170,12 +172,28 @@ class Arithmetic:
         """``x * y + total``; floats are rounded once where the processor has a fused instruction."""
         if self.kind in ("f32", "f64"):
             return b.fma(x, y, total) if self.fused else b.fadd(b.fmul(x, y), total)
-        if self.kind == "i8":
-            return b.or_(b.and_(x, y), total)
-        return b.add(b.mul(x, y), total)
+        return b.add(_multiply_pairs(b, x, y) if self.pairs else b.mul(x, y), total)
 
     def add(self, b: LlvmBuilder, x: Val, y: Val) -> Val:
         """``x + y``."""
         if self.kind in ("f32", "f64"):
             return b.fadd(x, y)
-        return b.or_(x, y) if self.kind == "i8" else b.add(x, y)
+        return b.add(x, y)
+
+
+_PAIR_INSTRUCTIONS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+
+
+def _multiply_pairs(b: LlvmBuilder, x: Val, y: Val) -> Val:
+    """The sum of the products of both halves (x86 with AVX2 at least)."""
+    lanes = x.lanes
+    instruction = _PAIR_INSTRUCTIONS.get(lanes)
+    if instruction is None:
+        half = b.constant("i32", 16)
+        low = b.mul(b.ashr(b.shl(x, half), half), b.ashr(b.shl(y, half), half))
+        return b.add(low, b.mul(b.ashr(x, half), b.ashr(y, half)))
+    halves, whole = b.type("i16", 2 * lanes), b.type("i32", lanes)
+    symbol = f"llvm.x86.{instruction}"
+    b.declare(symbol, f"declare {whole} @{symbol}({halves}, {halves})")
+    parts = [b.emit("i16", 2 * lanes, f"bitcast {whole} {value.text} to {halves}").text for value in (x, y)]
+    return b.emit("i32", lanes, f"call {whole} @{symbol}({halves} {parts[0]}, {halves} {parts[1]})")

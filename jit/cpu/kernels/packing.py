@@ -19,7 +19,9 @@ from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 ZERO = Val("0", "i64")
-_COPY_CHUNK = 16384
+COPY_CHUNK = 16384
+PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
+"""The parameters of every kernel."""
 MINIMUM_EXTENT = 4
 """Shortest dimension for which squares are worth while."""
 
@@ -120,9 +122,8 @@ class CopyKernel:
         self, b: LlvmBuilder, rows: int, inner: int, cost: float, copy_row: Callable[[Val, Val, Val], None]
     ) -> Phase:
         """The kernel around ``copy_row(source, destination, index)``."""
-        per_task = max(1, _COPY_CHUNK // max(1, inner))
-        parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
-        with b.function(self.symbol, parameters) as (_, buffers, begin, end):
+        per_task = max(1, COPY_CHUNK // max(1, inner))
+        with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
             last = minimum(b, scaled(b, end, per_task), literal(rows))
@@ -247,9 +248,8 @@ class PanelPack:
                 for lane in range(lanes)
             ]
             for position, vector in enumerate(transpose_square(b, rows)):
-                if part.lanes < lanes:
-                    vector = shuffle(b, vector, vector, range(part.lanes))
-                store_kind(b, vector, at(b, out, position * self.row_bytes + part.offset * self._size))
+                low = shuffle(b, vector, vector, range(part.lanes)) if part.lanes < lanes else vector
+                store_kind(b, low, at(b, out, position * self.row_bytes + part.offset * self._size))
         b.end_loop(loop, [at(b, column, self.step_k * lanes), at(b, out, self.row_bytes * lanes)])
 
     def _by_elements(self, b: LlvmBuilder, source: Val, panel: Val, start: Val, end: Val) -> None:

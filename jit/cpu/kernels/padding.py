@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.packing import ZERO, buffer, dot_product, literal, minimum, unflatten
+from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
@@ -73,8 +73,7 @@ class PaddedCopy:
         rows = math.prod(axis.destination for axis in outer)
         per_task = max(1, _CHUNK // max(1, inner.destination))
         unit = KIND_BITS[self.elements.compute] // 8
-        parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
-        with b.function(self.symbol, parameters) as (_, buffers, begin, end):
+        with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
             last = minimum(b, scaled(b, end, per_task), literal(rows))
@@ -106,10 +105,9 @@ class PaddedCopy:
     ) -> tuple[list[Val], Val | None]:
         positions: list[Val] = []
         valid: Val | None = None
-        for axis, position in zip(axes, coordinates):
+        for axis, coordinate in zip(axes, coordinates):
             conditions = []
-            if axis.low:
-                position = b.sub(position, literal(axis.low))
+            position = b.sub(coordinate, literal(axis.low)) if axis.low else coordinate
             if axis.dilation > 1:
                 conditions.append(b.icmp("eq", b.srem(position, literal(axis.dilation)), ZERO))
                 position = b.sdiv(position, literal(axis.dilation))

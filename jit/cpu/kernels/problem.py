@@ -4,7 +4,7 @@
 (contracted), and merges neighbours whose strides allow it, so that a transposed operand is read where it lies.  What
 cannot be merged into one dimension is copied first (``Copy``).
 
-    [B, S, H, D] . [B, T, H, D] over D with batch B, H:  batch (B, H), M = S of stride H*D, N = T of stride H*D, K = D of 1
+    [B, S, H, D] . [B, T, H, D] over D with batch B, H:  batch (B, H), M = S and N = T of stride H*D, K = D of 1
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def canonical_dot(lhs: TensorType, rhs: TensorType, numbers: DotDimensionNumbers
             if side == 1:
                 free_first = [*free_first[len(free) :], *free]
             outer = [Axis(axis.extent, (axis.strides[side],)) for axis in batch]
-            plans.append(Copy(tuple([*outer, *merge_axes(free_first)])))
+            plans.append(Copy((*outer, *merge_axes(free_first))))
             parts = (k, 1) if side == 0 else (1, n)
             steps = [math.prod(extents[i + 1 :]) * (m if side == 0 else n) * k for i in range(len(extents))]
             strides = tuple(steps)

@@ -57,8 +57,8 @@ class Shape:
 def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed: bool = False) -> Shape:
     """The tile that computes rows x columns in the least estimated time within the registers.
 
-    Per step of k a tile of r x v costs r*v multiply-adds on two units and r + v loads on two ports; the panel's v vectors
-    come from the second-level cache when there are several tiles of rows.
+    Per step of k a tile of r x v costs r*v multiply-adds on two units and r + v loads on two ports; the panel's v
+    vectors come from the second-level cache when there are several tiles of rows.
     """
     lanes = target.native_lanes(kind)
     vectors = ceil_divide(columns, lanes)
