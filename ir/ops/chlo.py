@@ -55,8 +55,15 @@ ASIN = _function("asin", np.arcsin, "Inverse sine.")
 ASINH = _function("asinh", np.arcsinh, "Inverse hyperbolic sine.")
 ATAN = _function("atan", np.arctan, "Inverse tangent.")
 ATANH = _function("atanh", np.arctanh, "Inverse hyperbolic tangent.")
-BESSEL_I1E = _function(
-    "bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,)
+BESSEL_I1E = _renamed(
+    unary(
+        "bessel_i1e",
+        (FLOAT,),
+        None,
+        widened(special("i1e")),
+        summary="Modified Bessel function of order 1, scaled by exp(-|x|).",
+    ),
+    "bessel_i1e",
 )
 COSH = _function("cosh", np.cosh, "Hyperbolic cosine.")
 DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm of the gamma function.", (FLOAT,))
