@@ -15,7 +15,7 @@ from hlojit.ir.text.lexer import WORD
 from hlojit.ir.text.spelling import print_symbol
 from hlojit.ir.text.templates import END, VALUE, VALUES, Fast, Form, OpState, spell_function
 from hlojit.ir.text.unspellable import Unspellable
-from hlojit.ir.types import TensorType, tensor
+from hlojit.ir.types import FunctionType, TensorType, Type, tensor
 
 if TYPE_CHECKING:
     from hlojit.ir.text.instructions import InstructionReader
@@ -71,6 +71,14 @@ class ConstantForm(Form):
         return f"{' ' if dictionary else ''}{dictionary} {print_dense(value)}"
 
 
+def _read_listing(reader: InstructionReader) -> tuple[Type, ...]:
+    return tuple(reader.types.listing())
+
+
+def _read_function(reader: InstructionReader) -> FunctionType:
+    return reader.types.function()
+
+
 class ReturnForm(Form):
     """``return %a, %b : A, B``."""
 
@@ -81,7 +89,7 @@ class ReturnForm(Form):
         match = self.pattern.match(reader.cursor.text, pos)
         if match is None:
             return None
-        types = reader.written(match, 2, lambda reader: tuple(reader.types.listing()))
+        types = reader.written(match, 2, _read_listing)
         operands = reader.known_values(match[1])
         if operands is None or types is None or tuple(value.type for value in operands) != types:
             return None
@@ -120,7 +128,7 @@ class CallForm(Form):
         match = self.pattern.match(reader.cursor.text, pos)
         if match is None:
             return None
-        types = reader.written(match, 3, lambda reader: reader.types.function())
+        types = reader.written(match, 3, _read_function)
         operands = reader.known_values(match[2])
         if operands is None or types is None or tuple(value.type for value in operands) != types.inputs:
             return None
@@ -161,7 +169,7 @@ class ReduceForm(Form):
         if match is None:
             return None
         operands = reader.known_values(f"{match[1]}, {match[2]}")
-        types = reader.written(match, 5, lambda reader: reader.types.function())
+        types = reader.written(match, 5, _read_function)
         op = find_op(match[3])
         if operands is None or types is None or op is None or not self._combines(op):
             return None
