@@ -12,7 +12,7 @@ from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, Compi
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
-from hlojit.ir.ops.definition import Expand, Indexed, Kernel, Pointwise, Reduction, Structural
+from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
 from hlojit.ir.types import TensorType
 from hlojit.lowering.host import emit_host
 from hlojit.lowering.kernel import KernelCode
@@ -158,12 +158,17 @@ def _reason_against(instruction: Instruction) -> str:
         reason = _type_reason(value)
         if reason:
             return reason
-    lowering = instruction.op.lowering
+    return lowering_reason(instruction.op)
+
+
+def lowering_reason(record: OpDefinition) -> str:
+    """Why the CPU back end has no code for ops of a record, whatever their types, or an empty string."""
+    lowering = record.lowering
     if isinstance(lowering, (Pointwise, Indexed, Reduction, Expand)):
         return ""
     if isinstance(lowering, Kernel):
         return "" if has_kernel(lowering.name) else f"no CPU kernel {lowering.name!r} yet"
-    if isinstance(lowering, Structural) and instruction.op.name in _STRUCTURAL:
+    if isinstance(lowering, Structural) and record.name in _STRUCTURAL:
         return ""
     return "the op has no lowering yet"
 
