@@ -28,6 +28,7 @@ PACK_ABOVE_ROWS = 128
 TALL_PANEL_BYTES = 256 << 10
 """A panel that does not stay in the second-level cache when its rows are strided: packed for fewer rows already."""
 ROW_TILES = 40
+NANOSECONDS_PER_BYTE = 0.02
 TASK_NANOSECONDS = 20_000.0
 MAXIMUM_TASKS = 64
 
@@ -92,6 +93,8 @@ class DotPanels:
         tiles = ceil_divide(problem.m, rows)
         panels = ceil_divide(problem.n, vectors * self.lanes)
         tile_cost = rows * vectors / 2 * problem.k * 0.27
+        if tiles == 1:  # the panel is read from memory for it alone
+            tile_cost = max(tile_cost, problem.k * vectors * self.lanes * self.right.size * NANOSECONDS_PER_BYTE)
         row_tiles = tiles if tiles <= ROW_TILES else ceil_divide(tiles, ceil_divide(tiles, ROW_TILES))
         total = tile_cost * tiles * panels * problem.batch_size
         per_task = max(TASK_NANOSECONDS, total / MAXIMUM_TASKS)
@@ -163,7 +166,7 @@ class _Panels:
                 b.begin_block(done)
             b.end_loop(loop)
         cost = problem.macs / tasks / (2 * plan.lanes) * 0.27
-        memory = problem.k * problem.n * problem.batch_size * plan.right.size / tasks / 20
+        memory = problem.k * problem.n * problem.batch_size * plan.right.size / tasks * NANOSECONDS_PER_BYTE
         phases = [Phase(plan.symbol, tasks, max(cost, memory) + 10)]
         if widen:
             phases.append(self._narrow(b, out))

@@ -237,20 +237,30 @@ class PanelPack:
         b.end_loop(loop, [at(b, row, self.step_k), at(b, out, self.row_bytes)])
 
     def _by_squares(self, b: LlvmBuilder, source: Val, panel: Val, whole: Val) -> None:
+        """Squares of ``lanes`` columns x k: a loop over the whole vectors of columns, and the edge."""
         lanes = self.lanes
+        full = [part for part in self.segments if part.count == lanes]
         loop = b.begin_loop(ZERO, whole, lanes, carried=[source, panel])
         column, out = loop.carried
-        for part in self.segments:
-            rows = [
-                self.elements.load(b, at(b, column, (part.offset + lane) * self.step_column), lanes)
-                if lane < part.count
-                else b.splat(b.constant(self.elements.compute, 0), lanes)
-                for lane in range(lanes)
-            ]
-            for position, vector in enumerate(transpose_square(b, rows)):
-                low = shuffle(b, vector, vector, range(part.lanes)) if part.lanes < lanes else vector
-                store_kind(b, low, at(b, out, position * self.row_bytes + part.offset * self._size))
+        if full:
+            inner = b.begin_loop(ZERO, literal(len(full) * lanes), lanes)
+            place = at(b, column, scaled(b, inner.index, self.step_column))
+            self._square(b, place, at(b, out, scaled(b, inner.index, self._size)), full[0])
+            b.end_loop(inner)
+        for part in self.segments[len(full) :]:
+            self._square(b, at(b, column, part.offset * self.step_column), at(b, out, part.offset * self._size), part)
         b.end_loop(loop, [at(b, column, self.step_k * lanes), at(b, out, self.row_bytes * lanes)])
+
+    def _square(self, b: LlvmBuilder, source: Val, out: Val, part: Segment) -> None:
+        lanes = self.lanes
+        zero = b.splat(b.constant(self.elements.compute, 0), lanes)
+        rows = [
+            self.elements.load(b, at(b, source, lane * self.step_column), lanes) if lane < part.count else zero
+            for lane in range(lanes)
+        ]
+        for position, vector in enumerate(transpose_square(b, rows)):
+            low = shuffle(b, vector, vector, range(part.lanes)) if part.lanes < lanes else vector
+            store_kind(b, low, at(b, out, position * self.row_bytes))
 
     def _by_elements(self, b: LlvmBuilder, source: Val, panel: Val, start: Val, end: Val) -> None:
         loop = b.begin_loop(start, end)

@@ -22,6 +22,9 @@ LATENCY_CHAINS = 8
 """Independent multiply-adds that keep the units busy (latency times units)."""
 
 
+EDGE_COST = 0.01
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A vector of columns: where it begins, its lanes, and how many of them exist."""
@@ -76,6 +79,8 @@ def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed
                         cost += count_r * count_v * (max(step, panel) + 0.35)
             if streamed:
                 cost *= 1 + 0.3 / v
+            # An edge is one more function to compile.
+            cost *= 1 + EDGE_COST * ((rows % r > 0) + (vectors % v > 0))
             rank = (cost, -r * v, Shape(r, v))
             if rank[:2] < best[:2]:
                 best = rank
