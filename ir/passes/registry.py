@@ -55,6 +55,8 @@ def default_passes(fold_limit: int = 4096, *, rows: bool = False) -> list[Pass]:
         AlgebraicSimplifier(fold_limit=fold_limit).in_phase("before-fusion"),
         CommonSubexpressionElimination().in_phase("before-fusion"),
         DeadCodeElimination().in_phase("before-fusion"),
+        # Once more after vendors' passes, so that what they leave unused is not compiled.
+        DeadCodeElimination().in_phase("fusion"),
     ]
     return [
         CallInliner(),
