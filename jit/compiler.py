@@ -92,7 +92,7 @@ def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
     from hlojit.extensions.binding import CustomCallBinding
     from hlojit.ir.passes.registry import default_passes
 
-    passes = [*default_passes(), CustomCallBinding(), *registry().passes(backend.name)]
+    passes = [*default_passes(fold_limit=options.fold_limit, rows=True), CustomCallBinding(), *registry().passes(backend.name)]
     known = {pass_.name for pass_ in passes}
     for name in options.disable_passes:
         if name not in known:

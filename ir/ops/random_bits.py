@@ -18,6 +18,7 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Expand,
     InferenceRequest,
     Kernel,
     OpDefinition,
@@ -25,6 +26,13 @@ from hlojit.ir.ops.definition import (
     ReferenceCall,
     Trait,
     define,
+)
+from hlojit.ir.ops.random_expansion import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    THREEFRY_PARITY,
+    THREEFRY_ROTATIONS,
+    expand_rng_bit_generator,
 )
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -41,10 +49,6 @@ from hlojit.ir.types import DYNAMIC, Type, tensor
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
 
-THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-THREEFRY_PARITY = 0x1BD11BDA
-PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-PHILOX_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 
 
 def threefry(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -185,7 +189,7 @@ RNG_BIT_GENERATOR = define(
         constraints=(*RNG_RULES, Constraint("C1", _output_state)),
         reference=_bit_generator_reference,
         syntax="rng_bit_generator",
-        lowering=Kernel("rng_bit_generator"),
+        lowering=Expand(expand_rng_bit_generator),
         summary="random bits and the generator's next state",
     )
 )

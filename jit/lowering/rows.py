@@ -104,9 +104,12 @@ class _RowKernel:
         self.row = variable("row", 0, self.rows - 1)
         column = variable(COLUMN, 0, self.extent - 1)
         self.index = (*delinearized(self.row, shape[:kept]), *delinearized(column, shape[kept:]))
-        self.stored = [number for number, root in enumerate(body.roots) if root.producer not in reductions]
-        for number in self.stored:
-            if body.roots[number].tensor_type.shape != shape:
+        others = [number for number, root in enumerate(body.roots) if root.producer not in reductions]
+        self.stored = [number for number in others if body.roots[number].tensor_type.shape == shape]
+        self.per_row = [number for number in others if number not in self.stored]
+        self.row_index = delinearized(self.row, shape[:kept])
+        for number in self.per_row:
+            if body.roots[number].tensor_type.shape != shape[:kept]:
                 raise UnsupportedError("hlojit.fusion", "loops", "a root of a row kernel has neither rows nor results")
         count = max(reductions.values()) + 1
         self.loops = [Loop([one for one in reductions if reductions[one] == level]) for level in range(count)]
@@ -184,7 +187,8 @@ class _RowKernel:
                 for loop in self.loops:
                     frame.evaluate(loop.facts, frozenset())
             walk_units(frame, units, lambda low, high: self._unit())
-        linear = linear_index(self.index, self.body.operand_types[0].strides) if self.stored else Index(-1)
+        shape = self.body.roots[self.stored[0]].tensor_type if self.stored else None
+        linear = linear_index(self.index, shape.strides) if shape else Index(-1)
         merged = Facts(loads=[load for loop in self.loops for load in loop.facts.loads])
         has_call = any(loop.facts.has_call for loop in self.loops)
         return KernelCode(
@@ -217,6 +221,9 @@ class _RowKernel:
                     self._reduce(loop)
                 else:
                     self._store(loop)
+            for number in self.per_row:
+                value = frame.elements.value(self.body.roots[number], self.row_index, rounded=False)
+                frame.store_root(number, self.row_index, value, rounded=False)
 
     def _reduce(self, loop: Loop) -> None:
         frame = self.frame

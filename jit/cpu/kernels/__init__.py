@@ -23,7 +23,6 @@ _EMITTERS = {
     "scatter": "hlojit.cpu.kernels.scatter:emit_scatter",
     "sort": "hlojit.cpu.kernels.sort:emit_sort",
     "reduce_window": "hlojit.lowering.reduce_window:emit_reduce_window",
-    "rng_bit_generator": "hlojit.cpu.kernels.rng:emit_rng_bit_generator",
 }
 
 
