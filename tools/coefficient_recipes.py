@@ -1,4 +1,4 @@
-"""What ``generate_coefficients.py`` fits: one entry per polynomial or constant of ``ir/scalar/coefficients.py``.
+"""What ``generate_coefficients.py`` makes: one entry per polynomial or constant of ``ir/scalar/coefficients.py``.
 
 Weights turn the error of the fitted part into the relative error of the whole function.
 """
@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
+from minimax import Fit, split
 from mpmath import mp, mpf
 
-import generate_coefficients as generator
 
-Fit = generator.Fit
+def two_over_pi_words(count: int = 20) -> tuple[int, ...]:
+    """Binary digits of 2/pi after the point, 64 a word."""
+    with mp.workprec(64 * count + 64):
+        digits = int(mpmath.floor(mpmath.ldexp(2 / mp.pi, 64 * count)))
+    return tuple((digits >> (64 * (count - 1 - index))) & (2**64 - 1) for index in range(count))
 
 
 def digamma_root() -> Any:
@@ -21,7 +26,7 @@ def digamma_root() -> Any:
 
 
 def odd(function: Callable[[Any], Any], top: Any, count: int, kind: str) -> Fit:
-    """q in function(x) = x + x**3 * q(x**2) for |x| <= top."""
+    """Q in function(x) = x + x**3 * q(x**2) for |x| <= top."""
 
     def tail(t: Any) -> Any:
         x = mp.sqrt(t)
@@ -41,7 +46,6 @@ def relative(function: Callable[[Any], Any], low: Any, high: Any, count: int, ki
 
 def constants() -> dict[str, Callable[[], Any]]:
     """Constants in one or several parts (high part first)."""
-    split = generator.split
     return {
         "LN2_F32": lambda: split(mp.ln(2), 15, 24),
         "LN2_F64": lambda: split(mp.ln(2), 42, 53),
@@ -58,7 +62,7 @@ def constants() -> dict[str, Callable[[], Any]]:
         "HALF_PI_F64": lambda: split(mp.pi / 2, 53, 53, 53),
         "TWO_OVER_PI": lambda: float(2 / mp.pi),
         # one zero word first, so that a window may begin before the point
-        "TWO_OVER_PI_WORDS": lambda: (0, *generator.two_over_pi_words()),
+        "TWO_OVER_PI_WORDS": lambda: (0, *two_over_pi_words()),
     }
 
 
@@ -173,9 +177,7 @@ def _gamma() -> dict[str, Fit]:
         # lgamma(2 + u) = u * q(u)
         "LGAMMA_NEAR": relative(lambda u: mp.loggamma(2 + u) / u, mpf("-0.65"), half, 20, "f64"),
         # lgamma(x) = (x - 1/2) * (log(x) - 1) + constant + q(1 / x**2) / x for x >= 8
-        "LGAMMA_FAR": Fit(
-            stirling, lambda w: mp.sqrt(w) / mp.loggamma(1 / mp.sqrt(w)), mpf(0), mpf(1) / 64, 6, "f64"
-        ),
+        "LGAMMA_FAR": Fit(stirling, lambda w: mp.sqrt(w) / mp.loggamma(1 / mp.sqrt(w)), mpf(0), mpf(1) / 64, 6, "f64"),
         # digamma(1.5 + v) = (1.5 + v - root) * q(v)
         "DIGAMMA_NEAR": relative(digamma_near, -half, half, 23, "f64"),
         # digamma(x) = log(x) - 1 / (2x) + q(1 / x**2) / x**2 for x >= 8

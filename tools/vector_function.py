@@ -2,6 +2,8 @@
 
     exp = VectorFunction("exp", "f32", lanes=16)
     y = exp(np.linspace(-1, 1, 1000, dtype=np.float32))
+
+Tests and ``exhaustive_ulp.py`` use it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from hlojit.cpu.codegen import compile_to_assembly, compile_to_object, host_target, load_objects
 from hlojit.ir.scalar import functions
 from hlojit.lowering.llvm_builder import LlvmBuilder

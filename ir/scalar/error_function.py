@@ -36,7 +36,7 @@ def erf(b: ScalarBuilder, x: Scalar) -> Scalar:
 
 
 def _erfc_far(x: Term) -> Term:
-    """erfc for x >= 0.47: exp(-x**2) * d * q(d) with d = 1 / (1 + x); every factor as a sum of two."""
+    """Erfc for x >= 0.47: exp(-x**2) * d * q(d) with d = 1 / (1 + x); every factor as a sum of two."""
     kind = x.kind
     coefficients, saturation = ERFC[kind]
     x = minimum(x, saturation)

@@ -34,7 +34,7 @@ def reduce_by_ln2(x: Term) -> tuple[Term, Term, Term]:
 
 
 def scale_lifted(mantissa: Term, shifted: Term, small: Term) -> Term:
-    """mantissa * 2**n, where ``small`` says that the result may be below the normal range."""
+    """Mantissa * 2**n, where ``small`` says that the result may be below the normal range."""
     kind, lift = mantissa.kind, LIFT[mantissa.kind]
     total = mantissa.bits() + (shifted << MANTISSA_BITS[kind])
     total = where(small, total + (lift << MANTISSA_BITS[kind]), total)
@@ -43,19 +43,19 @@ def scale_lifted(mantissa: Term, shifted: Term, small: Term) -> Term:
 
 
 def exp_of_reduced(r: Term) -> Term:
-    """exp of a remainder |r| <= ln(2)/2."""
+    """Exp of a remainder |r| <= ln(2)/2."""
     return (r * r).fma(r.polynomial(EXP[r.kind]), r) + 1.0
 
 
 def exp_negative(x: Term) -> Term:
-    """exp for x <= 0 that is not NaN (a NaN gives anything)."""
+    """Exp for x <= 0 that is not NaN (a NaN gives anything)."""
     x = maximum(x, TINY[x.kind])
     _, shifted, r = reduce_by_ln2(x)
     return scale_lifted(exp_of_reduced(r), shifted, x < LOWEST_NORMAL[x.kind])
 
 
 def exp_normal(x: Term) -> Term:
-    """exp for x whose exponential is a normal number."""
+    """Exp for x whose exponential is a normal number."""
     _, shifted, r = reduce_by_ln2(x)
     return (exp_of_reduced(r).bits() + (shifted << MANTISSA_BITS[x.kind])).as_float()
 

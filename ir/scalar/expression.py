@@ -135,7 +135,7 @@ class Term:
 
     # float functions
     def fma(self, factor: Term | float, addend: Term | float) -> Term:
-        """self * factor + addend, rounded once."""
+        """Self * factor + addend, rounded once."""
         return Term(self.b, self.b.fma(self.value, self.of(factor), self.of(addend)))
 
     def abs(self) -> Term:
@@ -159,7 +159,7 @@ class Term:
         return Term(self.b, self.b.floor(self.value))
 
     def with_sign_of(self, sign: Term) -> Term:
-        """This magnitude with another float's sign."""
+        """The magnitude with another float's sign."""
         return Term(self.b, self.b.copysign(self.value, sign.value))
 
     # representation

@@ -1,8 +1,8 @@
 """All transcendental functions, ready for the op table: ``exp(b, x)``, ``pow(b, x, y)``, ``atan2(b, y, x)``, ...
 
 Each takes f32 or f64 scalars and emits vectorizable code without calls; at most 2 units in the last place (4 for pow,
-erf_inv, lgamma and digamma) from the true value over the whole range, denormals, infinities and NaN included.  Only near
-the zeros of lgamma and digamma, other than 1, 2 and 1.4616, is the error relative to the terms that cancel there.
+erf_inv, lgamma and digamma) from the true value over the whole range, denormals, infinities and NaN included.  Only for
+negative arguments of lgamma and digamma near their zeros is the error one of the terms that cancel there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hlojit.ir.scalar.gamma import digamma, lgamma
 from hlojit.ir.scalar.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from hlojit.ir.scalar.inverse_trigonometric import acos, asin, atan, atan2
 from hlojit.ir.scalar.logarithm import log, log1p, log2
-from hlojit.ir.scalar.power import cbrt, pow, rsqrt  # noqa: A004 - the op's name
+from hlojit.ir.scalar.power import cbrt, pow, rsqrt
 from hlojit.ir.scalar.trigonometric import cos, sin, tan
 
 __all__ = [

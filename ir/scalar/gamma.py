@@ -25,7 +25,7 @@ def _in_f64(rule: Callable[[ScalarBuilder, Scalar], Scalar], b: ScalarBuilder, x
 
 
 def _lgamma_positive(x: Term) -> Term:
-    """lgamma for 0 < x < infinity."""
+    """Lgamma for 0 < x < infinity."""
     far = x >= STIRLING
     near_x = minimum(x, STIRLING)
     # above 1.35 the polynomial around 2 alone cancels less
@@ -49,7 +49,7 @@ def _lgamma_positive(x: Term) -> Term:
 
 
 def _lgamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """lgamma for x < -2**-60: log(pi / |x sin(pi x)|) - lgamma(-x)."""
+    """Lgamma for x < -2**-60: log(pi / |x sin(pi x)|) - lgamma(-x)."""
     term = Term(b, x)
     magnitude = minimum(maximum(-term, 2.0**-60), 2.0**1000)
     part = magnitude - magnitude.round()
@@ -75,7 +75,7 @@ def lgamma(b: ScalarBuilder, x: Scalar) -> Scalar:
 
 
 def _digamma_positive(x: Term) -> Term:
-    """digamma for 0 < x < infinity."""
+    """Digamma for 0 < x < infinity."""
     far = x >= STIRLING
     near_x = minimum(x, STIRLING)
     # digamma(x) = digamma(y) + 1 / y + ... + 1 / (x - 1) with 1 <= y < 2; the sum is numerator / denominator
@@ -99,7 +99,7 @@ def _digamma_positive(x: Term) -> Term:
 
 
 def _digamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """digamma for x < 0: digamma(1 - x) - pi / tan(pi x)."""
+    """Digamma for x < 0: digamma(1 - x) - pi / tan(pi x)."""
     term = Term(b, x)
     tiny = term > -(2.0**-60)
     negative = maximum(where(tiny, -0.5, term), -(2.0**1000))

@@ -1,7 +1,7 @@
 """tanh, sinh, cosh and their inverses.
 
-Odd functions take an odd polynomial near zero, so that small arguments keep their relative accuracy, and exponentials or
-logarithms elsewhere.
+Odd functions take an odd polynomial near zero, so that small arguments keep their relative accuracy, and exponentials
+or logarithms elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SQUARE_DOMINATES = {"f32": 2.0**14, "f64": 2.0**28}
 
 
 def odd_polynomial(x: Term, square: Term, coefficients: tuple[float, ...]) -> Term:
-    """x + x**3 * q(x**2)."""
+    """X + x**3 * q(x**2)."""
     return (x * square).fma(square.polynomial(coefficients), x)
 
 
@@ -60,7 +60,7 @@ def cosh(b: ScalarBuilder, x: Scalar) -> Scalar:
 
 
 def _add_root(x: Term, one: float) -> tuple[Term, Term]:
-    """x + sqrt(x**2 + one) for one = 1 or -1 and x**2 >= 1/4: the rounded sum and what it lost, divided by it."""
+    """X + sqrt(x**2 + one) for one = 1 or -1 and x**2 >= 1/4: the rounded sum and what it lost, divided by it."""
     square = x * x
     square_low = x.fma(x, -square)
     inside = square + one
@@ -83,9 +83,7 @@ def asinh(b: ScalarBuilder, x: Scalar) -> Scalar:
     near = odd_polynomial(term, term * term, ASINH[x.kind])
     huge = magnitude > SQUARE_DOMINATES[x.kind]
     total, correction = _add_root(magnitude, 1.0)
-    far = log_of_sum(
-        where(huge, magnitude, total), where(huge, 0.0, correction), where(huge, term.constant(1.0), 0.0)
-    )
+    far = log_of_sum(where(huge, magnitude, total), where(huge, 0.0, correction), where(huge, term.constant(1.0), 0.0))
     result = where(magnitude >= 0.5, far, near).with_sign_of(term)
     return where(magnitude.equals(INFINITY), term, result).value
 
@@ -95,9 +93,7 @@ def acosh(b: ScalarBuilder, x: Scalar) -> Scalar:
     term = Term(b, x)
     huge = term > SQUARE_DOMINATES[x.kind]
     total, correction = _add_root(term, -1.0)
-    result = log_of_sum(
-        where(huge, term, total), where(huge, 0.0, correction), where(huge, term.constant(1.0), 0.0)
-    )
+    result = log_of_sum(where(huge, term, total), where(huge, 0.0, correction), where(huge, term.constant(1.0), 0.0))
     result = where(term > 1.0, result, where(term.equals(1.0), term.constant(0.0), float("nan")))
     return where(term.not_below(INFINITY), term, result).value
 

@@ -46,14 +46,14 @@ def log_tail(f: Term, more: Term | None = None) -> Term:
 
 
 def log_of_parts(e: Term, f: Term, correction: Term | None = None) -> Term:
-    """e * ln 2 + log(1 + f), plus a small correction."""
+    """The sum e * ln 2 + log(1 + f), plus a small correction."""
     high, low = LN2[f.kind]
     small = e * low if correction is None else e.fma(low, correction)
     return e.fma(high, log_tail(f, small) + f)
 
 
 def log_with_rest(x: Term) -> tuple[Term, Term]:
-    """log of a positive number as a sum of two f64, to about 2**-60 of its value."""
+    """Log of a positive number as a sum of two f64, to about 2**-60 of its value."""
     e, m = exponent_and_mantissa(x)
     f = m - 1.0
     half_square, rest = log_mantissa(f)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hlojit.ir.scalar import coefficients as c
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.exponential import ROUNDING
-from hlojit.ir.scalar.expression import MANTISSA_BITS, Term, minimum, maximum, power_of_two, where
+from hlojit.ir.scalar.expression import Term, maximum, minimum, power_of_two, where
 from hlojit.ir.scalar.logarithm import LEAST_NORMAL, LIFT, split_exponent
 
 INFINITY = float("inf")
+SIGN_BIT = {"f32": -(2**31), "f64": -(2**63)}
 
 
 def rsqrt(b: ScalarBuilder, x: Scalar) -> Scalar:
@@ -72,7 +73,7 @@ def _times(a: Term, a_low: Term | float, other: Term | float, other_low: Term | 
 
 
 def log2_parts(e: Term, m: Term) -> tuple[Term, Term]:
-    """e + log2(m) to about 2**-64 of its value, for sqrt(1/2) <= m < sqrt(2), as a sum of two f64."""
+    """The sum e + log2(m) to about 2**-64 of its value, for sqrt(1/2) <= m < sqrt(2), as a sum of two f64."""
     f = m - 1.0
     d = m + 1.0
     d_low = m - (d - 1.0)
@@ -116,7 +117,7 @@ def _positive_power_f64(base: Term, exponent: Term) -> Term:
     return mantissa * power_of_two(half) * power_of_two(number - half)
 
 
-def pow(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:  # noqa: A001 - the op's name
+def pow(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
     """x**y with C's special values: 1 for x = 1 or y = 0 even with NaN, NaN for a negative x and a fractional y."""
     base, exponent = Term(b, x), Term(b, y)
     magnitude = base.abs()
@@ -129,7 +130,7 @@ def pow(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:  # noqa: A001 - the o
     integral = exponent.truncate().equals(exponent)
     half = exponent * 0.5
     odd = integral & half.truncate().differs(half)
-    sign = base.bits() & where(odd, base.bits().constant(-(1 << (MANTISSA_BITS[x.kind] + (8 if x.kind == "f32" else 11)))), 0)
+    sign = base.bits() & where(odd, base.bits().constant(SIGN_BIT[x.kind]), 0)
     result = (result.bits() | sign).as_float()
     negative = (base < 0.0) & ~integral & magnitude.differs(INFINITY)
     result = where(negative, float("nan"), result)

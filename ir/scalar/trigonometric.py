@@ -29,12 +29,12 @@ def reduce_moderate(x: Term) -> tuple[Term, Term]:
 
 
 def sine_of_reduced(r: Term, square: Term) -> Term:
-    """sin r for |r| <= pi/4."""
+    """Sin r for |r| <= pi/4."""
     return (square * r).fma(square.polynomial(SIN[r.kind]), r)
 
 
 def cosine_of_reduced(square: Term) -> Term:
-    """cos r for |r| <= pi/4, from r**2."""
+    """Cos r for |r| <= pi/4, from r**2."""
     return (square * square).fma(square.polynomial(COS[square.kind]), square.fma(-0.5, 1.0))
 
 
@@ -80,9 +80,7 @@ def reduce_huge(x: Term) -> tuple[Term, Term, Term]:
     words = [Term(b, b.lookup("i64", c.TWO_OVER_PI_WORDS, (first + offset).value)) for offset in range(4)]
     # (w >> 1) >> (63 - shift) is w >> (64 - shift) without a shift by 64
     spill = shift.constant(63) - shift
-    high, middle, low = (
-        (words[k] << shift) | words[k + 1].logical_shift(1).logical_shift(spill) for k in range(3)
-    )
+    high, middle, low = ((words[k] << shift) | words[k + 1].logical_shift(1).logical_shift(spill) for k in range(3))
     part = mantissa * middle
     product_low = part + _multiply_high(mantissa, low)
     product_high = mantissa * high + _multiply_high(mantissa, middle) + _carry(product_low, part)
@@ -123,12 +121,12 @@ def _sin_huge(b: ScalarBuilder, x: Scalar, turn: int) -> Scalar:
 
 
 def sin_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """sin x for |x| >= 2**16."""
+    """Sin x for |x| >= 2**16."""
     return _sin_huge(b, x, 0)
 
 
 def cos_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """cos x for |x| >= 2**16."""
+    """Cos x for |x| >= 2**16."""
     return _sin_huge(b, x, 1)
 
 
@@ -182,7 +180,7 @@ def _tangent(quadrant: Term, r: Term, r_low: Term) -> Term:
 
 
 def tan_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
-    """tan x for |x| >= 2**16."""
+    """Tan x for |x| >= 2**16."""
     term = Term(b, x)
     finite, magnitude = _huge_magnitude(term)
     result = _tangent(*reduce_huge(magnitude))

@@ -17,9 +17,7 @@ _UNLIKELY = "!91001"
 _WEIGHTS = f'{_UNLIKELY} = !{{!"branch_weights", i32 1, i32 2000}}'
 
 
-def emit_rare(
-    b: LlvmBuilder, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val
-) -> Val:
+def emit_rare(b: LlvmBuilder, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
     """``slow(b, *arguments)`` in the lanes where ``condition`` holds, ``fast`` in the others."""
     lanes = max(value.lanes for value in (condition, fast, *arguments))
     if lanes == 1:
@@ -69,9 +67,7 @@ def emit_rare(
     return b.phi(fast.kind, lanes, [(fast, before), (mixed, done)])
 
 
-def _emit_scalar(
-    b: LlvmBuilder, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val
-) -> Val:
+def _emit_scalar(b: LlvmBuilder, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
     before, visit, after = b.label, b.fresh_label("rare"), b.fresh_label("rare.after")
     b.branch_if(condition, visit, after)
     b.begin_block(visit)
