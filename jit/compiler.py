@@ -14,6 +14,7 @@ from hlojit.collection import collection_paused
 from hlojit.extensions import Backend, CompileOptions, Support, registry
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Module
+from hlojit.ir.ops.definition import Structural
 from hlojit.ir.passes.pass_manager import PassCallback, PassPipeline, order_passes
 
 DEFAULT_BACKEND = "cpu"
@@ -108,7 +109,8 @@ def check_capability(module: Module, backend: Backend) -> None:
             answer = backend.capability(instruction)
             if answer.support is Support.NO:
                 raise UnsupportedError(instruction.op.name, backend.name, answer.reason, instruction.location)
-            if instruction.op.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
+            lowering = instruction.op.lowering
+            if isinstance(lowering, Structural) and lowering.role in ("loop", "branch"):
                 stack.extend(instruction.regions)
 
 

@@ -45,7 +45,7 @@ CONSTANT = define(
         reference=lambda call: call.attributes["value"].array,
         syntax="chlo.constant",
         traits=frozenset({Trait.CONSTANT}),
-        lowering=Structural(),
+        lowering=Structural("constant"),
         summary="a constant",
     )
 )

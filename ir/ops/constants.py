@@ -41,7 +41,7 @@ CONSTANT = define(
         reference=lambda call: call.attributes["value"].array,
         syntax="constant",
         traits=frozenset({Trait.CONSTANT}),
-        lowering=Structural(),
+        lowering=Structural("constant"),
         summary="The elements that are written in the program.",
     )
 )

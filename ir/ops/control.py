@@ -64,7 +64,7 @@ FUNC_RETURN = define(
         infer=_no_results,
         syntax="return",
         traits=TERMINATOR,
-        lowering=Structural(),
+        lowering=Structural("return"),
         summary="ends a function's body and returns its values",
     )
 )
@@ -76,7 +76,7 @@ RETURN = define(
         infer=_no_results,
         syntax="return",
         traits=TERMINATOR,
-        lowering=Structural(),
+        lowering=Structural("return"),
         summary="ends a region and returns its values",
     )
 )
@@ -135,7 +135,7 @@ CALL = define(
         syntax="call",
         traits=STRUCTURAL,
         effect=_callee_has_effects,
-        lowering=Structural(),
+        lowering=Structural("call"),
         summary="calls a function of the module",
     )
 )
@@ -233,7 +233,7 @@ WHILE = define(
         reference=_while_reference,
         syntax="while",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("loop"),
         summary="repeats a body while a condition holds",
     )
 )
@@ -284,7 +284,7 @@ IF = define(
         reference=lambda call, predicate: call.run(0 if bool(predicate) else 1),
         syntax="generic",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("branch"),
         summary="evaluates one of two branches",
     )
 )
@@ -312,7 +312,7 @@ CASE = define(
         reference=_case_reference,
         syntax="generic",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("branch"),
         summary="evaluates the branch that an index chooses, the last one if it is out of range",
     )
 )
@@ -329,7 +329,7 @@ TUPLE = define(
         reference=lambda call, *values: (tuple(values),),
         syntax="tuple",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("tuple"),
         summary="makes a tuple",
     )
 )
@@ -363,7 +363,7 @@ GET_TUPLE_ELEMENT = define(
         reference=lambda call, value: (value[call.attributes["index"]],),
         syntax="get_tuple_element",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("tuple"),
         summary="one element of a tuple",
     )
 )
@@ -385,7 +385,7 @@ AFTER_ALL = define(
         reference=lambda call, *tokens: (None,),
         syntax="pretty-same-type",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("token"),
         summary="a token that comes after all of its inputs",
     )
 )
@@ -397,7 +397,7 @@ CREATE_TOKEN = define(
         reference=lambda call: (None,),
         syntax="pretty-result-type",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("token"),
         summary="a token that comes after nothing",
     )
 )
@@ -411,7 +411,7 @@ OPTIMIZATION_BARRIER = define(
         reference=lambda call, *values: values,
         syntax="optimization_barrier",
         traits=STRUCTURAL,
-        lowering=Structural(),
+        lowering=Structural("alias"),
         summary="an identity across which nothing is moved",
     )
 )
@@ -429,6 +429,7 @@ SHARDING_CONSTRAINT = define(
         constraints=(Constraint("", lambda i: same_types("input and result", (*i.operand_types, *i.result_types))),),
         reference=lambda call, value: value,
         syntax="sharding_constraint",
+        traits=frozenset({Trait.BITCAST}),
         lowering=Pointwise(lambda builder, call, operand: operand),
         summary="an identity that carries a sharding",
     )

@@ -43,6 +43,7 @@ class Trait(enum.Enum):
     TERMINATOR = "ends a block"
     STRUCTURAL = "is control flow or module structure"
     CONSTANT = "is a constant"
+    BITCAST = "alone, outside a fused kernel, its result is the operand's memory"
     IDEMPOTENT = "applied to its own result gives that result"
 
 
@@ -156,7 +157,13 @@ class Kernel(Lowering):
 
 @dataclass(frozen=True, slots=True)
 class Structural(Lowering):
-    """Control flow, calls, constants and tuples: what the host program itself executes."""
+    """Control flow, calls, constants and tuples: what the host program itself executes.
+
+    ``role`` says what it does with it: ``constant``, ``loop`` (condition and body), ``branch`` (one of the regions),
+    ``call``, ``return``, ``alias`` (results are the operands' memory), ``tuple``, ``token``.
+    """
+
+    role: str
 
 
 @dataclass(frozen=True, slots=True)

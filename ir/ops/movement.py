@@ -19,6 +19,7 @@ from hlojit.ir.ops.definition import (
     InferenceRequest,
     OpDefinition,
     Operand,
+    Trait,
     define,
 )
 from hlojit.ir.ops.pointwise import ANY, ANY_PER_AXIS, inferred_element, takes
@@ -271,6 +272,7 @@ RESHAPE = define(
             [-1 if extent == DYNAMIC else extent for extent in call.instruction.result.tensor_type.shape]
         ),
         syntax="pretty-function-type",
+        traits=frozenset({Trait.BITCAST}),
         lowering=Indexed(_reshape),
         summary="The same elements in the same order, in another shape.",
     )

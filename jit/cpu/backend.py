@@ -42,9 +42,10 @@ class KernelCache:
         code = self._codes.get(key)
         if code is None:
             with self._lock:
-                symbol = f"hlojit_kernel_{len(self._codes)}"
-                code = _emitter_name_and_emit(instruction, self.target, symbol)
-                self._codes[key] = code
+                code = self._codes.get(key)
+                if code is None:
+                    symbol = f"hlojit_kernel_{len(self._codes)}"
+                    code = self._codes[key] = _emitter_name_and_emit(instruction, self.target, symbol)
         return code
 
     def objects(self, codes: Iterable[KernelCode]) -> list[bytes]:
@@ -81,10 +82,6 @@ class CpuKernelSource:
         if reason:
             raise UnsupportedError(instruction.op.name, BACKEND_NAME, reason, instruction.location)
         return self.cache.code(instruction)
-
-    def native_call(self, instruction: Instruction) -> tuple[str, int, object] | None:
-        """Foreign native functions: none yet."""
-        return None
 
 
 class CpuBackend(Backend):
@@ -128,7 +125,7 @@ class CpuBackend(Backend):
         symbol = "hlojit_main"
         host = compile_to_object(emit_host(program, symbol), self.cache.target)
         loaded = load_objects(
-            [host, *self.cache.objects(codes.values())], [symbol], {**native().symbols(), **program.symbols}
+            [host, *self.cache.objects(codes.values())], [symbol], native().symbols()
         )
         main = module.main
         cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
@@ -139,17 +136,13 @@ class CpuBackend(Backend):
             outputs=tuple(value.tensor_type for value in main.body.returned),
             arena_bytes=program.arena_bytes,
             constants=tuple(constant.ctypes.data for constant in program.constants),
-            keepalive=(loaded, *program.constants, *program.keepalive),
+            keepalive=(loaded, *program.constants),
             estimated_nanoseconds=cost,
             program=program,
         )
 
 
-_STRUCTURAL = (
-    "stablehlo.constant", "stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "func.return",
-    "func.call", "stablehlo.optimization_barrier", "stablehlo.composite", "stablehlo.tuple",
-    "stablehlo.get_tuple_element",
-)  # fmt: skip
+_HOST_ROLES = ("constant", "loop", "branch", "call", "return", "alias", "tuple")
 
 
 def _reason_against(instruction: Instruction) -> str:
@@ -168,7 +161,7 @@ def lowering_reason(record: OpDefinition) -> str:
         return ""
     if isinstance(lowering, Kernel):
         return "" if has_kernel(lowering.name) else f"no CPU kernel {lowering.name!r} yet"
-    if isinstance(lowering, Structural) and record.name in _STRUCTURAL:
+    if isinstance(lowering, Structural) and lowering.role in _HOST_ROLES:
         return ""
     return "the op has no lowering yet"
 

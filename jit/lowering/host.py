@@ -19,7 +19,6 @@ from hlojit.lowering.program import (
     Copy,
     Launch,
     Loop,
-    NativeCall,
     PointCell,
     Program,
     Step,
@@ -89,7 +88,7 @@ class HostEmitter:
         stack = list(steps)
         while stack:
             step = stack.pop()
-            if isinstance(step, (Launch, NativeCall)):
+            if isinstance(step, Launch):
                 widest = max(widest, len(step.buffers))
             elif isinstance(step, Loop):
                 stack += [*step.condition, *step.body]
@@ -146,13 +145,9 @@ class HostEmitter:
             self._branch(step)
         elif isinstance(step, Swap):
             self._swap(step)
-        elif isinstance(step, PointCell):
-            self.builder.line(f"store ptr {self._address(step.target).text}, ptr {self._cell(step.cell).text}")
         else:
-            assert isinstance(step, NativeCall), step
-            self._store_arguments(step.buffers)
-            self.builder.declare(step.symbol, f"declare void @{step.symbol}(ptr, ptr)")
-            self.builder.line(f"call void @{step.symbol}(ptr %context, ptr {self._arguments.text})")
+            assert isinstance(step, PointCell), step
+            self.builder.line(f"store ptr {self._address(step.target).text}, ptr {self._cell(step.cell).text}")
 
     def _slot(self, index: int) -> Val:
         """The address that a slot holds (loaded once per straight-line function)."""

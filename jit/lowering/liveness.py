@@ -6,17 +6,20 @@ Values that share memory (a reshape and its operand) count as one, their *root*.
 from __future__ import annotations
 
 from hlojit.ir.graph import Block, Instruction, Value
-from hlojit.ir.types import TensorType
+from hlojit.ir.ops.definition import Structural, Trait
 
 FOREVER = 1 << 60
 
 
 def is_alias(instruction: Instruction) -> bool:
     """Whether the results are the operands' memory: an unfused reshape, a barrier, an annotation."""
-    name = instruction.op.name
-    if name in ("stablehlo.optimization_barrier", "sdy.sharding_constraint"):
-        return True
-    return name == "stablehlo.reshape" and isinstance(instruction.result.type, TensorType)
+    return Trait.BITCAST in instruction.op.traits or host_role(instruction) == "alias"
+
+
+def host_role(instruction: Instruction) -> str:
+    """What the host program does with an instruction that is no kernel (see ``Structural``), or an empty string."""
+    lowering = instruction.op.lowering
+    return lowering.role if isinstance(lowering, Structural) else ""
 
 
 class Liveness:
@@ -85,4 +88,4 @@ class Liveness:
 
 def has_host_regions(instruction: Instruction) -> bool:
     """Whether the host program executes the regions (while, if, case), as opposed to a kernel (reduce, sort, fusion)."""
-    return instruction.op.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case")
+    return host_role(instruction) in ("loop", "branch")

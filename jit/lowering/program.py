@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hlojit.ir.graph import Instruction
@@ -56,15 +56,6 @@ class Launch(Step):
     buffers: tuple[Buffer, ...]
     instruction_name: str
     bytes_moved: int = 0
-    location: Location = UNKNOWN
-
-
-@dataclass(slots=True)
-class NativeCall(Step):
-    """Call a foreign native function ``void(ptr context, ptr buffers)`` that is imported by name."""
-
-    symbol: str
-    buffers: tuple[Buffer, ...]
     location: Location = UNKNOWN
 
 
@@ -123,9 +114,6 @@ class Program:
     temporaries: list[Buffer]
     cells: int = 0
     arena_bytes: int = 0
-    symbols: dict[str, int] = field(default_factory=dict)
-    """Addresses of foreign functions by symbol."""
-    keepalive: list[Any] = field(default_factory=list)
 
     def walk(self) -> Iterator[Step]:
         """Yield all steps, those of loops and branches after the one that holds them."""

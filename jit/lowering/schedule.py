@@ -18,7 +18,7 @@ from hlojit.ir.ops.definition import Structural
 from hlojit.ir.types import TensorType
 from hlojit.lowering.arena import assign_offsets
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.liveness import Liveness, has_host_regions, is_alias
+from hlojit.lowering.liveness import Liveness, has_host_regions, host_role, is_alias
 from hlojit.lowering.program import (
     Branch,
     Buffer,
@@ -26,7 +26,6 @@ from hlojit.lowering.program import (
     Copy,
     Launch,
     Loop,
-    NativeCall,
     PointCell,
     Program,
     Step,
@@ -39,13 +38,10 @@ SWAP_THRESHOLD = 1024
 
 
 class KernelSource(Protocol):
-    """Gives the code for an instruction: a kernel of ours, or a foreign function to call."""
+    """Gives the code for an instruction."""
 
     def kernel(self, instruction: Instruction) -> KernelCode:
         """Code for one instruction; raises ``UnsupportedError``."""
-
-    def native_call(self, instruction: Instruction) -> tuple[str, int, object] | None:
-        """(symbol, address, object to keep alive) if the instruction is a call of a foreign native function."""
 
 
 class Scheduler:
@@ -60,14 +56,14 @@ class Scheduler:
         self.wanted: dict[Value, Buffer] = {}
         self._reserved: set[Buffer] = set()
         self._sharers: dict[Buffer, list[Value]] = {}
+        self._kept: set[Value] = set()
+        """Arguments of loop conditions: their memory is read again by the body, or is the loop's result."""
         self._cell_targets: dict[Buffer, tuple[Buffer, Buffer]] = {}
         self._constants: dict[Dense, Buffer] = {}
         self._handlers: dict[str, Callable[[Instruction, list[Step]], None]] = {
-            "stablehlo.constant": self._constant,
-            "stablehlo.while": self._while,
-            "stablehlo.if": self._branch,
-            "stablehlo.case": self._branch,
-            "stablehlo.custom_call": self._custom_call,
+            "constant": self._constant,
+            "loop": self._while,
+            "branch": self._branch,
         }
 
     def build(self) -> Program:
@@ -134,7 +130,7 @@ class Scheduler:
         for instruction in block:
             if instruction is terminator or is_alias(instruction):
                 continue
-            handler = self._handlers.get(instruction.op.name)
+            handler = self._handlers.get(host_role(instruction))
             if handler is not None:
                 handler(instruction, steps)
             else:
@@ -210,11 +206,13 @@ class Scheduler:
         """An elementwise kernel may write over an operand that it reads for the last time."""
         if result not in self.wanted:
             for number in candidates:
-                operand = instruction.operands[number]
-                free = operands[number] not in taken and operands[number] not in self._reserved
-                if free and self._dies_at(operand, instruction):
-                    self._extend(operands[number], operands[number].start, self.liveness.last_use(result))
-                    return operands[number]
+                operand, buffer = instruction.operands[number], operands[number]
+                free = buffer not in taken and buffer not in self._reserved
+                # Another operand may be the same memory, read in another order.
+                safe = all(k in candidates for k, other in enumerate(operands) if other is buffer)
+                if free and safe and self._dies_at(operand, instruction):
+                    self._extend(buffer, buffer.start, self.liveness.last_use(result))
+                    return buffer
         return self._result_buffer(result, instruction)
 
     def _dies_at(self, value: Value, instruction: Instruction) -> bool:
@@ -225,6 +223,7 @@ class Scheduler:
         return (
             buffer.kind in (BufferKind.TEMPORARY, BufferKind.SWAPPED, BufferKind.OUTPUT)
             and not (root in self.liveness.captured and has_host_regions(instruction))
+            and root not in self._kept
             and home is instruction.block
             and self.liveness.last_use(value) <= self.liveness.end[instruction]
             and self._owners(buffer, value, instruction)
@@ -242,19 +241,6 @@ class Scheduler:
         """``value`` is another name of ``buffer``."""
         self.buffers[value] = buffer
         self._sharers.setdefault(buffer, []).append(value)
-
-    def _custom_call(self, instruction: Instruction, steps: list[Step]) -> None:
-        native = self.source.native_call(instruction)
-        if native is None:
-            self._launch(instruction, steps)
-            return
-        symbol, address, keep = native
-        self.program.symbols[symbol] = address
-        self.program.keepalive.append(keep)
-        operands = [self.buffer(operand) for operand in instruction.operands]
-        results = [self._result_buffer(result, instruction) for result in instruction.results]
-        self.buffers.update(zip(instruction.results, results))
-        steps.append(NativeCall(symbol, (*operands, *results), instruction.location))
 
     # --------------------------------------------------------- control flow
 
@@ -293,6 +279,7 @@ class Scheduler:
         for region in (condition, body):
             for argument, state in zip(region.arguments, states):
                 self._share(argument, state)
+        self._kept.update(condition.arguments)
         condition_steps: list[Step] = []
         self._block(condition, condition_steps)
         predicate = self.buffer(condition.returned[0])
@@ -304,12 +291,14 @@ class Scheduler:
         for result, state in zip(instruction.results, states):
             wanted = self.wanted.get(result, state)
             self._copy(state, wanted, steps)
-            self.buffers[result] = wanted
+            # Results of one state, or of one that the loop does not change, have other names that may live longer.
+            self._share(result, wanted)
 
     def _invariant_state(self, instruction: Instruction, number: int) -> Buffer:
         """A value that the loop hands on unchanged stays where it is."""
         source = self.buffer(instruction.operands[number])
         self._extend(source, source.start, self._state_end(instruction, number))
+        self._sharers.setdefault(source, []).append(self.liveness.root(instruction.operands[number]))
         return source
 
     def _state_end(self, instruction: Instruction, number: int) -> int:
@@ -386,7 +375,7 @@ class Scheduler:
             return False
         reads = [k for k, operand in enumerate(producer.operands) if self.liveness.root(operand) is argument]
         if has_host_regions(producer):
-            looped = producer.op.name == "stablehlo.while" and argument not in self.liveness.captured
+            looped = host_role(producer) == "loop" and argument not in self.liveness.captured
             return looped and reads == [root.index]
         if isinstance(producer.op.lowering, Structural):
             return False
