@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import importlib.metadata
 import inspect
+import itertools
 import os
 import threading
 import traceback
@@ -64,6 +65,7 @@ class Registry:
         self.records: dict[str, PluginRecord] = {}
         self.backends: dict[str, Backend] = {}
         self.custom_calls: dict[str, CustomCall] = {}
+        self._generations = itertools.count(1)
         self.generation = 0
         """Counts changes: what was compiled under another generation may be out of date."""
         self._objects: dict[str, Any] = {}
@@ -113,7 +115,7 @@ class Registry:
         wrong signature, fails or returns something else than it should, or claims a name that another plugin has; the
         registry is then as it was.
         """
-        name = name or getattr(plugin, "__name__", type(plugin).__name__)
+        name = name or _name_of(plugin)
         record = PluginRecord(name, package, version, api=getattr(plugin, "hlojit_api", hooks.API_VERSION))
         with self._lock:
             previous = self._objects.get(name)
@@ -126,9 +128,7 @@ class Registry:
                 self._claim_all(record)
             except Exception:
                 if previous is not None and previous_record is not None:
-                    self._claim_all(previous_record)
-                    self._objects[name] = previous
-                    self.records[name] = previous_record
+                    self._restore(name, previous, previous_record)
                 raise
             self._objects[name] = plugin
             self.records[name] = record
@@ -144,15 +144,33 @@ class Registry:
 
     @contextmanager
     def using(self, *plugins: Any) -> Iterator[None]:
-        """Have plugins registered inside a ``with`` block."""
+        """Have plugins registered inside a ``with`` block; afterwards everything is as it was before."""
+        if not plugins:
+            yield
+            return
+        with self._lock:
+            generation, before = self.generation, dict(self.records)
+            replaced = {name: (self._objects[name], self.records[name]) for name in map(_name_of, plugins) if name in self._objects}
         records = []
         try:
             for plugin in plugins:
                 records.append(self.register(plugin))
             yield
         finally:
-            for record in records:
-                self.unregister(record.name)
+            with self._lock:
+                for record in records:
+                    if self.records.get(record.name) is record:
+                        self.unregister(record.name)
+                        if record.name in replaced:
+                            self._restore(record.name, *replaced[record.name])
+                if len(before) == len(self.records) and all(self.records.get(n) is r for n, r in before.items()):
+                    # The very plugins of before: what was compiled with them is up to date.
+                    self.generation = generation
+
+    def _restore(self, name: str, plugin: Any, record: PluginRecord) -> None:
+        self._claim_all(record)
+        self._objects[name] = plugin
+        self.records[name] = record
 
     def _check_api(self, record: PluginRecord) -> None:
         major, minor = record.api
@@ -211,7 +229,7 @@ class Registry:
             )
             if taken and owner is None:
                 raise PluginError(f"plugin {record.origin} registers the {kind} {claimed!r}, which is built in")
-        self.generation += 1
+        self.generation = next(self._generations)
         for claim in self._claims(record):
             self._owner[claim] = record.name
         for row in record.formats:
@@ -222,7 +240,7 @@ class Registry:
         self.backends.update((backend.name, backend) for backend in record.backends)
 
     def _release_all(self, record: PluginRecord) -> None:
-        self.generation += 1
+        self.generation = next(self._generations)
         for claim in self._claims(record):
             self._owner.pop(claim, None)
         for row in record.formats:
@@ -280,6 +298,11 @@ _EXPECTED: dict[str, type] = {
     "hlojit_custom_calls": CustomCall,
     "hlojit_backends": Backend,
 }
+
+
+def _name_of(plugin: Any) -> str:
+    name: str = getattr(plugin, "__name__", type(plugin).__name__)
+    return name
 
 
 def _unknown(kind: str, name: str, known: Any) -> str:

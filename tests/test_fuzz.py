@@ -1,7 +1,7 @@
 """Random programs on the CPU against the interpreter of the unchanged program: exact ops, so every bit must agree.
 
 The programs are small and full of loops, branches and updates in place: what the memory planner and the passes can get
-wrong.  Named programs at the end are what such runs found.
+wrong.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import hlojit
 import numpy as np
 import pytest
+from hlojit.ir import evaluate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-import hlojit
-from hlojit.ir import evaluate
 
 from .random_programs import RandomProgram, Type, random_arguments
 
@@ -68,24 +67,3 @@ def test_drawn_programs(program: tuple[str, list[Type]], seed: int) -> None:
     assert_same_bits(text, random_arguments(kinds, seed))
 
 
-# ------------------------------------------------------------------------------------------------------- what was found
-
-
-def test_found_types_of_one_op_read_like_those_of_another() -> None:
-    # The types' text was remembered without the way of reading it.
-    assert_same_bits(
-        """
-        func.func @main(%i: tensor<i32>, %x: tensor<4xi32>) -> tensor<4xi32> {
-          %0 = "stablehlo.case"(%i) ({
-            %2 = stablehlo.add %x, %x : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
-            stablehlo.return %2 : tensor<4xi32>
-          }, {
-            stablehlo.return %x : tensor<4xi32>
-          }) : (tensor<i32>) -> tensor<4xi32>
-          %3 = stablehlo.iota dim = 0 : tensor<4xi32>
-          %1 = stablehlo.add %0, %3 : tensor<4xi32>
-          return %1 : tensor<4xi32>
-        }
-        """,
-        [np.int32(1), np.arange(4, dtype="i4")],  # type: ignore[list-item]
-    )

@@ -74,12 +74,12 @@ class JittedFunction:
             (array.shape, array.dtype) if leaf is array else (type(leaf), array.shape, array.dtype)
             for leaf, array in zip(leaves, arrays)
         )
-        key = (structure, static, signature, registry().generation)
+        key = (structure, static, signature, registry().load().generation)
         found = self._compiled.get(key)
         if found is None:
             found = self._compile(key, dynamic, static, arrays)
-        executable, result_structure = found
-        results = executable(*arrays)
+        call, result_structure = found
+        results = call(*arrays)
         return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
 
     def lower(self, *arguments: Any, **named: Any) -> Module:
@@ -96,13 +96,15 @@ class JittedFunction:
             return (arguments, named), ()
         bound = self.signature.bind(*arguments, **named)
         bound.apply_defaults()
-        static = tuple((name, bound.arguments.pop(name)) for name in sorted(self.static_argnames))
+        values = [(name, bound.arguments.pop(name)) for name in sorted(self.static_argnames)]
+        # The type too: 2, 2.0 and True are equal, and trace differently.
+        static = tuple((name, type(value), value) for name, value in values)
         try:
             hash(static)
         except TypeError:
             raise ArgumentError(
                 f"{self.function.__name__}: static arguments must be hashable, got "
-                + ", ".join(f"{name}={value!r}" for name, value in static)
+                + ", ".join(f"{name}={value!r}" for name, value in values)
             ) from None
         return ((), dict(bound.arguments)), static
 
@@ -115,7 +117,8 @@ class JittedFunction:
             with registry().using(*self.plugins):
                 module, structure = self._trace(dynamic, static, arrays)
                 executable = compile_module(module, backend=self.backend, options=self.options)
-            self._compiled[key] = executable, structure
+            # Without the executable's own indirection: this is called again and again.
+            self._compiled[key] = getattr(executable, "call", executable), structure
             return self._compiled[key]
 
     def _trace(
@@ -137,7 +140,7 @@ class JittedFunction:
         ]
         positional, named = unflatten(structure, tracers)
         if static:
-            result = self._call_bound({**named, **dict(static)})
+            result = self._call_bound({**named, **{name: value for name, _, value in static}})
         else:
             result = self.function(*positional, **named)
         results, result_structure = flatten(result)

@@ -127,7 +127,8 @@ def _extreme(name: str, op: str, start: Callable[[np.dtype[Any]], Any]) -> Calla
     ) -> Tracer:  # fmt: skip
         _refuse(name, out=out, where=where)
         operand = ops.tracer(a)
-        if not operand.size and initial is np._NoValue:  # type: ignore[attr-defined]
+        empty = not all(operand.shape[each] for each in normalized_axes(axis, operand.ndim))
+        if empty and initial is np._NoValue:  # type: ignore[attr-defined]
             raise ValueError(f"np.{name} of an array without elements needs initial=")
         result = reduce(ops, operand, op, start(operand.dtype), axis, _flag(keepdims))
         if initial is not np._NoValue:  # type: ignore[attr-defined]
@@ -212,6 +213,8 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
         return flat.reshape(shape) if keepdims else flat
     b = ops.builder
     (dimension,) = normalized_axes(axis, operand.ndim)
+    if not operand.shape[dimension]:
+        raise ValueError("attempt to get the position of an extreme in a sequence without elements")
     index_type = operand.type.with_element_type("i64")
     start = _smallest(operand.dtype) if direction == "GT" else _largest(operand.dtype)
     value, index = tensor((), operand.type.element_type), tensor((), "i64")
@@ -437,8 +440,15 @@ def _at_least_2d(ops: Operations, array: Any) -> Tracer:
     return reshape(ops, operand, (1,) * (2 - operand.ndim) + operand.shape) if operand.ndim < 2 else operand
 
 
-@_implements(np.split, np.array_split)
+@_implements(np.split)
 def split(ops: Operations, ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
+    if isinstance(indices_or_sections, (int, np.integer)) and ops.tracer(ary).shape[axis] % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(ops, ary, indices_or_sections, axis)
+
+
+@_implements(np.array_split)
+def array_split(ops: Operations, ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
     operand = ops.tracer(ary)
     extent = operand.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +147,12 @@ def _basic(shape: tuple[int, ...], keys: list[Any]) -> _Basic:
             steps.append(step)
             result.append(count)
         else:
-            index = int(key)
+            try:
+                index = operator.index(key)
+            except TypeError:
+                raise IndexError(
+                    f"{key!r} cannot be an index; use integers, slices, None, ... or arrays of integers"
+                ) from None
             if not -extent <= index < extent:
                 raise IndexError(f"index {index} is out of bounds for dimension {dimension} of size {extent}")
             starts.append(index % extent)

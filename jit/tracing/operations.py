@@ -20,8 +20,9 @@ from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.types import tensor
 from hlojit.tracing.tracer import Tracer, TracingError
 
+# As code objects spell them, which need not be the real path.
 _OWN_FOLDERS = tuple(
-    os.path.dirname(os.path.realpath(path)) + os.sep for path in (__file__, np.__file__)
+    os.path.dirname(spelt) + os.sep for path in (__file__, np.__file__) for spelt in (path, os.path.realpath(path))
 )
 
 Rule = Callable[["Operations", Sequence[Value]], Value]

@@ -6,9 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import hlojit
+import numpy as np
 
 
 def agree(function: Callable[..., Any], *arguments: Any, ulps: int = 4, atol: float = 0.0) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hlojit.tracing.operations import UFUNCS
 from hlojit.tracing.tracer import TracingError
 

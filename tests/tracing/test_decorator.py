@@ -1,0 +1,326 @@
+"""The decorator: signatures, containers, static arguments, what is refused and how it says so."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+import weakref
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlojit
+import hlojit.compiler
+from hlojit.tracing.tracer import TracingError
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass
+class State:
+    """Some weights."""
+
+    weights: Any
+    bias: Any = 0.0
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the modules that are compiled from now on."""
+    seen: list[str] = []
+    compile_module = hlojit.compiler.compile
+
+    def counted(module: Any, **options: Any) -> Any:
+        seen.append(str(module.name))
+        return compile_module(module, **options)
+
+    monkeypatch.setattr(hlojit.compiler, "compile", counted)
+    return seen
+
+
+def test_compiled_once_a_signature(compilations: list[str]) -> None:
+    @hlojit.jit
+    def double(x: Any) -> Any:
+        return x * 2
+
+    for _ in range(3):
+        double(np.ones(3))
+    assert len(compilations) == 1
+    double(np.zeros((3,)))
+    double(np.ones(6)[::2])
+    assert len(compilations) == 1
+    double(np.ones(4))
+    double(np.ones(3, "f4"))
+    double(3)
+    double(4)
+    double(4.0)
+    assert len(compilations) == 5
+    assert "5 signatures" in repr(double)
+
+
+def test_a_signature_is_compiled_once_by_many_threads(compilations: list[str]) -> None:
+    double = hlojit.jit(lambda x: x * 2)
+    results: list[Any] = []
+    threads = [threading.Thread(target=lambda: results.append(double(np.ones(5)))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(compilations) == 1 and len(results) == 8
+    for result in results:
+        np.testing.assert_array_equal(result, 2)
+
+
+def test_containers_go_in_and_out() -> None:
+    @hlojit.jit
+    def inside(tree: Any, pair: Pair, state: State, nothing: None, *rest: Any, **named: Any) -> Any:
+        assert nothing is None
+        return {
+            "pair": Pair(pair.first + 1, [pair.second]),
+            "state": State(state.weights * 2, None),
+            "none": None,
+            "rest": rest,
+            "named": {key: value + 1 for key, value in named.items()},
+            "tree": (tree["a"][0], tree["b"], (), {}, 5, np.arange(2)),
+        }
+
+    one = np.ones(2)
+    result = inside({"b": one, "a": [one * 3]}, Pair(one, one), State(one, one), None, one, one * 7, x=one, y=one * 4)
+    assert isinstance(result["pair"], Pair) and isinstance(result["pair"].second, list)
+    assert isinstance(result["state"], State) and result["state"].bias is None and result["none"] is None
+    np.testing.assert_array_equal(result["pair"].first, [2, 2])
+    np.testing.assert_array_equal(result["state"].weights, [2, 2])
+    np.testing.assert_array_equal(result["rest"][1], [7, 7])
+    np.testing.assert_array_equal(result["named"]["y"], [5, 5])
+    np.testing.assert_array_equal(result["tree"][0], [3, 3])
+    assert result["tree"][2] == () and result["tree"][3] == {} and result["tree"][4] == 5
+    np.testing.assert_array_equal(result["tree"][5], [0, 1])
+
+
+def test_keyword_and_default_arguments() -> None:
+    @hlojit.jit
+    def inside(x: Any, y: Any = 2.0, *, scale: Any = 3) -> Any:
+        return x * y * scale
+
+    one = np.ones(2, "f4")
+    for result, number in ((inside(one), 6), (inside(y=4.0, x=one), 12), (inside(one, scale=one), 2)):
+        np.testing.assert_array_equal(result, number)
+        assert result.dtype == np.float32
+    with pytest.raises(TypeError):
+        inside()
+    with pytest.raises(TypeError):
+        inside(one, wrong=1)
+
+
+def test_static_arguments(compilations: list[str]) -> None:
+    @hlojit.jit(static_argnames=("kind", "count"))
+    def inside(x: Any, kind: str, count: int = 2) -> Any:
+        if kind == "double":
+            return x * 2
+        return np.concatenate([x] * count)
+
+    one = np.ones(2)
+    assert inside(one, "double")[0] == 2
+    assert inside(one, kind="repeat").shape == (4,)
+    assert inside(one, "repeat", count=3).shape == (6,)
+    assert inside(one, "repeat", 3).shape == (6,)
+    assert len(compilations) == 3
+    with pytest.raises(hlojit.ArgumentError, match=r"static arguments must be hashable.*kind=\[1\]"):
+        inside(one, [1])
+    with pytest.raises(hlojit.HlojitError, match="static_argnames names wrong"):
+        hlojit.jit(static_argnames="wrong")(lambda x: x)
+
+
+def test_static_arguments_of_equal_value_and_other_type_are_different() -> None:
+    @hlojit.jit(static_argnames="n")
+    def inside(x: Any, n: Any) -> Any:
+        return x * n
+
+    x = np.ones(1, "i4")
+    assert inside(x, 2).dtype == np.int32
+    assert inside(x, 2.0).dtype == np.float64
+    assert inside(x, True).dtype == np.int32
+
+
+def test_static_argument_with_positional_rest() -> None:
+    @hlojit.jit(static_argnames="n")
+    def inside(n: int, *arrays: Any, **named: Any) -> Any:
+        return sum(arrays) * n + named["z"]
+
+    np.testing.assert_array_equal(inside(3, np.ones(2), np.ones(2), z=np.ones(2)), 7)
+
+
+def test_methods_closures_and_nested_functions(compilations: list[str]) -> None:
+    class Model:
+        def __init__(self, factor: float):
+            self.factor = factor
+
+        @hlojit.jit
+        def forward(self, x: Any) -> Any:
+            return x * 2
+
+    captured = np.arange(3.0)
+
+    @hlojit.jit
+    def inner(x: Any) -> Any:
+        return x + captured
+
+    @hlojit.jit
+    def outer(x: Any) -> Any:
+        return inner(x) * inner(x=x)
+
+    np.testing.assert_array_equal(outer(np.ones(3)), [1, 4, 9])
+    assert len(compilations) == 1
+    with pytest.raises(hlojit.ArgumentError, match="static_argnames"):
+        Model(2.0).forward(np.ones(2))
+
+
+def test_method_with_static_self() -> None:
+    class Model:
+        factor = 3
+
+        def forward(self, x: Any) -> Any:
+            return x * self.factor
+
+        fast = hlojit.jit(static_argnames="self")(forward)
+
+    np.testing.assert_array_equal(Model().fast(np.ones(2)), 3)
+
+
+def test_results_of_every_kind() -> None:
+    x = np.arange(3.0)
+    assert hlojit.jit(lambda x: None)(x) is None
+    assert hlojit.jit(lambda x: ())(x) == ()
+    result = hlojit.jit(lambda x: x)(x)
+    np.testing.assert_array_equal(result, x)
+    assert not np.shares_memory(result, x), "a result never shares an argument's memory"
+    first, second = hlojit.jit(lambda x: (x + 1,) * 2)(x)
+    assert not np.shares_memory(first, second)
+    assert hlojit.jit(lambda: np.ones(2))().tolist() == [1, 1]
+    assert hlojit.jit(lambda x: 3)(x) == 3
+    constant = hlojit.jit(lambda: (np.ones(2),) * 2)
+    constant()[0][:] = 5
+    np.testing.assert_array_equal(constant()[0], 1)
+
+
+def test_a_constant_captured_is_the_constant_of_the_time_of_tracing() -> None:
+    captured = np.ones(3)
+    function = hlojit.jit(lambda x: x + captured)
+    function(np.zeros(3))
+    captured[:] = 7
+    np.testing.assert_array_equal(function(np.zeros(3)), 1)
+
+
+REFUSED = [
+    (lambda x: 1 if x.sum() > 0 else 2, r"np\.where"),
+    (lambda x: x[0] and x[1], r"np\.where"),
+    (lambda x: float(x[0]), r"\.astype"),
+    (lambda x: int(x[0]), r"\.astype"),
+    (lambda x: range(x[0]), r"static"),
+    (lambda x: np.array(x), r"static"),
+    (lambda x: x.item(), r"return the array"),
+    (lambda x: x.tolist(), r"return the array"),
+    (lambda x: x + "text", r""),
+    (lambda x: "text", r""),
+    (lambda x: object(), r""),
+    (lambda x: np.array(["a"]), r""),
+    (lambda x: x + np.datetime64("2020-01-01"), r""),
+]
+
+
+@pytest.mark.parametrize(("function", "hint"), REFUSED)
+def test_what_cannot_be_compiled_is_refused_with_advice(function: Any, hint: str) -> None:
+    with pytest.raises((hlojit.HlojitError, TypeError), match=hint):
+        hlojit.jit(function)(np.ones(3))
+
+
+def test_generators_and_coroutines_are_refused() -> None:
+    def generator(x: Any) -> Any:
+        yield x
+
+    async def coroutine(x: Any) -> Any:
+        return x
+
+    for function in (generator, coroutine):
+        with pytest.raises(TracingError, match="generator or coroutine"):
+            hlojit.jit(function)
+
+
+@pytest.mark.parametrize("argument", ["text", object(), lambda: 0, np.array(["a"]), np.array([None]), np.array([1], "M8[s]")])
+def test_arguments_that_are_no_arrays_are_refused(argument: Any) -> None:
+    with pytest.raises(hlojit.ArgumentError):
+        hlojit.jit(lambda x: 1)(argument)
+
+
+def test_arrays_of_every_layout() -> None:
+    function = hlojit.jit(lambda x: x + 1)
+    base = np.arange(24, dtype="f4").reshape(4, 6)
+    read_only = base.copy()
+    read_only.flags.writeable = False
+    unaligned = np.frombuffer(b"x" + base.tobytes(), "u1")[1:].view("f4").reshape(4, 6)
+    for array in (base.T, base[::2, ::-3], np.asfortranarray(base), read_only, unaligned, base.astype(">f4"), base[1:1],
+                  np.broadcast_to(base[0], (4, 6)), base[0, 0], np.matrix(base)):
+        np.testing.assert_array_equal(function(array), np.asarray(array) + 1)
+
+
+def test_errors_show_the_users_line() -> None:
+    def wrong(x: Any) -> Any:
+        return np.linalg.inv(x)
+
+    with pytest.raises(TracingError, match="inv cannot be compiled"):
+        hlojit.jit(wrong)(np.eye(2))
+    module = hlojit.jit(lambda x: np.tanh(x) + 1).lower(np.ones(2))
+    assert all("test_decorator.py" in str(each.location) for each in module.walk())
+
+
+def test_a_failed_trace_leaves_nothing_behind() -> None:
+    broken = [True]
+
+    @hlojit.jit
+    def sometimes(x: Any) -> Any:
+        if broken:
+            raise KeyError("mine")
+        return x + 1
+
+    with pytest.raises(KeyError, match="mine"):
+        sometimes(np.ones(2))
+    broken.clear()
+    np.testing.assert_array_equal(sometimes(np.ones(2)), 2)
+
+
+def test_a_tracer_that_escapes_is_refused() -> None:
+    kept: list[Any] = []
+    hlojit.jit(lambda x: kept.append(x) or x)(np.ones(2))
+    with pytest.raises((hlojit.HlojitError, TypeError)):
+        hlojit.jit(lambda y: y + kept[0])(np.ones(2))
+    with pytest.raises((hlojit.HlojitError, TypeError)):
+        np.asarray(kept[0])
+
+
+def test_functions_and_what_they_captured_can_be_freed() -> None:
+    class Big:
+        pass
+
+    big = Big()
+    watch = weakref.ref(big)
+
+    def make(big: Any) -> Any:
+        return hlojit.jit(lambda x: x + (0 if big is None else 1))
+
+    function = make(big)
+    function(np.ones(2))
+    del function, big
+    gc.collect()
+    assert watch() is None
+
+
+def test_options_and_backend() -> None:
+    x = np.linspace(-1, 1, 7)
+    for backend in ("cpu", "reference"):
+        np.testing.assert_allclose(hlojit.jit(backend=backend)(np.tanh)(x) if False else
+                                   hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x), np.tanh(x), rtol=1e-15)
+    with pytest.raises(hlojit.HlojitError, match="did you mean 'cpu'"):
+        hlojit.jit(backend="cpus")(lambda x: x)(x)

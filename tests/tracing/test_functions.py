@@ -1,0 +1,156 @@
+"""NumPy's functions and methods, traced, against NumPy on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlojit
+from hlojit.tracing.functions import FUNCTIONS
+from hlojit.tracing.tracer import TracingError
+
+from .conftest import agree
+
+X = np.array([[3, -1, 2, 7], [0, 5, -6, 4], [1, 1, -2, 8]])
+Y = np.array([[1, 2, 0, 3], [2, 2, 1, 1], [0, 3, 3, 2]])
+
+CASES: dict[Callable[..., Any], list[Callable[..., Any]]] = {
+    np.dot: [lambda x, y: np.dot(x, y.T), lambda x, y: x.dot(y[0]), lambda x, y: np.dot(x[0], y[0]), lambda x, y: np.dot(2, x)],
+    np.tensordot: [lambda x, y: np.tensordot(x, y, axes=([0], [0])), lambda x, y: np.tensordot(x, y), lambda x, y: np.tensordot(x, y.T, 1)],
+    np.einsum: [lambda x, y: np.einsum("ij,kj->ik", x, y), lambda x, y: np.einsum("ij,ij->", x, y), lambda x, y: np.einsum("ij->ji", x)],
+    np.outer: [lambda x, y: np.outer(x[0], y[1])],
+    np.inner: [lambda x, y: np.inner(x, y), lambda x, y: np.inner(x[0], y[0])],
+    np.vdot: [lambda x, y: np.vdot(x, y)],
+    np.sum: [lambda x, y: np.sum(x), lambda x, y: x.sum(axis=0), lambda x, y: np.sum(x, axis=(0, 1), keepdims=True), lambda x, y: x.sum(-1, keepdims=True),
+             lambda x, y: np.sum(x, where=y > 1), lambda x, y: np.sum(x, initial=5), lambda x, y: np.sum(x, dtype="f4")],
+    np.prod: [lambda x, y: np.prod(x, axis=1), lambda x, y: x.prod(), lambda x, y: np.prod(x, initial=2)],
+    np.max: [lambda x, y: x.max(), lambda x, y: np.max(x, axis=-1), lambda x, y: np.max(x, 0, keepdims=True), lambda x, y: np.max(x, initial=6)],
+    np.min: [lambda x, y: x.min(), lambda x, y: np.min(x, axis=(0, 1)), lambda x, y: np.min(x[:0], initial=3)],
+    np.amax: [lambda x, y: np.amax(x, axis=1)],
+    np.amin: [lambda x, y: np.amin(x, axis=1)],
+    np.any: [lambda x, y: np.any(x > 6, axis=1), lambda x, y: x.any()],
+    np.all: [lambda x, y: np.all(x > -3, axis=0), lambda x, y: x.all(), lambda x, y: np.all(y, axis=1, keepdims=True)],
+    np.mean: [lambda x, y: np.mean(x), lambda x, y: x.mean(axis=0), lambda x, y: x.mean(1, keepdims=True), lambda x, y: np.mean(x, dtype="f4")],
+    np.var: [lambda x, y: np.var(x), lambda x, y: x.var(axis=1, ddof=1)],
+    np.std: [lambda x, y: np.std(x, axis=0), lambda x, y: x.std(keepdims=True)],
+    np.ptp: [lambda x, y: np.ptp(x), lambda x, y: np.ptp(x, axis=1)],
+    np.count_nonzero: [lambda x, y: np.count_nonzero(y, axis=1), lambda x, y: np.count_nonzero(y > 1, axis=0, keepdims=True)],
+    np.argmax: [lambda x, y: np.argmax(x), lambda x, y: x.argmax(axis=1), lambda x, y: np.argmax(y, axis=0, keepdims=True)],
+    np.argmin: [lambda x, y: np.argmin(x), lambda x, y: x.argmin(axis=0), lambda x, y: np.argmin(y, axis=-1)],
+    np.cumsum: [lambda x, y: np.cumsum(x), lambda x, y: x.cumsum(axis=1), lambda x, y: np.cumsum(x, axis=0, dtype="f8")],
+    np.cumprod: [lambda x, y: np.cumprod(x, axis=0), lambda x, y: x.cumprod()],
+    np.shape: [lambda x, y: x + np.shape(x)[0]],
+    np.ndim: [lambda x, y: x + np.ndim(y)],
+    np.size: [lambda x, y: x * np.size(y, 1)],
+    np.reshape: [lambda x, y: np.reshape(x, (2, -1)), lambda x, y: x.reshape(12), lambda x, y: x.reshape(2, 3, 2), lambda x, y: x.reshape((4, -1))],
+    np.ravel: [lambda x, y: np.ravel(x), lambda x, y: x.ravel(), lambda x, y: x.flatten()],
+    np.transpose: [lambda x, y: x.T, lambda x, y: np.transpose(x, (1, 0)), lambda x, y: x.transpose(), lambda x, y: x.transpose(1, 0), lambda x, y: x[None].transpose((2, 0, -2))],
+    np.permute_dims: [lambda x, y: np.permute_dims(x, (1, 0))],
+    np.swapaxes: [lambda x, y: np.swapaxes(x, 0, -1), lambda x, y: x.swapaxes(0, 1)],
+    np.moveaxis: [lambda x, y: np.moveaxis(x[None], 0, -1), lambda x, y: np.moveaxis(x[..., None], [0, 2], [-1, 0])],
+    np.broadcast_to: [lambda x, y: np.broadcast_to(x[0], (5, 4)), lambda x, y: np.broadcast_to(x[:, :1], (2, 3, 7))],
+    np.expand_dims: [lambda x, y: np.expand_dims(x, 1), lambda x, y: np.expand_dims(x, (0, -1))],
+    np.squeeze: [lambda x, y: np.squeeze(x[:1]), lambda x, y: x[None, :, :1].squeeze(axis=0), lambda x, y: x[:, None].squeeze(1)],
+    np.concatenate: [lambda x, y: np.concatenate([x, y]), lambda x, y: np.concatenate([x, y, x], axis=-1), lambda x, y: np.concatenate([x, y], axis=None),
+                     lambda x, y: np.concatenate([x, np.ones((3, 1), "f4")], 1)],
+    np.stack: [lambda x, y: np.stack([x, y]), lambda x, y: np.stack([x, y], axis=-1), lambda x, y: np.stack([x, y], 1)],
+    np.vstack: [lambda x, y: np.vstack([x, y[0]]), lambda x, y: np.vstack([x, y])],
+    np.hstack: [lambda x, y: np.hstack([x, y]), lambda x, y: np.hstack([x[0], y[0]])],
+    np.split: [lambda x, y: np.split(x, 2, axis=1), lambda x, y: np.split(x, [1, 3], axis=1)],
+    np.array_split: [lambda x, y: np.array_split(x, 3, axis=1), lambda x, y: np.array_split(x, 2)],
+    np.flip: [lambda x, y: np.flip(x), lambda x, y: np.flip(x, 1), lambda x, y: np.flip(x, (0, 1))],
+    np.roll: [lambda x, y: np.roll(x, 1), lambda x, y: np.roll(x, -3, axis=1), lambda x, y: np.roll(x, (1, 2), axis=(0, 1)), lambda x, y: np.roll(x, 9, 0)],
+    np.tile: [lambda x, y: np.tile(x, 2), lambda x, y: np.tile(x, (2, 1, 3)), lambda x, y: np.tile(x[0], (2, 2))],
+    np.repeat: [lambda x, y: np.repeat(x, 3), lambda x, y: x.repeat(2, axis=1)],
+    np.pad: [lambda x, y: np.pad(x, 1), lambda x, y: np.pad(x, ((1, 0), (2, 3)), constant_values=5), lambda x, y: np.pad(x, (1, 2))],
+    np.where: [lambda x, y: np.where(x > 1, x, y), lambda x, y: np.where(x > 1, x, 0), lambda x, y: np.where(y, 1.5, x), lambda x, y: np.where(x[0] > 0, x, y[:, :1])],
+    np.clip: [lambda x, y: np.clip(x, 0, 4), lambda x, y: x.clip(min=1), lambda x, y: x.clip(None, 3), lambda x, y: np.clip(x, y - 1, y)],
+    np.round: [lambda x, y: np.round(x / 4, 1), lambda x, y: np.round(x * 0.5), lambda x, y: np.round(x)],
+    np.sort: [lambda x, y: np.sort(x), lambda x, y: np.sort(x, axis=0), lambda x, y: np.sort(x, axis=None)],
+    np.argsort: [lambda x, y: np.argsort(x), lambda x, y: x.argsort(axis=0), lambda x, y: np.argsort(y, kind="stable")],
+    np.take: [lambda x, y: np.take(x, [0, 2], axis=0), lambda x, y: x.take([1, -1], axis=1), lambda x, y: np.take(x, y), lambda x, y: np.take(x, 3)],
+    np.take_along_axis: [lambda x, y: np.take_along_axis(x, np.argsort(x, axis=1), axis=1), lambda x, y: np.take_along_axis(x, y[:1] % 3, axis=0)],
+    np.tril: [lambda x, y: np.tril(x), lambda x, y: np.tril(x, 1), lambda x, y: np.tril(x, -1)],
+    np.triu: [lambda x, y: np.triu(x), lambda x, y: np.triu(x, 2)],
+    np.diagonal: [lambda x, y: np.diagonal(x), lambda x, y: x.diagonal(1), lambda x, y: np.diagonal(x, -1)],
+    np.trace: [lambda x, y: np.trace(x), lambda x, y: x.trace(1)],
+    np.linalg.norm: [lambda x, y: np.linalg.norm(x), lambda x, y: np.linalg.norm(x, axis=1), lambda x, y: np.linalg.norm(x[0], 1), lambda x, y: np.linalg.norm(x, np.inf, axis=0),
+                     lambda x, y: np.linalg.norm(x, 2, axis=1, keepdims=True)],
+    np.zeros_like: [lambda x, y: np.zeros_like(x), lambda x, y: np.zeros_like(x, dtype="i2", shape=(2,))],
+    np.empty_like: [lambda x, y: np.empty_like(x) * 0],
+    np.ones_like: [lambda x, y: np.ones_like(x, dtype=bool), lambda x, y: np.ones_like(x)],
+    np.full_like: [lambda x, y: np.full_like(x, 7), lambda x, y: np.full_like(x, 3, dtype="f2")],
+    np.copy: [lambda x, y: np.copy(x), lambda x, y: x.copy()],
+    np.astype: [lambda x, y: np.astype(x, np.dtype("f4")), lambda x, y: x.astype("i1"), lambda x, y: x.astype(bool)],
+    np.result_type: [lambda x, y: x.astype(np.result_type(x, y, np.float32))],
+    np.isclose: [lambda x, y: np.isclose(x, x + 1e-9), lambda x, y: np.isclose(x, y, atol=2)],
+    np.allclose: [lambda x, y: np.allclose(x, x), lambda x, y: np.allclose(x, y)],
+}  # fmt: skip
+
+
+def test_every_function_of_the_table_has_a_case() -> None:
+    assert not {function.__name__ for function in set(FUNCTIONS) - set(CASES)}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i1"])
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+def test_function_like_numpy(function: Callable[..., Any], dtype: str) -> None:
+    x, y = X.astype(dtype), Y.astype("i4" if function in (np.take, np.take_along_axis) else dtype)
+    for case in CASES[function]:
+        try:
+            with np.errstate(all="ignore"):
+                case(x, y)
+        except np.exceptions.DTypePromotionError:
+            continue
+        agree(case, x, y, ulps=16, atol=1e-6 if dtype == "f4" else 1e-14)
+
+
+@pytest.mark.parametrize("function", [np.sum, np.mean, np.max, np.argmax, np.cumsum, np.var, np.sort, np.round, np.prod, np.argmin])
+@pytest.mark.parametrize("dtype", ["f2", "?", "u1", "i2", "u4"])
+def test_dtypes_of_results(function: Callable[..., Any], dtype: str) -> None:
+    if dtype == "?" and function is np.round:
+        pytest.skip("NumPy rounds booleans to half precision")
+    array = np.array([[1, 0, 3], [2, 2, 0]]).astype(dtype)
+    agree(lambda x: function(x, axis=0) if function is not np.round else function(x), array)
+
+
+def test_not_a_number_in_extremes_and_sorts() -> None:
+    x = np.array([1.0, np.nan, -2.0, np.nan, np.inf, -0.0])
+    agree(lambda x: [np.max(x), np.min(x), np.argmax(x), np.argmin(x), np.sort(x), np.argsort(x, kind="stable"), x.mean(),
+                     np.maximum.accumulate(x), np.any(x), np.isclose(x, x, equal_nan=True)], x)
+
+
+@pytest.mark.parametrize("case", [
+    lambda x: x.sum(axis=1), lambda x: np.prod(x), lambda x: x.cumsum(axis=1), lambda x: np.any(x), lambda x: np.sort(x, axis=1),
+    lambda x: x @ x.T, lambda x: x.T @ x, lambda x: np.concatenate([x, np.ones((2, 3))], 1), lambda x: x.reshape(0, 5), lambda x: x[:, :0], lambda x: np.pad(x, 1),
+    lambda x: x.max(axis=0),
+])  # fmt: skip
+def test_arrays_without_elements(case: Callable[..., Any]) -> None:
+    agree(case, np.zeros((2, 0)))
+
+
+@pytest.mark.parametrize("case", [
+    lambda x: x.max(), lambda x: np.argmax(x[:, :0], axis=1), lambda x: x.reshape(5), lambda x: np.concatenate([x, x[0]]), lambda x: x.sum(axis=3), lambda x: x @ x,
+    lambda x: np.broadcast_to(x, (3, 4)), lambda x: x.transpose(0, 0), lambda x: np.squeeze(x, 0), lambda x: np.stack([x, x[0]]), lambda x: np.split(x, 5), lambda x: len(x.sum()),
+    lambda x: x + np.ones(7), lambda x: x[5], lambda x: x[0, 0, 0], lambda x: x[..., ...],
+])  # fmt: skip
+def test_errors_where_numpy_has_errors(case: Callable[..., Any]) -> None:
+    array = next(each for each in (np.zeros((2, 3)), np.zeros((2, 0))) if _fails(case, each))
+    with pytest.raises((ValueError, TypeError, IndexError, hlojit.HlojitError)):
+        hlojit.jit(case)(array)
+
+
+def _fails(case: Callable[..., Any], array: np.ndarray[Any, Any]) -> bool:
+    try:
+        case(array)
+    except (ValueError, TypeError, IndexError):
+        return True
+    return False
+
+
+def test_unknown_function_is_named() -> None:
+    with pytest.raises(TracingError, match=r"np\.interp cannot be compiled yet"):
+        hlojit.jit(lambda x: np.interp(x, x, x))(np.ones(3))
