@@ -29,6 +29,7 @@ TALL_PANEL_BYTES = 256 << 10
 """A panel that does not stay in the second-level cache when its rows are strided: packed for fewer rows already."""
 ROW_TILES = 40
 NANOSECONDS_PER_BYTE = 0.02
+PREFETCH_ROWS = 4
 TASK_NANOSECONDS = 20_000.0
 MAXIMUM_TASKS = 64
 
@@ -207,7 +208,7 @@ class _Panels:
             parts = tuple(replace(part, count=part.lanes) for part in parts)
             right = Side(dense(plan.kind), 0, pack.row_bytes)
         left = Side(plan.left, problem.lhs.row * plan.left.size, problem.lhs.column * plan.left.size)
-        prefetch = 0 if self.pack or step_k * problem.k < 32768 else 4
+        prefetch = 0 if self.pack or step_k * problem.k < 32768 else PREFETCH_ROWS
         out = Side(result, problem.n * result.size, 0)
         existing = segments_of(columns, plan.lanes) if self.pack else None
         tile = Tile(

@@ -66,7 +66,7 @@ def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed
     lanes = target.native_lanes(kind)
     vectors = ceil_divide(columns, lanes)
     best = (float("inf"), 0, Shape(1, 1))
-    for r in range(1, min(rows, 8) + 1):
+    for r in range(rows if streamed else 1, min(rows, 8) + 1):
         for v in range(1, min(vectors, 24) + 1):
             if r * v + v + 1 > target.vector_registers - 1 and not (r == 1 and v <= target.vector_registers - 8):
                 continue
