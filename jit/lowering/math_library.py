@@ -19,7 +19,7 @@ _NAMES = frozenset(
 )
 
 _DECLARATION = re.compile(
-    r"^declare[^\n@]*\b(?P<type>float|double) @(?P<name>(?:llvm\.)?(?P<stem>[a-z0-9]+?)(?P<suffix>f|\.f32|\.f64)?)"
+    r"^declare[^\n@]*\b(?P<type>float|double) @(?P<name>(?:llvm\.)?(?P<stem>[a-z0-9]+)(?:\.f32|\.f64)?)"
     r"\((?P<parameters>[^\n)]*)\)[^\n]*$",
     re.MULTILINE,
 )
@@ -31,12 +31,15 @@ def with_own_math(text: str) -> str:
     renames: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
-        if match["stem"] not in _NAMES:
+        stem, kind = match["stem"], "f32" if match["type"] == "float" else "f64"
+        # C's float functions end in f; so does erf, which has both forms.
+        if stem not in _NAMES and kind == "f32":
+            stem = stem.removesuffix("f")
+        if stem not in _NAMES:
             return match[0]
-        kind = "f32" if match["type"] == "float" else "f64"
-        symbol = f"hlojit_math_{match['stem']}_{kind}"
+        symbol = f"hlojit_math_{stem}_{kind}"
         if symbol not in renames.values():
-            _define(b, symbol, getattr(functions, match["stem"]), kind, 2 if "," in match["parameters"] else 1)
+            _define(b, symbol, getattr(functions, stem), kind, 2 if "," in match["parameters"] else 1)
         renames[match["name"]] = symbol
         return ""
 
