@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hlojit.cpu.kernels import has_kernel
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural, ops
 from hlojit.ir.text.forms import FORMS
 
