@@ -1,0 +1,71 @@
+"""One library kernel on NumPy arrays, from StableHLO text, with guarded memory around every buffer."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import hlojit
+import numpy as np
+from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.kernels import kernel_emitter
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import Kernel
+
+from .conftest import Guarded
+
+Array = np.ndarray[Any, Any]
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def spell(shape: Sequence[int], element: str) -> str:
+    """A tensor type as text."""
+    return "tensor<" + "".join(f"{extent}x" for extent in shape) + element + ">"
+
+
+def kernel_instruction(text: str) -> Instruction:
+    """The only instruction of a program that has a library kernel; its operands are the arguments, in their order."""
+    module = hlojit.parse(text)
+    found = [each for each in module.main.body if isinstance(each.op.lowering, Kernel)]
+    assert len(found) == 1 and tuple(found[0].operands) == tuple(module.main.body.arguments), "the program is not of this form"
+    return found[0]
+
+
+def run_guarded(text: str, *arguments: Array) -> list[Array]:
+    """Run the kernel of ``text``'s one instruction, every task alone, the last one first; nothing else is written."""
+    instruction = kernel_instruction(text)
+    lowering = instruction.op.lowering
+    assert isinstance(lowering, Kernel)
+    code = kernel_emitter(lowering.name)(instruction, host_target(), "kernel")
+    loaded = load_objects([compile_to_object(code.ir, host_target())], [phase.symbol for phase in code.phases])
+    operands = [Guarded(argument.tobytes()) for argument in arguments]
+    before = [operand.content for operand in operands]
+    types = [result.tensor_type for result in instruction.results]
+    results = [Guarded(b"\xcd" * type.nbytes) for type in types]
+    if code.updates:
+        for operand, result in code.in_place:
+            results[result] = Guarded(before[operand])
+    buffers = [*operands, *results, Guarded(code.workspace_bytes)]
+    table = (ctypes.c_void_p * len(buffers))(*(buffer.address for buffer in buffers))
+    for phase in code.phases:
+        function = _KERNEL(loaded.address(phase.symbol))
+        for task in reversed(range(phase.tasks)):
+            function(None, ctypes.addressof(table), task, task + 1)
+    for buffer in buffers:
+        buffer.check()
+    assert [operand.content for operand in operands] == before, "an operand was written to"
+    return [
+        np.frombuffer(result.content, type.element_type.storage).reshape(type.shape)
+        for type, result in zip(types, results)
+    ]
+
+
+def run_both(text: str, *arguments: Array) -> list[Array]:
+    """The guarded kernel's results, after comparing them with those of the compiled program."""
+    results = run_guarded(text, *arguments)
+    compiled = hlojit.compile(text)(*arguments)
+    for ours, theirs in zip(results, compiled if isinstance(compiled, tuple) else (compiled,)):
+        assert ours.tobytes() == theirs.tobytes(), "the kernel alone and in a program differ"
+    return results
