@@ -100,7 +100,7 @@ class Registry:
             try:
                 plugin = entry.load()
                 self.register(plugin, name=entry.name, package=package, version=version)
-            except Exception:
+            except (Exception, SystemExit):
                 # One broken package must not take the others, or the program, with it.
                 self.records[entry.name] = PluginRecord(
                     entry.name, package, version, error=traceback.format_exc(limit=-4).rstrip()
@@ -173,6 +173,10 @@ class Registry:
         self.records[name] = record
 
     def _check_api(self, record: PluginRecord) -> None:
+        api: Any = record.api
+        if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(number, int) for number in api)):
+            record.api = hooks.API_VERSION
+            raise PluginError(f"plugin {record.origin}: hlojit_api is {api!r}, not a pair of numbers such as (1, 0)")
         major, minor = record.api
         if major != hooks.API_VERSION[0] or minor > hooks.API_VERSION[1]:
             ours = ".".join(map(str, hooks.API_VERSION))
@@ -217,7 +221,10 @@ class Registry:
         yield from (("back end", backend.name) for backend in record.backends)
 
     def _claim_all(self, record: PluginRecord) -> None:
-        for kind, claimed in self._claims(record):
+        claims = list(self._claims(record))
+        for kind, claimed in claims:
+            if claims.count((kind, claimed)) > 1:
+                raise PluginError(f"plugin {record.origin} registers the {kind} {claimed!r} twice")
             owner = self._owner.get((kind, claimed))
             if owner is not None and owner != record.name:
                 raise PluginError(
@@ -230,7 +237,7 @@ class Registry:
             if taken and owner is None:
                 raise PluginError(f"plugin {record.origin} registers the {kind} {claimed!r}, which is built in")
         self.generation = next(self._generations)
-        for claim in self._claims(record):
+        for claim in claims:
             self._owner[claim] = record.name
         for row in record.formats:
             register_element_type(row)

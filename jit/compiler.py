@@ -128,13 +128,12 @@ def _settings(
 
 def _executable(backend: Backend, module: Module, options: CompileOptions) -> Any:
     from hlojit.executable import Executable, ExecutableSpec
-    from hlojit.python_executable import PythonExecutable
 
     compiled: Callable[..., Any] | ExecutableSpec = backend.compile(module, options)
     if isinstance(compiled, ExecutableSpec):
         return Executable(compiled)
     main = module.main
-    return PythonExecutable(
+    return Executable.from_function(
         main.name,
         compiled,
         [argument.tensor_type for argument in main.body.arguments],

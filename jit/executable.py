@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
 
@@ -297,7 +297,10 @@ class _Checking:
         self.function = function
 
     def __call__(self, *arguments: np.ndarray[Any, Any]) -> Any:
-        results = tuple(self.function(*arguments))
+        returned = self.function(*arguments)
+        if not isinstance(returned, Iterable):
+            raise ExecutionError(f"{self.spec.name} returned {type(returned).__name__}, not a sequence of results")
+        results = tuple(returned)
         if len(results) != len(self.spec.outputs):
             raise ExecutionError(f"{self.spec.name} returned {len(results)} results, not {len(self.spec.outputs)}")
         arrays = []

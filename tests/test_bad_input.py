@@ -285,13 +285,10 @@ def test_loops_fifty_deep() -> None:
 
 
 def test_nesting_too_deep_is_an_error_and_no_crash() -> None:
-    out = isolated(f"""
-    text = '''{nested_loops(1500)}'''
-    try:
-        print(hlojit.compile(text)(np.int32(7)))
-    except hlojit.HlojitError as error:
-        print("refused", str(error)[:200])
-    """)
+    out = isolated(
+        f"text = {nested_loops(1500)!r}\ntry:\n    print(hlojit.compile(text)(np.int32(7)))\n"
+        "except hlojit.HlojitError as error:\n    print('refused', str(error)[:200])\n"
+    )
     assert "refused" in out or "1507" in out
 
 
