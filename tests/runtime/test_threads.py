@@ -138,6 +138,11 @@ def test_four_python_threads_call_at_once(build: Build) -> None:
     assert not failures
 
 
+def _count_of_tasks() -> int:
+    """Threads of this process; 0 where the system does not list them."""
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 def test_a_child_after_fork_has_its_own_pool(build: Build) -> None:
@@ -150,11 +155,12 @@ def test_a_child_after_fork_has_its_own_pool(build: Build) -> None:
     child = os.fork()
     if child == 0:
         before = runtime.statistics()
+        # Other libraries' fork handlers (OpenBLAS has one) may have started threads of theirs.
+        others = _count_of_tasks()
         good = all(np.array_equal(executable(x), x + 1) for _ in range(20))
         shared = (runtime.statistics() - before).parallel_launches
         # Its own workers, not the memory of the parent's.
-        tasks = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 3
-        os._exit(0 if good and shared == 20 and tasks == 3 else 1)
+        os._exit(0 if good and shared == 20 and (not others or _count_of_tasks() == others + 2) else 1)
     np.testing.assert_array_equal(executable(x), x + 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
