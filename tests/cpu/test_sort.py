@@ -51,7 +51,7 @@ def values(element: str, shape: Sequence[int], seed: int = 0, few: bool = False)
     if element == "i1":
         return generator.random(shape) < 0.5
     if element.startswith(("f", "bf")):
-        drawn = generator.integers(-1, 2, shape) if few else generator.standard_normal(shape) * 100
+        drawn = np.asarray(generator.integers(-1, 2, shape) if few else generator.standard_normal(shape) * 100)
         return drawn.astype(STORAGE[element])
     information = np.iinfo(STORAGE[element])
     low, high = (0, 2) if few else (int(information.min), int(information.max))
