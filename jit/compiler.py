@@ -58,6 +58,11 @@ def compile(
     """
     chosen = registry().backend(backend or os.environ.get("HLOJIT_BACKEND") or DEFAULT_BACKEND)
     settings = _settings(options, num_replicas, num_partitions)
+    if num_replicas != 1 or num_partitions != 1:
+        raise HlojitError(
+            f"num_replicas={num_replicas}, num_partitions={num_partitions}: programs for several devices cannot be run yet; "
+            "compile for one replica and one partition"
+        )
     reason = chosen.unavailable()
     if reason:
         raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")

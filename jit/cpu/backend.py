@@ -120,6 +120,7 @@ class CpuBackend(Backend):
         from hlojit.executable import ExecutableSpec
         from hlojit.runtime.native import native
 
+        _check_signature(module)
         program = self.program(module)
         codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
         symbol = "hlojit_main"
@@ -164,6 +165,18 @@ def lowering_reason(record: OpDefinition) -> str:
     if isinstance(lowering, Structural) and lowering.role in _HOST_ROLES:
         return ""
     return "the op has no lowering yet"
+
+
+def _check_signature(module: Module) -> None:
+    """Arguments and results of the entry function must be tensors that can be laid out in memory."""
+    main = module.main
+    for kind, values in (("argument", main.body.arguments), ("result", main.body.returned)):
+        for number, value in enumerate(values):
+            reason = _type_reason(value)
+            if not reason and not isinstance(value.type, TensorType):
+                reason = "tuples are not passed in and out; give the tensors as arguments or results of their own"
+            if reason:
+                raise UnsupportedError(f"{kind} {number} of @{main.name}", BACKEND_NAME, reason, main.location)
 
 
 def _type_reason(value: Value) -> str:
