@@ -107,7 +107,7 @@ def emit_elementwise(builder: Any, addresses: Sequence[Any], thread: Any, instru
     scalars: list[Any] = [elements.value(root, tuple(index)) for root in body.roots]
     for number, (root, scalar) in enumerate(zip(body.roots, scalars)):
         element = root.tensor_type.element_type
-        encoded: Any = formats.encode(access.builder, scalar, element)
+        encoded: Any = formats.encode(access.builder, scalar, element)  # type: ignore[arg-type]
         access.store(len(body.operand_types) + number, formats.storage_kind(element), linear, encoded)
 
 

@@ -103,7 +103,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, float):
         return struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
     if isinstance(a, Dense):
-        return a == b
+        return bool(a == b)
     if isinstance(a, DictAttr):
         return _same(a.as_dict(), b.as_dict())
     fields = getattr(type(a), "__dataclass_fields__", None)

@@ -93,7 +93,8 @@ class IntegerType(ElementType):
         """NumPy's dtype; ml_dtypes' for the sub-byte types."""
         if self.bits >= 8:
             return self.storage
-        return np.dtype(getattr(ml_dtypes, f"{'' if self.signed else 'u'}int{self.bits}"))
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, f"{'' if self.signed else 'u'}int{self.bits}"))
+        return found
 
     @property
     def minimum(self) -> int:
@@ -152,7 +153,8 @@ class FloatFormat(ElementType):
         """NumPy's or ml_dtypes' dtype, or None."""
         if not self.numpy_name:
             return None
-        return np.dtype(getattr(np, self.numpy_name, None) or getattr(ml_dtypes, self.numpy_name))
+        found: np.dtype[Any] = np.dtype(getattr(np, self.numpy_name, None) or getattr(ml_dtypes, self.numpy_name))
+        return found
 
     @property
     def compute(self) -> str:

@@ -107,7 +107,7 @@ def _accumulating(name: str, op: str, start: Any) -> Callable[..., Any]:
         operand = ops.tracer(a)
         operand = operand.astype(_sum_dtype(operand.dtype, dtype))
         if where is not np._NoValue:  # type: ignore[attr-defined]
-            operand = np.where(where, operand, operand.dtype.type(start))
+            operand = ops.tracer(np.where(where, operand, operand.dtype.type(start)))
         result = reduce(ops, operand, op, start, axis, _flag(keepdims))
         if initial is not np._NoValue:  # type: ignore[attr-defined]
             result = result + initial if op == "add" else result * initial
@@ -173,7 +173,7 @@ def mean(ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, out: Any
     kind = _float_dtype(operand.dtype, dtype)
     # Half precision is summed in f32, as NumPy does.
     wide = np.dtype(np.float32) if kind.itemsize < 4 else kind
-    total = np.sum(operand.astype(wide), axis=axis, keepdims=_flag(keepdims))
+    total: Any = np.sum(operand.astype(wide), axis=axis, keepdims=_flag(keepdims))
     return ops.tracer(total / wide.type(_count(operand, axis))).astype(kind)
 
 
@@ -235,7 +235,7 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
         regions=[b.region([value, index, value, index], combine)],
     ).results
     result = ops.wrap(results[1])
-    return np.expand_dims(result, dimension) if keepdims else result
+    return ops.tracer(np.expand_dims(result, dimension)) if keepdims else result
 
 
 @_implements(np.argmax)
@@ -293,7 +293,7 @@ def ufunc_method(
         a, b = (ops.tracer(each) for each in inputs)
         result: Tracer = ufunc(a.reshape(a.shape + (1,) * b.ndim), b)
         return result
-    reducers = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min,
+    reducers: dict[Any, Any] = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min,
                 np.logical_and: np.all, np.logical_or: np.any}  # fmt: skip
     cumulative: dict[np.ufunc, tuple[str, Callable[[np.dtype[Any]], Any]]] = {
         np.add: ("add", lambda _: 0), np.multiply: ("multiply", lambda _: 1),
@@ -640,13 +640,15 @@ def take_along_axis(ops: Operations, arr: Any, indices: Any, axis: int | None = 
 @_implements(np.tril)
 def tril(ops: Operations, m: Any, k: int = 0) -> Tracer:
     operand = ops.tracer(m)
-    return np.where(np.tri(*operand.shape[-2:], k=k, dtype=bool), operand, operand.dtype.type(0))
+    lines: Any = operand.shape[-2:]
+    return ops.tracer(np.where(np.tri(*lines, k=k, dtype=bool), operand, operand.dtype.type(0)))  # type: ignore[call-overload]
 
 
 @_implements(np.triu)
 def triu(ops: Operations, m: Any, k: int = 0) -> Tracer:
     operand = ops.tracer(m)
-    return np.where(np.tri(*operand.shape[-2:], k=k - 1, dtype=bool), operand.dtype.type(0), operand)
+    lines: Any = operand.shape[-2:]
+    return ops.tracer(np.where(np.tri(*lines, k=k - 1, dtype=bool), operand.dtype.type(0), operand))  # type: ignore[call-overload]
 
 
 @_implements(np.diagonal)

@@ -78,7 +78,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return self.context.ufunc(ufunc, method, inputs, options)
 
     def __array_function__(
-        self, function: Callable[..., Any], types: Iterable[type], arguments: Any, options: Any
+        self, function: Callable[..., Any], types: Iterable[Any], arguments: Any, options: Any
     ) -> Any:
         return self.context.function(function, arguments, options)
 
@@ -130,12 +130,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def transpose(self, *axes: Any) -> Tracer:
         """``numpy.ndarray.transpose``."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-            axes = axes[0] or ()
-        return self._call(np.transpose, axes or None)
+            axes = tuple(axes[0] or ())
+        transposed: Tracer = self._call(np.transpose, axes or None)
+        return transposed
 
     def reshape(self, *shape: Any) -> Tracer:
         """``numpy.ndarray.reshape``."""
-        return self._call(np.reshape, shape[0] if len(shape) == 1 else shape)
+        reshaped: Tracer = self._call(np.reshape, shape[0] if len(shape) == 1 else shape)
+        return reshaped
 
     def astype(self, dtype: Any) -> Tracer:
         """Converted to another dtype."""

@@ -45,13 +45,13 @@ def load_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val) ->
     """One element of an array in compute form."""
     kind = formats.storage_kind(element)
     stored = b.load(kind, b.element_pointer(base, kind, index))
-    decoded: Any = formats.decode(b, stored, element)
+    decoded: Any = formats.decode(b, stored, element)  # type: ignore[arg-type]
     return decoded  # type: ignore[no-any-return]
 
 
 def store_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val, value: Val) -> None:
     """Encode and store one element."""
-    encoded: Any = formats.encode(b, value, element)
+    encoded: Any = formats.encode(b, value, element)  # type: ignore[arg-type]
     b.store(encoded, b.element_pointer(base, formats.storage_kind(element), index))
 
 

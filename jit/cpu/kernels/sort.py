@@ -197,7 +197,10 @@ class _Sort:
         position = outer.index
         lowest = b.sub(position, b.urem(position, b.constant("i64", INSERTION_BLOCK)))
         held = [self._load_bits(element, line, position) for element, line in zip(self.elements, base)]
-        key = [formats.decode(b, bits, element) for bits, element in zip(held, self.elements)]
+        key = [
+            formats.decode(b, bits, element)  # type: ignore[arg-type]
+            for bits, element in zip(held, self.elements)
+        ]
         hole = Variable(b, "i64", position)
         moving = Variable(b, "i1", b.icmp("sgt", position, lowest))
 
