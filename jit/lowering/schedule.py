@@ -90,13 +90,33 @@ class Scheduler:
         """The memory of a value that has been computed."""
         return self.buffers[self.liveness.root(value)]
 
-    def _want(self, value: Value, buffer: Buffer, block: Block) -> None:
-        """Ask that ``value``, if an instruction of ``block`` computes it, is computed into ``buffer``."""
+    def _want(self, value: Value, buffer: Buffer, block: Block, state: int | None = None) -> None:
+        """Ask that ``value``, if an instruction of ``block`` computes it, is computed into ``buffer``.
+
+        So are the values that it is made from by updates in place.  ``state`` is the number of the loop-carried value
+        that ``buffer`` holds when the block begins.
+        """
         root = self.liveness.root(value)
-        producer = root.producer
-        if producer is not None and producer.block is block and root not in self.wanted:
+        while root.producer is not None and root.producer.block is block and root not in self.wanted:
             self.wanted[root] = buffer
             self._reserved.add(buffer)
+            updated = self._updated_operand(root)
+            if updated is None or (state is not None and not self._may_write_state(block, state, updated)):
+                return
+            root = updated
+
+    def _updated_operand(self, root: Value) -> Value | None:
+        """The value in whose memory ``root`` is made, if the producer is an update and its last reader."""
+        producer = root.producer
+        if producer is None or isinstance(producer.op.lowering, Structural) or not root.tensor_type.size:
+            return None
+        code = self.source.kernel(producer)
+        numbers = [operand for operand, result in code.in_place if result == root.index]
+        if not code.updates or not numbers:
+            return None
+        updated = self.liveness.root(producer.operands[numbers[0]])
+        reads = sum(self.liveness.root(operand) is updated for operand in producer.operands)
+        return updated if reads == 1 and self.liveness.last_use(updated) <= self.liveness.end[producer] else None
 
     def _temporary(self, nbytes: int, start: int, end: int) -> Buffer:
         buffer = Buffer(BufferKind.TEMPORARY, nbytes, len(self.program.temporaries), start=start, end=end)
@@ -269,7 +289,7 @@ class Scheduler:
                 state = self._invariant_state(instruction, number)
             elif self._may_write_state(body, number, value):
                 state = self._loop_state(instruction, number, steps, self.wanted.get(instruction.results[number]))
-                self._want(value, state, body)
+                self._want(value, state, body, number)
             elif self._may_swap_state(body, value):
                 state = self._swapped_state(instruction, number, steps, swaps)
                 self._want(value, swaps[-1].second, body)
@@ -348,17 +368,20 @@ class Scheduler:
             source = self.buffer(value)
             if value is not argument and source is not state and source is not partner.get(state):
                 moves.append((source, partner.get(state, state)))
-        targets = {target for _, target in moves} | {swap.first for swap in swaps}
-        for index, (source, target) in enumerate(moves):
-            if source in targets:
-                # Parallel copies that overlap (a, b = b, a): through a temporary.
-                saved = self._temporary(
-                    source.nbytes, self.liveness.begin[instruction], self.liveness.end[instruction]
-                )
-                self._copy(source, saved, steps)
-                moves[index] = (saved, target)
-        for source, target in moves:
-            self._copy(source, target, steps)
+        while moves:
+            # Parallel copies: first those whose target nobody reads any more.
+            read = {source for source, _ in moves}
+            free = [move for move in moves if move[1] not in read]
+            for move in free:
+                self._copy(*move, steps)
+                moves.remove(move)
+            if not free:
+                # Only rings are left (a, b = b, a): one value steps aside.
+                target = moves[0][1]
+                begin, end = self.liveness.begin[instruction], self.liveness.end[instruction]
+                saved = self._temporary(target.nbytes, begin, end)
+                self._copy(target, saved, steps)
+                moves = [(saved if source is target else source, place) for source, place in moves]
         steps.extend(swaps)
 
     def _may_write_state(self, body: Block, number: int, value: Value) -> bool:

@@ -1,0 +1,206 @@
+"""What happens at run time, step by step: no copies where values can be made in place, none lost where they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hlojit
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hlojit.lowering.program import Copy, Launch, Loop, Program, Step, Swap
+
+VECTOR = np.linspace(0.0, 1.0, 1000, dtype="f4")
+LARGE = 1000
+"""Bytes from which a copy counts."""
+
+
+def compiled(function: Callable[..., Any], *arguments: Any) -> Program:
+    """The program of a JAX function, after comparing its results with JAX's."""
+    jitted = jax.jit(function, keep_unused=True)
+    executable = hlojit.compile(jitted.lower(*arguments).as_text())
+    actual = executable(*jax.tree.leaves(arguments))
+    for ours, theirs in zip(actual if isinstance(actual, tuple) else (actual,), jax.tree.leaves(jitted(*arguments))):
+        np.testing.assert_allclose(ours, np.asarray(theirs), rtol=2e-5, atol=1e-5)
+    program = executable.spec.program
+    assert isinstance(program, Program)
+    return program
+
+
+def only_loop(program: Program) -> Loop:
+    (loop,) = [step for step in program.walk() if isinstance(step, Loop)]
+    return loop
+
+
+def copies(steps: Sequence[Step]) -> list[Copy]:
+    """Copies of more than a few bytes."""
+    return [step for step in steps if isinstance(step, Copy) and step.target.nbytes >= LARGE]
+
+
+def test_scan_writes_its_stacked_output_in_place() -> None:
+    loop = only_loop(compiled(lambda x: jax.lax.scan(lambda c, _: (c * 0.5 + 1, c), x, None, length=10), VECTOR))
+    assert copies(loop.body) == [] and len([step for step in loop.body if isinstance(step, Swap)]) == 1
+
+
+def test_stencil_exchanges_two_buffers() -> None:
+    loop = only_loop(compiled(
+        lambda x: jax.lax.fori_loop(0, 9, lambda i, u: u + 0.1 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)), x), VECTOR
+    ))  # fmt: skip
+    assert copies(loop.body) == [] and len([step for step in loop.body if isinstance(step, Swap)]) == 1
+
+
+def test_elementwise_state_is_updated_where_it_lies() -> None:
+    loop = only_loop(compiled(lambda x: jax.lax.fori_loop(0, 9, lambda i, u: u * 0.5 + 1, x), VECTOR))
+    assert copies(loop.body) == [] and not any(isinstance(step, Swap) for step in loop.body)
+
+
+def test_chain_of_updates_happens_in_the_state() -> None:
+    loop = only_loop(compiled(
+        lambda x: jax.lax.fori_loop(0, 9, lambda i, u: u.at[i].set(1.0).at[i + 2].add(2.0), x), VECTOR
+    ))  # fmt: skip
+    assert copies(loop.body) == []
+
+
+def test_update_after_the_old_value_was_read_needs_no_copy() -> None:
+    loop = only_loop(compiled(
+        lambda x: jax.lax.fori_loop(0, 9, lambda i, u: u.at[i].set(u[i + 1] + u.sum()), x), VECTOR
+    ))  # fmt: skip
+    assert copies(loop.body) == []
+
+
+def test_exchanged_states_step_aside_once() -> None:
+    """(a, b) = (b, 2 a): one computes into the spare buffer, the other is copied."""
+    loop = only_loop(compiled(lambda x, y: jax.lax.fori_loop(0, 5, lambda i, s: (s[1], s[0] * 2), (x, y)), VECTOR,
+                              VECTOR + 1))  # fmt: skip
+    assert len(copies(loop.body)) <= 1
+
+
+def test_chain_of_elementwise_ops_takes_bounded_memory() -> None:
+    """Products and elementwise ops in turn: buffers are used again, however long the chain."""
+
+    def chain(length: int) -> Callable[[Any], Any]:
+        def function(x: Any) -> Any:
+            for _ in range(length):
+                x = jnp.tanh(x @ x) + 0.1
+            return x
+
+        return function
+
+    square = np.full((32, 32), 0.01, "f4")
+    assert compiled(chain(24), square).arena_bytes == compiled(chain(6), square).arena_bytes <= 4 * square.nbytes + 65536
+
+
+ROTATIONS: dict[str, Callable[..., Any]] = {
+    "swap": lambda s: (s[1], s[0], s[2]),
+    "rotate": lambda s: (s[1], s[2], s[0]),
+    "shift": lambda s: (s[1] + 1, s[0], s[1]),
+    "duplicate": lambda s: (s[0] + s[1], s[0], s[0]),
+    "both_from_one": lambda s: (s[2], s[2] + 1, s[0] * 0.5),
+    "constant": lambda s: (jnp.ones_like(s[0]), s[0], s[1] + s[2]),
+    "reversed": lambda s: (s[0][::-1], s[0], s[1][::-1] + s[2]),
+    "updates": lambda s: (s[0].at[1].set(s[1][0]), s[1].at[2].add(s[0][3]), s[0]),
+    "nested": lambda s: (jax.lax.fori_loop(0, 2, lambda i, u: u[::-1] + s[0], s[1]), s[2], s[1]),
+    "branch": lambda s: (jax.lax.cond(s[0][0] > 1, lambda: s[1], lambda: s[2] + s[0]), s[0], s[2]),
+}
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_states_that_change_places(name: str, size: int) -> None:
+    if size < 5 and name == "updates":
+        size = 4
+    states = [np.arange(size, dtype="f4") + k for k in range(3)]
+    step = ROTATIONS[name]
+    compiled(lambda *s: jax.lax.fori_loop(0, 5, lambda i, t: step(t), s), *states)
+    # One value in all places when the loop begins.
+    compiled(lambda x: jax.lax.fori_loop(0, 3, lambda i, t: step(t), (x * 2,) * 3), states[0])
+
+
+def invariant_text(tail: str) -> str:
+    type = "tensor<20x20xi32>"
+    return f"""
+    func.func public @main(%a: {type}, %n: tensor<i32>) -> ({type}, {type}, {type}) {{
+      %x = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:3 = stablehlo.while(%p = %x, %q = %x, %i = %zero) : {type}, {type}, tensor<i32>
+        cond {{
+          %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %c : tensor<i1>
+        }} do {{
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %j = stablehlo.add %i, %one : tensor<i32>
+          stablehlo.return %p, %q, %j : {type}, {type}, tensor<i32>
+        }}
+      {tail}
+      %f = stablehlo.dot_general %d, %r#1, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}
+      %g = stablehlo.dot_general %d, %x, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}
+      return %d, %f, %g : {type}, {type}, {type}
+    }}"""
+
+
+def test_names_of_one_value_do_not_overwrite_each_other() -> None:
+    """Two results of a loop and a value before it are one piece of memory."""
+    type = "tensor<20x20xi32>"
+    text = invariant_text(f"""
+      %e = stablehlo.add %r#0, %a : {type}
+      %d = stablehlo.dot_general %e, %a, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}""")
+    a = np.arange(400, dtype="i4").reshape(20, 20) % 3
+    d = (a @ a + a) @ a
+    executable = hlojit.compile(text, options={"disable_passes": ("while-loop-simplifier",)})
+    for ours, theirs in zip(executable(a, np.int32(2)), (d, d @ (a @ a), d @ (a @ a))):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_alias_that_is_read_in_another_order_prevents_overwriting() -> None:
+    type = "tensor<20x20xi32>"
+    text = f"""
+    func.func public @main(%a: {type}) -> {type} {{
+      %x = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}
+      %y = stablehlo.optimization_barrier %x : {type}
+      %t = stablehlo.transpose %y, dims = [1, 0] : ({type}) -> {type}
+      %z = stablehlo.subtract %x, %t : {type}
+      %r = stablehlo.dot_general %z, %a, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}
+      return %r : {type}
+    }}"""
+    a = np.arange(400, dtype="i4").reshape(20, 20) % 7
+    np.testing.assert_array_equal(hlojit.compile(text)(a), (a @ a - (a @ a).T) @ a)
+
+
+def test_condition_leaves_the_state_alone() -> None:
+    """The condition updates its argument in place, the body does not read it: the result is still the state."""
+    text = """
+    func.func public @main(%x0: tensor<500xi32>) -> tensor<500xi32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%x = %x0, %i = %zero) : tensor<500xi32>, tensor<i32>
+      cond {
+        %k = stablehlo.constant dense<77> : tensor<1xi32>
+        %five = stablehlo.constant dense<80> : tensor<i32>
+        %u = stablehlo.dynamic_update_slice %x, %k, %i : (tensor<500xi32>, tensor<1xi32>, tensor<i32>) -> tensor<500xi32>
+        %s = stablehlo.dynamic_slice %u, %i, sizes = [1] : (tensor<500xi32>, tensor<i32>) -> tensor<1xi32>
+        %e = stablehlo.reshape %s : (tensor<1xi32>) -> tensor<i32>
+        %w = stablehlo.add %e, %i : tensor<i32>
+        %c = stablehlo.compare LT, %w, %five : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %b = stablehlo.broadcast_in_dim %i, dims = [] : (tensor<i32>) -> tensor<500xi32>
+        stablehlo.return %b, %j : tensor<500xi32>, tensor<i32>
+      }
+      %reversed = stablehlo.reverse %r#0, dims = [0] : tensor<500xi32>
+      return %reversed : tensor<500xi32>
+    }"""
+    np.testing.assert_array_equal(hlojit.compile(text)(np.zeros(500, "i4")), np.full(500, 2, "i4"))
+
+
+def test_equal_layers_share_one_kernel() -> None:
+    def layers(x: Any, weights: Any) -> Any:
+        for k in range(12):
+            x = jnp.tanh(x @ weights[k]) * 0.5
+        return x
+
+    program = compiled(layers, np.ones((8, 16), "f4"), [np.full((16, 16), 0.1 * k, "f4") for k in range(12)])
+    launches = [step for step in program.walk() if isinstance(step, Launch)]
+    assert len(launches) >= 12 and len({launch.kernel.phases[0].symbol for launch in launches}) <= 3
