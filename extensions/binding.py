@@ -18,7 +18,7 @@ from hlojit.extensions.numba_bridge import call_scalar
 from hlojit.extensions.registry import registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import PluginError, UnsupportedError
-from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.scalar.formats import compute_kind
@@ -62,7 +62,12 @@ def _bind(instruction: Instruction) -> None:
 
 
 def _expand(call: ExpansionCall, builder: Builder, instruction: Instruction) -> None:
-    values = list(call.expand(builder, instruction))
+    try:
+        values = list(call.expand(builder, instruction))
+    except Exception as error:
+        raise PluginError(f"custom call target {call.target!r}: the expansion failed: {error!r}") from error
+    if not all(isinstance(value, Value) for value in values):
+        raise PluginError(f"custom call target {call.target!r}: the expansion returned {values!r}, not values of the graph")
     types = tuple(value.type for value in values)
     if types != instruction.result_types:
         raise PluginError(

@@ -64,8 +64,13 @@ def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked:
     header = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
     try:
         module = llvm.parse_assembly(header + ir)
+        own = {function.name for function in module.functions if not function.is_declaration}
         for text in linked:
             module.link_in(llvm.parse_assembly(text))
+        for function in module.functions:
+            # Several kernels of a program may bring the same function: it is nobody's but the kernel's.
+            if not function.is_declaration and function.name not in own:
+                function.linkage = "internal"
         module.verify()
     except RuntimeError as error:
         raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error

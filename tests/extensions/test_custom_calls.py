@@ -1,0 +1,182 @@
+"""Custom calls: numba functions inside kernels, expansions, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlojit
+import hlojit.extensions as ext
+
+
+def plugin(*calls: ext.CustomCall) -> Any:
+    return SimpleNamespace(__name__="test", hlojit_custom_calls=ext.hookimpl(lambda: list(calls)))
+
+
+def call(target: str, kind: str = "f32", operands: int = 1, result: str = "") -> str:
+    one = f"tensor<1000x{kind}>"
+    result = result or one
+    names = ", ".join(f"%{letter}" for letter in "xyz"[:operands])
+    arguments = ", ".join(f"%{letter}: {one}" for letter in "xyz"[:operands])
+    return (f"func.func @main({arguments}) -> {result} {{\n%0 = stablehlo.custom_call @{target}({names}) : "
+            f"({', '.join([one] * operands)}) -> {result}\nreturn %0 : {result}\n}}")
+
+
+X = np.linspace(-3, 3, 1000, dtype="f4")
+
+
+def softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize(("kind", "tolerance"), [("f32", 1e-6), ("f64", 1e-14), ("bf16", 1e-2), ("f16", 2e-3)])
+def test_elementwise_call_computes(backend: str, kind: str, tolerance: float) -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.softplus", function=softplus))):
+        executable = hlojit.compile(call("test.softplus", kind), backend=backend)
+    x = X.astype(executable.input_types[0].element_type.dtype)
+    result = executable(x)
+    assert result.dtype == x.dtype
+    np.testing.assert_allclose(result.astype("f8"), np.logaddexp(0, x.astype("f8")), rtol=tolerance)
+
+
+def test_elementwise_call_of_integers_and_three_operands() -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.mix", function=lambda x, y, z: x * y - z if x > y else z ^ 5))):
+        executable = hlojit.compile(call("test.mix", "i32", 3))
+    x, y, z = np.random.default_rng(0).integers(-50, 50, (3, 1000)).astype("i4")
+    np.testing.assert_array_equal(executable(x, y, z), np.where(x > y, x * y - z, z ^ 5))
+
+
+def test_elementwise_call_is_inlined_into_one_vectorized_loop() -> None:
+    from hlojit.cpu.inspection import assembly_of
+
+    text = """
+    func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
+      %0 = stablehlo.abs %x : tensor<1000xf32>
+      %1 = stablehlo.custom_call @test.cube(%0) : (tensor<1000xf32>) -> tensor<1000xf32>
+      %2 = stablehlo.negate %1 : tensor<1000xf32>
+      return %2 : tensor<1000xf32>
+    }
+    """
+    with ext.using(plugin(ext.ElementwiseCall("test.cube", function=lambda x: x * x * x))):
+        executable = hlojit.compile(text)
+    launches = executable.spec.program.launches()
+    assert len(launches) == 1
+    assembly = assembly_of(launches[0].kernel)
+    assert "call" not in assembly and any(register in assembly for register in ("ymm", "zmm", ".4s"))
+    np.testing.assert_allclose(executable(X), -np.abs(X) ** 3, rtol=1e-6)
+
+
+def raises(x: float) -> float:
+    if x < 0:
+        raise ValueError("negative")
+    return x
+
+
+def allocates(x: float) -> float:
+    return np.ones(3).sum() * x
+
+
+def unknown_type(x: Any) -> Any:
+    return {x: object()}
+
+
+def index_error(x: float) -> float:
+    return (1.0, 2.0)[int(x)]
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (raises, "raises can raise"), (allocates, "allocates"), (unknown_type, "numba cannot compile"), (lambda x: undefined_name, "numba cannot compile"),  # type: ignore[name-defined]  # noqa: F821
+    (lambda x, y: x, "numba cannot compile"), (lambda x: [x] * 1000000000, ""),
+])  # fmt: skip
+def test_functions_that_cannot_run_in_a_kernel_are_refused(function: Any, message: str) -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.bad", function=function))), pytest.raises(hlojit.PluginError, match=message):
+        hlojit.compile(call("test.bad"))
+
+
+def test_integer_division_in_a_function_cannot_crash() -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.divide", function=lambda x, y: x // y))):
+        try:
+            executable = hlojit.compile(call("test.divide", "i32", 2))
+        except hlojit.PluginError:
+            return
+    y = np.zeros(1000, "i4")
+    y[1:] = -1
+    assert executable(np.full(1000, -(2**31), "i4"), y).shape == (1000,)
+
+
+def test_wrong_shapes_are_refused() -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.f", function=softplus))), pytest.raises(hlojit.PluginError, match=r"'test\.f' is elementwise"):
+        hlojit.compile(call("test.f", result="tensor<999xf32>"))
+
+
+def test_unknown_target_names_near_ones() -> None:
+    with (
+        ext.using(plugin(ext.ElementwiseCall("test.softplus", function=softplus))),
+        pytest.raises(hlojit.UnsupportedError, match=r"test\.softplus2.*did you mean 'test\.softplus'"),
+    ):
+        hlojit.compile(call("test.softplus2"))
+
+
+def test_expansion_builds_other_ops() -> None:
+    def expand(builder: Any, instruction: Any) -> Any:
+        (x,) = instruction.operands
+        return [builder.multiply(builder.add(x, x), x)]
+
+    with ext.using(plugin(ext.ExpansionCall("test.expand", expand=expand))):
+        for backend in ("cpu", "reference"):
+            np.testing.assert_array_equal(hlojit.compile(call("test.expand"), backend=backend)(X), (X + X) * X)
+
+
+@pytest.mark.parametrize("expand", [
+    lambda builder, instruction: [], lambda builder, instruction: instruction.operands[0], lambda builder, instruction: [1.0], lambda builder, instruction: None,
+    lambda builder, instruction: [builder.reshape(instruction.operands[0], (10, 100))], lambda builder, instruction: 1 // 0, lambda: [],
+    lambda builder, instruction: [builder.add(instruction.operands[0])],
+])  # fmt: skip
+def test_wrong_expansions_are_plugin_errors(expand: Any) -> None:
+    with ext.using(plugin(ext.ExpansionCall("test.expand", expand=expand))), pytest.raises(hlojit.PluginError, match=r"test\.expand"):
+        hlojit.compile(call("test.expand"))
+
+
+def test_calls_inside_loops_and_functions_are_bound() -> None:
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %c, %a = %x) : tensor<i32>, tensor<4xf32>
+      cond {
+        %n = stablehlo.constant dense<3> : tensor<i32>
+        %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %t : tensor<i1>
+      } do {
+        %o = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %o : tensor<i32>
+        %b = func.call @f(%a) : (tensor<4xf32>) -> tensor<4xf32>
+        stablehlo.return %j, %b : tensor<i32>, tensor<4xf32>
+      }
+      return %r#1 : tensor<4xf32>
+    }
+    func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.custom_call @test.twice(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    """
+    with ext.using(plugin(ext.ElementwiseCall("test.twice", function=lambda x: x + x))):
+        np.testing.assert_array_equal(hlojit.compile(text)(np.ones(4, "f4")), 8)
+
+
+def test_one_function_in_several_kernels_of_a_program() -> None:
+    text = """
+    func.func @main(%x: tensor<200xf32>, %y: tensor<300xf32>) -> (tensor<200xf32>, tensor<300xf32>) {
+      %0 = stablehlo.custom_call @test.softplus(%x) : (tensor<200xf32>) -> tensor<200xf32>
+      %1 = stablehlo.custom_call @test.softplus(%y) : (tensor<300xf32>) -> tensor<300xf32>
+      return %0, %1 : tensor<200xf32>, tensor<300xf32>
+    }
+    """
+    x, y = X[:200], X[:300]
+    with ext.using(plugin(ext.ElementwiseCall("test.softplus", function=softplus))):
+        for ours, theirs in zip(hlojit.compile(text)(x, y), (x, y)):
+            np.testing.assert_allclose(ours, np.logaddexp(0, theirs.astype("f8")), rtol=1e-6)
