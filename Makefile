@@ -32,7 +32,7 @@ check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 	$(RUN) -m ruff check .
 	$(RUN) tools/link_tree.py
 	$(RUN) -m mypy
-	$(RUN) -m pytest -q -m "not slow" tests/test_layers.py tests/ops tests/text tests/passes
+	$(RUN) -m pytest -q -m "not slow" tests/test_layers.py tests/test_builder.py tests/test_verifier.py tests/passes
 
 bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
 	$(RUN) -m benchmarks
