@@ -124,7 +124,9 @@ def machine() -> dict[str, Any]:
 
 def main() -> int:
     """Run the benchmark and print the table."""
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="programs to run (default: all)")
     parser.add_argument("--full", action="store_true", help="more rounds")
     parser.add_argument("--output", type=Path, help="write the figures as JSON")

@@ -12,7 +12,9 @@ from jax import lax
 from benchmarks.programs import Program, _layer_norm, _random
 
 
-def _case(name: str, function: Callable[..., Any], *arguments: Any, x64: bool = False) -> tuple[str, Callable[[], Program]]:
+def _case(
+    name: str, function: Callable[..., Any], *arguments: Any, x64: bool = False
+) -> tuple[str, Callable[[], Program]]:
     return name, lambda: Program(name, function, arguments, x64=x64)
 
 

@@ -31,7 +31,8 @@ def load_arrays(path: str) -> list[Any]:
         names = json.loads(bytes(stored["dtypes"]).decode())
         arrays = [stored[f"a{number}"] for number in range(len(names))]
     return [
-        array.view(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else array for array, name in zip(arrays, names)
+        array.view(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else array
+        for array, name in zip(arrays, names)
     ]
 
 

@@ -10,6 +10,4 @@ if __name__ == "cuda":
     import pkgutil
 
     _here = os.path.realpath(os.path.dirname(__file__))
-    __path__ = [
-        folder for folder in pkgutil.extend_path(__path__, __name__) if os.path.realpath(folder) != _here
-    ]
+    __path__ = [folder for folder in pkgutil.extend_path(__path__, __name__) if os.path.realpath(folder) != _here]

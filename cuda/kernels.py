@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from hlojit.cuda.scalar_builder import GpuScalar, GpuScalarBuilder
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
 from hlojit.lowering.elements import Body, Elements
 from hlojit.lowering.index import Index, Quotient, RunTime, variable
+from llvmlite import ir
 
 THREADS_PER_BLOCK = 256
 THREAD_VARIABLE = "t"

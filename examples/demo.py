@@ -1,6 +1,6 @@
 """The demonstration behind ``make demo``: a decorated function and a real StableHLO program, compared with NumPy.
 
-    python examples/demo.py
+python examples/demo.py
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hlojit
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-
-import hlojit
 
 console = Console()
 
@@ -51,7 +50,12 @@ def show(table: Table, name: str, compiled: Any, plain: Any, arguments: tuple[An
     ours, numpys = least_milliseconds(compiled, *arguments), least_milliseconds(plain, *arguments)
     good = error < 1e-5
     table.add_row(
-        name, f"{seconds:.2f} s", f"{ours:.3f} ms", f"{numpys:.3f} ms", f"{error:.1e}", "[green]yes" if good else "[red]NO"
+        name,
+        f"{seconds:.2f} s",
+        f"{ours:.3f} ms",
+        f"{numpys:.3f} ms",
+        f"{error:.1e}",
+        "[green]yes" if good else "[red]NO",
     )
     return good
 

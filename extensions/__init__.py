@@ -13,6 +13,7 @@ from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.scalar.formats import set_function_lowering
 
+
 def _lower_scalar_function(function: Any, kinds: tuple[str, ...], result: str) -> tuple[str, str]:
     from hlojit.extensions.numba_bridge import numba_scalar
 

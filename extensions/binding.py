@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-
 from hlojit.extensions.custom_calls import CustomCall, ElementwiseCall, ExpansionCall
 from hlojit.extensions.numba_bridge import call_scalar
 from hlojit.extensions.registry import registry
@@ -44,9 +43,7 @@ def _bind(instruction: Instruction) -> None:
     target = instruction.attributes["call_target_name"]
     call = registry().custom_call(target)
     if call is None:
-        raise UnsupportedError(
-            instruction.op.name, "every", registry().unknown_target(target), instruction.location
-        )
+        raise UnsupportedError(instruction.op.name, "every", registry().unknown_target(target), instruction.location)
     builder = Builder.in_front_of(instruction)
     if isinstance(call, ExpansionCall):
         _expand(call, builder, instruction)
@@ -67,7 +64,9 @@ def _expand(call: ExpansionCall, builder: Builder, instruction: Instruction) -> 
     except Exception as error:
         raise PluginError(f"custom call target {call.target!r}: the expansion failed: {error!r}") from error
     if not all(isinstance(value, Value) for value in values):
-        raise PluginError(f"custom call target {call.target!r}: the expansion returned {values!r}, not values of the graph")
+        raise PluginError(
+            f"custom call target {call.target!r}: the expansion returned {values!r}, not values of the graph"
+        )
     types = tuple(value.type for value in values)
     if types != instruction.result_types:
         raise PluginError(

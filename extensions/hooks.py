@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pluggy
-
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.ir.formats import FloatFormat

@@ -61,9 +61,7 @@ def _compile(function: Callable[..., Any], kinds: tuple[str, ...], result: str) 
     return symbol, _with_wrapper(python_function, text, native, symbol, kinds, result)
 
 
-def _with_wrapper(
-    function: Any, text: str, native: str, symbol: str, kinds: tuple[str, ...], result: str
-) -> str:
+def _with_wrapper(function: Any, text: str, native: str, symbol: str, kinds: tuple[str, ...], result: str) -> str:
     """numba's convention is ``i32 status(ptr result, ptr exception, arguments...)``; a status of 0 is success."""
     body = _function_body(text, native)
     if re.search(r"ret i32 (?!0\b)", body) or "NRT_" in body:
@@ -101,10 +99,16 @@ def _function_body(text: str, native: str) -> str:
 def _make_inlinable(text: str, native: str) -> str:
     """Let every function of numba's module be inlined and dropped, and strip what belongs to another module."""
     text = re.sub(r"^(target (triple|datalayout)|source_filename) = .*$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"^define (?!internal|private)(?:linkonce_odr |weak_odr |dso_local )*", "define internal ", text,
-                  flags=re.MULTILINE)
+    text = re.sub(
+        r"^define (?!internal|private)(?:linkonce_odr |weak_odr |dso_local )*",
+        "define internal ",
+        text,
+        flags=re.MULTILINE,
+    )
     # The environment and the parent's argument wrappers are only data here.
-    return re.sub(r"^(@[^\n]*) = common (local_unnamed_addr )?global", r"\1 = internal global", text, flags=re.MULTILINE)
+    return re.sub(
+        r"^(@[^\n]*) = common (local_unnamed_addr )?global", r"\1 = internal global", text, flags=re.MULTILINE
+    )
 
 
 def call_scalar(builder: Any, function: Callable[..., Any], arguments: tuple[Any, ...], result: str) -> Any:
@@ -115,4 +119,3 @@ def call_scalar(builder: Any, function: Callable[..., Any], arguments: tuple[Any
         return evaluate(function, result, arguments)
     symbol, text = numba_scalar(function, kinds, result)
     return builder.call(symbol, result, arguments, text)
-

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pluggy
-
 from hlojit.extensions import hooks
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
@@ -150,7 +149,11 @@ class Registry:
             return
         with self._lock:
             generation, before = self.generation, dict(self.records)
-            replaced = {name: (self._objects[name], self.records[name]) for name in map(_name_of, plugins) if name in self._objects}
+            replaced = {
+                name: (self._objects[name], self.records[name])
+                for name in map(_name_of, plugins)
+                if name in self._objects
+            }
         records = []
         try:
             for plugin in plugins:

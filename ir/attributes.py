@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.types import FunctionType, TensorType, Type
 
 

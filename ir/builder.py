@@ -282,7 +282,7 @@ def encode_elements(value: Any, element: ElementType) -> np.ndarray[Any, Any]:
     if array.dtype == element.storage:
         return array
     if isinstance(element, FloatFormat) and not element.is_native:
-        from hlojit.ir.scalar.arrays import encode_array  # noqa: PLC0415 - needed for few constants
+        from hlojit.ir.scalar.arrays import encode_array
 
         return encode_array(np.asarray(array, np.float64), element)
     with np.errstate(all="ignore"):

@@ -17,7 +17,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-
 from hlojit.ir.errors import HlojitError
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any, Final, final
 
 import numpy as np
-
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, element_type
 from hlojit.ir.types import TensorType, tensor

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.errors import HlojitError
 
 
@@ -67,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="StableHLO text (default, or -: standard input)")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", help="StableHLO text (default, or -: standard input)"
+    )
 
 
 def _read(options: argparse.Namespace) -> tuple[str, str]:
@@ -174,13 +175,14 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _plugins(options: argparse.Namespace) -> int:
+    from hlojit.extensions import API_VERSION, registry
     from rich.console import Console
     from rich.table import Table
 
-    from hlojit.extensions import API_VERSION, registry
-
     console = Console()
-    table = Table("plugin", "package", "hooks", "brings", "status", title=f"hlojit plugins (hooks {_dotted(API_VERSION)})")
+    table = Table(
+        "plugin", "package", "hooks", "brings", "status", title=f"hlojit plugins (hooks {_dotted(API_VERSION)})"
+    )
     for name, record in sorted(registry().load().records.items()):
         brings = [
             *(f"back end {backend.name}" for backend in record.backends),
@@ -191,7 +193,9 @@ def _plugins(options: argparse.Namespace) -> int:
         ]
         unavailable = [reason for backend in record.backends if (reason := backend.unavailable())]
         status = "not loaded" if record.error else "; ".join(unavailable) or "ok"
-        table.add_row(name, f"{record.package} {record.version}".strip(), _dotted(record.api), "\n".join(brings), status)
+        table.add_row(
+            name, f"{record.package} {record.version}".strip(), _dotted(record.api), "\n".join(brings), status
+        )
     console.print(table)
     for name, record in sorted(registry().records.items()):
         if record.error:

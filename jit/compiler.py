@@ -1,6 +1,6 @@
 """The driver: from text or a module to an executable.  This is the only place where the order of stages is written.
 
-    parse -> verify -> import, legalize, simplify (with the plugins' passes) -> capability check -> fuse -> back end
+parse -> verify -> import, legalize, simplify (with the plugins' passes) -> capability check -> fuse -> back end
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ def compile(
         return _executable(chosen, lowered.freeze(), settings)
 
 
-def lower(
-    module: Module, backend: Backend, options: CompileOptions, *, callback: PassCallback | None = None
-) -> Module:
+def lower(module: Module, backend: Backend, options: CompileOptions, *, callback: PassCallback | None = None) -> Module:
     """Run the default pipeline for ``backend`` on ``module`` in place and return it."""
     pipeline = default_pipeline(backend, options)
     before = PassPipeline(tuple(pass_ for pass_ in pipeline.passes if pass_.phase not in _FUSION_PHASES))
@@ -98,7 +96,11 @@ def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
     from hlojit.extensions.binding import CustomCallBinding
     from hlojit.ir.passes.registry import default_passes
 
-    passes = [*default_passes(fold_limit=options.fold_limit, rows=True), CustomCallBinding(), *registry().passes(backend.name)]
+    passes = [
+        *default_passes(fold_limit=options.fold_limit, rows=True),
+        CustomCallBinding(),
+        *registry().passes(backend.name),
+    ]
     known = {pass_.name for pass_ in passes}
     for name in options.disable_passes:
         if name not in known:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
 
 import numpy as np
-
 from hlojit.arrays import from_storage, is_outside_form_different, to_storage
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.types import TensorType

@@ -109,9 +109,15 @@ class RandomProgram:
         kind = self.type()
         x, y = self.some(scope, kind), self.some(scope, kind)
         truth = (kind[0], "i1")
-        test = self.emit(scope, truth, f"stablehlo.compare {self.pick(('LT', 'EQ', 'GE'))}, {x}, {y} : "
-                                       f"({spell(kind)}, {spell(kind)}) -> {spell(truth)}")
-        self.emit(scope, kind, f"stablehlo.select {test}, {x}, {self.some(scope, kind)} : {spell(truth)}, {spell(kind)}")
+        test = self.emit(
+            scope,
+            truth,
+            f"stablehlo.compare {self.pick(('LT', 'EQ', 'GE'))}, {x}, {y} : "
+            f"({spell(kind)}, {spell(kind)}) -> {spell(truth)}",
+        )
+        self.emit(
+            scope, kind, f"stablehlo.select {test}, {x}, {self.some(scope, kind)} : {spell(truth)}, {spell(kind)}"
+        )
 
     def movement(self, scope: dict[str, Type], depth: int) -> None:
         """Reshape, transpose, reverse, broadcast, slice, pad, concatenate or iota."""
@@ -123,8 +129,11 @@ class RandomProgram:
             self.emit(scope, b, f"stablehlo.transpose {x}, dims = [1, 0] : ({spell(a)}) -> {spell(b)}")
         elif which == 1:
             x = self.some(scope, ((20, 20), element))
-            self.emit(scope, ((400,), element), f"stablehlo.reshape {x} : ({spell(((20, 20), element))}) -> "
-                                                f"{spell(((400,), element))}")
+            self.emit(
+                scope,
+                ((400,), element),
+                f"stablehlo.reshape {x} : ({spell(((20, 20), element))}) -> {spell(((400,), element))}",
+            )
         elif which == 2:
             kind = self.pick([((3, 4), element), ((20, 20), element), ((400,), element)])
             x = self.some(scope, kind)
@@ -132,22 +141,37 @@ class RandomProgram:
         elif which == 3:
             target = self.pick([(3, 4), (400,), (20, 20), (0,), (4,)])
             x = self.some(scope, ((), element))
-            self.emit(scope, (target, element), f"stablehlo.broadcast_in_dim {x}, dims = [] : ({spell(((), element))}) -> "
-                                                f"{spell((target, element))}")
+            self.emit(
+                scope,
+                (target, element),
+                f"stablehlo.broadcast_in_dim {x}, dims = [] : ({spell(((), element))}) -> {spell((target, element))}",
+            )
         elif which == 4:
             x = self.some(scope, a)
-            self.emit(scope, ((1,), element), f"stablehlo.reshape {self.slice_one(scope, x, element)} : "
-                                              f"({spell(((1, 1), element))}) -> {spell(((1,), element))}")
+            self.emit(
+                scope,
+                ((1,), element),
+                f"stablehlo.reshape {self.slice_one(scope, x, element)} : "
+                f"({spell(((1, 1), element))}) -> {spell(((1,), element))}",
+            )
         elif which == 5:
             x, zero = self.some(scope, ((4,), element)), self.some(scope, ((), element))
-            self.emit(scope, ((4,), element), f"stablehlo.pad {x}, {zero}, low = [1], high = [-1], interior = [0] : "
-                      f"({spell(((4,), element))}, {spell(((), element))}) -> {spell(((4,), element))}")
+            self.emit(
+                scope,
+                ((4,), element),
+                f"stablehlo.pad {x}, {zero}, low = [1], high = [-1], interior = [0] : "
+                f"({spell(((4,), element))}, {spell(((), element))}) -> {spell(((4,), element))}",
+            )
         elif which == 6:
             x, y = self.some(scope, ((1,), element)), self.some(scope, ((0,), element))
             z = self.some(scope, ((1,), element))
             one, none = spell(((1,), element)), spell(((0,), element))
-            self.emit(scope, ((4,), element), f"stablehlo.concatenate {x}, {y}, {z}, {x}, {z}, dim = 0 : "
-                      f"({one}, {none}, {one}, {one}, {one}) -> {spell(((4,), element))}")
+            self.emit(
+                scope,
+                ((4,), element),
+                f"stablehlo.concatenate {x}, {y}, {z}, {x}, {z}, dim = 0 : "
+                f"({one}, {none}, {one}, {one}, {one}) -> {spell(((4,), element))}",
+            )
         elif element != "i1":
             kind = self.pick([(3, 4), (400,), (20, 20)]), element
             self.emit(scope, kind, f"stablehlo.iota dim = 0 : {spell(kind)}")
@@ -155,8 +179,12 @@ class RandomProgram:
     def slice_one(self, scope: dict[str, Type], x: str, element: str) -> str:
         """A 1x1 piece of a 3x4 array."""
         i, j = self.choose(3), self.choose(4)
-        return self.emit({}, ((1, 1), element), f"stablehlo.slice {x} [{i}:{i + 1}, {j}:{j + 1}] : "
-                         f"({spell(((3, 4), element))}) -> {spell(((1, 1), element))}")
+        return self.emit(
+            {},
+            ((1, 1), element),
+            f"stablehlo.slice {x} [{i}:{i + 1}, {j}:{j + 1}] : "
+            f"({spell(((3, 4), element))}) -> {spell(((1, 1), element))}",
+        )
 
     def reduction(self, scope: dict[str, Type], depth: int) -> None:
         """A reduction whose order does not matter."""
@@ -167,16 +195,24 @@ class RandomProgram:
         if result is None:
             shape, axis, result = (4, 3), 1, (4,)
         x, zero = self.some(scope, (shape, element)), self.some(scope, ((), element))
-        self.emit(scope, (result, element), f"stablehlo.reduce({x} init: {zero}) applies stablehlo.{op} across dimensions = "
-                  f"[{axis}] : ({spell((shape, element))}, {spell(((), element))}) -> {spell((result, element))}")
+        self.emit(
+            scope,
+            (result, element),
+            f"stablehlo.reduce({x} init: {zero}) applies stablehlo.{op} across dimensions = "
+            f"[{axis}] : ({spell((shape, element))}, {spell(((), element))}) -> {spell((result, element))}",
+        )
 
     def dynamic_slice(self, scope: dict[str, Type], depth: int) -> None:
         """Read at an index that may be anything."""
         element = self.pick(self.elements)
         source, result = self.pick([((400,), (4,)), ((400,), (1,)), ((4,), (1,)), ((400,), (400,))])
         x, i = self.some(scope, (source, element)), self.some(scope, ((), "i32"))
-        self.emit(scope, (result, element), f"stablehlo.dynamic_slice {x}, {i}, sizes = [{result[0]}] : "
-                  f"({spell((source, element))}, tensor<i32>) -> {spell((result, element))}")
+        self.emit(
+            scope,
+            (result, element),
+            f"stablehlo.dynamic_slice {x}, {i}, sizes = [{result[0]}] : "
+            f"({spell((source, element))}, tensor<i32>) -> {spell((result, element))}",
+        )
 
     def dynamic_update(self, scope: dict[str, Type], depth: int) -> None:
         """Write at an index that may be anything."""
@@ -184,9 +220,13 @@ class RandomProgram:
         source, part = self.pick([((400,), (4,)), ((400,), (1,)), ((4,), (1,)), ((400,), (400,)), ((20, 20), (3, 4))])
         x, y = self.some(scope, (source, element)), self.some(scope, (part, element))
         indices = [self.some(scope, ((), "i32")) for _ in source]
-        self.emit(scope, (source, element), f"stablehlo.dynamic_update_slice {x}, {y}, {', '.join(indices)} : "
-                  f"({spell((source, element))}, {spell((part, element))}, {', '.join(['tensor<i32>'] * len(source))}) -> "
-                  f"{spell((source, element))}")
+        self.emit(
+            scope,
+            (source, element),
+            f"stablehlo.dynamic_update_slice {x}, {y}, {', '.join(indices)} : "
+            f"({spell((source, element))}, {spell((part, element))}, {', '.join(['tensor<i32>'] * len(source))}) -> "
+            f"{spell((source, element))}",
+        )
 
     def scatter(self, scope: dict[str, Type], depth: int) -> None:
         """Scatter four elements."""
@@ -197,11 +237,15 @@ class RandomProgram:
         old, new, sum_ = self.name(), self.name(), self.name()
         combine = f"{sum_} = stablehlo.{self.pick(('add', 'maximum'))} {old}, {new} : {scalar}\n"
         returned = self.pick((sum_, new))
-        self.emit(scope, whole, f'"stablehlo.scatter"({x}, {indices}, {u}) ({{\n^bb0({old}: {scalar}, {new}: {scalar}):\n'
-                  f"{combine}stablehlo.return {returned} : {scalar}\n}}) {{scatter_dimension_numbers = #stablehlo.scatter<"
-                  "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, "
-                  f"indices_are_sorted = false, unique_indices = false}} : ({spell(whole)}, tensor<4x1xi32>, {spell(four)}) "
-                  f"-> {spell(whole)}")
+        self.emit(
+            scope,
+            whole,
+            f'"stablehlo.scatter"({x}, {indices}, {u}) ({{\n^bb0({old}: {scalar}, {new}: {scalar}):\n'
+            f"{combine}stablehlo.return {returned} : {scalar}\n}}) {{scatter_dimension_numbers = #stablehlo.scatter<"
+            "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, "
+            f"indices_are_sorted = false, unique_indices = false}} : ({spell(whole)}, tensor<4x1xi32>, {spell(four)}) "
+            f"-> {spell(whole)}",
+        )
 
     def gather(self, scope: dict[str, Type], depth: int) -> None:
         """Gather four elements."""
@@ -209,9 +253,13 @@ class RandomProgram:
         whole, four = ((400,), element), ((4,), element)
         x, i = self.some(scope, whole), self.some(scope, ((4,), "i32"))
         indices = self.emit({}, ((4, 1), "i32"), f"stablehlo.reshape {i} : (tensor<4xi32>) -> tensor<4x1xi32>")
-        self.emit(scope, four, f'"stablehlo.gather"({x}, {indices}) {{dimension_numbers = #stablehlo.gather<'
-                  "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, "
-                  f"indices_are_sorted = false}} : ({spell(whole)}, tensor<4x1xi32>) -> {spell(four)}")
+        self.emit(
+            scope,
+            four,
+            f'"stablehlo.gather"({x}, {indices}) {{dimension_numbers = #stablehlo.gather<'
+            "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, "
+            f"indices_are_sorted = false}} : ({spell(whole)}, tensor<4x1xi32>) -> {spell(four)}",
+        )
 
     def product(self, scope: dict[str, Type], depth: int) -> None:
         """A product of integers."""
@@ -219,8 +267,12 @@ class RandomProgram:
         a, b = self.pick([(((20, 20), element), ((20, 20), element)), (((3, 4), element), ((4,), element))])
         result = ((20, 20), element) if b[0] == (20, 20) else ((3,), element)
         x, y = self.some(scope, a), self.some(scope, b)
-        value = self.emit({}, result, f"stablehlo.dot_general {x}, {y}, contracting_dims = [1] x [0] : "
-                          f"({spell(a)}, {spell(b)}) -> {spell(result)}")
+        value = self.emit(
+            {},
+            result,
+            f"stablehlo.dot_general {x}, {y}, contracting_dims = [1] x [0] : "
+            f"({spell(a)}, {spell(b)}) -> {spell(result)}",
+        )
         if result[0] == (20, 20):
             scope[value] = result
 
@@ -251,7 +303,9 @@ class RandomProgram:
 
     def loop(self, scope: dict[str, Type], depth: int) -> None:
         """A loop with a counter and some state, which the body permutes, keeps, updates or replaces."""
-        kinds = [((), "i32")] + [self.pick([*scope.values(), ((400,), self.pick(self.elements))]) for _ in range(self.choose(5))]
+        kinds = [((), "i32")] + [
+            self.pick([*scope.values(), ((400,), self.pick(self.elements))]) for _ in range(self.choose(5))
+        ]
         if len(kinds) > 1 and self.choose(2):
             kinds.append(kinds[-1])
         start = self.emit({}, kinds[0], "stablehlo.constant dense<0> : tensor<i32>")
@@ -274,7 +328,8 @@ class RandomProgram:
         self.lines.append(
             f"{results}:{len(kinds)} = stablehlo.while({assignments}) : {types}\n cond {{\n"
             f"{test} = stablehlo.compare LT, {arguments[0]}, {limit} : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
-            f"stablehlo.return {test} : tensor<i1>\n}} do {{\n" + "\n".join(lines)
+            f"stablehlo.return {test} : tensor<i1>\n}} do {{\n"
+            + "\n".join(lines)
             + f"\nstablehlo.return {', '.join(returned)} : {types}\n}}"
         )
         scope.update((f"{results}#{number}", kind) for number, kind in enumerate(kinds))
@@ -294,8 +349,10 @@ class RandomProgram:
             lines, self.lines = self.lines, outer
             regions.append("{\n" + "\n".join(lines) + f"\nstablehlo.return {', '.join(returned)} : {types}\n}}")
         results = self.name()
-        self.lines.append(f'{results}:{len(kinds)} = "stablehlo.{"case" if cases else "if"}"({index}) ({", ".join(regions)}) '
-                          f": (tensor<{'i32' if cases else 'i1'}>) -> ({types})")
+        self.lines.append(
+            f'{results}:{len(kinds)} = "stablehlo.{"case" if cases else "if"}"({index}) ({", ".join(regions)}) '
+            f": (tensor<{'i32' if cases else 'i1'}>) -> ({types})"
+        )
         scope.update((f"{results}#{number}", kind) for number, kind in enumerate(kinds))
 
     # -------------------------------------------------------------- program

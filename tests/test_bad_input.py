@@ -10,17 +10,22 @@ import textwrap
 import time
 from typing import Any
 
+import hlojit
 import numpy as np
 import pytest
-
-import hlojit
 
 
 def isolated(code: str, *, timeout: float = 60) -> str:
     """Run Python code in a process of its own, where a crash is only a failed test; returns what it prints."""
     header = "import numpy as np\nimport hlojit\n"
-    done = subprocess.run([sys.executable, "-"], input=header + textwrap.dedent(code), capture_output=True, text=True,
-                          timeout=timeout, check=False)
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=header + textwrap.dedent(code),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
     assert done.returncode == 0, f"exit status {done.returncode}:\n{done.stdout}\n{done.stderr[-3000:]}"
     return done.stdout
 
@@ -30,7 +35,12 @@ def program(arguments: str, results: str, *lines: str) -> str:
     return f"func.func @main({arguments}) -> ({results}) {{\n" + "\n".join(lines) + "\n}"
 
 
-ADD = program("%x: tensor<3xf32>, %y: tensor<3xf32>", "tensor<3xf32>", "%0 = stablehlo.add %x, %y : tensor<3xf32>", "return %0 : tensor<3xf32>")
+ADD = program(
+    "%x: tensor<3xf32>, %y: tensor<3xf32>",
+    "tensor<3xf32>",
+    "%0 = stablehlo.add %x, %y : tensor<3xf32>",
+    "return %0 : tensor<3xf32>",
+)
 
 
 # ---------------------------------------------------------------------------------------------------------- programs
@@ -63,7 +73,12 @@ def test_unknown_op_names_the_nearest() -> None:
 
 
 def test_unsupported_op_names_op_backend_reason_and_place() -> None:
-    text = program("%x: tensor<3xf32>", "tensor<3xf32>", "%0 = stablehlo.custom_call @nobody.has(%x) : (tensor<3xf32>) -> tensor<3xf32>", "return %0 : tensor<3xf32>")
+    text = program(
+        "%x: tensor<3xf32>",
+        "tensor<3xf32>",
+        "%0 = stablehlo.custom_call @nobody.has(%x) : (tensor<3xf32>) -> tensor<3xf32>",
+        "return %0 : tensor<3xf32>",
+    )
     with pytest.raises(hlojit.UnsupportedError) as caught:
         hlojit.compile(text)
     message = str(caught.value)
@@ -92,7 +107,14 @@ def test_recursive_calls_are_refused() -> None:
 
 def test_dynamic_shapes_are_refused() -> None:
     with pytest.raises(hlojit.HlojitError):
-        hlojit.compile(program("%x: tensor<?xf32>", "tensor<?xf32>", "%0 = stablehlo.abs %x : tensor<?xf32>", "return %0 : tensor<?xf32>"))
+        hlojit.compile(
+            program(
+                "%x: tensor<?xf32>",
+                "tensor<?xf32>",
+                "%0 = stablehlo.abs %x : tensor<?xf32>",
+                "return %0 : tensor<?xf32>",
+            )
+        )
 
 
 # --------------------------------------------------------------------------------------------------------- arguments
@@ -119,7 +141,14 @@ def test_arrays_of_every_layout_are_taken() -> None:
     read_only = base[:9:3].copy()
     read_only.flags.writeable = False
     unaligned = np.frombuffer(b"." + base[:9:3].tobytes(), "u1")[1:].view("f4")
-    for array in (base[:9:3], base[6::-3][::-1], read_only, unaligned, base[:9:3].astype(">f4"), memoryview(base[:9:3].copy())):
+    for array in (
+        base[:9:3],
+        base[6::-3][::-1],
+        read_only,
+        unaligned,
+        base[:9:3].astype(">f4"),
+        memoryview(base[:9:3].copy()),
+    ):
         np.testing.assert_array_equal(executable(array, array), expected)
 
 
@@ -217,8 +246,15 @@ def test_integer_division_and_shifts_are_defined(bits: int) -> None:
 @pytest.mark.parametrize("kind", ["i8", "i32", "i64", "ui8", "ui32", "ui64"])
 @pytest.mark.parametrize("source", ["f32", "f64"])
 def test_conversion_of_floats_to_integers_saturates(kind: str, source: str) -> None:
-    text = program(f"%x: tensor<7x{source}>", f"tensor<7x{kind}>", f"%0 = stablehlo.convert %x : (tensor<7x{source}>) -> tensor<7x{kind}>", f"return %0 : tensor<7x{kind}>")
-    result = hlojit.compile(text)(np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, -2.9, 2.9], "f" + str(int(source[1:]) // 8)))
+    text = program(
+        f"%x: tensor<7x{source}>",
+        f"tensor<7x{kind}>",
+        f"%0 = stablehlo.convert %x : (tensor<7x{source}>) -> tensor<7x{kind}>",
+        f"return %0 : tensor<7x{kind}>",
+    )
+    result = hlojit.compile(text)(
+        np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, -2.9, 2.9], "f" + str(int(source[1:]) // 8))
+    )
     limits = np.iinfo(result.dtype)
     assert result.tolist() == [0, limits.max, limits.min, limits.max, limits.min, -2 if limits.min else 0, 2]
 
@@ -293,7 +329,9 @@ def test_nesting_too_deep_is_an_error_and_no_crash() -> None:
 
 
 def test_a_long_chain_is_no_recursion() -> None:
-    lines = ["%0 = stablehlo.add %x, %x : tensor<i32>"] + [f"%{k} = stablehlo.add %{k - 1}, %x : tensor<i32>" for k in range(1, 3000)]
+    lines = ["%0 = stablehlo.add %x, %x : tensor<i32>"] + [
+        f"%{k} = stablehlo.add %{k - 1}, %x : tensor<i32>" for k in range(1, 3000)
+    ]
     text = program("%x: tensor<i32>", "tensor<i32>", *lines, "return %2999 : tensor<i32>")
     assert hlojit.compile(text)(np.int32(3)) == 3 * 3001
 
@@ -328,7 +366,9 @@ def test_results_share_memory_with_nothing(backend: str) -> None:
 
 def test_program_without_arguments_or_results() -> None:
     assert hlojit.compile("func.func @main() { return }")() == ()
-    result = hlojit.compile(program("", "tensor<f32>", "%0 = stablehlo.constant dense<2.0> : tensor<f32>", "return %0 : tensor<f32>"))()
+    result = hlojit.compile(
+        program("", "tensor<f32>", "%0 = stablehlo.constant dense<2.0> : tensor<f32>", "return %0 : tensor<f32>")
+    )()
     assert result.shape == () and result == 2
 
 
@@ -375,8 +415,16 @@ def test_loop_state_moves_as_written(n: int, turns: int, body: str, returned: st
 
 @pytest.mark.parametrize("index", [-1, 0, 1, 2, 3, 2**31 - 1, -(2**31)])
 def test_case_with_any_index(index: int) -> None:
-    regions = ", ".join(f"{{ %c{k} = stablehlo.constant dense<{k}> : tensor<i32>\nstablehlo.return %c{k} : tensor<i32> }}" for k in range(3))
-    text = program("%i: tensor<i32>", "tensor<i32>", f'%0 = "stablehlo.case"(%i) ({regions}) : (tensor<i32>) -> tensor<i32>', "return %0 : tensor<i32>")
+    regions = ", ".join(
+        f"{{ %c{k} = stablehlo.constant dense<{k}> : tensor<i32>\nstablehlo.return %c{k} : tensor<i32> }}"
+        for k in range(3)
+    )
+    text = program(
+        "%i: tensor<i32>",
+        "tensor<i32>",
+        f'%0 = "stablehlo.case"(%i) ({regions}) : (tensor<i32>) -> tensor<i32>',
+        "return %0 : tensor<i32>",
+    )
     # The last branch is the default.
     assert hlojit.compile(text)(np.int32(index)) == (index if 0 <= index < 3 else 2)
 
@@ -405,7 +453,11 @@ def test_a_loop_that_does_not_end_is_stopped_by_control_c() -> None:
     except KeyboardInterrupt:
         print("stopped", flush=True)
     """
-    with subprocess.Popen([sys.executable, "-c", "import numpy as np\nimport hlojit\n" + textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", "import numpy as np\nimport hlojit\n" + textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "running"
         time.sleep(0.3)

@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import hlojit
 import hlojit.runtime
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from hlojit.command import main
 
 PROGRAM = """
@@ -34,7 +33,19 @@ def test_run_with_input_files(file: str, tmp_path: Path, capsys: pytest.CaptureF
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
     for backend in ("cpu", "reference"):
-        status = main(["run", file, "--input", str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), "--output", str(tmp_path / "out.npz"), "--backend", backend])
+        status = main(
+            [
+                "run",
+                file,
+                "--input",
+                str(tmp_path / "x.npy"),
+                str(tmp_path / "y.npy"),
+                "--output",
+                str(tmp_path / "out.npz"),
+                "--backend",
+                backend,
+            ]
+        )
         assert status == 0
         with np.load(tmp_path / "out.npz") as results:
             np.testing.assert_array_equal(results["arr_0"], x + x)
@@ -54,7 +65,9 @@ def test_run_with_random_inputs_is_repeatable(file: str, capsys: pytest.CaptureF
 @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "ui4", "i8", "ui64", "f16", "bf16", "f8E4M3FN", "f64"])
 def test_random_inputs_of_every_kind(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "program.mlir"
-    path.write_text(f"func.func @main(%x: tensor<2x2x{kind}>, %y: tensor<{kind}>) -> tensor<2x2x{kind}> {{ return %x : tensor<2x2x{kind}> }}")
+    path.write_text(
+        f"func.func @main(%x: tensor<2x2x{kind}>, %y: tensor<{kind}>) -> tensor<2x2x{kind}> {{ return %x : tensor<2x2x{kind}> }}"
+    )
     assert main(["run", str(path), "--random-inputs"]) == 0, capsys.readouterr().err
 
 
@@ -65,18 +78,38 @@ def test_random_inputs_of_every_kind(kind: str, tmp_path: Path, capsys: pytest.C
     (["opt", "-p", "algebraic-simplifer"], "algebraic-simplifier"), (["opt", "-p", "dead-code-elimination{"], ""), (["opt", "--backend", "nope"], "unknown back end"),
     (["run", "--random-inputs", "--output", "{missing}/y.npz"], "No such file"),
 ])  # fmt: skip
-def test_errors_have_status_one_and_say_what(arguments: list[str], message: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_have_status_one_and_say_what(
+    arguments: list[str], message: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 3), "f4"))
     names = {"x": str(tmp_path / "x.npy"), "missing": str(tmp_path / "missing"), "file": file}
-    assert main([arguments[0], file, *(each.replace("{x}", names["x"]).replace("{missing}", names["missing"]).replace("{file}", file) for each in arguments[1:])]) == 1
+    assert (
+        main(
+            [
+                arguments[0],
+                file,
+                *(
+                    each.replace("{x}", names["x"]).replace("{missing}", names["missing"]).replace("{file}", file)
+                    for each in arguments[1:]
+                ),
+            ]
+        )
+        == 1
+    )
     error = capsys.readouterr().err
     assert "hlojit: error: " in error and message in error and "Traceback" not in error
 
 
 @pytest.mark.parametrize("command", ["run", "opt", "parse", "verify"])
-def test_bad_programs_have_status_one_and_a_place(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_programs_have_status_one_and_a_place(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "program.mlir"
-    for text in (PROGRAM.replace("stablehlo.add", "stablehlo.adds"), "nonsense", PROGRAM.replace("return %0", "return %9")):
+    for text in (
+        PROGRAM.replace("stablehlo.add", "stablehlo.adds"),
+        "nonsense",
+        PROGRAM.replace("return %0", "return %9"),
+    ):
         path.write_text(text)
         assert main([command, str(path)]) == 1
         assert "hlojit: error: " in capsys.readouterr().err
@@ -105,7 +138,9 @@ def test_opt_runs_named_passes_or_the_default(file: str, capsys: pytest.CaptureF
     assert "dead-code-elimination" in capsys.readouterr().out
 
 
-def test_parse_prints_a_program_that_parses_to_itself(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parse_prints_a_program_that_parses_to_itself(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["parse", file]) == 0
     printed = capsys.readouterr().out
     again = tmp_path / "again.mlir"
@@ -137,7 +172,9 @@ def test_plugins_lists_the_built_in_back_ends(capsys: pytest.CaptureFixture[str]
 def test_as_a_module_and_into_a_closed_pipe(file: str) -> None:
     done = subprocess.run([sys.executable, "-m", "hlojit", "verify", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "valid" in done.stdout
-    with subprocess.Popen([sys.executable, "-m", "hlojit", "parse", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-m", "hlojit", "parse", file], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None and child.stderr is not None
         child.stdout.close()
         errors = child.stderr.read()

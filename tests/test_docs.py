@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
 from hlojit.extensions import registry
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,7 +63,9 @@ def run_python(page: Path, folder: Path) -> None:
         lines += [""] * (line - 1 - len(lines))
         lines += text.splitlines()
     script.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    done = subprocess.run([sys.executable, script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, script], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{page} (line numbers are the page's):\n{done.stdout}\n{done.stderr}"
 
 
@@ -114,7 +115,9 @@ def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / target).exists(), f"{page}: {target}"
-    for path in re.findall(r"`((?:ir|jit|extensions|cuda|tests|tools|docs|examples|benchmarks|plugins_example)/[\w./-]*)`", text):
+    for path in re.findall(
+        r"`((?:ir|jit|extensions|cuda|tests|tools|docs|examples|benchmarks|plugins_example)/[\w./-]*)`", text
+    ):
         assert (ROOT / path).exists(), f"{page}: {path}"
 
 

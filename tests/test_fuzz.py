@@ -59,11 +59,14 @@ def programs(draw: st.DrawFn) -> tuple[str, list[Type]]:
     return RandomProgram(lambda n: draw(st.integers(0, n - 1)), statements=draw(st.integers(1, 6)), depth=2).build()
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None,
-          suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
+@settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
 @given(programs(), st.integers(0, 1000))
 def test_drawn_programs(program: tuple[str, list[Type]], seed: int) -> None:
     text, kinds = program
     assert_same_bits(text, random_arguments(kinds, seed))
-
-

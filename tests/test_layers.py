@@ -31,7 +31,12 @@ MAY_IMPORT = {
 
 HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
 """Never imported at module level, except where nothing else imports the module before it is needed."""
-LOADED_WHEN_NEEDED = ("hlojit.cuda.kernels", "hlojit.cuda.scalar_builder", "hlojit.cpu.codegen", "hlojit.cpu.inspection")
+LOADED_WHEN_NEEDED = (
+    "hlojit.cuda.kernels",
+    "hlojit.cuda.scalar_builder",
+    "hlojit.cpu.codegen",
+    "hlojit.cpu.inspection",
+)
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import hlojit
 import numpy as np
 import pytest
-
-import hlojit
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from benchmarks.programs import REAL_PROGRAMS, Program

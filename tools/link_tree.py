@@ -35,7 +35,9 @@ def _write_metadata(root: Path, folder: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     metadata = folder / f"{project['name']}-{project['version']}.dist-info"
     metadata.mkdir(exist_ok=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
     lines = []
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()), ""]

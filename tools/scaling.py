@@ -1,7 +1,7 @@
 """Seconds to compile programs of 1,000 to 100,000 instructions, and the exponent of the growth.
 
-    python tools/scaling.py                      # 1000 10000 100000
-    python tools/scaling.py 1000 2000 4000
+python tools/scaling.py                      # 1000 10000 100000
+python tools/scaling.py 1000 2000 4000
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def products(length: int) -> str:
     lines = []
     value = "%x"
     for k in range(length // 2):
-        lines.append(f"%d{k} = stablehlo.dot_general %w, {value}, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}")
+        lines.append(
+            f"%d{k} = stablehlo.dot_general %w, {value}, contracting_dims = [1] x [0] : ({type}, {type}) -> {type}"
+        )
         lines.append(f"%y{k} = stablehlo.maximum %d{k}, %w : {type}")
         value = f"%y{k}"
     body = "\n".join(lines)

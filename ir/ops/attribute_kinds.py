@@ -84,7 +84,7 @@ class FloatKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: float) -> str:
-        from hlojit.ir.text.printer import print_attribute  # noqa: PLC0415
+        from hlojit.ir.text.printer import print_attribute
 
         return print_attribute(FloatAttr(value, self.type))
 
@@ -161,7 +161,7 @@ class SymbolKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: str) -> str:
-        from hlojit.ir.text.spelling import print_symbol  # noqa: PLC0415
+        from hlojit.ir.text.spelling import print_symbol
 
         return print_symbol(value)
 
@@ -227,7 +227,7 @@ class ElementsKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: Dense) -> str:
-        from hlojit.ir.text.dense import print_dense  # noqa: PLC0415
+        from hlojit.ir.text.dense import print_dense
 
         return print_dense(value)
 
@@ -293,7 +293,7 @@ class RecordKind(AttributeKind):
         raise self.refuse(attribute)
 
     def to_text(self, value: Attribute) -> str:
-        from hlojit.ir.text.printer import print_attribute  # noqa: PLC0415
+        from hlojit.ir.text.printer import print_attribute
 
         return print_attribute(value)
 
@@ -310,7 +310,7 @@ class GenericKind(AttributeKind):
         return attribute
 
     def to_text(self, value: Attribute) -> str:
-        from hlojit.ir.text.printer import print_attribute  # noqa: PLC0415
+        from hlojit.ir.text.printer import print_attribute
 
         return print_attribute(value)
 

@@ -27,7 +27,7 @@ def special(name: str) -> Callable[..., Any]:
     """A function of ``scipy.special``, which is heavy and loaded when it is first called."""
 
     def evaluate(*arrays: Array) -> Any:
-        import scipy.special  # noqa: PLC0415
+        import scipy.special
 
         return getattr(scipy.special, name)(*arrays)
 
@@ -138,7 +138,7 @@ IS_POS_INF = _test("is_pos_inf", _compared_with_infinity(False, np.inf), np.ispo
 
 def _next_after(call: Any, x: Array, y: Array) -> Array:
     """The next number of the operands' own format, on its bits: magnitudes are ordered like their codes."""
-    from hlojit.ir.scalar.arrays import from_bits, to_bits  # noqa: PLC0415
+    from hlojit.ir.scalar.arrays import from_bits, to_bits
 
     element = operand_tensor(call.instruction, 0).element_type
     bits = to_bits(x, element)
@@ -186,7 +186,7 @@ NEXT_AFTER = _binary(
 
 def _polygamma(n: Array, x: Array) -> Any:
     """Scipy's takes integers only; n = 0 is digamma, other n the Hurwitz zeta function."""
-    import scipy.special  # noqa: PLC0415
+    import scipy.special
 
     sign = np.where(n % 2 == 0, -1.0, 1.0)
     higher = sign * scipy.special.gamma(n + 1) * scipy.special.zeta(n + 1, x)

@@ -70,8 +70,10 @@ def iota_array(shape: tuple[int, ...], dimension: int) -> Array:
 def _iota_reference(call: Any) -> Array:
     type = call.instruction.result.tensor_type
     counts = iota_array(type.shape, call.attributes["iota_dimension"])
-    return counts.astype(np.float64) if isinstance(type.element_type, FloatFormat) else counts.astype(
-        type.element_type.storage
+    return (
+        counts.astype(np.float64)
+        if isinstance(type.element_type, FloatFormat)
+        else counts.astype(type.element_type.storage)
     )
 
 

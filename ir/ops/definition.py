@@ -266,5 +266,10 @@ def ops() -> Iterator[OpDefinition]:
 
 def unregistered_op(name: str) -> OpDefinition:
     """A record for an op that nobody registered: it is kept and printed, and has effects for all we know."""
-    return OpDefinition(name, operands=(Operand("operands", variadic=True),), regions=("regions*",),
-                        traits=frozenset({Trait.EFFECT}), registered=False)
+    return OpDefinition(
+        name,
+        operands=(Operand("operands", variadic=True),),
+        regions=("regions*",),
+        traits=frozenset({Trait.EFFECT}),
+        registered=False,
+    )

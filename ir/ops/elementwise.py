@@ -246,9 +246,7 @@ MAXIMUM = define(
         ANY,
         by_type(
             real=arithmetic.float_maximum,
-            integer=lambda b, element, x, y: arithmetic.integer_extremum(
-                b, x, y, largest=True, signed=element.signed
-            ),
+            integer=lambda b, element, x, y: arithmetic.integer_extremum(b, x, y, largest=True, signed=element.signed),
             boolean=lambda b, x, y: b.or_(x, y),
             exact=True,
         ),
@@ -264,9 +262,7 @@ MINIMUM = define(
         ANY,
         by_type(
             real=arithmetic.float_minimum,
-            integer=lambda b, element, x, y: arithmetic.integer_extremum(
-                b, x, y, largest=False, signed=element.signed
-            ),
+            integer=lambda b, element, x, y: arithmetic.integer_extremum(b, x, y, largest=False, signed=element.signed),
             boolean=lambda b, x, y: b.and_(x, y),
             exact=True,
         ),
@@ -399,4 +395,3 @@ IS_FINITE = define(
         summary="Whether the operand is neither infinite nor NaN.",
     )
 )
-

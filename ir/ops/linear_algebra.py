@@ -100,7 +100,7 @@ def _system_shape(call: OpCall) -> str | None:
 
 
 def _solve_reference(call: ReferenceCall, a: Array, b: Array) -> Array:
-    import scipy.linalg  # noqa: PLC0415 - heavy, and rarely needed
+    import scipy.linalg
 
     attributes = call.attributes
     transpose = {"NO_TRANSPOSE": 0, "TRANSPOSE": 1, "ADJOINT": 2}[attributes["transpose_a"]]
@@ -258,7 +258,7 @@ def _request(instruction: Instruction) -> InferenceRequest:
 
 
 def _fft_reference(call: ReferenceCall, operand: Array) -> Array:
-    import scipy.fft  # noqa: PLC0415 - heavy, and rarely needed
+    import scipy.fft
 
     length = call.attributes["fft_length"]
     axes = tuple(range(operand.ndim - len(length), operand.ndim))

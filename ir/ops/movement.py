@@ -64,8 +64,10 @@ def _targets(call: OpCall) -> tuple[int, ...]:
 
 def _broadcast_range(instruction: Any) -> str | None:
     result = _result_tensor(instruction)
-    return None if result is None else in_range(
-        "broadcast_dimensions", _targets(instruction), result.rank, "rank of the result"
+    return (
+        None
+        if result is None
+        else in_range("broadcast_dimensions", _targets(instruction), result.rank, "rank of the result")
     )
 
 

@@ -110,8 +110,10 @@ def _result_differs(instruction: Instruction, *, shape: bool) -> str | None:
     if not isinstance(found, TensorType) or not isinstance(expected, TensorType):
         return f"result must be a tensor, found {found}"
     if shape:
-        return None if compatible_shapes(found.shape, expected.shape) else (
-            f"result has type {found}, expected shape {expected.shape}"
+        return (
+            None
+            if compatible_shapes(found.shape, expected.shape)
+            else (f"result has type {found}, expected shape {expected.shape}")
         )
     same = compatible(found.with_shape(()), expected.with_shape(()))
     return None if same else f"result has type {found}, expected element type {expected.element_type}"

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
 
 
-
 def threefry(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds on arrays of uint32."""
     keys = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(THREEFRY_PARITY))

@@ -69,7 +69,10 @@ def expand_rng_bit_generator(builder: Builder, instruction: Instruction) -> Sequ
     bits = 64 if type.element_type.bits == 64 else 32
     if not type.size:
         # No element is drawn: the state stays, and the result is any array without elements.
-        return [instruction.operands[0], builder.broadcast_in_dim(builder.constant(0, tensor((), type.element_type)), type)]
+        return [
+            instruction.operands[0],
+            builder.broadcast_in_dim(builder.constant(0, tensor((), type.element_type)), type),
+        ]
     threefry = instruction.attributes["rng_algorithm"] == "THREE_FRY"
     draw = _threefry_bits if threefry else _philox_bits
     new_state, drawn = draw(words, state, type.shape, bits)
@@ -127,9 +130,7 @@ def _threefry(words: _Words, key: Value, counters: Value) -> tuple[Value, Value]
     return x, y
 
 
-def _threefry_bits(
-    words: _Words, state: list[Value], shape: tuple[int, ...], bits: int
-) -> tuple[list[Value], Value]:
+def _threefry_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bits: int) -> tuple[list[Value], Value]:
     from hlojit.ir.ops.random_bits import split_dimension
 
     b = words.b

@@ -211,9 +211,7 @@ def _inputs_differ(call: OpCall) -> str | None:
     types, dimension = operand_tensors(call), call.attributes["dimension"]
     for type in types[1:]:
         agree = type.rank == types[0].rank and all(
-            compatible_extents(a, b)
-            for d, (a, b) in enumerate(zip(type.shape, types[0].shape))
-            if d != dimension
+            compatible_extents(a, b) for d, (a, b) in enumerate(zip(type.shape, types[0].shape)) if d != dimension
         )
         if not agree:
             return f"inputs differ in more than dimension {dimension}: {types[0]} and {type}"

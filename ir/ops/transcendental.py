@@ -26,9 +26,7 @@ def by_name(function: str) -> Callable[..., Any]:
 
 
 def _function(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:
-    return define(
-        unary(mnemonic, _KINDS, by_type(real=rule), widened(reference), attributes=ACCURACY, summary=summary)
-    )
+    return define(unary(mnemonic, _KINDS, by_type(real=rule), widened(reference), attributes=ACCURACY, summary=summary))
 
 
 def _cube_root(x: Array) -> Array:

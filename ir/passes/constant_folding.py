@@ -48,7 +48,7 @@ class Folder:
     """Evaluates instructions whose operands are constants."""
 
     def __init__(self, module: Module, limit: int):
-        from hlojit.ir.interpreter import Interpreter  # noqa: PLC0415
+        from hlojit.ir.interpreter import Interpreter
 
         self.limit = limit
         self._interpreter = Interpreter(module)
@@ -105,7 +105,7 @@ class Folder:
     def _evaluate(
         self, instruction: Instruction, arrays: Sequence[Any], *, check_shape: bool = True
     ) -> Sequence[Dense] | None:
-        from hlojit.ir.scalar.arrays import to_compute, to_storage  # noqa: PLC0415
+        from hlojit.ir.scalar.arrays import to_compute, to_storage
 
         values = [
             to_compute(array, operand.tensor_type.element_type) for array, operand in zip(arrays, instruction.operands)

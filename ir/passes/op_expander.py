@@ -32,7 +32,7 @@ class OpExpander(Pass):
 
     def run(self, module: Module) -> bool:
         """Expand; return whether there was anything to expand."""
-        from hlojit.ir.builder import Builder  # noqa: PLC0415
+        from hlojit.ir.builder import Builder
 
         kept = frozenset(self.keep.split(":"))
         pending = [(instruction, 0) for instruction in module.walk() if _expansion(instruction, kept)]

@@ -151,7 +151,7 @@ def parse_pipeline(text: str, known: Mapping[str, type[Pass]] | None = None) -> 
     """Read ``name,name{field=value field=value},...``; ``known`` defaults to the built-in passes and their aliases."""
     if known is None:
         # The registry imports all passes, which import this file.
-        from hlojit.ir.passes.registry import known_passes  # noqa: PLC0415
+        from hlojit.ir.passes.registry import known_passes
 
         known = known_passes()
     passes: list[Pass] = []
@@ -242,7 +242,7 @@ def _run_one(pass_: Pass, module: Module) -> bool:
 
 
 def _verify_after(pass_: Pass, module: Module) -> None:
-    from hlojit.ir.verifier import verify  # noqa: PLC0415
+    from hlojit.ir.verifier import verify
 
     try:
         verify(module)

@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.formats import is_half, storage_kind
 from hlojit.ir.scalar.builder import ScalarBuilder
+from hlojit.ir.scalar.formats import is_half, storage_kind
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
 
 Array = np.ndarray[Any, Any]

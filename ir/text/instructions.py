@@ -144,7 +144,7 @@ class InstructionReader:
                             )
         return self._slow_instruction(block)
 
-    def _fast_instruction(  # noqa: PLR0917
+    def _fast_instruction(
         self,
         block: Block,
         op: OpDefinition,
@@ -331,7 +331,7 @@ class InstructionReader:
         return values
 
     def _check_signature(self, state: OpState) -> None:
-        from hlojit.ir.builder import signature_complaint  # noqa: PLC0415 - the builder is heavier than the parser
+        from hlojit.ir.builder import signature_complaint
 
         complaint = signature_complaint(state.record, len(state.operands), state.attributes, len(state.regions))
         if complaint:

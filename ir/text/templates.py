@@ -408,8 +408,8 @@ def form_of(op: OpDefinition) -> Form | None:
 
 
 def _compile(op: OpDefinition) -> Form | None:
-    from hlojit.ir.text.controls import WHOLE_FORMS  # noqa: PLC0415 - they are built from what stands here
-    from hlojit.ir.text.pieces import PIECES  # noqa: PLC0415
+    from hlojit.ir.text.controls import WHOLE_FORMS
+    from hlojit.ir.text.pieces import PIECES
 
     template = FORMS.get(op.syntax, op.syntax if "$" in op.syntax or ":" in op.syntax else None)
     if template is None:

@@ -290,7 +290,7 @@ def dimensions(text: str) -> tuple[int, ...]:
     return tuple(DYNAMIC if word == "?" else int(word[:30]) for word in text.split("x")[:-1])
 
 
-def quantized(  # noqa: PLR0917
+def quantized(
     storage: str,
     expressed: str,
     scales: tuple[float, ...],

@@ -125,9 +125,7 @@ class CpuBackend(Backend):
         codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
         symbol = "hlojit_main"
         host = compile_to_object(emit_host(program, symbol), self.cache.target)
-        loaded = load_objects(
-            [host, *self.cache.objects(codes.values())], [symbol], native().symbols()
-        )
+        loaded = load_objects([host, *self.cache.objects(codes.values())], [symbol], native().symbols())
         main = module.main
         cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
         return ExecutableSpec(

@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
-
 from hlojit.ir.errors import HlojitError
 from hlojit.lowering.target import Target
 
@@ -126,7 +125,9 @@ def _jit() -> Any:
 _loaded = 0
 
 
-def load_objects(objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None) -> LoadedCode:
+def load_objects(
+    objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None
+) -> LoadedCode:
     """Load object files together; ``imports`` gives addresses for symbols that the process does not export."""
     global _loaded
     with _lock:

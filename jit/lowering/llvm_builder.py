@@ -24,7 +24,16 @@ from typing import NamedTuple
 from hlojit.lowering.rare_path import emit_rare
 from hlojit.lowering.target import KIND_BITS
 
-LLVM_TYPE = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double", "ptr": "ptr"}
+LLVM_TYPE = {
+    "i1": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "f32": "float",
+    "f64": "double",
+    "ptr": "ptr",
+}
 _SUFFIX = {"f32": "f32", "f64": "f64"} | {kind: kind for kind in ("i1", "i8", "i16", "i32", "i64")}
 
 
@@ -275,8 +284,11 @@ class LlvmBuilder:
         for start in (0, half):
             mask = ", ".join(f"i32 {lane}" for lane in range(start, start + half))
             text = f"shufflevector {kind} {vector.text}, {kind} poison, <{half} x i32> <{mask}>"
-            parts.append(self.extract_single(self.emit(vector.kind, half, text)) if half == 1 else
-                         self.emit(vector.kind, half, text))
+            parts.append(
+                self.extract_single(self.emit(vector.kind, half, text))
+                if half == 1
+                else self.emit(vector.kind, half, text)
+            )
         return parts[0], parts[1]
 
     def extract_single(self, vector: Val) -> Val:
@@ -538,7 +550,9 @@ class LlvmBuilder:
     def select(self, condition: Val, a: Val, b: Val) -> Val:
         assert a.kind == b.kind, (a, b)
         if condition.lanes == 1 and a.lanes == b.lanes == 1:
-            return self.emit(a.kind, 1, f"select i1 {condition.text}, {self.type_of(a)} {a.text}, {self.type_of(b)} {b.text}")
+            return self.emit(
+                a.kind, 1, f"select i1 {condition.text}, {self.type_of(a)} {a.text}, {self.type_of(b)} {b.text}"
+            )
         lanes, (condition, a, b) = self._together(condition, a, b)
         return self.emit(
             a.kind,

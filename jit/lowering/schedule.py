@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
-
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.definition import Structural
@@ -209,8 +208,11 @@ class Scheduler:
         else:
             target = self._result_buffer(result, instruction)
             if target in others:
-                target = self._temporary(result.tensor_type.nbytes, self.liveness.begin[instruction],
-                                         max(self.liveness.last_use(result), self.liveness.end[instruction]))
+                target = self._temporary(
+                    result.tensor_type.nbytes,
+                    self.liveness.begin[instruction],
+                    max(self.liveness.last_use(result), self.liveness.end[instruction]),
+                )
             self._copy(source, target, steps)
         operands[number] = target
         return target
@@ -324,9 +326,7 @@ class Scheduler:
     def _state_end(self, instruction: Instruction, number: int) -> int:
         return max(self.liveness.last_use(instruction.results[number]), self.liveness.end[instruction])
 
-    def _loop_state(
-        self, instruction: Instruction, number: int, steps: list[Step], wanted: Buffer | None
-    ) -> Buffer:
+    def _loop_state(self, instruction: Instruction, number: int, steps: list[Step], wanted: Buffer | None) -> Buffer:
         """The buffer that holds one loop-carried value: the initial value's own, or a copy of it."""
         operand = instruction.operands[number]
         source = self.buffer(operand)
@@ -341,9 +341,7 @@ class Scheduler:
         self._copy(source, state, steps)
         return state
 
-    def _swapped_state(
-        self, instruction: Instruction, number: int, steps: list[Step], swaps: list[Swap]
-    ) -> Buffer:
+    def _swapped_state(self, instruction: Instruction, number: int, steps: list[Step], swaps: list[Swap]) -> Buffer:
         """Two buffers whose addresses are exchanged after every iteration; returns the one that is read."""
         first = self._loop_state(instruction, number, steps, None)
         end = self._state_end(instruction, number)

@@ -36,8 +36,15 @@ class Target:
         return f"+{name}" in self.features.split(",")
 
 
-X86_64_V4 = Target("x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c,+prefer-256-bit"
-                   .replace(",+prefer-256-bit", ",-prefer-256-bit"), 512, 32)
+X86_64_V4 = Target(
+    "x86_64-unknown-linux-gnu",
+    "x86-64-v4",
+    "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c,+prefer-256-bit".replace(
+        ",+prefer-256-bit", ",-prefer-256-bit"
+    ),
+    512,
+    32,
+)
 X86_64_V3 = Target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2,+fma,+f16c", 256, 16, unroll=2)
 X86_64_V2 = Target("x86_64-unknown-linux-gnu", "x86-64-v2", "", 128, 16, unroll=2)
 AARCH64 = Target("aarch64-unknown-linux-gnu", "generic", "+neon", 128, 32)

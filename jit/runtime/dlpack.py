@@ -11,7 +11,6 @@ from typing import Any, Final, final
 
 import ml_dtypes
 import numpy as np
-
 from hlojit.ir.errors import ArgumentError
 
 _HOST_DEVICES: Final = {1: "cpu", 3: "cuda_host", 11: "rocm_host", 13: "cuda_managed"}

@@ -18,7 +18,6 @@ from importlib import resources
 from typing import Any, Final
 
 import numpy as np
-
 from hlojit.runtime import layout, objects, quota
 
 GENERATED_CODE_SYMBOLS: Final = (

@@ -18,7 +18,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import ArgumentError, HlojitError
@@ -121,9 +120,7 @@ class JittedFunction:
             self._compiled[key] = getattr(executable, "call", executable), structure
             return self._compiled[key]
 
-    def _trace(
-        self, dynamic: Any, static: Any, arrays: Sequence[np.ndarray[Any, Any]]
-    ) -> tuple[Module, Structure]:
+    def _trace(self, dynamic: Any, static: Any, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Module, Structure]:
         leaves, structure = flatten(dynamic)
         types = [_type_of(array) for array in arrays]
         code = self.function.__code__

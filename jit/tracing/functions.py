@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
@@ -143,8 +142,9 @@ FUNCTIONS[np.min] = FUNCTIONS[np.amin] = _extreme("min", "minimum", _largest)
 
 
 def _logical(name: str, op: str, start: bool) -> Callable[..., Any]:
-    def rule(ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False, *,
-             where: Any = np._NoValue) -> Tracer:  # type: ignore[attr-defined]
+    def rule(
+        ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False, *, where: Any = np._NoValue
+    ) -> Tracer:  # type: ignore[attr-defined]
         _refuse(name, out=out, where=where)
         return reduce(ops, ops.tracer(a).astype(bool), op, start, axis, _flag(keepdims))
 
@@ -166,8 +166,16 @@ def _float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:
 
 
 @_implements(np.mean)
-def mean(ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-         where: Any = np._NoValue) -> Tracer:  # type: ignore[attr-defined]
+def mean(
+    ops: Operations,
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = np._NoValue,
+) -> Tracer:  # type: ignore[attr-defined]
     _refuse("mean", out=out, where=where)
     operand = ops.tracer(a)
     kind = _float_dtype(operand.dtype, dtype)
@@ -178,8 +186,16 @@ def mean(ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, out: Any
 
 
 @_implements(np.var)
-def var(ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: int = 0,
-        keepdims: Any = False, **options: Any) -> Tracer:
+def var(
+    ops: Operations,
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: int = 0,
+    keepdims: Any = False,
+    **options: Any,
+) -> Tracer:
     _refuse("var", out=out, **options)
     operand = ops.tracer(a)
     kind = _float_dtype(operand.dtype, dtype)
@@ -405,8 +421,15 @@ def squeeze(ops: Operations, a: Any, axis: Any = None) -> Tracer:
 
 
 @_implements(np.concatenate)
-def concatenate(ops: Operations, arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *, dtype: Any = None,
-                casting: Any = None) -> Tracer:
+def concatenate(
+    ops: Operations,
+    arrays: Sequence[Any],
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: Any = None,
+) -> Tracer:
     _refuse("concatenate", out=out)
     values = products.common_values(ops, arrays)
     if dtype is not None:
@@ -459,9 +482,7 @@ def array_split(ops: Operations, ary: Any, indices_or_sections: Any, axis: int =
     else:
         bounds = [0, *(int(each) for each in indices_or_sections), extent]
     (dimension,) = normalized_axes(axis, operand.ndim)
-    return [
-        operand[(*[slice(None)] * dimension, slice(start, stop))] for start, stop in zip(bounds, bounds[1:])
-    ]
+    return [operand[(*[slice(None)] * dimension, slice(start, stop))] for start, stop in zip(bounds, bounds[1:])]
 
 
 @_implements(np.flip)
@@ -550,8 +571,17 @@ def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Trac
 
 
 @_implements(np.clip)
-def clip(ops: Operations, a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
-         max: Any = None, **options: Any) -> Tracer:
+def clip(
+    ops: Operations,
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    **options: Any,
+) -> Tracer:
     _refuse("clip", out=out, **options)
     low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
     result = ops.tracer(a)
@@ -611,7 +641,9 @@ def argsort(ops: Operations, a: Any, axis: int | None = -1, **options: Any) -> T
 
 
 @_implements(np.take)
-def take(ops: Operations, a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tracer:
+def take(
+    ops: Operations, a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Tracer:
     _refuse("take", out=out)
     operand = ops.tracer(a)
     if axis is None:
@@ -683,8 +715,16 @@ def norm(ops: Operations, x: Any, ord: Any = None, axis: Axis = None, keepdims: 
 
 
 def _filled(number: Any) -> Callable[..., Any]:
-    def rule(ops: Operations, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
-             *, device: Any = None) -> Tracer:
+    def rule(
+        ops: Operations,
+        a: Any,
+        dtype: Any = None,
+        order: str = "K",
+        subok: bool = True,
+        shape: Any = None,
+        *,
+        device: Any = None,
+    ) -> Tracer:
         operand = ops.tracer(a)
         extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
         return ops.wrap(ops.full(number, np.dtype(dtype or operand.dtype), extents))
@@ -697,8 +737,17 @@ FUNCTIONS[np.ones_like] = _filled(1)
 
 
 @_implements(np.full_like)
-def full_like(ops: Operations, a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
-              shape: Any = None, *, device: Any = None) -> Tracer:
+def full_like(
+    ops: Operations,
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Tracer:
     operand = ops.tracer(a)
     extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
     return ops.wrap(ops.broadcast(ops.value(fill_value, np.dtype(dtype or operand.dtype)), extents))
@@ -728,7 +777,9 @@ def isclose(ops: Operations, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1
 
 
 @_implements(np.allclose)
-def allclose(ops: Operations, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tracer:
+def allclose(
+    ops: Operations, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tracer:
     return ops.tracer(np.all(isclose(ops, a, b, rtol, atol, equal_nan)))
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
@@ -30,9 +29,7 @@ def get_item(ops: Operations, operand: Tracer, key: Any) -> Tracer:
     """``operand[key]``."""
     keys = _expand(key, operand.ndim)
     if any(_is_mask(each) for each in keys):
-        raise TracingError(
-            "indexing with a traced boolean mask gives a shape that depends on the data; use np.where"
-        )
+        raise TracingError("indexing with a traced boolean mask gives a shape that depends on the data; use np.where")
     if any(_is_advanced(each) for each in keys):
         return _gather(ops, operand, keys)
     basic = _basic(operand.shape, keys)
@@ -72,9 +69,7 @@ def set_item(ops: Operations, operand: Tracer, key: Any, value: Any) -> Tracer:
     return _strided_update(ops, operand, basic, counts, updates)
 
 
-def _strided_update(
-    ops: Operations, operand: Tracer, basic: _Basic, counts: tuple[int, ...], updates: Value
-) -> Tracer:
+def _strided_update(ops: Operations, operand: Tracer, basic: _Basic, counts: tuple[int, ...], updates: Value) -> Tracer:
     """Spread the updates over the array with interior padding, and choose by a mask of constants."""
     b = ops.builder
     mask = np.zeros(operand.shape, bool)
@@ -115,8 +110,8 @@ def _expand(key: Any, rank: int) -> list[Any]:
 
 def _is_mask(key: Any) -> bool:
     return isinstance(key, (bool, np.bool_)) or (
-        isinstance(key, (Tracer, np.ndarray, list)) and getattr(key, "dtype", np.asarray(key).dtype
-                                                               if isinstance(key, list) else None) == np.bool_
+        isinstance(key, (Tracer, np.ndarray, list))
+        and getattr(key, "dtype", np.asarray(key).dtype if isinstance(key, list) else None) == np.bool_
     )
 
 
@@ -203,9 +198,9 @@ def _split(ops: Operations, operand: Tracer, keys: list[Any]) -> tuple[Tracer, _
     shape = np.broadcast_shapes(*(index.shape for index in indices))
     b = ops.builder
     parts = [b.reshape(ops.broadcast(index.value, shape), (*shape, 1)) for index in indices]
-    vectors = parts[0] if len(parts) == 1 else b.create(
-        "concatenate", parts, attributes={"dimension": len(shape)}
-    ).result
+    vectors = (
+        parts[0] if len(parts) == 1 else b.create("concatenate", parts, attributes={"dimension": len(shape)}).result
+    )
     return inner, _Advanced(dimensions, vectors, dimensions[0] if together else 0)
 
 

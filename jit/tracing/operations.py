@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.builder import Builder
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Value
@@ -77,15 +76,18 @@ class Operations:
 
     def full(self, number: Any, dtype: np.dtype[Any], shape: Sequence[int] = ()) -> Value:
         """A constant of one number."""
-        return self.builder.constant(np.broadcast_to(np.asarray(number, dtype), tuple(shape)),
-                                     tensor(tuple(shape), element_type_of(dtype)))
+        return self.builder.constant(
+            np.broadcast_to(np.asarray(number, dtype), tuple(shape)), tensor(tuple(shape), element_type_of(dtype))
+        )
 
     # ---------------------------------------------------------------- ufuncs
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """``__array_ufunc__``."""
         self.mark()
-        options = {key: value for key, value in options.items() if key == "axis" or (value is not None and key != "casting")}
+        options = {
+            key: value for key, value in options.items() if key == "axis" or (value is not None and key != "casting")
+        }
         out = options.pop("out", None)
         if method == "__call__":
             result = self._call_ufunc(ufunc, inputs, options)
@@ -117,8 +119,10 @@ class Operations:
         where = options.pop("where", True)
         dtype = options.pop("dtype", None)
         if where is not True or options:
-            raise TracingError(f"np.{ufunc.__name__}: where= and {', '.join(options) or 'other options'} cannot be compiled; "
-                               "use np.where")
+            raise TracingError(
+                f"np.{ufunc.__name__}: where= and {', '.join(options) or 'other options'} cannot be compiled; "
+                "use np.where"
+            )
         loop = self._loop_dtypes(ufunc, inputs, dtype)
         values = [self.value(operand, loop[position]) for position, operand in enumerate(inputs)]
         shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
@@ -132,7 +136,9 @@ class Operations:
             if type(operand) in (int, float, complex):
                 kinds.append(type(operand))
             else:
-                kinds.append((operand.weak or operand.dtype) if isinstance(operand, Tracer) else np.asarray(operand).dtype)
+                kinds.append(
+                    (operand.weak or operand.dtype) if isinstance(operand, Tracer) else np.asarray(operand).dtype
+                )
         if all(isinstance(kind, type) for kind in kinds):
             kinds = [operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype for operand in inputs]
         options: Any = {} if dtype is None else {"signature": (None,) * len(inputs) + (np.dtype(dtype),)}
@@ -247,11 +253,12 @@ def _python_remainder(ops: Operations, values: Sequence[Value]) -> Value:
         return _zero_divisor(ops, values, remainder)
     zero = _like(ops, remainder, 0)
     if not _is_integer(remainder):
-        return b.select(b.compare(remainder, zero, "EQ"), _copysign(ops, [zero, values[1]]),
-                        _with_sign_of_divisor(ops, remainder, values[1]))
-    differs = b.create(
-        "xor", [b.compare(remainder, zero, "LT"), b.compare(values[1], zero, "LT")]
-    ).result
+        return b.select(
+            b.compare(remainder, zero, "EQ"),
+            _copysign(ops, [zero, values[1]]),
+            _with_sign_of_divisor(ops, remainder, values[1]),
+        )
+    differs = b.create("xor", [b.compare(remainder, zero, "LT"), b.compare(values[1], zero, "LT")]).result
     nonzero = b.compare(remainder, zero, "NE")
     adjusted = b.select(b.create("and", [differs, nonzero]).result, b.add(remainder, values[1]), remainder)
     return _zero_divisor(ops, values, adjusted)

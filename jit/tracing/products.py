@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
 from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.graph import Value
 from hlojit.tracing.operations import Operations
@@ -92,9 +91,7 @@ def outer(ops: Operations, a: Any, b: Any) -> Tracer:
 def inner(ops: Operations, a: Any, b: Any) -> Tracer:
     """``numpy.inner``."""
     lhs, rhs = common_values(ops, [a, b])
-    return ops.wrap(
-        dot_general(ops, lhs, rhs, contract=((lhs.tensor_type.rank - 1,), (rhs.tensor_type.rank - 1,)))
-    )
+    return ops.wrap(dot_general(ops, lhs, rhs, contract=((lhs.tensor_type.rank - 1,), (rhs.tensor_type.rank - 1,))))
 
 
 def vdot(ops: Operations, a: Any, b: Any) -> Tracer:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import numpy as np
-
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType

@@ -29,7 +29,9 @@ def kernel_instruction(text: str) -> Instruction:
     """The only instruction of a program that has a library kernel; its operands are the arguments, in their order."""
     module = hlojit.parse(text)
     found = [each for each in module.main.body if isinstance(each.op.lowering, Kernel)]
-    assert len(found) == 1 and tuple(found[0].operands) == tuple(module.main.body.arguments), "the program is not of this form"
+    assert len(found) == 1 and tuple(found[0].operands) == tuple(module.main.body.arguments), (
+        "the program is not of this form"
+    )
     return found[0]
 
 

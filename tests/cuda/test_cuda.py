@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import hlojit
+import pytest
 from hlojit.compiler import lower
 from hlojit.cpu.inspection import assembly_of
 from hlojit.extensions import CompileOptions, Support, registry

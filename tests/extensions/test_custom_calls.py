@@ -6,11 +6,10 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pytest
-
 import hlojit
 import hlojit.extensions as ext
+import numpy as np
+import pytest
 
 
 def plugin(*calls: ext.CustomCall) -> Any:
@@ -22,8 +21,10 @@ def call(target: str, kind: str = "f32", operands: int = 1, result: str = "") ->
     result = result or one
     names = ", ".join(f"%{letter}" for letter in "xyz"[:operands])
     arguments = ", ".join(f"%{letter}: {one}" for letter in "xyz"[:operands])
-    return (f"func.func @main({arguments}) -> {result} {{\n%0 = stablehlo.custom_call @{target}({names}) : "
-            f"({', '.join([one] * operands)}) -> {result}\nreturn %0 : {result}\n}}")
+    return (
+        f"func.func @main({arguments}) -> {result} {{\n%0 = stablehlo.custom_call @{target}({names}) : "
+        f"({', '.join([one] * operands)}) -> {result}\nreturn %0 : {result}\n}}"
+    )
 
 
 X = np.linspace(-3, 3, 1000, dtype="f4")
@@ -68,7 +69,7 @@ def test_elementwise_call_is_inlined_into_one_vectorized_loop() -> None:
     assert len(launches) == 1
     assembly = assembly_of(launches[0].kernel)
     assert "call" not in assembly and any(register in assembly for register in ("ymm", "zmm", ".4s"))
-    np.testing.assert_allclose(executable(X), -np.abs(X) ** 3, rtol=1e-6)
+    np.testing.assert_allclose(executable(X), -(np.abs(X) ** 3), rtol=1e-6)
 
 
 def raises(x: float) -> float:
@@ -90,11 +91,14 @@ def index_error(x: float) -> float:
 
 
 @pytest.mark.parametrize(("function", "message"), [
-    (raises, "raises can raise"), (allocates, "allocates"), (unknown_type, "numba cannot compile"), (lambda x: undefined_name, "numba cannot compile"),  # type: ignore[name-defined]  # noqa: F821
+    (raises, "raises can raise"), (allocates, "allocates"), (unknown_type, "numba cannot compile"), (lambda x: undefined_name, "numba cannot compile"),  # type: ignore[name-defined]
     (lambda x, y: x, "numba cannot compile"), (lambda x: [x] * 1000000000, ""),
 ])  # fmt: skip
 def test_functions_that_cannot_run_in_a_kernel_are_refused(function: Any, message: str) -> None:
-    with ext.using(plugin(ext.ElementwiseCall("test.bad", function=function))), pytest.raises(hlojit.PluginError, match=message):
+    with (
+        ext.using(plugin(ext.ElementwiseCall("test.bad", function=function))),
+        pytest.raises(hlojit.PluginError, match=message),
+    ):
         hlojit.compile(call("test.bad"))
 
 
@@ -110,7 +114,10 @@ def test_integer_division_in_a_function_cannot_crash() -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    with ext.using(plugin(ext.ElementwiseCall("test.f", function=softplus))), pytest.raises(hlojit.PluginError, match=r"'test\.f' is elementwise"):
+    with (
+        ext.using(plugin(ext.ElementwiseCall("test.f", function=softplus))),
+        pytest.raises(hlojit.PluginError, match=r"'test\.f' is elementwise"),
+    ):
         hlojit.compile(call("test.f", result="tensor<999xf32>"))
 
 
@@ -138,7 +145,10 @@ def test_expansion_builds_other_ops() -> None:
     lambda builder, instruction: [builder.add(instruction.operands[0])],
 ])  # fmt: skip
 def test_wrong_expansions_are_plugin_errors(expand: Any) -> None:
-    with ext.using(plugin(ext.ExpansionCall("test.expand", expand=expand))), pytest.raises(hlojit.PluginError, match=r"test\.expand"):
+    with (
+        ext.using(plugin(ext.ExpansionCall("test.expand", expand=expand))),
+        pytest.raises(hlojit.PluginError, match=r"test\.expand"),
+    ):
         hlojit.compile(call("test.expand"))
 
 

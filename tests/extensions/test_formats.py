@@ -9,13 +9,20 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import hlojit
+import hlojit.extensions as ext
 import numpy as np
 import pytest
 
-import hlojit
-import hlojit.extensions as ext
-
-ODD = ext.FloatFormat("test7", exponent_bits=3, mantissa_bits=3, bias=4, has_infinity=False, nan=ext.NanEncoding.ALL_ONES, overflow=ext.Overflow.SATURATE)
+ODD = ext.FloatFormat(
+    "test7",
+    exponent_bits=3,
+    mantissa_bits=3,
+    bias=4,
+    has_infinity=False,
+    nan=ext.NanEncoding.ALL_ONES,
+    overflow=ext.Overflow.SATURATE,
+)
 TINY = ext.FloatFormat("test12", exponent_bits=4, mantissa_bits=7, bias=9)
 
 
@@ -118,7 +125,9 @@ def encode_logarithm(value: float) -> int:
     return int(scaled) + 64 + (128 if value < 0.0 else 0)
 
 
-LOGARITHM = ext.FloatFormat("testlog8", bits=8, decode=decode_logarithm, encode=encode_logarithm, has_infinity=False, nan=ext.NanEncoding.NONE)
+LOGARITHM = ext.FloatFormat(
+    "testlog8", bits=8, decode=decode_logarithm, encode=encode_logarithm, has_infinity=False, nan=ext.NanEncoding.NONE
+)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -147,15 +156,19 @@ def test_codec_that_cannot_be_compiled_is_a_plugin_error() -> None:
         return {1: object()}[code]  # type: ignore[return-value]
 
     broken = ext.FloatFormat("testbad", bits=8, decode=decode, encode=encode_logarithm)
-    text = ("func.func @main(%x: tensor<20xtestbad>) -> tensor<20xf32> {\n%0 = stablehlo.convert %x : (tensor<20xtestbad>) -> tensor<20xf32>\n"
-            "return %0 : tensor<20xf32>\n}")
+    text = (
+        "func.func @main(%x: tensor<20xtestbad>) -> tensor<20xf32> {\n%0 = stablehlo.convert %x : (tensor<20xtestbad>) -> tensor<20xf32>\n"
+        "return %0 : tensor<20xf32>\n}"
+    )
     with ext.using(plugin(broken)), pytest.raises(hlojit.PluginError, match="numba cannot compile"):
         hlojit.compile(text)
 
 
 def test_format_replaced_by_another_of_its_name() -> None:
-    text = ("func.func @main(%x: tensor<20xf32>) -> tensor<20xf32> {\n%0 = stablehlo.convert %x : (tensor<20xf32>) -> tensor<20xtestlog8>\n"
-            "%1 = stablehlo.convert %0 : (tensor<20xtestlog8>) -> tensor<20xf32>\nreturn %1 : tensor<20xf32>\n}")
+    text = (
+        "func.func @main(%x: tensor<20xf32>) -> tensor<20xf32> {\n%0 = stablehlo.convert %x : (tensor<20xf32>) -> tensor<20xtestlog8>\n"
+        "%1 = stablehlo.convert %0 : (tensor<20xtestlog8>) -> tensor<20xf32>\nreturn %1 : tensor<20xf32>\n}"
+    )
     x = np.full(20, 3.0, "f4")
     other = ext.FloatFormat("testlog8", bits=8, decode=lambda code: code * 1.0, encode=lambda value: int(value))
     results = []
@@ -167,6 +180,8 @@ def test_format_replaced_by_another_of_its_name() -> None:
 
 def test_format_is_unknown_after_its_plugin_has_gone() -> None:
     with ext.using(plugin(ODD)):
-        assert "test7" in str(hlojit.parse("func.func @main(%x: tensor<2xtest7>) -> tensor<2xtest7> { return %x : tensor<2xtest7> }"))
+        assert "test7" in str(
+            hlojit.parse("func.func @main(%x: tensor<2xtest7>) -> tensor<2xtest7> { return %x : tensor<2xtest7> }")
+        )
     with pytest.raises(hlojit.HlojitError, match="test7"):
         hlojit.parse("func.func @main(%x: tensor<2xtest7>) -> tensor<2xtest7> { return %x : tensor<2xtest7> }")

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import numpy as np
-import pytest
-
 import hlojit
 import hlojit.extensions as ext
+import numpy as np
+import pytest
 from hlojit.ir import evaluate
 from hlojit.ir.ops.definition import OpDefinition, find_op
 
@@ -86,7 +85,9 @@ def test_classes_instead_of_objects_are_refused() -> None:
 
 def test_a_name_claimed_twice_names_both_plugins() -> None:
     ext.register(plugin(custom_calls=[scaling(2)]), name="first", package="first-package", version="1.0")
-    with pytest.raises(hlojit.PluginError, match=r"'second'.*'first' \(package first-package 1\.0\).*custom call target 'test\.scale'"):
+    with pytest.raises(
+        hlojit.PluginError, match=r"'second'.*'first' \(package first-package 1\.0\).*custom call target 'test\.scale'"
+    ):
         ext.register(plugin(custom_calls=[scaling(3)]), name="second")
     assert hlojit.compile(CALL.format(target="test.scale"))(X)[0] == -4
 
@@ -212,7 +213,10 @@ def test_plugins_of_one_jitted_function() -> None:
 def test_backend_declines_with_op_backend_reason_and_place() -> None:
     with ext.using(plugin(backends=[Negating()])):
         with pytest.raises(hlojit.UnsupportedError, match=r"(?s)stablehlo\.sine.*'negating'.*no sines.*<string>:2"):
-            hlojit.compile("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n%0 = stablehlo.sine %x : tensor<2xf32>\nreturn %0 : tensor<2xf32>\n}", backend="negating")
+            hlojit.compile(
+                "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n%0 = stablehlo.sine %x : tensor<2xf32>\nreturn %0 : tensor<2xf32>\n}",
+                backend="negating",
+            )
         with pytest.raises(hlojit.HlojitError, match="did you mean 'negating'"):
             hlojit.compile(CALL.format(target="x"), backend="negatin")
 
@@ -234,7 +238,10 @@ class Lying(Negating):
 ])  # fmt: skip
 def test_results_that_a_backend_did_not_promise_are_errors(results: Any) -> None:
     text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.abs %x : tensor<2xf32> return %0 : tensor<2xf32> }"
-    with ext.using(plugin(backends=[Lying(results)])), pytest.raises(hlojit.HlojitError, match=r"result|return|promise"):
+    with (
+        ext.using(plugin(backends=[Lying(results)])),
+        pytest.raises(hlojit.HlojitError, match=r"result|return|promise"),
+    ):
         hlojit.compile(text, backend="lying")(np.ones(2, "f4"))
 
 
@@ -288,8 +295,14 @@ def test_a_malformed_version_is_a_plugin_error(api: Any) -> None:
 def run(code: str, folder: Path, **environment: str) -> str:
     """Run Python with ``folder`` on its path."""
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    done = subprocess.run([sys.executable, "-"], input=textwrap.dedent(code), capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": path, **environment})
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=textwrap.dedent(code),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -326,7 +339,13 @@ def test_broken_packages_are_contained(tmp_path: Path) -> None:
     install(tmp_path, "broken_exit", "raise SystemExit(3)")
     lines = {line.split()[0]: line for line in run(LOOK, tmp_path).splitlines()}
     assert "ok" in lines["good"] and "1.5" in lines["good"] and "ok" in lines["cpu"]
-    for name, message in (("import", "No module named"), ("syntax", "SyntaxError"), ("hook", "did you mean"), ("missing", "nothing"), ("exit", "SystemExit")):
+    for name, message in (
+        ("import", "No module named"),
+        ("syntax", "SyntaxError"),
+        ("hook", "did you mean"),
+        ("missing", "nothing"),
+        ("exit", "SystemExit"),
+    ):
         assert "BAD" in lines[f"broken_{name}"] and message in lines[f"broken_{name}"]
 
 

@@ -91,7 +91,9 @@ def test_long_loop_body_is_cut_too() -> None:
 
 
 def key_of(line: str, types: str = "tensor<4xf32>") -> str:
-    module = hlojit.parse(f"func.func public @main(%a: {types}, %b: {types}) -> {types} {{\n{line}\nreturn %r : {types} }}")
+    module = hlojit.parse(
+        f"func.func public @main(%a: {types}, %b: {types}) -> {types} {{\n{line}\nreturn %r : {types} }}"
+    )
     return structure_text(next(iter(module.main.body)))
 
 
@@ -118,7 +120,9 @@ def test_structure_distinguishes_types_and_directions() -> None:
 
 
 def test_structure_ignores_names_and_places() -> None:
-    assert key_of("%r = stablehlo.add %a, %b : tensor<4xf32>") == key_of("\n\n%r = stablehlo.add %b, %a : tensor<4xf32>")
+    assert key_of("%r = stablehlo.add %a, %b : tensor<4xf32>") == key_of(
+        "\n\n%r = stablehlo.add %b, %a : tensor<4xf32>"
+    )
 
 
 def test_structure_distinguishes_large_constants_within_attributes() -> None:

@@ -89,7 +89,9 @@ def test_chain_of_elementwise_ops_takes_bounded_memory() -> None:
         return function
 
     square = np.full((32, 32), 0.01, "f4")
-    assert compiled(chain(24), square).arena_bytes == compiled(chain(6), square).arena_bytes <= 4 * square.nbytes + 65536
+    assert (
+        compiled(chain(24), square).arena_bytes == compiled(chain(6), square).arena_bytes <= 4 * square.nbytes + 65536
+    )
 
 
 ROTATIONS: dict[str, Callable[..., Any]] = {

@@ -332,7 +332,7 @@ COMPARED = [
 
 
 @pytest.mark.parametrize(("element", "kind", "direction", "x", "y", "expected"), COMPARED)
-def test_compare_by_hand(element: str, kind: str, direction: str, x: Any, y: Any, expected: Any) -> None:  # noqa: PLR0917
+def test_compare_by_hand(element: str, kind: str, direction: str, x: Any, y: Any, expected: Any) -> None:
     row, record = element_type(element), op("compare")
     arrays = [np.array(values, dtype=compute_dtype(row)) for values in (x, y)]
     types, result = (tensor(arrays[0].shape, row),) * 2, tensor(arrays[0].shape, "i1")

@@ -60,7 +60,7 @@ class Call:
 def make(name: str, types: list[TensorType], result: TensorType | None, attributes: dict[str, Any]) -> Instruction:
     record = op(name)
     if result is None:
-        from hlojit.ir.ops.definition import InferenceRequest  # noqa: PLC0415
+        from hlojit.ir.ops.definition import InferenceRequest
 
         assert record.infer is not None
         (result,) = record.infer(InferenceRequest(tuple(types), attributes))

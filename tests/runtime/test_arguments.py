@@ -11,7 +11,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
 from hlojit.arrays import Array
 from hlojit.executable import Executable, python_executable
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError

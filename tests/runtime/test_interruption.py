@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 import pytest
-
 from hlojit import runtime
 from hlojit.ir.errors import ExecutionError, HlojitError
 from hlojit.ir.types import tensor

@@ -13,7 +13,6 @@ import threading
 
 import numpy as np
 import pytest
-
 from hlojit import runtime
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import tensor

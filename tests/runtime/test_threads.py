@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-
 from hlojit import runtime
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.types import tensor

@@ -31,6 +31,8 @@ def same(ours: Any, theirs: Any, ulps: int = 4, atol: float = 0.0) -> None:
     assert ours.shape == theirs.shape, f"shape {ours.shape}, NumPy's is {theirs.shape}"
     if theirs.dtype.kind in "fc":
         rtol = ulps * float(np.finfo(theirs.dtype).eps)
-        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol + float(np.finfo(theirs.dtype).tiny), equal_nan=True)
+        np.testing.assert_allclose(
+            ours, theirs, rtol=rtol, atol=atol + float(np.finfo(theirs.dtype).tiny), equal_nan=True
+        )
     else:
         np.testing.assert_array_equal(ours, theirs)

@@ -9,11 +9,10 @@ import weakref
 from collections import namedtuple
 from typing import Any
 
-import numpy as np
-import pytest
-
 import hlojit
 import hlojit.compiler
+import numpy as np
+import pytest
 from hlojit.tracing.tracer import TracingError
 
 Pair = namedtuple("Pair", "first second")
@@ -249,7 +248,9 @@ def test_generators_and_coroutines_are_refused() -> None:
             hlojit.jit(function)
 
 
-@pytest.mark.parametrize("argument", ["text", object(), lambda: 0, np.array(["a"]), np.array([None]), np.array([1], "M8[s]")])
+@pytest.mark.parametrize(
+    "argument", ["text", object(), lambda: 0, np.array(["a"]), np.array([None]), np.array([1], "M8[s]")]
+)
 def test_arguments_that_are_no_arrays_are_refused(argument: Any) -> None:
     with pytest.raises(hlojit.ArgumentError):
         hlojit.jit(lambda x: 1)(argument)
@@ -261,8 +262,18 @@ def test_arrays_of_every_layout() -> None:
     read_only = base.copy()
     read_only.flags.writeable = False
     unaligned = np.frombuffer(b"x" + base.tobytes(), "u1")[1:].view("f4").reshape(4, 6)
-    for array in (base.T, base[::2, ::-3], np.asfortranarray(base), read_only, unaligned, base.astype(">f4"), base[1:1],
-                  np.broadcast_to(base[0], (4, 6)), base[0, 0], np.matrix(base)):
+    for array in (
+        base.T,
+        base[::2, ::-3],
+        np.asfortranarray(base),
+        read_only,
+        unaligned,
+        base.astype(">f4"),
+        base[1:1],
+        np.broadcast_to(base[0], (4, 6)),
+        base[0, 0],
+        np.matrix(base),
+    ):
         np.testing.assert_array_equal(function(array), np.asarray(array) + 1)
 
 
@@ -320,7 +331,10 @@ def test_functions_and_what_they_captured_can_be_freed() -> None:
 def test_options_and_backend() -> None:
     x = np.linspace(-1, 1, 7)
     for backend in ("cpu", "reference"):
-        np.testing.assert_allclose(hlojit.jit(backend=backend)(np.tanh)(x) if False else
-                                   hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x), np.tanh(x), rtol=1e-15)
+        np.testing.assert_allclose(
+            hlojit.jit(backend=backend)(np.tanh)(x) if False else hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x),
+            np.tanh(x),
+            rtol=1e-15,
+        )
     with pytest.raises(hlojit.HlojitError, match="did you mean 'cpu'"):
         hlojit.jit(backend="cpus")(lambda x: x)(x)

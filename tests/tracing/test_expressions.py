@@ -56,4 +56,10 @@ def test_drawn_expressions(expression: Expression, left: str, right: str) -> Non
         except (TypeError, ValueError, OverflowError, IndexError):
             return
     if kind in "fiub":
-        agree(lambda x, y: np.asarray(expression(x, y)) if np.isscalar(expression(x, y)) else expression(x, y), x, y, ulps=64, atol=1e-5)
+        agree(
+            lambda x, y: np.asarray(expression(x, y)) if np.isscalar(expression(x, y)) else expression(x, y),
+            x,
+            y,
+            ulps=64,
+            atol=1e-5,
+        )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import hlojit
 import numpy as np
 import pytest
-
-import hlojit
 from hlojit.tracing.functions import FUNCTIONS
 from hlojit.tracing.tracer import TracingError
 
@@ -108,7 +107,9 @@ def test_function_like_numpy(function: Callable[..., Any], dtype: str) -> None:
         agree(case, x, y, ulps=16, atol=1e-6 if dtype == "f4" else 1e-14)
 
 
-@pytest.mark.parametrize("function", [np.sum, np.mean, np.max, np.argmax, np.cumsum, np.var, np.sort, np.round, np.prod, np.argmin])
+@pytest.mark.parametrize(
+    "function", [np.sum, np.mean, np.max, np.argmax, np.cumsum, np.var, np.sort, np.round, np.prod, np.argmin]
+)
 @pytest.mark.parametrize("dtype", ["f2", "?", "u1", "i2", "u4"])
 def test_dtypes_of_results(function: Callable[..., Any], dtype: str) -> None:
     if dtype == "?" and function is np.round:
@@ -119,8 +120,21 @@ def test_dtypes_of_results(function: Callable[..., Any], dtype: str) -> None:
 
 def test_not_a_number_in_extremes_and_sorts() -> None:
     x = np.array([1.0, np.nan, -2.0, np.nan, np.inf, -0.0])
-    agree(lambda x: [np.max(x), np.min(x), np.argmax(x), np.argmin(x), np.sort(x), np.argsort(x, kind="stable"), x.mean(),
-                     np.maximum.accumulate(x), np.any(x), np.isclose(x, x, equal_nan=True)], x)
+    agree(
+        lambda x: [
+            np.max(x),
+            np.min(x),
+            np.argmax(x),
+            np.argmin(x),
+            np.sort(x),
+            np.argsort(x, kind="stable"),
+            x.mean(),
+            np.maximum.accumulate(x),
+            np.any(x),
+            np.isclose(x, x, equal_nan=True),
+        ],
+        x,
+    )
 
 
 @pytest.mark.parametrize("case", [

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import hlojit
 import numpy as np
 import pytest
-
-import hlojit
 from hlojit.tracing.tracer import TracingError
 
 from .conftest import agree

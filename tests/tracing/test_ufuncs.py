@@ -65,15 +65,23 @@ def test_binary_ufunc_over_dtypes(name: str) -> None:
             pairs.append((x, y))
     assert pairs
     count = len(pairs)
-    agree(lambda *xs: [ufunc(x, y) for x, y in zip(xs[:count], xs[count:])],
-          *[x for x, _ in pairs], *[y for _, y in pairs], ulps=LOOSE.get(name, 4))
+    agree(
+        lambda *xs: [ufunc(x, y) for x, y in zip(xs[:count], xs[count:])],
+        *[x for x, _ in pairs],
+        *[y for _, y in pairs],
+        ulps=LOOSE.get(name, 4),
+    )
 
 
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("number", [2, 2.0, True, -1])
 def test_python_numbers_are_weak(name: str, number: Any) -> None:
     ufunc = getattr(np, name)
-    arrays = [numbers(dtype)[1:9] for dtype in ("f4", "f2", "i4", "i1", "?", "f8") if resolves(ufunc, numbers(dtype)[1:9], number)]
+    arrays = [
+        numbers(dtype)[1:9]
+        for dtype in ("f4", "f2", "i4", "i1", "?", "f8")
+        if resolves(ufunc, numbers(dtype)[1:9], number)
+    ]
     if name in ("left_shift", "right_shift", "power", "float_power") and number == -1:
         arrays = [array for array in arrays if array.dtype.kind == "f"]
     if arrays:
@@ -100,16 +108,57 @@ def test_python_number_arguments_are_weak(number: Any) -> None:
 
 def test_operators_of_python() -> None:
     x, y = numbers("i4")[:8], np.array([1, 2, 3, -4, 5, 6, -7, 8], "i4")
-    agree(lambda x, y: [x + y, x - y, x * y, x / y, x // y, x % y, -x, +x, abs(x), ~x, x & y, x | y, x ^ y, x << 2, x >> 1,
-                        x == y, x != y, x < y, x <= y, x > y, x >= y, 2 - x, 7 // y, 7 % y, 1 << abs(y), *divmod(x, y)], x, y)
+    agree(
+        lambda x, y: [
+            x + y,
+            x - y,
+            x * y,
+            x / y,
+            x // y,
+            x % y,
+            -x,
+            +x,
+            abs(x),
+            ~x,
+            x & y,
+            x | y,
+            x ^ y,
+            x << 2,
+            x >> 1,
+            x == y,
+            x != y,
+            x < y,
+            x <= y,
+            x > y,
+            x >= y,
+            2 - x,
+            7 // y,
+            7 % y,
+            1 << abs(y),
+            *divmod(x, y),
+        ],
+        x,
+        y,
+    )
     agree(lambda x, y: [x**2, x**0.5, 2.0**y, y**-1.0, x @ y, 1.0 / y], x.astype("f4"), y.astype("f4"))
 
 
 def test_ufunc_methods() -> None:
     x, y = np.arange(12.0).reshape(3, 4), np.arange(5.0)
-    agree(lambda x, y: [np.add.reduce(x), np.multiply.reduce(x, axis=1), np.maximum.reduce(x, axis=None),
-                        np.add.accumulate(x), np.maximum.accumulate(x, axis=1), np.multiply.outer(x, y),
-                        np.subtract.outer(y, x), np.logical_or.reduce(x, axis=0)], x, y)
+    agree(
+        lambda x, y: [
+            np.add.reduce(x),
+            np.multiply.reduce(x, axis=1),
+            np.maximum.reduce(x, axis=None),
+            np.add.accumulate(x),
+            np.maximum.accumulate(x, axis=1),
+            np.multiply.outer(x, y),
+            np.subtract.outer(y, x),
+            np.logical_or.reduce(x, axis=0),
+        ],
+        x,
+        y,
+    )
 
 
 def test_ufunc_with_dtype_and_out() -> None:

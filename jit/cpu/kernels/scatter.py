@@ -130,7 +130,9 @@ class _Scatter:
         first = b.select(b.icmp("slt", start, zero), b.sub(zero, start), zero)
         room = b.sub(b.constant("i64", self.input.shape[last]), start)
         # A start near the ends of the integers: no element is inside, and the differences must not wrap.
-        absurd = b.or_(b.icmp("sgt", start, b.constant("i64", 1 << 62)), b.icmp("slt", start, b.constant("i64", -(1 << 62))))
+        absurd = b.or_(
+            b.icmp("sgt", start, b.constant("i64", 1 << 62)), b.icmp("slt", start, b.constant("i64", -(1 << 62)))
+        )
         limit = b.select(b.icmp("slt", room, b.constant("i64", extent)), room, b.constant("i64", extent))
         limit = b.select(absurd, zero, limit)
         first = b.select(absurd, zero, first)

@@ -66,7 +66,9 @@ class _Sort:
             b.end_loop(loop)
         steps = self.length * max(1.0, math.log2(max(2, self.length)))
         cost = steps * (1.5 + 1.5 * len(self.elements))
-        workspace = sum(self._line_bytes(element) for element in self.elements) * self.lines * self._buffers_in_workspace
+        workspace = (
+            sum(self._line_bytes(element) for element in self.elements) * self.lines * self._buffers_in_workspace
+        )
         return KernelCode(b.module_text(), (Phase(self.symbol, self.lines, cost),), workspace_bytes=workspace)
 
     def _line_bytes(self, element: ElementType) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import hlojit
 import numpy as np
 import pytest
-
-import hlojit
 from hlojit.extensions import registry
 
 SOFTPLUS = """
@@ -98,5 +97,8 @@ def test_pass_turns_division_into_multiplication() -> None:
 
 def test_backend_declines_f64_with_its_reason() -> None:
     text = "func.func @main(%x: tensor<5xf64>) -> tensor<5xf64> {\n%0 = stablehlo.add %x, %x : tensor<5xf64>\nreturn %0 : tensor<5xf64>\n}"
-    with pytest.raises(hlojit.UnsupportedError, match=r"stablehlo.add is not supported by the back end 'acme': the device has no f64 unit"):
+    with pytest.raises(
+        hlojit.UnsupportedError,
+        match=r"stablehlo.add is not supported by the back end 'acme': the device has no f64 unit",
+    ):
         hlojit.compile(text, backend="acme")
