@@ -194,5 +194,6 @@ def _as_elements(words: _Words, drawn: Value, type: TensorType) -> Value:
     if isinstance(element, IntegerType):
         narrow = b.convert(drawn, f"ui{element.bits}")
         return narrow if not element.signed else b.bitcast_convert(narrow, type)
-    narrow = b.convert(drawn, f"ui{8 * element.storage_bits.itemsize}")
+    # As wide as the format itself: a float of 4 bits is taken from ui4, although it fills a byte of memory.
+    narrow = b.convert(drawn, f"ui{element.bits}")
     return b.bitcast_convert(narrow, type)

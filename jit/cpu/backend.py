@@ -150,7 +150,29 @@ def _reason_against(instruction: Instruction) -> str:
         reason = _type_reason(value)
         if reason:
             return reason
+    if instruction.regions and not isinstance(instruction.op.lowering, Structural):
+        captured = _captured(instruction)
+        if captured is not None:
+            return f"its region uses a value of type {captured.type} from outside that is not a constant"
     return lowering_reason(instruction.op)
+
+
+def _captured(instruction: Instruction) -> Value | None:
+    """A value that the regions of a kernel use and do not define, or None; constants are made again inside."""
+    stack = list(instruction.regions)
+    inside: set[Value] = set()
+    used: list[Value] = []
+    while stack:
+        block = stack.pop()
+        inside.update(block.arguments)
+        for each in block:
+            inside.update(each.results)
+            used.extend(each.operands)
+            stack.extend(each.regions)
+    for value in used:
+        if value not in inside and (value.producer is None or value.producer.op.name != "stablehlo.constant"):
+            return value
+    return None
 
 
 def lowering_reason(record: OpDefinition) -> str:
