@@ -125,7 +125,7 @@ def gpt2_decode(layers: int = LAYERS, width: int = WIDTH, vocabulary: int = VOCA
     heads = width // 64
     weights = _gpt2_weights(layers, width, vocabulary, CONTEXT)
     cache = _random(layers, 2, heads, length, 64, seed=7, scale=0.5)
-    function = lambda w, c, t, p: _gpt2_decode(w, c, t, p, heads=heads)
+    function = lambda w, c, t, p: _gpt2_decode(w, c, t, p, heads=heads)  # noqa: E731
     return Program("gpt2_decode", function, (weights, cache, np.int32(17), np.int32(77)), 2e-4)
 
 

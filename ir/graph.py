@@ -169,8 +169,7 @@ class Instruction:
         if not self.op.is_pure or (self.op.effect is not None and self.op.effect(self)):
             return True
         return any(
-            not inner.op.is_pure
-            and not inner.op.is_terminator
+            (not inner.op.is_pure and not inner.op.is_terminator)
             or (inner.op.effect is not None and inner.op.effect(inner))
             for region in self.regions
             for inner in region.walk()

@@ -179,7 +179,7 @@ def test_nesting_that_is_too_deep_is_an_error() -> None:
 def test_long_loop() -> None:
     def build(builder: Builder, x: Any) -> Any:
         scalar = tensor((), "i32")
-        step = lambda b, i: b.add(i, b.constant(1, scalar))
+        step = lambda b, i: b.add(i, b.constant(1, scalar))  # noqa: E731
         return builder.while_([x], lambda b, i: b.compare(i, b.constant(20_000, scalar), "LT"), step)
 
     assert evaluate(module_of(build, tensor((), "i32")), np.int32(0)) == (20_000,)

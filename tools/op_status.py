@@ -68,7 +68,7 @@ def row(op: OpDefinition) -> str:
 
 def page() -> str:
     """The whole page: one table per dialect."""
-    import hlojit.ir.ops
+    import hlojit.ir.ops  # noqa: F401
 
     by_dialect: dict[str, list[OpDefinition]] = {}
     for op in ops():

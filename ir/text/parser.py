@@ -17,7 +17,7 @@ import gc
 import re
 from typing import Final
 
-import hlojit.ir.ops
+import hlojit.ir.ops  # noqa: F401
 from hlojit.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, TypeAttr
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Function, Module

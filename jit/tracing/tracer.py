@@ -93,7 +93,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             f"when the compiled function runs; {instead}"
         )
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> bool:  # noqa: PLE0304
         self._no_value("an `if`, `while`, `and`, `or` or `not`", "use np.where, or make the argument static")
 
     def __int__(self) -> int:

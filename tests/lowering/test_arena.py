@@ -21,7 +21,7 @@ def test_live_buffers_do_not_overlap(lives: list[tuple[int, int, int]]) -> None:
     buffers = buffers_of(lives)
     total = assign_offsets(buffers)
     for number, one in enumerate(buffers):
-        assert one.offset % ALIGNMENT == 0 and 0 <= one.offset and one.offset + one.nbytes <= total
+        assert one.offset % ALIGNMENT == 0 and one.offset >= 0 and one.offset + one.nbytes <= total
         for other in buffers[:number]:
             if one.start <= other.end and other.start <= one.end:
                 first, second = sorted((one, other), key=lambda each: each.offset)

@@ -158,7 +158,7 @@ def test_rules_run_as_numpy_evaluates_them(element: ElementType) -> None:
 def test_conversions_run_as_numpy_evaluates_them(source: ElementType) -> None:
     kernel = Kernel()
     for number, target in enumerate(ELEMENTS):
-        rule = lambda b, x, target=target: formats.convert(b, x, source, target)
+        rule = lambda b, x, target=target: formats.convert(b, x, source, target)  # noqa: E731
         kernel.add(f"convert_{number}", rule, [source], target)
     code = kernel.load()
     arrays = [stored_values(source)]

@@ -79,7 +79,7 @@ def test_reduce_keeps_the_order_of_elements() -> None:
 
         def multiply(b: Builder, *v: Value) -> list[Any]:
             (a0, a1, a2, a3), (b0, b1, b2, b3) = v[:4], v[4:]
-            dot = lambda p, q, r, s: b.add(b.multiply(p, q), b.multiply(r, s))
+            dot = lambda p, q, r, s: b.add(b.multiply(p, q), b.multiply(r, s))  # noqa: E731
             return [dot(a0, b0, a1, b2), dot(a0, b1, a1, b3), dot(a2, b0, a3, b2), dot(a2, b1, a3, b3)]
 
         return builder.reduce(list(entries), ones, builder.region([scalar] * 8, multiply), dimensions=(0,))
@@ -201,7 +201,7 @@ def test_gather_clamps_its_indices(start: int, expected: list) -> None:
 
 @pytest.mark.parametrize(("start", "expected"), [(-5, [8, 9, 2, 3]), (1, [0, 8, 9, 3]), (3, [0, 1, 8, 9])])
 def test_dynamic_update_slice_clamps_its_start(start: int, expected: list) -> None:
-    build = lambda b, x, u, i: b.dynamic_update_slice(x, u, i)
+    build = lambda b, x, u, i: b.dynamic_update_slice(x, u, i)  # noqa: E731
     assert run(build, np.arange(4), np.array([8, 9]), start) == [expected]
 
 
@@ -227,7 +227,7 @@ def test_scatter_applies_updates_of_one_place_in_order() -> None:
 
     def build(builder: Builder, x: Value, i: Value, u: Value) -> Any:
         scalar = tensor((), "i64")
-        ten = lambda b: b.constant(10, scalar)
+        ten = lambda b: b.constant(10, scalar)  # noqa: E731
         body = builder.region([scalar] * 2, lambda b, old, new: b.add(b.multiply(old, ten(b)), new))
         return builder.scatter([x], i, [u], body, scatter_dimension_numbers=dims)
 
@@ -254,7 +254,7 @@ def test_while_counts_and_sums() -> None:
 @pytest.mark.parametrize(("index", "expected"), [(0, 10), (1, 11), (2, 12), (-1, 12), (3, 12)])
 def test_case_takes_the_last_branch_out_of_range(index: int, expected: int) -> None:
     def build(builder: Builder, i: Value) -> Any:
-        branch = lambda number: lambda b: b.constant(10 + number, tensor((), "i64"))
+        branch = lambda number: lambda b: b.constant(10 + number, tensor((), "i64"))  # noqa: E731
         return builder.case(i, [branch(0), branch(1), branch(2)])
 
     assert run(build, np.int32(index)) == [expected]
