@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
+from itertools import pairwise
 from typing import Any
 
 import hlojit
@@ -51,7 +52,7 @@ def test_work_of_long_programs_is_linear() -> None:
         # LLVM's time grows faster than a function's length, so functions must stay short.
         functions = re.findall(r"^define .*?^}", text, re.MULTILINE | re.DOTALL)
         assert max(function.count("call void @hlojit_kernel") for function in functions) <= SEGMENT_STEPS
-    for small, large in zip(counts, counts[1:]):
+    for small, large in pairwise(counts):
         for few, many in zip(small, large):
             assert math.log(many / few) / math.log(4) <= 1.1
 
