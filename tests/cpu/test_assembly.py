@@ -66,7 +66,9 @@ def assembly(name: str, target: Target) -> tuple[str, ...]:
 def innermost_loops(text: str) -> list[list[str]]:
     """Instructions of every loop without a loop inside: from a label to a jump back to it."""
     lines = [line.strip() for line in text.splitlines()]
-    places = {line.rstrip(":"): n for n, line in enumerate(lines) if re.fullmatch(r"[.\w]+:", line.split("#")[0].strip())}
+    places = {
+        line.rstrip(":"): n for n, line in enumerate(lines) if re.fullmatch(r"[.\w]+:", line.split("#")[0].strip())
+    }
     places.update({line.split(":")[0]: n for n, line in enumerate(lines) if re.match(r"^\.LBB\w+:", line)})
     spans = []
     for number, line in enumerate(lines):
