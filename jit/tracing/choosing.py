@@ -1,0 +1,238 @@
+"""Choosing, ordering, matrices and creation: where, sort, take, tril, norm, zeros_like and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from hlojit.ir.graph import Value
+from hlojit.ir.types import tensor
+from hlojit.tracing.operations import Operations
+from hlojit.tracing.rules import Axis, Rules, float_dtype, implements, normalized_axes, refuse, weak_kind
+from hlojit.tracing.shapes import moveaxis
+from hlojit.tracing.tracer import Tracer, TracingError
+
+RULES: Rules = {}
+"""Rules of this module, by NumPy's function."""
+
+
+@implements(RULES, np.where)
+def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Tracer:
+    if x is None or y is None:
+        raise TracingError("np.where with one argument has a shape that depends on the data; give all three")
+    weak = [0 if weak_kind(each) is int else 0.0 for each in (x, y) if weak_kind(each)]
+    typed = [each for each in (x, y) if not weak_kind(each)]
+    dtypes = [each.dtype if isinstance(each, Tracer) else np.asarray(each).dtype for each in typed]
+    dtype = np.result_type(*dtypes, *weak)
+    values = [ops.value(condition, np.dtype(bool)), ops.value(x, dtype), ops.value(y, dtype)]
+    extents = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
+    chosen = [ops.broadcast(value, extents) for value in values]
+    return ops.wrap(ops.builder.create("select", chosen).result)
+
+
+@implements(RULES, np.clip)
+def clip(
+    ops: Operations,
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    **options: Any,
+) -> Tracer:
+    refuse("clip", out=out, **options)
+    low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
+    result = ops.tracer(a)
+    if low is not None:
+        result = np.maximum(result, low)
+    return result if high is None else np.minimum(result, high)
+
+
+@implements(RULES, np.round)
+def round_(ops: Operations, a: Any, decimals: int = 0, out: Any = None) -> Tracer:
+    refuse("round", out=out)
+    operand = ops.tracer(a)
+    if operand.dtype.kind in "iub":
+        return operand
+    return ops.tracer(np.rint(operand) if not decimals else np.rint(operand * 10.0**decimals) / 10.0**decimals)
+
+
+def _sorted(ops: Operations, operands: Sequence[Value], axis: int) -> tuple[Value, ...]:
+    """Stable ascending sort of several arrays by the first; NaN last."""
+    b = ops.builder
+    scalars = [tensor((), value.tensor_type.element_type) for value in operands for _ in range(2)]
+    is_float = scalars[0].element_type.storage.kind not in "iub"
+
+    def less(inner: Any, x: Value, y: Value, *rest: Value) -> Value:
+        result: Value = inner.compare(x, y, "LT")
+        if not is_float:
+            return result
+        nan_last = inner.create("and", [inner.compare(y, y, "NE"), inner.compare(x, x, "EQ")]).result
+        combined: Value = inner.create("or", [result, nan_last]).result
+        return combined
+
+    return b.create(
+        "sort",
+        list(operands),
+        attributes={"dimension": axis, "is_stable": True},
+        regions=[b.region(scalars, less)],
+        result_types=[value.type for value in operands],
+    ).results
+
+
+@implements(RULES, np.sort)
+def sort(ops: Operations, a: Any, axis: int | None = -1, **options: Any) -> Tracer:
+    operand = ops.tracer(a)
+    if axis is None:
+        operand, axis = operand.reshape(-1), 0
+    return ops.wrap(_sorted(ops, [operand.value], normalized_axes(axis, operand.ndim)[0])[0])
+
+
+@implements(RULES, np.argsort)
+def argsort(ops: Operations, a: Any, axis: int | None = -1, **options: Any) -> Tracer:
+    operand = ops.tracer(a)
+    if axis is None:
+        operand, axis = operand.reshape(-1), 0
+    (dimension,) = normalized_axes(axis, operand.ndim)
+    indices = ops.builder.iota(operand.type.with_element_type("i64"), dimension)
+    return ops.wrap(_sorted(ops, [operand.value, indices], dimension)[1])
+
+
+@implements(RULES, np.take)
+def take(
+    ops: Operations, a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Tracer:
+    refuse("take", out=out)
+    operand = ops.tracer(a)
+    if axis is None:
+        operand, axis = operand.reshape(-1), 0
+    (dimension,) = normalized_axes(axis, operand.ndim)
+    picked = indices if isinstance(indices, Tracer) else np.asarray(indices)
+    return operand[(*[slice(None)] * dimension, picked)]
+
+
+@implements(RULES, np.take_along_axis)
+def take_along_axis(ops: Operations, arr: Any, indices: Any, axis: int | None = -1) -> Tracer:
+    operand, picked = ops.tracer(arr), ops.tracer(indices)
+    if axis is None:
+        operand, axis = operand.reshape(-1), 0
+    (dimension,) = normalized_axes(axis, operand.ndim)
+    keys: list[Any] = []
+    for d, extent in enumerate(operand.shape):
+        line = np.arange(extent).reshape([extent if k == d else 1 for k in range(operand.ndim)])
+        keys.append(picked if d == dimension else line)
+    return operand[tuple(keys)]
+
+
+@implements(RULES, np.tril)
+def tril(ops: Operations, m: Any, k: int = 0) -> Tracer:
+    operand = ops.tracer(m)
+    lines: Any = operand.shape[-2:]
+    return ops.tracer(np.where(np.tri(*lines, k=k, dtype=bool), operand, operand.dtype.type(0)))  # type: ignore[call-overload]
+
+
+@implements(RULES, np.triu)
+def triu(ops: Operations, m: Any, k: int = 0) -> Tracer:
+    operand = ops.tracer(m)
+    lines: Any = operand.shape[-2:]
+    return ops.tracer(np.where(np.tri(*lines, k=k - 1, dtype=bool), operand.dtype.type(0), operand))  # type: ignore[call-overload]
+
+
+@implements(RULES, np.diagonal)
+def diagonal(ops: Operations, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
+    operand = moveaxis(ops, a, (axis1, axis2), (-2, -1))
+    rows, columns = operand.shape[-2:]
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    line = np.arange(count)
+    return operand[..., line - min(offset, 0), line + max(offset, 0)]
+
+
+@implements(RULES, np.trace)
+def trace(ops: Operations, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tracer:
+    return ops.tracer(np.sum(diagonal(ops, a, offset, axis1, axis2), axis=-1, dtype=dtype))
+
+
+@implements(RULES, np.linalg.norm)
+def norm(ops: Operations, x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tracer:
+    operand = ops.tracer(x)
+    operand = operand.astype(float_dtype(operand.dtype))
+    vector = axis is not None and not isinstance(axis, tuple)
+    if ord in (None, "fro") or (ord == 2 and (vector or operand.ndim == 1)):
+        return ops.tracer(np.sqrt(np.sum(operand * operand, axis=axis, keepdims=keepdims)))
+    if ord == 1 and (vector or operand.ndim == 1):
+        return ops.tracer(np.sum(np.abs(operand), axis=axis, keepdims=keepdims))
+    if ord == np.inf and (vector or operand.ndim == 1):
+        return ops.tracer(np.max(np.abs(operand), axis=axis, keepdims=keepdims))
+    raise TracingError(f"np.linalg.norm: ord={ord!r} cannot be compiled yet for these axes")
+
+
+def _filled(number: Any) -> Callable[..., Any]:
+    def rule(
+        ops: Operations,
+        a: Any,
+        dtype: Any = None,
+        order: str = "K",
+        subok: bool = True,
+        shape: Any = None,
+        *,
+        device: Any = None,
+    ) -> Tracer:
+        operand = ops.tracer(a)
+        extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+        return ops.wrap(ops.full(number, np.dtype(dtype or operand.dtype), extents))
+
+    return rule
+
+
+RULES[np.zeros_like] = RULES[np.empty_like] = _filled(0)
+RULES[np.ones_like] = _filled(1)
+
+
+@implements(RULES, np.full_like)
+def full_like(
+    ops: Operations,
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Tracer:
+    operand = ops.tracer(a)
+    extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    return ops.wrap(ops.broadcast(ops.value(fill_value, np.dtype(dtype or operand.dtype)), extents))
+
+
+@implements(RULES, np.copy)
+def copy(ops: Operations, a: Any, order: str = "K", subok: bool = False) -> Tracer:
+    return ops.wrap(ops.value(a))
+
+
+@implements(RULES, np.astype)
+def astype(ops: Operations, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tracer:
+    return ops.tracer(x).astype(dtype)
+
+
+@implements(RULES, np.result_type)
+def result_type(ops: Operations, *arguments: Any) -> np.dtype[Any]:
+    return np.result_type(*(each.dtype if isinstance(each, Tracer) else each for each in arguments))
+
+
+@implements(RULES, np.isclose)
+def isclose(ops: Operations, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tracer:
+    x, y = ops.tracer(a), ops.tracer(b)
+    close = (np.abs(x - y) <= atol + rtol * np.abs(y)) & np.isfinite(y)
+    close = close | (x == y)
+    return close | (np.isnan(x) & np.isnan(y)) if equal_nan else close
+
+
+@implements(RULES, np.allclose)
+def allclose(
+    ops: Operations, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tracer:
+    return ops.tracer(np.all(isclose(ops, a, b, rtol, atol, equal_nan)))

@@ -1,0 +1,61 @@
+"""What the rules for NumPy's functions share: the decorator that fills a module's table, axes, options, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hlojit.tracing.tracer import Tracer, TracingError
+
+Axis = int | tuple[int, ...] | None
+Rules = dict[Callable[..., Any], Callable[..., Any]]
+"""NumPy's function to the rule ``rule(operations, *arguments, **options)`` that builds it."""
+
+
+def implements(rules: Rules, *functions: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter the decorated rule into ``rules`` for NumPy functions."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        for function in functions:
+            rules[function] = rule
+        return rule
+
+    return register
+
+
+def normalized_axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    """Axes as positions from 0, all of them for None."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    for each in axes:
+        if not -rank <= each < rank:
+            raise np.exceptions.AxisError(each, rank)
+    return tuple(sorted({int(each) % rank for each in axes}))
+
+
+def refuse(name: str, **options: Any) -> None:
+    """Raise for options that have a value but cannot be compiled."""
+    for key, value in options.items():
+        if value is not None and value is not np._NoValue:  # type: ignore[attr-defined]
+            raise TracingError(f"np.{name}: {key}= cannot be compiled yet")
+
+
+def flag(value: Any) -> bool:
+    """An option of NumPy's that may be left out."""
+    return bool(value) if value is not np._NoValue else False  # type: ignore[attr-defined]
+
+
+def float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:
+    """The float dtype in which NumPy computes a mean of a dtype."""
+    if wanted is not None:
+        return np.dtype(wanted)
+    return np.dtype(np.float64) if dtype.kind in "iub" else dtype
+
+
+def weak_kind(operand: Any) -> type | None:
+    """``int`` or ``float`` for a Python number (or a tracer of one), else None."""
+    if isinstance(operand, Tracer):
+        return operand.weak
+    return type(operand) if type(operand) in (int, float) else None
