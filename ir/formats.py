@@ -11,6 +11,7 @@ Nothing in hlojit enumerates element types; ask the row for what it can do.
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,16 +39,16 @@ class Overflow(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ElementType:
+class ElementType(ABC):
     """Base of the rows.  ``name`` is the MLIR spelling, ``bits`` the width of one encoded value."""
 
     name: str
     bits: int
 
     @property
+    @abstractmethod
     def storage(self) -> np.dtype[Any]:
         """NumPy dtype of the buffers that hold this type, one element per item (i1 is a byte)."""
-        raise NotImplementedError
 
     @property
     def dtype(self) -> np.dtype[Any] | None:

@@ -22,7 +22,7 @@ from hlojit.ir.formats import (
 )
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, PointwiseCall, op, ops
-from hlojit.ir.scalar import formats, functions
+from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.arrays import compute_dtype, decode_array, round_array, to_storage
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.ir.types import tensor
@@ -37,8 +37,6 @@ TRANSCENDENTAL = {
     "logistic": 3, "power": 4, "rsqrt": 3, "sine": 3, "tan": 4, "tanh": 2,
 }  # fmt: skip
 """Units in the last place of the compute type by which a rule may miss the reference (exact for all other ops)."""
-
-PENDING = {"atan2": "atan2", "cbrt": "cbrt", "tan": "tan"}
 
 ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
     "compare": [
@@ -81,12 +79,6 @@ def hard_values(element: ElementType) -> np.ndarray:
     values = np.array(hard, dtype)
     scattered = (random.normal(size=20) * 10.0 ** random.integers(-4, 5, 20)).astype(dtype)
     return round_array(np.concatenate([values, -values, scattered]), element)
-
-
-def skip_if_pending(record: OpDefinition, element: ElementType) -> None:
-    """Some mathematical functions may not be there yet; their ops are records all the same."""
-    if isinstance(element, FloatFormat) and not hasattr(functions, PENDING.get(record.mnemonic, "exp")):
-        pytest.skip(f"hlojit.ir.scalar.functions has no {PENDING[record.mnemonic]} yet")
 
 
 def accepted(record: OpDefinition, types: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -167,7 +159,6 @@ def _taken() -> list[Any]:
 
 @pytest.mark.parametrize(("record", "element"), _taken())
 def test_rule_agrees_with_reference(record: OpDefinition, element: ElementType) -> None:
-    skip_if_pending(record, element)
     count = len(record.operands)
     values = hard_values(element)
     arrays = (values,) if count == 1 else (values[:, None], values[None, :])
@@ -309,7 +300,6 @@ CASES: list[tuple[str, str, list[list[Any]], list[Any]]] = [
 @pytest.mark.parametrize(("name", "element", "operands", "expected"), CASES, ids=[f"{c[0]}_{c[1]}" for c in CASES])
 def test_hand_worked_case(name: str, element: str, operands: Any, expected: Any) -> None:
     row, record = element_type(element), op(name)
-    skip_if_pending(record, row)
     arrays = [np.array(values, dtype=compute_dtype(row)) for values in operands]
     types = tuple(tensor(array.shape, row) for array in arrays)
     result = accepted(record, types, {})
