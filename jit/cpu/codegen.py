@@ -119,8 +119,8 @@ def _jit() -> Any:
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=llvm.get_host_cpu_name(), reloc="pic", codemodel="small"
     )
-    # JITLink lays an object's sections out side by side and reports what it cannot link; the older linker puts them
-    # wherever memory is, and ends the process when they come to lie more than 2 GB apart.
+    # JITLink lays an object's sections out side by side and returns errors.  The older linker ended the process in long
+    # runs, for a reason that is only suspected: docs/decisions/linking-with-jitlink.md.
     return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
 
 
