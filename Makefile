@@ -6,7 +6,7 @@ STAMP = $(VENV)/.hlojit-installed
 RUN = $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fast bench bench-full exhaustive docs clean
+.PHONY: help demo test check fast bench bench-full replay exhaustive docs clean
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
 
 bench-full: $(STAMP)  ## the same with more repetitions
 	$(RUN) -m benchmarks --full
+
+replay: $(STAMP)  ## kernels and programs before and after: make replay BASE=<commit> (default: HEAD)
+	$(RUN) tools/process_replay.py against $(or $(BASE),HEAD)
 
 exhaustive: $(STAMP)  ## all 2^32 inputs of every unary f32 function (hours)
 	$(RUN) tools/exhaustive_ulp.py
