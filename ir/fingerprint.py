@@ -1,0 +1,389 @@
+"""Content hashes of plain data and of Python functions: the same in every process that runs the same source.
+
+    fingerprint(3.0), fingerprint(array), fingerprint(lambda x: x * SCALE)
+
+A function is hashed by what it does: bytecode, constants, defaults, captured values, and everything that it reads of
+modules, helper functions included, recursively.  What the standard library, hlojit and the numeric packages below it
+bring counts by its name and version.  Nothing depends on addresses, on the order of sets or on the hash seed.
+
+What cannot be hashed by content - C pointers, locks, open files - raises ``NotKeyable``, which names it and says how it is
+reached: it must not be kept between processes, and what depends on it is not cached.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import enum
+import functools
+import hashlib
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, Final
+
+import numpy as np
+from hlojit.ir.code_reads import MISSING, cells, reads
+from hlojit.ir.errors import HlojitError
+
+KNOWN_PACKAGES: Final = frozenset({"hlojit", "numpy", "scipy", "numba", "llvmlite", "ml_dtypes", "pluggy"})
+"""Besides the standard library: packages whose functions and classes count by name and version, not by content."""
+
+_VALUES_OF_CLASSES_TO_SKIP = frozenset(
+    "__dict__ __weakref__ __doc__ __module__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
+    "__firstlineno__ __static_attributes__ __abstractmethods__ _abc_impl __dataclass_params__ __dataclass_fields__ "
+    "__match_args__ __parameters__ __orig_bases__".split()
+)
+_NAMED = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
+
+
+class NotKeyable(HlojitError):
+    """A value that has no content hash; ``path`` says how it is reached."""
+
+    def __init__(self, what: str, path: tuple[str, ...] = ()):
+        self.what = what
+        self.path = path
+        place = f" (in {', '.join(path)})" if path else ""
+        super().__init__(f"{what} cannot be identified by its content{place}")
+
+
+def fingerprint(value: object) -> str:
+    """Content hash of a value, as 64 hexadecimal digits; raises ``NotKeyable``."""
+    walk = _Walk()
+    try:
+        walk.put(value)
+    except RecursionError:
+        raise NotKeyable(f"{_describe(value)}, which is nested too deeply,") from None
+    return walk.digest.hexdigest()
+
+
+class _Walk:
+    """One walk over a value and everything that it consists of."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.path: list[str] = []
+        self.numbers: dict[int, int] = {}
+        self.alive: list[object] = []
+        """What was numbered: an address names an object only as long as the object lives."""
+
+    # -------------------------------------------------------------------------------------------------- writing
+
+    def tag(self, kind: str, payload: str | bytes = b"") -> None:
+        """Write a tag with its payload, so that no two sequences of tags look alike."""
+        data = payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload
+        self.digest.update(f"{kind} {len(data)}:".encode())
+        self.digest.update(data)
+
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """Note how the values that follow are reached."""
+        self.path.append(name)
+        yield
+        self.path.pop()
+
+    def refuse(self, what: str) -> NotKeyable:
+        """The error for a value that has no content."""
+        return NotKeyable(what, tuple(self.path))
+
+    def put(self, value: Any) -> None:
+        """Write any value."""
+        writer = _WRITERS.get(type(value))
+        if writer is not None:
+            writer(self, value)
+            return
+        if isinstance(value, type):
+            self._once(value, self._class)
+        elif isinstance(value, enum.Enum):
+            self.tag("enum", f"{type(value).__module__}.{type(value).__qualname__}.{value.name}")
+            self.put(value.value)
+        elif isinstance(value, np.dtype):
+            self._dtype(value)
+        elif isinstance(value, (np.ndarray, np.generic)):
+            self._array(np.asarray(value))
+        else:
+            self._once(value, self._object)
+
+    def _once(self, value: Any, write: Callable[[Any], None]) -> None:
+        """Write a value that may be reached again, or from itself; the second time its number stands for it."""
+        number = self.numbers.get(id(value))
+        if number is not None:
+            self.tag("again", str(number))
+            return
+        self.numbers[id(value)] = len(self.numbers)
+        self.alive.append(value)
+        write(value)
+
+    # ------------------------------------------------------------------------------------------------ containers
+
+    def _sequence(self, value: Any) -> None:
+        self.tag(type(value).__name__, str(len(value)))
+        for number, item in enumerate(value):
+            with self.within(f"item {number}"):
+                self.put(item)
+
+    def _list(self, value: list[Any]) -> None:
+        self._once(value, self._sequence)
+
+    def _separately(self, value: Any) -> str:
+        """Hash of a value that has no place of its own in an order; it may refer to what encloses it."""
+        inner = _Walk()
+        inner.path, inner.numbers, inner.alive = self.path, dict(self.numbers), self.alive
+        inner.put(value)
+        return inner.digest.hexdigest()
+
+    def _set(self, value: Any) -> None:
+        self.tag("set", str(len(value)))
+        for text in sorted(map(self._separately, value)):
+            self.tag("item", text)
+
+    def _mapping(self, value: Any) -> None:
+        self._once(value, self._items)
+
+    def _items(self, value: Any) -> None:
+        self.tag("mapping", str(len(value)))
+        for key, item in sorted(
+            ((self._separately(key), item) for key, item in value.items()), key=lambda pair: pair[0]
+        ):
+            self.tag("key", key)
+            self.put(item)
+
+    # ------------------------------------------------------------------------------------------------ arrays
+
+    def _dtype(self, value: np.dtype[Any]) -> None:
+        self.tag("dtype", f"{value.name} {value.str} {value.descr if value.names else ''}")
+
+    def _array(self, value: np.ndarray[Any, Any]) -> None:
+        self.tag("array", str(value.shape))
+        self._dtype(value.dtype)
+        if value.dtype.hasobject:
+            self._sequence(value.ravel().tolist())
+        else:
+            self.tag("bytes", np.ascontiguousarray(value).tobytes())
+
+    # ------------------------------------------------------------------------------------------------ functions
+
+    def _function(self, value: FunctionType) -> None:
+        self._once(value, self._new_function)
+
+    def _new_function(self, value: FunctionType) -> None:
+        known = _known(value.__globals__.get("__name__"))
+        with self.within(f"function {value.__qualname__}"):
+            self.tag("function", f"{value.__qualname__} {known or ''}")
+            self._code(value.__code__)
+            self.put((value.__defaults__, value.__kwdefaults__, value.__dict__))
+            # What a known package's function reads of its own modules changes with the package's version only.
+            outside = cells(value) if known else reads(value, lambda module: _known(module.__name__) is not None)
+            for name, read in outside.items():
+                self.tag("reads", name)
+                with self.within(name):
+                    self.put(read)
+
+    def _code(self, value: CodeType) -> None:
+        self.tag("code", value.co_code)
+        self.tag("handlers", value.co_exceptiontable)
+        numbers = (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags)
+        names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
+        self.tag("signature", repr((numbers, names)))
+        self._sequence(value.co_consts)
+
+    def _method(self, value: MethodType) -> None:
+        self.tag("method")
+        self.put(value.__func__)
+        self.put(value.__self__)
+
+    def _builtin(self, value: Any) -> None:
+        owner = value.__self__
+        self.tag("builtin", f"{value.__module__}.{value.__qualname__}")
+        if owner is not None and not isinstance(owner, ModuleType):
+            self.put(owner)
+        elif _known(value.__module__ or "builtins") is None:
+            raise self.refuse(f"{value.__module__}.{value.__qualname__}, a function in C,")
+
+    def _module(self, value: ModuleType) -> None:
+        known = _known(value.__name__)
+        if known is None:
+            raise self.refuse(f"the module {value.__name__} as a value (read its attributes by name instead)")
+        self.tag("module", f"{value.__name__} {known}")
+
+    # ------------------------------------------------------------------------------------------------ classes
+
+    def _class(self, value: type) -> None:
+        known = _known(value.__module__)
+        self.tag("class", f"{value.__module__}.{value.__qualname__} {known or ''}")
+        if known is not None:
+            return
+        with self.within(f"class {value.__qualname__}"):
+            self.put(value.__bases__)
+            if issubclass(value, enum.Enum):
+                self.put([(name, member.value) for name, member in value.__members__.items()])
+                return
+            if is_dataclass(value):
+                self.put([(each.name, each.default, each.default_factory) for each in fields(value)])
+            for name, item in sorted(vars(value).items()):
+                if name not in _VALUES_OF_CLASSES_TO_SKIP and not _is_generated(value, item):
+                    self.tag("attribute", name)
+                    with self.within(name):
+                        self.put(item)
+
+    def _sentinel(self, value: object) -> None:
+        self.tag("missing" if value is MISSING else "sentinel")
+
+    def _property(self, value: property) -> None:
+        self.tag("property")
+        self.put((value.fget, value.fset, value.fdel))
+
+    def _wrapper(self, value: Any) -> None:
+        self.tag(type(value).__name__)
+        self.put(value.__func__)
+
+    def _cached_property(self, value: functools.cached_property[Any]) -> None:
+        self.tag("cached_property")
+        self.put(value.func)
+
+    def _cached_function(self, value: Any) -> None:
+        self.tag("cached function")
+        self.put(value.__wrapped__)
+
+    # ------------------------------------------------------------------------------------------------ objects
+
+    def _object(self, value: Any) -> None:
+        kind = type(value)
+        package = kind.__module__.partition(".")[0]
+        if package == "numba" and hasattr(value, "py_func"):
+            self.tag("numba function")
+            self.put(value.py_func)
+            self.put(getattr(value, "targetoptions", None))
+        elif kind.__module__.startswith("numba.core.types"):
+            self.tag("numba type", str(value))
+        elif isinstance(value, np.ufunc):
+            self._ufunc(value)
+        elif kind.__name__ == "_ArrayFunctionDispatcher":
+            self.tag("numpy function", f"{value.__module__}.{value.__qualname__}")
+        elif package in ("_ctypes", "ctypes", "_cffi_backend") or _is_pointer_class(kind):
+            raise self.refuse(f"{_describe(value)}, a C object,")
+        elif isinstance(value, _NAMED):
+            self.tag("descriptor", f"{value.__objclass__.__qualname__}.{value.__name__}")
+        elif is_dataclass(value):
+            self._dataclass(value)
+        else:
+            self._reduced(value)
+
+    def _ufunc(self, value: np.ufunc) -> None:
+        # One that somebody made of a Python function does not show it.
+        for package in ("numpy", "scipy.special"):
+            if getattr(sys.modules.get(package), value.__name__, None) is value:
+                self.tag("ufunc", f"{package}.{value.__name__}")
+                return
+        raise self.refuse(f"the ufunc {value.__name__}")
+
+    def _dataclass(self, value: Any) -> None:
+        self.tag("dataclass")
+        self.put(type(value))
+        for each in fields(value):
+            self.tag("field", each.name)
+            with self.within(each.name):
+                self.put(getattr(value, each.name, MISSING))
+
+    def _reduced(self, value: Any) -> None:
+        """Any other object: its class and the parts that it gives for copying; some refuse, locks and files among them."""
+        try:
+            reducer = copyreg.dispatch_table.get(type(value))
+            parts: Any = reducer(value) if reducer else value.__reduce_ex__(4)
+        except Exception as error:
+            raise self.refuse(f"{_describe(value)} ({error})") from None
+        self.tag("object")
+        self.put(type(value))
+        if isinstance(parts, str):
+            self.tag("name", parts)
+            return
+        lazy = {name for kind in type(value).__mro__ for name, item in vars(kind).items() if _is_lazy(item)}
+        with self.within(type(value).__qualname__):
+            for number, part in enumerate(parts):
+                if number == 2 and isinstance(part, dict):
+                    self.put({name: item for name, item in part.items() if name not in lazy})
+                else:  # the last ones may be iterators over items
+                    self.put(tuple(part) if number >= 3 and part is not None else part)
+
+
+def _known(module: object) -> str | None:
+    """The version of the known package that a module belongs to (empty for the standard library's), or None."""
+    top = module.partition(".")[0] if isinstance(module, str) else ""
+    if top in KNOWN_PACKAGES:
+        return str(getattr(sys.modules.get(top), "__version__", ""))
+    return "" if top in sys.stdlib_module_names and top != "__main__" else None
+
+
+def _is_generated(owner: type, item: object) -> bool:
+    """Whether a method was written by the dataclass decorator: the fields say what it does."""
+    return (
+        is_dataclass(owner)
+        and isinstance(item, FunctionType)
+        and item.__code__.co_filename == "<string>"
+        and (item.__name__.startswith("__") or item.__name__.startswith("_dataclass_"))
+    )
+
+
+def _is_lazy(item: object) -> bool:
+    return isinstance(item, functools.cached_property)
+
+
+def _is_pointer_class(kind: type) -> bool:
+    return any(base.__module__ in ("_ctypes", "_cffi_backend") for base in kind.__mro__)
+
+
+def _describe(value: object) -> str:
+    name = getattr(value, "__qualname__", None)
+    return name if isinstance(name, str) else f"an object of type {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _plain(kind: str) -> Callable[[_Walk, Any], None]:
+    return lambda walk, value: walk.tag(kind, repr(value))
+
+
+_WRITERS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
+    type(None): _plain("None"),
+    type(Ellipsis): _plain("Ellipsis"),
+    type(NotImplemented): _plain("NotImplemented"),
+    object: lambda walk, value: walk._once(value, walk._sentinel),
+    bool: _plain("bool"),
+    int: lambda walk, value: walk.tag("int", hex(value)),
+    float: lambda walk, value: walk.tag("float", struct.pack("<d", value)),
+    complex: lambda walk, value: walk.tag("complex", struct.pack("<dd", value.real, value.imag)),
+    str: lambda walk, value: walk.tag("str", value),
+    bytes: lambda walk, value: walk.tag("bytes", value),
+    bytearray: lambda walk, value: walk.tag("bytes", bytes(value)),
+    range: _plain("range"),
+    slice: lambda walk, value: walk.put((value.start, value.stop, value.step)),
+    tuple: _Walk._sequence,
+    list: _Walk._list,
+    set: _Walk._set,
+    frozenset: _Walk._set,
+    dict: _Walk._mapping,
+    MappingProxyType: _Walk._mapping,
+    FunctionType: _Walk._function,
+    CodeType: _Walk._code,
+    MethodType: _Walk._method,
+    BuiltinFunctionType: _Walk._builtin,
+    BuiltinMethodType: _Walk._builtin,
+    ModuleType: _Walk._module,
+    property: _Walk._property,
+    staticmethod: _Walk._wrapper,
+    classmethod: _Walk._wrapper,
+    functools.cached_property: _Walk._cached_property,
+    type(functools.lru_cache(lambda: None)): _Walk._cached_function,
+}
