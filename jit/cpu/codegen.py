@@ -8,7 +8,7 @@ Objects contain no absolute address; symbols are resolved by name when an object
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,14 +23,34 @@ def _initialize() -> None:
     llvm.initialize_all_asmprinters()
 
 
+_LEVELS = {
+    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
+    "x86-64-v3": "avx2 bmi bmi2 f16c fma lzcnt movbe",
+    "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",
+}
+"""The levels of the x86-64 architecture (System V ABI, section 3.1.1), highest first, each with those below it."""
+
+
+def architecture_level(features: Collection[str]) -> str:
+    """The highest level of x86-64 whose features are all there: LLVM then tunes for what is common to such processors."""
+    missing = [not set(needed.split()) <= set(features) for needed in _LEVELS.values()]
+    for number, name in enumerate(_LEVELS):
+        if not any(missing[number:]):
+            return name
+    return "x86-64"
+
+
 @cache
 def host_target() -> Target:
-    """The processor that this process runs on."""
+    """The processor that this process runs on, by its features: names are what virtual machines make up."""
+    from hlojit.cpu.machine import host_machine
+
     _initialize()
     triple = llvm.get_process_triple()
-    cpu = llvm.get_host_cpu_name()
     available = llvm.get_host_cpu_features()
+    cpu = "generic"
     if triple.startswith("x86_64"):
+        cpu = architecture_level([name for name, there in available.items() if there])
         # LLVM prefers 256-bit vectors on some processors; our vectors are explicit and mean what they say.
         available["prefer-256-bit"] = False
         if available.get("avx512f") and available.get("avx512bw") and available.get("avx512vl"):
@@ -41,7 +61,8 @@ def host_target() -> Target:
             bits, registers, unroll = 128, 16, 2
     else:
         bits, registers, unroll = 128, 32, 4
-    return Target(triple, cpu, available.flatten(), bits, registers, unroll)
+    machine = host_machine([name for name, there in available.items() if there])
+    return Target(triple, cpu, available.flatten(), bits, registers, unroll, machine)
 
 
 @cache
@@ -116,9 +137,7 @@ class LoadedCode:
 @cache
 def _jit() -> Any:
     _initialize()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), reloc="pic", codemodel="small"
-    )
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(reloc="pic", codemodel="small")
     # JITLink lays an object's sections out side by side and returns errors.  The older linker ended the process in long
     # runs, for a reason that is only suspected: docs/decisions/linking-with-jitlink.md.
     return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hlojit.lowering.machine import GENERIC, Machine
+
 KIND_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f32": 32, "f64": 64, "ptr": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class TileUnit:
+    """A unit that multiplies small matrices: ``registers`` tiles of ``rows`` x ``row_bytes``, and the element types it takes."""
+
+    registers: int
+    rows: int
+    row_bytes: int
+    elements: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A processor as code generation sees it.
 
-    ``vector_bits`` is the width of a native vector register, ``vector_registers`` their number, ``unroll`` how many
-    native vectors one explicit vector spans (LLVM splits and interleaves them).
+    ``cpu`` is what LLVM tunes for and ``features`` (in its spelling) are what the code may use.  ``vector_bits`` is the
+    width of a native vector register, ``vector_registers`` their number, ``unroll`` how many native vectors one
+    explicit vector spans (LLVM splits and interleaves them).  ``machine`` is what plans are derived from.
     """
 
     triple: str
@@ -21,6 +34,13 @@ class Target:
     vector_bits: int
     vector_registers: int
     unroll: int = 4
+    machine: Machine = GENERIC
+
+    @property
+    def identity(self) -> str:
+        """Text that tells everything that code for this target depends on; the same in every process."""
+        shape = f"{self.vector_bits}x{self.vector_registers}x{self.unroll}"
+        return f"{self.triple} {self.cpu} {self.features} {shape} {self.machine}"
 
     def native_lanes(self, kind: str) -> int:
         """Lanes of one native vector of ``kind`` (i1 counts as a byte)."""
@@ -35,13 +55,18 @@ class Target:
         """Whether ``name`` (LLVM's spelling, without the sign) is switched on."""
         return f"+{name}" in self.features.split(",")
 
+    @property
+    def tile_unit(self) -> TileUnit | None:
+        """The matrix unit, by its features (Intel's AMX), or None."""
+        kinds = {"amx-bf16": "bf16", "amx-int8": "i8", "amx-fp16": "f16"}
+        elements = tuple(element for feature, element in kinds.items() if self.has_feature(feature))
+        return TileUnit(8, 16, 64, elements) if elements and self.has_feature("amx-tile") else None
+
 
 X86_64_V4 = Target(
     "x86_64-unknown-linux-gnu",
     "x86-64-v4",
-    "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c,+prefer-256-bit".replace(
-        ",+prefer-256-bit", ",-prefer-256-bit"
-    ),
+    "+avx512f,+avx512vl,+avx512bw,+avx512dq,+avx2,+fma,+f16c,-prefer-256-bit",
     512,
     32,
 )
