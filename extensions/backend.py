@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.passes.fusion_plan import FusionLimits
 
 
 class Support(enum.Enum):
@@ -75,6 +76,10 @@ class Backend(ABC):
     name: str
     fuses: bool = False
     """Whether ``compile`` wants the graph after fusion (``hlojit.fusion`` instructions) rather than before."""
+    fusion_limits: FusionLimits = FusionLimits(rows=True)
+    """Sizes beyond which a fusion no longer grows, and whether there are kernels for fusions of kind ``row``."""
+    api: tuple[int, int] = (1, 0)
+    """The version of the hooks that the back end's plugin states, filled in when it is registered."""
 
     def unavailable(self) -> str | None:
         """Why the back end cannot be used on this machine, or None if it can."""
@@ -82,7 +87,11 @@ class Backend(ABC):
 
     @abstractmethod
     def capability(self, instruction: Instruction) -> Capability:
-        """Whether the back end compiles this instruction (by op, element types, shapes); called before fusion."""
+        """Whether the back end compiles this instruction (by op, element types, shapes); called before fusion.
+
+        With ``hlojit_api = (1, 1)`` it is also asked before anything is expanded: what it answers YES to stays as it is
+        (``chlo.top_k``, a composite, a custom call, registered or not); what not, is expanded where it can be.
+        """
 
     @abstractmethod
     def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]] | Any:

@@ -2,80 +2,100 @@
 
     %1 = stablehlo.custom_call @acme.softplus(%0) : (tensor<8xf32>) -> tensor<8xf32>
 
-becomes one pointwise instruction, whose rule calls the plugin's function, and which fuses like any other.
+becomes one instruction of the pointwise op ``hlojit.call.acme.softplus``, whose rule calls the plugin's function, and
+which fuses like any other.  The op's record stands in the table of ops as long as the plugin is registered, so that
+bound programs are printed, read, interpreted and cloned like others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from hlojit.extensions.custom_calls import CustomCall, ElementwiseCall, ExpansionCall
+from hlojit.extensions.custom_calls import CallSite, CustomCall, ElementwiseCall, config_attribute, plain_value
 from hlojit.extensions.numba_bridge import call_scalar
 from hlojit.extensions.registry import registry
-from hlojit.ir.builder import Builder
-from hlojit.ir.errors import PluginError, UnsupportedError
-from hlojit.ir.graph import Instruction, Module, Value
-from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall
-from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.attributes import Attribute
+from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.attribute_kinds import GENERIC, I32
+from hlojit.ir.ops.custom_calls import is_custom_call
+from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
+from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 from hlojit.ir.scalar.formats import compute_kind
 from hlojit.ir.types import TensorType
 
-
-@dataclass(frozen=True)
-class CustomCallBinding(Pass):
-    """Replaces custom calls by what is registered under their targets; an unknown target is an error."""
-
-    name: ClassVar[str] = "custom-call-binding"
-    phase: ClassVar[str] = "legalize"
-
-    def run(self, module: Module) -> bool:
-        """Bind every custom call of the module."""
-        calls = [each for each in module.walk() if each.op.name == "stablehlo.custom_call"]
-        for instruction in calls:
-            _bind(instruction)
-        return bool(calls)
+_MOST_SITES = 256
+"""Functions kept of one factory."""
 
 
-def _bind(instruction: Instruction) -> None:
-    target = instruction.attributes["call_target_name"]
-    call = registry().custom_call(target)
-    if call is None:
-        raise UnsupportedError(instruction.op.name, "every", registry().unknown_target(target), instruction.location)
-    builder = Builder.in_front_of(instruction)
-    if isinstance(call, ExpansionCall):
-        _expand(call, builder, instruction)
-        return
-    if not isinstance(call, ElementwiseCall):
-        raise PluginError(f"custom call target {target!r}: {type(call).__name__} is not a form that hlojit knows")
+def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
+    """How an instruction is replaced: by its record's expansion, or by what is registered for its call target."""
+    if not is_custom_call(instruction):
+        return expansion_of(instruction)
+    call = registry().custom_call(instruction.attributes["call_target_name"])
+    return None if call is None else _checked(call)
+
+
+def _checked(call: CustomCall) -> ExpansionRule:
+    """The replacement of calls of one target, with what plugins can get wrong made an error that names the target."""
+
+    def replace(builder: Any, instruction: Instruction) -> Sequence[Value]:
+        try:
+            values = list(call.replace(builder, instruction))
+        except PluginError:
+            raise
+        except Exception as error:
+            raise PluginError(f"custom call target {call.target!r}: the expansion failed: {error!r}") from error
+        if not all(isinstance(value, Value) for value in values):
+            raise PluginError(
+                f"custom call target {call.target!r}: the expansion returned {values!r}, not values of the graph"
+            )
+        types = tuple(value.type for value in values)
+        if types != instruction.result_types:
+            raise PluginError(
+                f"custom call target {call.target!r}: the expansion returned {types}, "
+                f"the call has {instruction.result_types}"
+            )
+        return values
+
+    return replace
+
+
+# ------------------------------------------------------------------------------------------------------ elementwise calls
+
+
+def record_name(target: str) -> str:
+    """The name of the op that elementwise calls of a target become."""
+    return f"hlojit.call.{target}"
+
+
+def bind_elementwise(call: ElementwiseCall, builder: Any, instruction: Instruction) -> Sequence[Value]:
+    """One instruction of the call's op; the configuration becomes its attribute."""
     _check_elementwise(call, instruction)
-    created = Instruction(
-        scalar_call_op(call), instruction.operands, instruction.result_types, location=instruction.location
+    attributes: dict[str, Any] = {}
+    if call.factory is not None:
+        config = config_attribute(instruction.attributes, instruction.discardable)
+        if config is not None:
+            attributes["config"] = config
+        version = instruction.attributes.get("api_version", 1)
+        if version != 1:
+            attributes["api_version"] = version
+        scalar_function(call, attributes, *_element_types(instruction))  # what is wrong with it shows here
+    bound = Instruction(
+        op(record_name(call.target)),
+        instruction.operands,
+        instruction.result_types,
+        attributes,
+        location=instruction.location,
     )
-    builder.insert(created)
-    instruction.replace_with(created.results)
+    return list(builder.insert(bound).results)
 
 
-def _expand(call: ExpansionCall, builder: Builder, instruction: Instruction) -> None:
-    try:
-        values = list(call.expand(builder, instruction))
-    except Exception as error:
-        raise PluginError(f"custom call target {call.target!r}: the expansion failed: {error!r}") from error
-    if not all(isinstance(value, Value) for value in values):
-        raise PluginError(
-            f"custom call target {call.target!r}: the expansion returned {values!r}, not values of the graph"
-        )
-    types = tuple(value.type for value in values)
-    if types != instruction.result_types:
-        raise PluginError(
-            f"custom call target {call.target!r}: the expansion returned {types}, the call has {instruction.result_types}"
-        )
-    instruction.replace_with(values)
-
-
-def _check_elementwise(call: CustomCall, instruction: Instruction) -> None:
+def _check_elementwise(call: ElementwiseCall, instruction: Instruction) -> None:
     types = (*instruction.operand_types, *instruction.result_types)
     shapes = {kind.shape for kind in types if isinstance(kind, TensorType)}
     if len(instruction.results) != 1 or len(shapes) != 1 or not all(isinstance(kind, TensorType) for kind in types):
@@ -83,23 +103,92 @@ def _check_elementwise(call: CustomCall, instruction: Instruction) -> None:
             f"custom call target {call.target!r} is elementwise: operands and the one result must have one shape, "
             f"got {', '.join(map(str, types))} at {instruction.location}"
         )
+    if instruction.attributes.get("called_computations"):
+        raise PluginError(
+            f"custom call target {call.target!r} is elementwise: a scalar function cannot run the called_computations "
+            f"of the call at {instruction.location}"
+        )
+    config = config_attribute(instruction.attributes, instruction.discardable)
+    if config is not None and call.factory is None:
+        raise PluginError(
+            f"custom call target {call.target!r}: the call has a backend_config, {plain_value(config)!r}, which its function "
+            f"does not look at; register the target with ElementwiseCall(..., factory=...)\n  at {instruction.location}"
+        )
 
 
-def scalar_call_op(call: ElementwiseCall) -> OpDefinition:
-    """The op record of an elementwise custom call: made for one target, never part of the table."""
+def _element_types(instruction: Instruction) -> tuple[tuple[Any, ...], Any]:
+    operands = tuple(operand.tensor_type.element_type for operand in instruction.operands)
+    return operands, instruction.result.tensor_type.element_type
+
+
+_made: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
+"""Functions by factory and call site, so that one site is compiled once; they go when the factory goes."""
+
+
+def scalar_function(
+    call: ElementwiseCall, attributes: Mapping[str, Any], operand_types: tuple[Any, ...], result_type: Any
+) -> Callable[..., Any]:
+    """The scalar function for a bound call; a factory is asked once for every different call site."""
+    if call.function is not None:
+        return call.function
+    assert call.factory is not None
+    known = _made.setdefault(call.factory, {})
+    config, version = attributes.get("config"), attributes.get("api_version", 1)
+    key = (call.target, config, version, operand_types, result_type)
+    function = known.get(key)
+    if function is None:
+        plain = plain_value(config) if isinstance(config, Attribute) else None
+        site = CallSite(call.target, plain, version, operand_types, result_type)
+        try:
+            function = call.factory(site)
+        except Exception as error:
+            raise PluginError(
+                f"custom call target {call.target!r}: the factory failed for {site}: {error!r}"
+            ) from error
+        if not callable(function):
+            raise PluginError(f"custom call target {call.target!r}: the factory returned {function!r}, not a function")
+        if len(known) >= _MOST_SITES:
+            known.clear()
+        known[key] = function
+    return function
+
+
+def elementwise_record(call: ElementwiseCall) -> OpDefinition:
+    """The op record of an elementwise custom call."""
 
     def rule(builder: Any, record: PointwiseCall, *scalars: Any) -> Any:
-        return call_scalar(builder, call.function, scalars, compute_kind(record.result_type))
+        function = scalar_function(call, record.attributes, record.operand_types, record.result_type)
+        return call_scalar(builder, function, scalars, compute_kind(record.result_type))
 
     def reference(record: ReferenceCall, *arrays: Any) -> Any:
-        python: Callable[..., Any] = getattr(call.function, "py_func", call.function)
-        results = np.frompyfunc(python, len(arrays), 1)(*arrays)
-        return np.asarray(results).astype(arrays[0].dtype)
+        operand_types, result_type = _element_types(record.instruction)
+        function = scalar_function(call, record.attributes, operand_types, result_type)
+        python: Callable[..., Any] = getattr(function, "py_func", function)
+        try:
+            results = np.frompyfunc(python, len(arrays), 1)(*arrays)
+        except Exception as error:
+            raise HlojitError(f"custom call target {call.target!r}: its function raised {error!r}") from error
+        return _as_declared(np.asarray(results, dtype=object), result_type)
 
     return OpDefinition(
-        f"hlojit.call.{call.target}",
+        record_name(call.target),
         operands=(Operand("operands", variadic=True),),
+        attributes=(
+            AttributeSpec("config", GENERIC, optional=True),
+            AttributeSpec("api_version", I32, optional=True, default=1),
+        ),
         reference=reference,
         lowering=Pointwise(rule),
         summary="a plugin's scalar function",
     )
+
+
+def _as_declared(results: np.ndarray[Any, Any], element: ElementType) -> np.ndarray[Any, Any]:
+    """Python numbers as elements of the declared result type: integers wrap, as numba's do."""
+    if isinstance(element, IntegerType):
+        bits = element.storage.itemsize * 8
+        wrapped = [int(value) & ((1 << bits) - 1) for value in results.ravel()]
+        return np.array(wrapped, f"u{bits // 8}").view(element.storage).reshape(results.shape)
+    if isinstance(element, FloatFormat):
+        return results.astype(np.float64 if element.compute == "f64" else np.float32)
+    return results.astype(element.storage)

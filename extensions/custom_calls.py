@@ -1,23 +1,35 @@
 """Custom calls: functions that a plugin binds to the target name of ``stablehlo.custom_call``.
 
-    softplus = ElementwiseCall("acme.softplus", lambda x: math.log1p(math.exp(x)))
+    softplus = ElementwiseCall("acme.softplus", function=lambda x: math.log1p(math.exp(x)))
 
 An ``ElementwiseCall`` is a numba-compilable scalar function: its LLVM code is linked into the kernel and inlined into the
 fused, vectorized loop around it.  An ``ExpansionCall`` builds the call out of other ops.  Both are *checked*: nothing
 they do can crash the process.
+
+A call that has a ``backend_config`` needs a function that looks at it, made by a *factory*::
+
+    def leaky(call):
+        slope = call.config["slope"]
+        return lambda x: x if x > 0 else slope * x
+
+    ElementwiseCall("acme.leaky_relu", factory=leaky)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hlojit.ir.graph import Value
+from hlojit.ir.attributes import Attribute
+from hlojit.ir.formats import ElementType
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.definition import OpDefinition
 
 
 @dataclass(frozen=True, slots=True)
-class CustomCall:
+class CustomCall(ABC):
     """Base of the forms.  ``target`` is the ``call_target_name`` that programs use."""
 
     target: str
@@ -27,20 +39,102 @@ class CustomCall:
         """``checked``, or ``trusted native`` where a mistake in the plugin can crash the process."""
         return "checked"
 
+    def records(self) -> Sequence[OpDefinition]:
+        """Op records that calls of this target become; they are registered with the call."""
+        return ()
+
+    @abstractmethod
+    def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
+        """Build what stands for one call and return its results."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """What the factory of an elementwise call knows of one call; all of it is known when the call is compiled.
+
+    ``config`` is the call's ``backend_config`` (or ``mhlo.backend_config``) in plain Python: dictionaries, strings,
+    numbers and tuples; None where the call has none.
+    """
+
+    target: str
+    config: Any
+    api_version: int
+    operand_types: tuple[ElementType, ...]
+    result_type: ElementType
+
 
 @dataclass(frozen=True, slots=True)
 class ElementwiseCall(CustomCall):
     """A scalar function of the elements at one index, numba-compilable, that cannot raise.
 
     All operands and the result have the same shape.  Scalars come in compute form: ``float`` for float formats, ``int``
-    for integers, ``bool``.
+    for integers, ``bool``.  Either ``function`` is the function for every call; a call with a configuration is then
+    refused.  Or ``factory`` takes the ``CallSite`` of a call and returns the function for it.
     """
 
-    function: Callable[..., Any] = field(kw_only=True)
+    function: Callable[..., Any] | None = field(default=None, kw_only=True)
+    factory: Callable[[CallSite], Callable[..., Any]] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if (self.function is None) == (self.factory is None):
+            raise TypeError(f"ElementwiseCall {self.target!r}: give either function or factory")
+
+    def records(self) -> Sequence[OpDefinition]:
+        """The pointwise op that calls of the target become."""
+        from hlojit.extensions.binding import elementwise_record
+
+        return (elementwise_record(self),)
+
+    def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
+        """One instruction of the pointwise op."""
+        from hlojit.extensions.binding import bind_elementwise
+
+        return bind_elementwise(self, builder, instruction)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpansionCall(CustomCall):
-    """A function ``expand(builder, instruction)`` that builds the call out of other ops and returns the results."""
+    """A function ``expand(builder, instruction)`` that builds the call out of other ops and returns the results.
+
+    It finds the call's configuration in ``call_config(instruction)``.
+    """
 
     expand: Callable[[Any, Any], Sequence[Value]] = field(kw_only=True)
+
+    def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
+        """What ``expand`` builds."""
+        return self.expand(builder, instruction)
+
+
+def call_config(instruction: Instruction) -> Any:
+    """The configuration of a custom call in plain Python, or None: its ``backend_config`` or ``mhlo.backend_config``."""
+    attribute = config_attribute(instruction.attributes, instruction.discardable)
+    return None if attribute is None else plain_value(attribute)
+
+
+def config_attribute(attributes: Mapping[str, Any], discardable: Mapping[str, Attribute]) -> Attribute | None:
+    """The configuration attribute of a custom call that is not empty, or None."""
+    for attribute in (attributes.get("backend_config"), discardable.get("mhlo.backend_config")):
+        if isinstance(attribute, Attribute) and plain_value(attribute) not in ("", {}, (), None):
+            return attribute
+    return None
+
+
+def plain_value(attribute: Attribute) -> Any:
+    """A generic attribute as a Python value: dictionary, tuple, string, number or bool; others stay as they are."""
+    from hlojit.ir import attributes as kinds
+
+    match attribute:
+        case kinds.DictAttr():
+            return {name: plain_value(value) for name, value in attribute.items}
+        case kinds.ArrayAttr():
+            return tuple(map(plain_value, attribute.elements))
+        case kinds.DenseArrayAttr():
+            return attribute.values
+        case kinds.UnitAttr():
+            return True
+        case kinds.BoolAttr() | kinds.IntegerAttr() | kinds.FloatAttr() | kinds.StringAttr():
+            return attribute.value
+        case kinds.SymbolAttr():
+            return attribute.name
+    return attribute

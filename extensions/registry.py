@@ -42,7 +42,7 @@ class PluginRecord:
     version: str = ""
     identity: str = ""
     """Hash of package, version and source: part of every cache key that the plugin takes part in."""
-    api: tuple[int, int] = hooks.API_VERSION
+    api: tuple[int, int] = hooks.FIRST_VERSION
     error: str = ""
     """Why the plugin was skipped (with its traceback), or empty."""
     formats: list[ElementType] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Registry:
         registry is then as it was.
         """
         name = name or _name_of(plugin)
-        record = PluginRecord(name, package, version, api=getattr(plugin, "hlojit_api", hooks.API_VERSION))
+        record = PluginRecord(name, package, version, api=getattr(plugin, "hlojit_api", hooks.FIRST_VERSION))
         with self._lock:
             previous = self._objects.get(name)
             previous_record = self.records.get(name)
@@ -178,7 +178,7 @@ class Registry:
     def _check_api(self, record: PluginRecord) -> None:
         api: Any = record.api
         if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(number, int) for number in api)):
-            record.api = hooks.API_VERSION
+            record.api = hooks.FIRST_VERSION
             raise PluginError(f"plugin {record.origin}: hlojit_api is {api!r}, not a pair of numbers such as (1, 0)")
         major, minor = record.api
         if major != hooks.API_VERSION[0] or minor > hooks.API_VERSION[1]:
@@ -209,6 +209,8 @@ class Registry:
                             f"plugin {record.origin}: hook {hook} returned {item!r}, expected {expected.__name__} objects"
                         )
                 getattr(record, hook.removeprefix("hlojit_")).extend(items)
+        for backend in record.backends:
+            backend.api = record.api
         for pass_ in record.passes:
             # Passes that are not hlojit's own are verified after they run, and named when they fail.
             if record.package != "hlojit":
@@ -244,7 +246,7 @@ class Registry:
             self._owner[claim] = record.name
         for row in record.formats:
             register_element_type(row)
-        for op in record.ops:
+        for op in _all_ops(record):
             define(op)
         self.custom_calls.update((call.target, call) for call in record.custom_calls)
         self.backends.update((backend.name, backend) for backend in record.backends)
@@ -255,7 +257,7 @@ class Registry:
             self._owner.pop(claim, None)
         for row in record.formats:
             unregister_element_type(row.name)
-        for op in record.ops:
+        for op in _all_ops(record):
             undefine(op.name)
         for call in record.custom_calls:
             self.custom_calls.pop(call.target, None)
@@ -308,6 +310,13 @@ _EXPECTED: dict[str, type] = {
     "hlojit_custom_calls": CustomCall,
     "hlojit_backends": Backend,
 }
+
+
+def _all_ops(record: PluginRecord) -> Iterator[OpDefinition]:
+    """A plugin's ops and those that its custom calls become."""
+    yield from record.ops
+    for call in record.custom_calls:
+        yield from call.records()
 
 
 def _name_of(plugin: Any) -> str:

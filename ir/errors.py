@@ -72,7 +72,10 @@ class TypeInferenceError(HlojitError):
 
 
 class UnsupportedError(HlojitError):
-    """A valid program asks for something that the chosen back end does not do."""
+    """A valid program asks for something that the chosen back end does not do.
+
+    ``backend`` is empty where code that is common to all back ends raises it; the driver fills in the chosen one.
+    """
 
     def __init__(self, op: str, backend: str, reason: str, location: Location = UNKNOWN):
         self.op = op
@@ -80,7 +83,8 @@ class UnsupportedError(HlojitError):
         self.reason = reason
         self.location = location
         place = "" if location is UNKNOWN else f"\n  at {location}"
-        super().__init__(f"{op} is not supported by the back end {backend!r}: {reason}{place}")
+        by = f" by the back end {backend!r}" if backend else ""
+        super().__init__(f"{op} is not supported{by}: {reason}{place}")
 
 
 class ArgumentError(HlojitError, TypeError):

@@ -1,24 +1,26 @@
 """The driver: from text or a module to an executable.  This is the only place where the order of stages is written.
 
-parse -> verify -> import, legalize, simplify (with the plugins' passes) -> capability check -> fuse -> back end
+parse -> verify -> import, legalize, simplify, before-fusion -> capability check -> fuse, after-fusion, before-codegen
+-> back end.  Plugins' passes run in their phases, and what they build is legalized at the end of the phase.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 from hlojit.collection import collection_paused
-from hlojit.extensions import Backend, CompileOptions, Support, registry
+from hlojit.extensions import Backend, CompileOptions, registry
+from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Module
-from hlojit.ir.ops.definition import Structural
-from hlojit.ir.passes.pass_manager import PassCallback, PassPipeline, order_passes
+from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 
 DEFAULT_BACKEND = "cpu"
-_FUSION_PHASES = ("fusion", "after-fusion", "before-codegen")
+_LAST_UNFUSED_PHASE = "before-fusion"
+"""At its end the back end is asked whether it can do the program."""
 
 
 def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<string>") -> Module:
@@ -79,46 +81,55 @@ def compile(
 
 
 def lower(module: Module, backend: Backend, options: CompileOptions, *, callback: PassCallback | None = None) -> Module:
-    """Run the default pipeline for ``backend`` on ``module`` in place and return it."""
-    pipeline = default_pipeline(backend, options)
-    before = PassPipeline(tuple(pass_ for pass_ in pipeline.passes if pass_.phase not in _FUSION_PHASES))
-    after = PassPipeline(tuple(pass_ for pass_ in pipeline.passes if pass_.phase in _FUSION_PHASES))
-    mode: Any = options.verify
+    """Run the default pipeline for ``backend`` on ``module`` in place and return it.
+
+    Raises ``UnsupportedError`` for what the back end cannot do, of the program and of what late passes have built.
+    """
+    passes = default_pipeline(backend, options).passes
+    late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
+    before = PassPipeline(tuple(pass_ for pass_ in passes if pass_.phase not in late))
+    after = PassPipeline(tuple(pass_ for pass_ in passes if pass_.phase in late))
+    legalizer, mode = Legalizer(backend), cast(VerifyMode, options.verify)
     before.run(module, verify=mode, callback=callback)
-    check_capability(module, backend)
-    if backend.fuses:
-        after.run(module, verify=mode, callback=callback)
+    legalizer.check(module)
+    after.run(module, verify=mode, callback=callback)
+    if any(pass_.package for pass_ in after.passes):
+        legalizer.check(module)
     return module
 
 
 def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
     """hlojit's passes and those of the plugins, in their order for a back end."""
-    from hlojit.extensions.binding import CustomCallBinding
     from hlojit.ir.passes.registry import default_passes
 
+    legalizer = Legalizer(backend)
+    again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
     passes = [
-        *default_passes(fold_limit=options.fold_limit, rows=True),
-        CustomCallBinding(),
+        *default_passes(options.fold_limit, legalization=legalizer.passes(), limits=backend.fusion_limits),
         *registry().passes(backend.name),
     ]
-    known = {pass_.name for pass_ in passes}
+    known = {again.name, *(pass_.name for pass_ in passes)}
     for name in options.disable_passes:
         if name not in known:
             raise HlojitError(f"unknown pass {name!r} in disable_passes; known: {', '.join(sorted(known))}")
-    return order_passes(pass_ for pass_ in passes if pass_.name not in options.disable_passes)
+    ordered = order_passes(
+        pass_
+        for pass_ in passes
+        if pass_.name not in options.disable_passes and (backend.fuses or not pass_.needs_fusions)
+    )
+    if again.name in options.disable_passes:
+        return ordered
+    return PassPipeline(tuple(_legalized_again(ordered.passes, again)))
 
 
-def check_capability(module: Module, backend: Backend) -> None:
-    """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""
-    stack = [module.main.body]
-    while stack:
-        for instruction in stack.pop():
-            answer = backend.capability(instruction)
-            if answer.support is Support.NO:
-                raise UnsupportedError(instruction.op.name, backend.name, answer.reason, instruction.location)
-            lowering = instruction.op.lowering
-            if isinstance(lowering, Structural) and lowering.role in ("loop", "branch"):
-                stack.extend(instruction.regions)
+def _legalized_again(passes: Sequence[Pass], again: Legalization) -> Iterator[Pass]:
+    """The passes with a legalization behind every phase in which a plugin takes part, and before the check."""
+    for phase in PHASES:
+        members = [pass_ for pass_ in passes if pass_.phase == phase]
+        yield from members
+        # In the phases before, legalization is still to come.
+        if phase != "import" and (phase == _LAST_UNFUSED_PHASE or any(pass_.package for pass_ in members)):
+            yield again.in_phase(phase)
 
 
 def _settings(
@@ -136,7 +147,13 @@ def _settings(
 def _executable(backend: Backend, module: Module, options: CompileOptions) -> Any:
     from hlojit.executable import Executable, ExecutableSpec
 
-    compiled: Callable[..., Any] | ExecutableSpec = backend.compile(module, options)
+    try:
+        compiled: Callable[..., Any] | ExecutableSpec = backend.compile(module, options)
+    except UnsupportedError as error:
+        if error.backend:
+            raise
+        # What is common to all targets knows of no back end; the user chose this one.
+        raise UnsupportedError(error.op, backend.name, error.reason, error.location) from error
     if isinstance(compiled, ExecutableSpec):
         return Executable(compiled)
     main = module.main

@@ -33,6 +33,17 @@ def _reference(call: ReferenceCall, *values: Any) -> Any:
     return found(call, *values)
 
 
+def is_custom_call(instruction: Instruction) -> bool:
+    """Whether the instruction is a custom call that nothing has been bound to."""
+    return instruction.op == CUSTOM_CALL
+
+
+def described(instruction: Instruction) -> str:
+    """An instruction in a message: the op's name, of a custom call with its target."""
+    name = instruction.op.name
+    return f"{name} @{instruction.attributes.get('call_target_name')}" if is_custom_call(instruction) else name
+
+
 def has_side_effect(instruction: Instruction) -> bool:
     """Whether the instruction says that it has a side effect."""
     return bool(instruction.attributes.get("has_side_effect", False))

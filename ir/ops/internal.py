@@ -33,6 +33,11 @@ reads their results.
 """
 
 
+def is_fusion(instruction: Instruction) -> bool:
+    """Whether the instruction is a fusion."""
+    return instruction.op == FUSION
+
+
 def _run_body(call: ReferenceCall, *arrays: Any) -> Any:
     results = call.run(0, *arrays)
     return results[0] if len(results) == 1 else results

@@ -3,20 +3,21 @@
     func.func @main(%x) { %0 = func.call @f(%x) ; return %0 }       =>   func.func @main(%x) {
     func.func private @f(%y) { %1 = stablehlo.negate %y ; return %1 }      %0 = stablehlo.negate %x ; return %0 }
 
-``stablehlo.composite`` is a call of its decomposition, unless its name is in ``keep`` (names separated by ``:``).
-Private functions that are no longer called disappear.
+``stablehlo.composite`` is a call of its decomposition, unless its name is in ``keep`` (names separated by ``:``) or
+``keeps`` says that a back end takes it as it is.  Private functions that are no longer called disappear.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Function, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, CallSiteLocation, Location
 from hlojit.ir.passes.dead_code_elimination import remove_uncalled_functions
-from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.pass_manager import GIVEN, Pass
 
 _LARGEST_PROGRAM = 5_000_000
 """Calls of calls can multiply code exponentially; beyond this many instructions the program is refused."""
@@ -29,22 +30,20 @@ class CallInliner(Pass):
     name: ClassVar[str] = "call-inliner"
     phase: ClassVar[str] = "legalize"
     keep: str = ""
+    keeps: Callable[[Instruction], bool] | None = field(default=None, metadata=GIVEN)
 
     def run(self, module: Module) -> bool:
         """Inline every call; return whether there was one."""
-        kept = frozenset(self.keep.split(":")) if self.keep else frozenset()
-        calls = {
-            name: [i for i in function.body.walk() if callee_of(i, kept)] for name, function in module.functions.items()
-        }
+        calls = {name: self._calls(function) for name, function in module.functions.items()}
         if not any(calls.values()):
             return False
         changed = False
         sizes: dict[str, int] = {}
-        for name in _callees_first(module, calls, kept):
+        for name in _callees_first(module, calls):
             function = module.functions[name]
             size = sum(1 for _ in function.body.walk())
-            for call in calls[name]:
-                callee = module.functions.get(callee_of(call, kept) or "")
+            for call, called in calls[name]:
+                callee = module.functions.get(called)
                 if callee is None or callee.is_declaration:
                     continue
                 size += sizes[callee.name]
@@ -55,19 +54,24 @@ class CallInliner(Pass):
             sizes[name] = size
         return remove_uncalled_functions(module) or changed
 
+    def _calls(self, function: Function) -> list[tuple[Instruction, str]]:
+        """The calls and composites of a function that are to be replaced, with the functions that they name."""
+        kept = frozenset(self.keep.split(":")) if self.keep else frozenset()
+        found = []
+        for instruction in function.body.walk():
+            callee = instruction.attributes.get("callee")
+            if callee is None:
+                callee = instruction.attributes.get("decomposition")
+                if callee is None or instruction.attributes.get("name") in kept:
+                    continue
+                if self.keeps is not None and self.keeps(instruction):
+                    continue
+            if isinstance(callee, str):
+                found.append((instruction, callee))
+        return found
 
-def callee_of(instruction: Instruction, kept: frozenset[str] = frozenset()) -> str | None:
-    """The function whose body may stand in place of the instruction, or None."""
-    callee = instruction.attributes.get("callee")
-    if isinstance(callee, str):
-        return callee
-    callee = instruction.attributes.get("decomposition")
-    if isinstance(callee, str) and instruction.attributes.get("name") not in kept:
-        return callee
-    return None
 
-
-def _callees_first(module: Module, calls: dict[str, list[Instruction]], kept: frozenset[str]) -> list[str]:
+def _callees_first(module: Module, calls: dict[str, list[tuple[Instruction, str]]]) -> list[str]:
     """Function names, callees before callers; a circle of calls is an error."""
     order: list[str] = []
     state: dict[str, int] = {}
@@ -83,8 +87,7 @@ def _callees_first(module: Module, calls: dict[str, list[Instruction]], kept: fr
                 continue
             state[name] = 1
             stack.append((name, True))
-            for call in calls[name]:
-                callee = callee_of(call, kept)
+            for call, callee in calls[name]:
                 if callee in module.functions and state.get(callee) != 2:
                     if state.get(callee) == 1:
                         raise HlojitError(

@@ -17,7 +17,7 @@ are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hlojit.ir.graph import Block, Instruction, Module, Value, clone_instruction
@@ -26,24 +26,26 @@ from hlojit.ir.ops.definition import op
 from hlojit.ir.passes.fusion_cost import Role
 from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, Group, is_reshape
 from hlojit.ir.passes.graph_facts import is_constant, program_blocks
-from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.pass_manager import GIVEN, Pass
 
 _MOST_LOCATIONS = 8
 
 
 @dataclass(frozen=True)
 class InstructionFusion(Pass):
-    """Group fusible instructions into ``hlojit.fusion``."""
+    """Group fusible instructions into ``hlojit.fusion``; ``limits`` of a back end stand in for the options."""
 
     name: ClassVar[str] = "instruction-fusion"
     phase: ClassVar[str] = "fusion"
+    needs_fusions: ClassVar[bool] = True
     max_instructions: int = 64
     max_operands: int = 24
     rows: bool = False
+    limits: FusionLimits | None = field(default=None, metadata=GIVEN)
 
     def run(self, module: Module) -> bool:
         """Fuse every block that the host program runs; return whether a fusion was made."""
-        limits = FusionLimits(self.max_instructions, self.max_operands, rows=self.rows)
+        limits = self.limits or FusionLimits(self.max_instructions, self.max_operands, rows=self.rows)
         changed = False
         for function in module.functions.values():
             for block in list(program_blocks(function)):

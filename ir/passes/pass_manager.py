@@ -29,6 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
 from hlojit.ir.errors import HlojitError, PluginError, VerificationError
@@ -46,7 +47,8 @@ class Pass(ABC):
 
     ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
     same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).
-    ``package`` is the distribution that brought the pass; it is empty for hlojit's own.
+    ``package`` is the distribution that brought the pass; it is empty for hlojit's own.  ``needs_fusions`` says that the
+    pass makes or reads fusions: it is left out where a back end takes the graph as it is before fusion.
     """
 
     name: ClassVar[str]
@@ -55,6 +57,7 @@ class Pass(ABC):
     after: ClassVar[tuple[str, ...]] = ()
     targets: ClassVar[tuple[str, ...]] = ()
     package: ClassVar[str] = ""
+    needs_fusions: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, module: Module) -> bool:
@@ -67,13 +70,22 @@ class Pass(ABC):
         return copy
 
     def __str__(self) -> str:
-        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        options = {field.name: getattr(self, field.name) for field in option_fields(type(self))}
         changed = [
             f"{field.name}={_option_text(options[field.name])}"
-            for field in dataclasses.fields(self)
+            for field in option_fields(type(self))
             if options[field.name] != field.default
         ]
         return f"{self.name}{{{' '.join(changed)}}}" if changed else self.name
+
+
+GIVEN: Final = MappingProxyType({"given": True})
+"""Metadata of a field that only the program that makes the pass can set: no option of the command line, not printed."""
+
+
+def option_fields(kind: type[Pass]) -> list[dataclasses.Field[Any]]:
+    """The fields of a pass that are its options."""
+    return [field for field in dataclasses.fields(kind) if "given" not in field.metadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +184,7 @@ _ITEM = re.compile(r"\s*(?P<name>[A-Za-z_][\w.-]*)\s*(?:\{(?P<options>[^}]*)\})?
 
 
 def _make_pass(kind: type[Pass], text: str) -> Pass:
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    fields = {field.name: field for field in option_fields(kind)}
     options: dict[str, Any] = {}
     for word in text.replace(",", " ").split():
         key, equals, value = word.partition("=")

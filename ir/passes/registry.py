@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hlojit.ir.passes.algebraic_simplifier import AlgebraicSimplifier
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressionElimination
 from hlojit.ir.passes.constant_folding import ConstantFolding
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
+from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
@@ -43,28 +44,31 @@ def known_passes(extra: Iterable[type[Pass]] = ()) -> dict[str, type[Pass]]:
     return known | {alias: known[name] for alias, name in ALIASES.items()}
 
 
-def default_passes(fold_limit: int = 4096, *, rows: bool = False) -> list[Pass]:
+def simplification_passes(fold_limit: int = 4096) -> list[Pass]:
+    """The passes that make a program smaller, in their order; the last one removes what is dead."""
+    return [
+        AlgebraicSimplifier(fold_limit=fold_limit),
+        CommonSubexpressionElimination(),
+        DeadCodeElimination(),
+    ]
+
+
+def default_passes(
+    fold_limit: int = 4096, *, legalization: Sequence[Pass] | None = None, limits: FusionLimits | None = None
+) -> list[Pass]:
     """The passes of a compilation; ``order_passes`` puts them and vendors' passes in order.
 
-    ``fold_limit`` bounds the elements that constant folding makes; ``rows`` says that the back end has kernels for
-    fusions of kind ``row``.
+    ``fold_limit`` bounds the elements that constant folding makes; ``legalization`` are the passes that ask a back end
+    what to expand (by default everything is), ``limits`` those of the back end's fusions.
 
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
-    again = [
-        AlgebraicSimplifier(fold_limit=fold_limit).in_phase("before-fusion"),
-        CommonSubexpressionElimination().in_phase("before-fusion"),
-        DeadCodeElimination().in_phase("before-fusion"),
+    return [
+        *((CallInliner(), OpExpander()) if legalization is None else legalization),
+        *simplification_passes(fold_limit),
+        WhileLoopSimplifier(),
+        *(pass_.in_phase("before-fusion") for pass_ in simplification_passes(fold_limit)),
         # Once more after vendors' passes, so that what they leave unused is not compiled.
         DeadCodeElimination().in_phase("fusion"),
-    ]
-    return [
-        CallInliner(),
-        OpExpander(),
-        AlgebraicSimplifier(fold_limit=fold_limit),
-        WhileLoopSimplifier(),
-        CommonSubexpressionElimination(),
-        DeadCodeElimination(),
-        *again,
-        InstructionFusion(rows=rows),
+        InstructionFusion(limits=limits),
     ]

@@ -12,6 +12,7 @@ from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, Compi
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
+from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
 from hlojit.ir.types import TensorType
 from hlojit.lowering.host import emit_host
@@ -105,7 +106,7 @@ class CpuBackend(Backend):
 
     def capability(self, instruction: Instruction) -> Capability:
         """By the op's lowering and its element types."""
-        if isinstance(instruction.op.lowering, Expand):
+        if isinstance(instruction.op.lowering, Expand) or is_custom_call(instruction):
             return DECOMPOSE
         reason = _reason_against(instruction)
         return no(reason) if reason else YES

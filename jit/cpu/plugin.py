@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from hlojit.extensions import Backend, hookimpl
 
+hlojit_api = (1, 1)
+
 
 @hookimpl
 def hlojit_backends() -> Sequence[Backend]:

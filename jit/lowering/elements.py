@@ -243,7 +243,7 @@ class Elements:
             where, scalar = self.reduced[value]
             if linear_index(index, value.tensor_type.strides) == where:
                 return scalar
-            raise UnsupportedError("hlojit.fusion", "loops", "a row reads the reduction of another row")
+            raise UnsupportedError("hlojit.fusion", "", "a row reads the reduction of another row")
         producer = value.producer
         if producer is None:
             raise HlojitError(f"internal error: {value!r} has no value inside this kernel")
@@ -264,7 +264,7 @@ class Elements:
                 return several[value.index]
             return cast(Scalar, result)
         raise UnsupportedError(
-            producer.op.name, "loops", "it is neither pointwise nor indexed nor a reduction", producer.location
+            producer.op.name, "", "it is neither pointwise nor indexed nor a reduction", producer.location
         )
 
     def parameter(self, value: Value, number: int, index: tuple[Index, ...]) -> Scalar:

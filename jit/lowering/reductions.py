@@ -59,9 +59,7 @@ def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode
     shape, dimensions = first.operands[0].tensor_type.shape, first.attributes["dimensions"]
     for other in instructions[1:]:
         if other.operands[0].tensor_type.shape != shape or other.attributes["dimensions"] != dimensions:
-            raise UnsupportedError(
-                other.op.name, "loops", "reductions of different shapes in one kernel", other.location
-            )
+            raise UnsupportedError(other.op.name, "", "reductions of different shapes in one kernel", other.location)
     if math.prod(shape) == 0:
         return ReductionKernel(body, target, symbol, empty_plan(instructions)).emit_inits()
     plan = make_plan(body, instructions, shape, tuple(dimensions))

@@ -99,7 +99,7 @@ class _RowKernel:
         for one in reductions:
             same = one.operands[0].tensor_type.shape == shape and tuple(one.attributes["dimensions"]) == dimensions
             if not same or sorted(dimensions) != list(range(kept, len(shape))):
-                raise UnsupportedError(one.op.name, "loops", "a row kernel reduces the last dimensions", one.location)
+                raise UnsupportedError(one.op.name, "", "a row kernel reduces the last dimensions", one.location)
         self.rows, self.extent = math.prod(shape[:kept]), math.prod(shape[kept:])
         self.row = variable("row", 0, self.rows - 1)
         column = variable(COLUMN, 0, self.extent - 1)
@@ -110,7 +110,7 @@ class _RowKernel:
         self.row_index = delinearized(self.row, shape[:kept])
         for number in self.per_row:
             if body.roots[number].tensor_type.shape != shape[:kept]:
-                raise UnsupportedError("hlojit.fusion", "loops", "a root of a row kernel has neither rows nor results")
+                raise UnsupportedError("hlojit.fusion", "", "a root of a row kernel has neither rows nor results")
         count = max(reductions.values()) + 1
         self.loops = [Loop([one for one in reductions if reductions[one] == level]) for level in range(count)]
         if self.stored:

@@ -273,14 +273,16 @@ def test_a_pass_for_another_target_does_not_run() -> None:
 # ---------------------------------------------------------------------------------------------------------- identity, API
 
 
-@pytest.mark.parametrize(("api", "good"), [((1, 0), True), ((2, 0), False), ((0, 9), False), ((1, 99), False)])
+@pytest.mark.parametrize(
+    ("api", "good"), [((1, 0), True), ((1, 1), True), ((2, 0), False), ((0, 9), False), ((1, 99), False)]
+)
 def test_versions_of_the_hooks(api: tuple[int, int], good: bool) -> None:
     written = plugin(passes=[])
     written.hlojit_api = api
     if good:
         ext.register(written)
     else:
-        with pytest.raises(hlojit.PluginError, match=r"version .* of the hooks, this hlojit has 1\.0"):
+        with pytest.raises(hlojit.PluginError, match=r"version .* of the hooks, this hlojit has 1\.1"):
             ext.register(written)
 
 

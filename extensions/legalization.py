@@ -1,0 +1,142 @@
+"""Legalization by capability: a back end says what it takes as it is, everything else becomes other ops.
+
+    %0:2 = chlo.top_k(%x, k = 3)       stays, if the back end answers YES;
+                                       becomes a sort and two slices, if it answers DECOMPOSE or no("...")
+
+A back end whose plugin states ``hlojit_api = (1, 1)`` (or later) is asked before anything is expanded: ops with an
+expansion, composites, custom calls.  One written for 1.0 is only asked about what is left when all is expanded.
+``Legalizer.check`` asks at the end about every instruction; then DECOMPOSE is a no, because nothing is left to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hlojit.extensions.backend import Backend, Capability, Support
+from hlojit.extensions.registry import registry
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
+from hlojit.ir.graph import Block, Instruction, Module
+from hlojit.ir.ops.custom_calls import described, is_custom_call
+from hlojit.ir.ops.internal import is_fusion
+from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
+from hlojit.ir.passes.pass_manager import GIVEN, Pass
+from hlojit.ir.passes.registry import simplification_passes
+
+_MOST_ROUNDS = 32
+"""Expansions that build calls of functions whose bodies hold expansions, and so on: beyond this they are a circle."""
+
+
+@dataclass(frozen=True, eq=False)
+class Legalizer:
+    """One back end's part in the legalization of one program."""
+
+    backend: Backend
+
+    def keeps(self, instruction: Instruction) -> bool:
+        """Whether the back end, asked before anything is expanded, takes the instruction as it is."""
+        return self.backend.api >= (1, 1) and ask(self.backend, instruction).support is Support.YES
+
+    def passes(self) -> tuple[Pass, Pass]:
+        """The passes that inline calls and composites, and that expand and bind, but for what the back end keeps."""
+        from hlojit.extensions.binding import expansion_or_binding
+        from hlojit.ir.passes.call_inliner import CallInliner
+        from hlojit.ir.passes.op_expander import OpExpander
+
+        return CallInliner(keeps=self.keeps), OpExpander(keeps=self.keeps, rule_of=expansion_or_binding)
+
+    def check(self, module: Module) -> None:
+        """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""
+        for instruction in program_instructions(module):
+            # A 1.0 back end answers YES to whatever it does not know; custom calls were never its concern.
+            if is_custom_call(instruction) and self.backend.api < (1, 1):
+                reason = _why_not_decomposed(instruction)
+            else:
+                answer = ask(self.backend, instruction)
+                if answer.support is Support.YES:
+                    continue
+                reason = _reason(instruction, answer)
+            raise UnsupportedError(instruction.op.name, self.backend.name, reason, instruction.location)
+
+
+def ask(backend: Backend, instruction: Instruction) -> Capability:
+    """The back end's answer for an instruction; ``PluginError`` if it raises, or answers something else."""
+    try:
+        answer: Any = backend.capability(instruction)
+    except Exception as error:
+        raise PluginError(
+            f"the back end {backend.name!r} failed when it was asked about {described(instruction)}: "
+            f"{type(error).__name__}: {error}\n  at {instruction.location}"
+        ) from error
+    if not isinstance(answer, Capability):
+        raise PluginError(
+            f"the back end {backend.name!r} answered {answer!r} when it was asked about {described(instruction)}; "
+            f"its capability must return YES, DECOMPOSE or no(reason)\n  at {instruction.location}"
+        )
+    return answer
+
+
+def program_instructions(module: Module) -> Iterator[Instruction]:
+    """What a back end is asked about: the entry function with its loops, branches and members of fusions."""
+    stack: list[Block] = [module.main.body]
+    while stack:
+        block = stack.pop()
+        inside_fusion = isinstance(block.parent, Instruction) and is_fusion(block.parent)
+        for instruction in block:
+            fusion = is_fusion(instruction)
+            if not fusion and not (inside_fusion and is_terminator(instruction)):
+                yield instruction
+            if fusion or is_control_flow(instruction):
+                stack.extend(instruction.regions)
+
+
+def _reason(instruction: Instruction, answer: Capability) -> str:
+    """Why an instruction for which the answer is no yes cannot be compiled."""
+    why_not = _why_not_decomposed(instruction)
+    if is_custom_call(instruction):
+        return f"{answer.reason}; {why_not}" if answer.reason else why_not
+    if answer.support is Support.DECOMPOSE:
+        return f"it would have to be decomposed into other ops, but {why_not}"
+    return answer.reason
+
+
+def _why_not_decomposed(instruction: Instruction) -> str:
+    from hlojit.extensions.binding import expansion_or_binding
+
+    if expansion_or_binding(instruction) is not None:
+        return "its expansion does not apply to this instruction (a shape that is not known, as a rule)"
+    if is_custom_call(instruction):
+        return registry().unknown_target(instruction.attributes["call_target_name"])
+    return "it has no expansion"
+
+
+@dataclass(frozen=True)
+class Legalization(Pass):
+    """Legalize once more what passes have built since: inline, expand, bind; simplify that; remove what is dead."""
+
+    name: ClassVar[str] = "legalization"
+    phase: ClassVar[str] = "before-fusion"
+    legalizer: Legalizer | None = field(default=None, metadata=GIVEN)
+    fold_limit: int = 4096
+
+    def run(self, module: Module) -> bool:
+        """Legalize; return whether anything changed."""
+        *simplifications, dead_code = simplification_passes(self.fold_limit)
+        changed = self._legalize(module)
+        if changed:
+            for pass_ in simplifications:
+                pass_.run(module)
+        return dead_code.run(module) or changed
+
+    def _legalize(self, module: Module) -> bool:
+        assert self.legalizer is not None, "made by the driver"
+        inline, expand = self.legalizer.passes()
+        changed = inline.run(module)
+        for _ in range(_MOST_ROUNDS):
+            if not expand.run(module):
+                return changed
+            changed = True
+            if not inline.run(module):
+                return changed
+        raise HlojitError("expansions and the functions that they call build each other without end")
