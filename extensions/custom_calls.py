@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlojit.ir.attributes import Attribute
+from hlojit.ir.errors import PluginError
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import OpDefinition
@@ -77,7 +78,7 @@ class ElementwiseCall(CustomCall):
 
     def __post_init__(self) -> None:
         if (self.function is None) == (self.factory is None):
-            raise TypeError(f"ElementwiseCall {self.target!r}: give either function or factory")
+            raise PluginError(f"custom call target {self.target!r}: an ElementwiseCall has either function or factory")
 
     def records(self) -> Sequence[OpDefinition]:
         """The pointwise op that calls of the target become."""

@@ -190,3 +190,186 @@ def test_one_function_in_several_kernels_of_a_program() -> None:
     with ext.using(plugin(ext.ElementwiseCall("test.softplus", function=softplus))):
         for ours, theirs in zip(hlojit.compile(text)(x, y), (x, y)):
             np.testing.assert_allclose(ours, np.logaddexp(0, theirs.astype("f8")), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------------- configuration
+
+
+def leaky(site: Any) -> Any:
+    slope = site.config["slope"] if site.config else 0.5
+    return lambda x: x if x > 0 else slope * x
+
+
+def leaky_text(*configs: str) -> str:
+    lines = ["func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {"]
+    for number, config in enumerate(configs):
+        operand = f"%{number - 1}" if number else "%x"
+        lines.append(
+            f"%{number} = stablehlo.custom_call @test.leaky({operand}) {config} : (tensor<1000xf32>) -> tensor<1000xf32>"
+        )
+    return "\n".join([*lines, f"return %{len(configs) - 1} : tensor<1000xf32>", "}"])
+
+
+def config(slope: float) -> str:
+    return f"{{backend_config = {{slope = {slope} : f64}}}}"
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_factory_gets_the_configuration(backend: str) -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=leaky))):
+        for slopes, text in (
+            ((0.25,), leaky_text(config(0.25))),
+            ((0.125,), leaky_text(config(0.125))),
+            ((0.25, 4.0), leaky_text(config(0.25), config(4.0))),
+            ((0.5,), leaky_text("")),
+            ((2.0,), leaky_text("{mhlo.backend_config = {slope = 2.0 : f64}}")),
+        ):
+            product = np.float32(np.prod(slopes))
+            np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(X), np.where(X > 0, X, product * X))
+
+
+def test_a_configuration_is_a_constant_of_the_kernel() -> None:
+    from hlojit.cpu.inspection import assembly_of
+
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=leaky))):
+        executable = hlojit.compile(leaky_text(config(0.25), config(4.0)))
+    (launch,) = executable.spec.program.launches()
+    assert "call" not in assembly_of(launch.kernel)
+
+
+def test_what_a_factory_is_told() -> None:
+    seen = []
+
+    def factory(site: Any) -> Any:
+        seen.append(site)
+        return lambda x, y: x
+
+    text = """
+    func.func @main(%x: tensor<3xf32>, %y: tensor<3xi8>) -> tensor<3xbf16> {
+      %0 = stablehlo.custom_call @test.f(%x, %y) {api_version = 4 : i32, backend_config = {
+        mode = "fast", n = 3 : i64, flags = [true, false], lanes = array<i64: 1, 2>, alone, inner = {a = 1.5 : f32}}}
+        : (tensor<3xf32>, tensor<3xi8>) -> tensor<3xbf16>
+      return %0 : tensor<3xbf16>
+    }
+    """
+    with ext.using(plugin(ext.ElementwiseCall("test.f", factory=factory))):
+        hlojit.compile(text)
+    site = seen[0]
+    assert len(seen) == 1, "one call site, one function"
+    assert site.target == "test.f" and site.api_version == 4
+    assert site.config == {
+        "mode": "fast", "n": 3, "flags": (True, False), "lanes": (1, 2), "alone": True, "inner": {"a": 1.5},
+    }  # fmt: skip
+    assert [each.name for each in site.operand_types] == ["f32", "i8"] and site.result_type.name == "bf16"
+
+
+def test_a_configuration_that_a_function_does_not_look_at_is_refused() -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", function=softplus))):
+        for attributes in (
+            config(0.25), "{mhlo.backend_config = {slope = 2.0 : f64}}", '{backend_config = "slope=3"}',
+        ):  # fmt: skip
+            with pytest.raises(hlojit.PluginError, match=r"(?s)'test\.leaky'.*backend_config.*factory.*<string>:2"):
+                hlojit.compile(leaky_text(attributes))
+        for empty in (
+            '{backend_config = ""}',
+            "{backend_config = {}}",
+            "{api_version = 4 : i32, mhlo.backend_config = {}}",
+        ):
+            np.testing.assert_allclose(hlojit.compile(leaky_text(empty))(X), np.logaddexp(0, X), rtol=1e-6)
+
+
+def test_called_computations_of_an_elementwise_call_are_refused() -> None:
+    text = (
+        leaky_text("{called_computations = [@f]}")
+        + "\nfunc.func private @f(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+    )
+    with (
+        ext.using(plugin(ext.ElementwiseCall("test.leaky", function=softplus))),
+        pytest.raises(hlojit.PluginError, match=r"test\.leaky.*called_computations"),
+    ):
+        hlojit.compile(text)
+
+
+@pytest.mark.parametrize("factory", [lambda site: 1 // 0, lambda site: None, lambda: lambda x: x])
+def test_a_factory_that_fails_is_named(factory: Any) -> None:
+    with (
+        ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=factory))),
+        pytest.raises(hlojit.PluginError, match=r"'test\.leaky': the factory"),
+    ):
+        hlojit.compile(leaky_text(""))
+
+
+def test_a_call_is_a_function_or_a_factory() -> None:
+    for given in ({}, {"function": softplus, "factory": leaky}):
+        with pytest.raises(hlojit.PluginError, match=r"'test\.f'.*either function or factory"):
+            ext.ElementwiseCall("test.f", **given)
+
+
+# ---------------------------------------------------------------------------------------------------------------- records
+
+
+def bound(text: str) -> Any:
+    from hlojit.compiler import lower
+
+    return lower(hlojit.parse(text), ext.registry().backend("reference"), ext.CompileOptions())
+
+
+@pytest.mark.parametrize("attributes", ["", config(0.25)])
+def test_a_bound_call_is_printed_read_cloned_and_interpreted(attributes: str) -> None:
+    from hlojit.ir import evaluate
+
+    slope = 0.25 if attributes else 0.5
+    expected = np.where(X > 0, X, np.float32(slope) * X)
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=leaky))):
+        module = bound(leaky_text(attributes))
+        printed = str(module)
+        assert '"hlojit.call.test.leaky"(%x)' in printed and ("slope" in printed) == bool(attributes)
+        again = hlojit.parse(printed)
+        hlojit.verify(again)
+        assert str(again) == printed
+        for each in (module, again, again.clone()):
+            np.testing.assert_array_equal(evaluate(each, X)[0], expected)
+        np.testing.assert_array_equal(hlojit.compile(again)(X), expected)
+    with pytest.raises(hlojit.ParseError, match=r"hlojit\.call\.test\.leaky"):
+        hlojit.parse(printed)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_the_result_has_the_declared_type(backend: str) -> None:
+    text = """
+    func.func @main(%p: tensor<4xi1>, %x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xi1>, tensor<4xi8>) {
+      %0 = stablehlo.custom_call @test.pick(%p, %x) : (tensor<4xi1>, tensor<4xf32>) -> tensor<4xf32>
+      %1 = stablehlo.custom_call @test.positive(%x) : (tensor<4xf32>) -> tensor<4xi1>
+      %2 = stablehlo.custom_call @test.large(%p) : (tensor<4xi1>) -> tensor<4xi8>
+      return %0, %1, %2 : tensor<4xf32>, tensor<4xi1>, tensor<4xi8>
+    }
+    """
+    calls = [
+        ext.ElementwiseCall("test.pick", function=lambda p, x: x if p else -x),
+        ext.ElementwiseCall("test.positive", function=lambda x: x > 0),
+        ext.ElementwiseCall("test.large", function=lambda p: 300 if p else 7),
+    ]
+    p, x = np.array([True, False, True, False]), np.array([1.5, 2.5, -3.5, -4.5], "f4")
+    with ext.using(plugin(*calls)):
+        picked, positive, large = hlojit.compile(text, backend=backend)(p, x)
+    np.testing.assert_array_equal(picked, np.array([1.5, -2.5, -3.5, 4.5], "f4"))
+    np.testing.assert_array_equal(positive, [True, True, False, False])
+    np.testing.assert_array_equal(large, np.array([44, 7, 44, 7], "i1"))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_map_with_a_call(backend: str) -> None:
+    text = """
+    func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
+      %0 = "stablehlo.map"(%x) <{dimensions = array<i64: 0>}> ({
+      ^bb0(%a: tensor<f32>):
+        %1 = stablehlo.custom_call @test.leaky(%a) {backend_config = {slope = 0.25 : f64}} : (tensor<f32>) -> tensor<f32>
+        %2 = stablehlo.add %1, %a : tensor<f32>
+        stablehlo.return %2 : tensor<f32>
+      }) : (tensor<1000xf32>) -> tensor<1000xf32>
+      return %0 : tensor<1000xf32>
+    }
+    """
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=leaky))):
+        expected = np.where(X > 0, X, np.float32(0.25) * X) + X
+        np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(X), expected)
