@@ -159,21 +159,16 @@ class Instruction:
         return tuple(operand.type for operand in self._operands)
 
     @property
-    def is_dead(self) -> bool:
-        """Whether no result is used and the instruction has no effect."""
-        return not any(result.users for result in self.results) and not self.has_effects
-
-    @property
-    def has_effects(self) -> bool:
-        """Whether the instruction may be neither removed, duplicated nor merged: by its op, attributes or regions."""
-        if not self.op.is_pure or (self.op.effect is not None and self.op.effect(self)):
-            return True
-        return any(
-            (not inner.op.is_pure and not inner.op.is_terminator)
-            or (inner.op.effect is not None and inner.op.effect(inner))
-            for region in self.regions
-            for inner in region.walk()
-        )
+    def callees(self) -> tuple[str, ...]:
+        """Names of the module's functions that this instruction runs, as the op's record says."""
+        names: list[str] = []
+        for attribute in self.op.callees:
+            value = self.attributes.get(attribute)
+            if isinstance(value, str):
+                names.append(value)
+            elif isinstance(value, tuple):
+                names.extend(value)
+        return tuple(names)
 
     @property
     def function(self) -> Function | None:

@@ -16,7 +16,7 @@ import numpy as np
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.formats import BooleanType, QuantizedType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import Kernel, Pointwise, Trait
+from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.quantization import dequantize, quantize
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
@@ -135,10 +135,9 @@ def _is_on_quantized(instruction: Instruction) -> bool:
     """Whether operands are quantized and the op computes with them; ops that only move elements move the storage."""
     if not any(_is_quantized(operand.type) for operand in instruction.operands):
         return False
-    lowering = instruction.op.lowering
-    if isinstance(lowering, Kernel):
-        return lowering.name in ("convolution", "dot_general")
-    computes = isinstance(lowering, Pointwise)
+    if Trait.DEQUANTIZES in instruction.op.traits:
+        return True
+    computes = isinstance(instruction.op.lowering, Pointwise)
     return computes and all(_is_quantized(type) or _is_boolean(type) for type in instruction.result_types)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from hlojit.ir.builder import short_name, signature_complaint
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import InferenceRequest, Pointwise
+from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, ops
 from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
@@ -88,13 +88,13 @@ class _FunctionCheck:
     def enter(self, block: Block, owner: Instruction | None) -> _Frame:
         """Make the arguments visible and check how the block ends."""
         self.visible.update(block.arguments)
-        terminator = "func.return" if owner is None else "stablehlo.return"
+        terminator = _terminator("function" if owner is None else "region")
         where = f"function @{self.function.name}" if owner is None else short_name(owner.name)
         last = block.last
         if last is None:
-            self.fault(owner, f"a region of {where} is empty; it must end in {terminator}")
-        elif last.op.name != terminator:
-            self.fault(last, f"ends a block of {where}, which must end in {terminator}")
+            self.fault(owner, f"a region of {where} is empty; it must end in {terminator.name}")
+        elif last.op != terminator:
+            self.fault(last, f"ends a block of {where}, which must end in {terminator.name}")
         elif owner is None and not compatible_lists(last.operand_types, self.function.result_types):
             self.fault(
                 last,
@@ -185,12 +185,15 @@ class _FunctionCheck:
             self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
 
 
+def _terminator(ends: str) -> OpDefinition:
+    """The op that ends the body of a function, or a region."""
+    return next(op for op in ops() if isinstance(op.lowering, Structural) and op.lowering.ends == ends)
+
+
 def _recursion_faults(module: Module) -> list[Fault]:
     """One fault for each call that closes a cycle of calls."""
     calls = {
-        function.name: [
-            (name, instruction) for instruction in function.body.walk() for name in called_functions(instruction)
-        ]
+        function.name: [(name, instruction) for instruction in function.body.walk() for name in instruction.callees]
         for function in module.functions.values()
     }
     faults = []
@@ -214,12 +217,3 @@ def _recursion_faults(module: Module) -> list[Fault]:
                 state[callee] = 1
                 path.append((callee, iter(calls[callee])))
     return faults
-
-
-def called_functions(instruction: Instruction) -> tuple[str, ...]:
-    """Names of the functions that an instruction refers to as code: the callee, the decomposition of a composite."""
-    if instruction.op.name == "func.call":
-        return (str(instruction.attributes.get("callee", "")),)
-    if instruction.op.name == "stablehlo.composite":
-        return (str(instruction.attributes.get("decomposition", "")),)
-    return ()

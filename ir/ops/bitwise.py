@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hlojit.ir.formats import IntegerType
+from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.ops.definition import Array, OpDefinition, Trait, define
-from hlojit.ir.ops.pointwise import BOOLEAN, INTEGER, binary, by_type, plain, unary
+from hlojit.ir.ops.pointwise import BOOLEAN, INTEGER, all_ones, binary, by_type, plain, unary
 from hlojit.ir.scalar import arithmetic
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.types import TensorType
@@ -16,15 +16,32 @@ from hlojit.ir.types import TensorType
 _LOGICAL = (BOOLEAN, INTEGER)
 
 
-def _logical(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:
+_REORDERED = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
+
+
+def _logical(
+    mnemonic: str,
+    rule: Callable[..., Any],
+    reference: Callable[..., Any],
+    traits: frozenset[Trait],
+    identity: Callable[[ElementType], int],
+    summary: str,
+) -> OpDefinition:
     lowering = by_type(integer=lambda b, element, x, y: rule(b, x, y), boolean=rule, exact=True)
-    traits = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
-    return define(binary(mnemonic, _LOGICAL, lowering, plain(reference), traits=traits, summary=summary))
+    return define(
+        binary(mnemonic, _LOGICAL, lowering, plain(reference), traits=traits, identity=identity, summary=summary)
+    )
 
 
-AND = _logical("and", lambda b, x, y: b.and_(x, y), np.bitwise_and, "Bitwise and.")
-OR = _logical("or", lambda b, x, y: b.or_(x, y), np.bitwise_or, "Bitwise or.")
-XOR = _logical("xor", lambda b, x, y: b.xor(x, y), np.bitwise_xor, "Bitwise exclusive or.")
+AND = _logical(
+    "and", lambda b, x, y: b.and_(x, y), np.bitwise_and, _REORDERED | {Trait.IDEMPOTENT}, all_ones, "Bitwise and."
+)
+OR = _logical(
+    "or", lambda b, x, y: b.or_(x, y), np.bitwise_or, _REORDERED | {Trait.IDEMPOTENT}, lambda element: 0, "Bitwise or."
+)
+XOR = _logical(
+    "xor", lambda b, x, y: b.xor(x, y), np.bitwise_xor, _REORDERED, lambda element: 0, "Bitwise exclusive or."
+)
 
 NOT = define(
     unary(

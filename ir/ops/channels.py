@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 
 EFFECT = frozenset({Trait.EFFECT})
 _NO_HOST = "the reference has no streams and no other process"
-_COLLECTIVES_AND_SLICES = frozenset(
-    f"stablehlo.{name}"
-    for name in (
-        "all_reduce",
-        "all_gather",
-        "all_to_all",
-        "collective_permute",
-        "reduce_scatter",
-        "collective_broadcast",
-        "slice",
-        "dynamic_slice",
-        "dynamic_update_slice",
-    )
-)
 
 
 def _token_last(call: OpCall) -> str | None:
@@ -178,7 +164,7 @@ def _one_op(call: OpCall) -> str | None:
 
 def _allowed_op(call: OpCall) -> str | None:
     first = call.regions[0].first
-    if first is None or first.name in _COLLECTIVES_AND_SLICES:
+    if first is None or Trait.ASYNCHRONOUS in first.op.traits:
         return None
     return f"body must be a collective or a slice, found {first.name}"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat
-from hlojit.ir.ops.definition import Array, Expand, InferenceRequest, Lowering, OpDefinition, define
+from hlojit.ir.ops.definition import Array, Cost, Expand, InferenceRequest, Lowering, OpDefinition, define
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
 from hlojit.ir.ops.rules import checked, inferred, operand_tensor
 from hlojit.ir.ops.transcendental import by_name
@@ -35,7 +35,7 @@ def special(name: str) -> Callable[..., Any]:
 
 
 def _renamed(record: OpDefinition, name: str) -> OpDefinition:
-    return define(dataclasses.replace(record, name=f"chlo.{name}", syntax="pretty-arrow-type"))
+    return define(dataclasses.replace(record, name=f"chlo.{name}", syntax="pretty-arrow-type", cost=Cost.EXPENSIVE))
 
 
 def _function(

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
 
 EFFECT = frozenset({Trait.EFFECT})
+ASYNCHRONOUS_EFFECT = EFFECT | {Trait.ASYNCHRONOUS}
 REPLICA_GROUPS = AttributeSpec("replica_groups", I64_MATRIX)
 CHANNEL = AttributeSpec("channel_handle", RecordKind(ChannelHandle), optional=True)
 GLOBAL_IDS = AttributeSpec("use_global_device_ids", UNIT, optional=True, default=False)
@@ -162,7 +163,7 @@ ALL_GATHER = define(
         ),
         constraints=(*ALL_GATHER_RULES, inferred("C6")),
         reference=alone(_same),
-        traits=EFFECT,
+        traits=ASYNCHRONOUS_EFFECT,
         lowering=Kernel("all_gather"),
         summary="concatenates the operands of a group of processes",
     )
@@ -197,7 +198,7 @@ ALL_REDUCE = define(
         infer=checked(ALL_REDUCE_RULES, _infer_all_reduce),
         constraints=(*ALL_REDUCE_RULES, Constraint("C6", _shapes_kept), inferred("C7")),
         reference=alone(_same),
-        traits=EFFECT,
+        traits=ASYNCHRONOUS_EFFECT,
         lowering=Kernel("all_reduce"),
         summary="combines the operands of a group of processes",
     )
@@ -235,7 +236,7 @@ REDUCE_SCATTER = define(
         infer=checked(REDUCE_SCATTER_RULES, _infer_reduce_scatter),
         constraints=(*REDUCE_SCATTER_RULES, Constraint("C8", _scattered_shape), inferred("C9")),
         reference=alone(_same),
-        traits=EFFECT,
+        traits=ASYNCHRONOUS_EFFECT,
         lowering=Kernel("reduce_scatter"),
         summary="combines the operands of a group and gives each process a part",
     )
@@ -283,7 +284,7 @@ ALL_TO_ALL = define(
         infer=checked(ALL_TO_ALL_RULES, _infer_all_to_all),
         constraints=(*ALL_TO_ALL_RULES, inferred("C9")),
         reference=alone(_same),
-        traits=EFFECT,
+        traits=ASYNCHRONOUS_EFFECT,
         lowering=Kernel("all_to_all"),
         summary="exchanges parts of the operands within a group",
     )
@@ -342,7 +343,7 @@ COLLECTIVE_PERMUTE = define(
         infer=checked(PAIR_RULES, lambda request: request.operand_types),
         constraints=(*PAIR_RULES, inferred("C5")),
         reference=_permute_reference,
-        traits=EFFECT,
+        traits=ASYNCHRONOUS_EFFECT,
         lowering=Kernel("collective_permute"),
         summary="sends operands from process to process",
     )
@@ -385,7 +386,7 @@ COLLECTIVE_BROADCAST = define(
         infer=checked(BROADCAST_RULES, _payload),
         constraints=(*BROADCAST_RULES, inferred("C5")),
         reference=alone(lambda call, *values: values[: len(call.instruction.results)]),
-        traits=EFFECT,
+        traits=ASYNCHRONOUS_EFFECT,
         lowering=Kernel("collective_broadcast"),
         summary="sends the operands of one process to its group",
     )

@@ -1,23 +1,49 @@
 """What a combiner region computes, where it is one of the common reductions.
 
 >>> combiner_of(region)         # { ^bb0(%a, %b): return add(%a, %b) }
-'add'
+RecognizedCombiner(step=<Instruction stablehlo.add -> tensor<f32>>, ...)
 
-Printer (short form of ``reduce``), passes and emitters ask here, so that all of them recognize the same regions.
+Emitters ask here, so that all of them recognize the same regions.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any
 
+from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block, Instruction, Value
-
-SIMPLE: Final = {f"stablehlo.{name}": name for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")}
-"""Ops that make a combiner by themselves."""
+from hlojit.ir.ops.definition import Pointwise, Trait
 
 
-def combiner_of(region: Block) -> str | None:
-    """Name the combiner: one of ``SIMPLE``, ``argmax``/``argmin``, or None if it is not recognized.
+@dataclass(frozen=True, slots=True)
+class RecognizedCombiner:
+    """A combiner whose elements may be taken in any order.
+
+    ``step`` is the one instruction of the region, or None for an extremum with its index: ``argmax`` and ``argmin``.
+    """
+
+    step: Instruction | None
+    is_maximum: bool = False
+    """Whether it keeps the larger value, of floats any NaN before every number."""
+    is_minimum: bool = False
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether taking an element twice is the same as taking it once."""
+        return self.step is None or Trait.IDEMPOTENT in self.step.op.traits
+
+    def identity(self, element: ElementType) -> Any:
+        """The number that changes nothing, for a combiner of one value that is not idempotent."""
+        assert self.step is not None and self.step.op.identity is not None
+        return self.step.op.identity(element)
+
+
+def combiner_of(region: Block) -> RecognizedCombiner | None:
+    """What the region combines by, or None if the order of the elements has to be kept.
+
+    A region of two arguments is recognized if it is one pointwise op whose record says COMMUTATIVE and ASSOCIATIVE, and
+    IDEMPOTENT or an ``identity``.
 
     ``argmax`` and ``argmin`` are regions ``(value, index, other_value, other_index) -> (value, index)`` that keep the
     larger (smaller) value, any NaN before every number, and of equal values the one with the smaller index.  This is
@@ -30,47 +56,26 @@ def combiner_of(region: Block) -> str | None:
     return None
 
 
-def returns_second(region: Block) -> bool:
-    """Whether the region returns its second half of arguments: a scatter that overwrites."""
-    half = len(region.arguments) // 2
-    return len(region) == 1 and list(region.returned) == region.arguments[half:]
+_ANY_ORDER = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
 
 
-def compare_direction_of(region: Block) -> tuple[str, int] | None:
-    """For the comparator of a sort that is one ``compare`` of a key: its direction and the number of the key.
-
-    Comparators have arguments (lhs0, rhs0, lhs1, rhs1, ...).  Exchanged operands give the mirrored direction.
-    """
-    compare = _only(region, "stablehlo.compare")
-    if compare is None or compare.attributes.get("compare_type") == "TOTALORDER":
+def _simple(region: Block) -> RecognizedCombiner | None:
+    step = region.first
+    if step is None or len(region) != 2 or region.returned != step.results:
         return None
-    lhs, rhs = compare.operands
-    if not (lhs.owner is region and rhs.owner is region and lhs.index // 2 == rhs.index // 2 and lhs is not rhs):
+    record = step.op
+    if not (record.traits >= _ANY_ORDER and isinstance(record.lowering, Pointwise)):
         return None
-    direction = str(compare.attributes["comparison_direction"])
-    if lhs.index % 2:
-        direction = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}.get(direction, direction)
-    return direction, lhs.index // 2
-
-
-def _only(region: Block, name: str) -> Instruction | None:
-    """The instruction of a region that does nothing but return the result of one op called ``name``."""
-    first = region.first
-    if len(region) != 2 or first is None or first.name != name or region.returned != first.results:
-        return None
-    return first
-
-
-def _simple(region: Block) -> str | None:
-    first = region.first
-    if first is None or first.name not in SIMPLE or _only(region, first.name) is None:
+    if Trait.IDEMPOTENT not in record.traits and record.identity is None:
         return None
     a, b = region.arguments
-    # Exchanged operands compute the same: all of these ops are commutative, and a NaN stays a NaN.
-    return SIMPLE[first.name] if first.operands in ((a, b), (b, a)) else None
+    # Exchanged operands compute the same: the op is commutative.
+    if step.operands not in ((a, b), (b, a)) or step.result.type is not a.type:
+        return None
+    return RecognizedCombiner(step, Trait.MAXIMUM in record.traits, Trait.MINIMUM in record.traits)
 
 
-def _extremum_with_index(region: Block) -> str | None:
+def _extremum_with_index(region: Block) -> RecognizedCombiner | None:
     value, index, other_value, other_index = region.arguments
     if value.type is not other_value.type or index.type is not other_index.type or len(region.returned) != 2:
         return None
@@ -79,9 +84,9 @@ def _extremum_with_index(region: Block) -> str | None:
         return None
     assert chosen is not None and chosen_index is not None
     better, first = chosen.operands[0], chosen_index.operands[0]
-    for direction, kind in (("GT", "argmax"), ("LT", "argmin")):
+    for direction in ("GT", "LT"):
         if _is_better(better, direction, value, other_value) and _is_first(first, better, region):
-            return kind
+            return RecognizedCombiner(None, direction == "GT", direction == "LT")
     return None
 
 

@@ -19,6 +19,7 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Cost,
     InferenceRequest,
     OpDefinition,
     Operand,
@@ -27,6 +28,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.pointwise import ANY, BOOLEAN, inferred_element, inferred_shape, is_signed, merged_shape, takes
+from hlojit.ir.ops.ranges import clamped, union_of
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -141,6 +143,7 @@ COMPARE = define(
         reference=_compare_arrays,
         syntax="compare",
         lowering=Pointwise(_compare, exact=True),
+        cost=Cost.CHEAP,
         summary="Whether two elements stand in a relation; TOTALORDER tells -0.0 from 0.0 and orders NaN.",
     )
 )
@@ -189,6 +192,8 @@ SELECT = define(
         reference=lambda call, pred, on_true, on_false: np.where(pred, on_true, on_false),
         syntax="select",
         lowering=Pointwise(lambda b, call, pred, on_true, on_false: b.select(pred, on_true, on_false), exact=True),
+        cost=Cost.CHEAP,
+        value_range=union_of(1),
         summary="on_true where pred holds, on_false elsewhere.",
     )
 )
@@ -246,6 +251,8 @@ CLAMP = define(
         reference=_clamp_arrays,
         syntax="pretty-same-type",
         lowering=Pointwise(_clamp, exact=True),
+        cost=Cost.CHEAP,
+        value_range=clamped,
         summary="minimum(maximum(operand, min), max).",
     )
 )

@@ -16,8 +16,10 @@ from hlojit.ir.ops.definition import (
     InferenceRequest,
     OpDefinition,
     Operand,
+    RangeOf,
     Structural,
     Trait,
+    ValueRange,
     define,
 )
 from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, operand_tensor
@@ -85,6 +87,11 @@ def _iota(emitter: Any, instruction: Any, index: Any) -> Scalar:
     return formats.convert(emitter.builder, count, element_type(kind), type.element_type)
 
 
+def _iota_range(iota: Any, range_of: RangeOf) -> ValueRange | None:
+    extent = iota.results[0].tensor_type.shape[iota.attributes["iota_dimension"]]
+    return (0, extent - 1) if extent > 0 else None
+
+
 IOTA = define(
     OpDefinition(
         "stablehlo.iota",
@@ -93,6 +100,7 @@ IOTA = define(
         reference=_iota_reference,
         syntax="iota",
         lowering=Indexed(_iota),
+        value_range=_iota_range,
         summary="The index along one dimension.",
     )
 )

@@ -13,6 +13,7 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Cost,
     Expand,
     InferenceRequest,
     OpDefinition,
@@ -64,7 +65,7 @@ FUNC_RETURN = define(
         infer=_no_results,
         syntax="return",
         traits=TERMINATOR,
-        lowering=Structural("return"),
+        lowering=Structural("return", ends="function"),
         summary="ends a function's body and returns its values",
     )
 )
@@ -76,7 +77,7 @@ RETURN = define(
         infer=_no_results,
         syntax="return",
         traits=TERMINATOR,
-        lowering=Structural("return"),
+        lowering=Structural("return", ends="region"),
         summary="ends a region and returns its values",
     )
 )
@@ -103,28 +104,6 @@ def signature_complaint(instruction: Instruction, attribute: str) -> str | None:
     return f"@{callee.name} has type {signature} but is called as {found}"
 
 
-def _callee_has_effects(instruction: Instruction) -> bool:
-    first = callee_of(instruction)
-    if first is None:
-        return True
-    seen = {first.name}
-    stack = [first]
-    while stack:
-        for inner in stack.pop().body.walk():
-            if inner.op.name == "func.call":
-                callee = callee_of(inner)
-                if callee is None:
-                    return True
-                if callee.name not in seen:
-                    seen.add(callee.name)
-                    stack.append(callee)
-            elif not inner.op.is_terminator and (
-                not inner.op.is_pure or (inner.op.effect is not None and inner.op.effect(inner))
-            ):
-                return True
-    return False
-
-
 CALL = define(
     OpDefinition(
         "func.call",
@@ -134,7 +113,7 @@ CALL = define(
         reference=lambda call, *values: call.call(call.attributes["callee"], *values),
         syntax="call",
         traits=STRUCTURAL,
-        effect=_callee_has_effects,
+        callees=("callee",),
         lowering=Structural("call"),
         summary="calls a function of the module",
     )
@@ -203,6 +182,7 @@ COMPOSITE = define(
         ),
         reference=lambda call, *values: call.call(call.attributes["decomposition"], *values),
         syntax="composite",
+        callees=("decomposition",),
         lowering=Expand(_expand_composite),
         summary="an op made of other ops, given by a function",
     )
@@ -431,6 +411,7 @@ SHARDING_CONSTRAINT = define(
         syntax="sharding_constraint",
         traits=frozenset({Trait.BITCAST}),
         lowering=Pointwise(lambda builder, call, operand: operand),
+        cost=Cost.CHEAP,
         summary="an identity that carries a sharding",
     )
 )

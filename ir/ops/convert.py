@@ -20,11 +20,14 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Cost,
     Indexed,
     OpDefinition,
     Operand,
     Pointwise,
     PointwiseCall,
+    RangeOf,
+    ValueRange,
     define,
 )
 from hlojit.ir.ops.elementwise import modulus_type
@@ -89,6 +92,11 @@ def _convert(b: ScalarBuilder, call: PointwiseCall, x: Scalar) -> Scalar:
     return formats.convert(b, x, call.operand_types[0], call.result_type)
 
 
+def _converted_range(convert: Any, range_of: RangeOf) -> ValueRange | None:
+    source = convert.operands[0]
+    return (0, 1) if isinstance(source.tensor_type.element_type, BooleanType) else range_of(source)
+
+
 _NOT_QUANTIZED = (BOOLEAN, INTEGER, FLOAT, COMPLEX)
 
 CONVERT = define(
@@ -99,6 +107,8 @@ CONVERT = define(
         reference=_convert_arrays,
         syntax="pretty-same-type",
         lowering=Pointwise(_convert, exact=True),
+        cost=Cost.CHEAP,
+        value_range=_converted_range,
         summary="The same number in another element type: rounded to even, truncated, saturated or wrapped.",
     )
 )
@@ -311,6 +321,7 @@ REDUCE_PRECISION = define(
         reference=_reduce_precision_arrays,
         syntax="reduce_precision",
         lowering=Pointwise(_reduce_precision),
+        cost=Cost.CHEAP,
         summary="Rounded to a float of fewer bits and back.",
     )
 )
@@ -359,6 +370,7 @@ def _part(mnemonic: str, reference: Any, lowering: Pointwise, summary: str) -> O
             reference=reference,
             syntax="pretty-same-type",
             lowering=lowering,
+            cost=Cost.CHEAP,
             summary=summary,
         )
     )

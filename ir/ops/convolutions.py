@@ -20,6 +20,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
 from hlojit.ir.ops.products import (
@@ -313,6 +314,7 @@ CONVOLUTION = define(
         constraints=(*CONVOLUTION_RULES, Constraint("C25", _result_shape), *_RESULT_RULES),
         reference=lambda call, lhs, rhs: convolve(call, lhs, rhs, conv_padding(call.instruction)),
         syntax="convolution",
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Kernel("convolution"),
         summary="products of windows of an image with a kernel",
     )

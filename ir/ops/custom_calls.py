@@ -67,6 +67,7 @@ CUSTOM_CALL = define(
         reference=_reference,
         syntax="custom_call",
         effect=has_side_effect,
+        callees=("called_computations",),
         lowering=Kernel("custom_call"),
         summary="an op whose target is known to a back end or a plugin",
     )

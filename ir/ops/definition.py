@@ -44,7 +44,19 @@ class Trait(enum.Enum):
     STRUCTURAL = "is control flow or module structure"
     CONSTANT = "is a constant"
     BITCAST = "alone, outside a fused kernel, its result is the operand's memory"
-    IDEMPOTENT = "applied to its own result gives that result"
+    IDEMPOTENT = "applied to its own result gives that result; of two operands: of x and x, x"
+    MAXIMUM = "gives the larger of two operands; NaN if either is NaN, and 0.0 is larger than -0.0"
+    MINIMUM = "gives the smaller of two operands; NaN if either is NaN, and -0.0 is smaller than 0.0"
+    DEQUANTIZES = "computes with the numbers that quantized elements stand for, and quantizes what it gives"
+    ASYNCHRONOUS = "may be the body of an asynchronous call"
+    FUSION = "its one region is the body of one kernel"
+
+
+class Cost(enum.Enum):
+    """What computing an element costs, its operands left aside: fusions compute cheap elements again and again."""
+
+    CHEAP = "an instruction or two: less than reading the element from memory"
+    EXPENSIVE = "a division, a polynomial or a call: as much as reading from memory or more, never computed twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +116,12 @@ class ReferenceCall(Protocol):
         """Evaluate a function of the module."""
 
 
+ValueRange = tuple[int, int]
+"""Least and greatest value of the elements of an integer tensor."""
+RangeOf = Callable[["Value"], "ValueRange | None"]
+"""Gives the bounds of a value, or None where nothing is known."""
+
+
 class Lowering:
     """Base of the ways in which an op becomes code."""
 
@@ -131,6 +149,11 @@ class Indexed(Lowering):
     """
 
     rule: Callable[[Any, Instruction, Any], Scalar]
+    reads: Callable[[Instruction, int], float] | None = None
+    """How many elements of operand ``number`` one element of the result reads on average: ``reads(instruction, number)``;
+    one, if this is None.  Elements of a concatenation read less than one of each operand."""
+    broadcasts: Callable[[Instruction], tuple[int, ...]] | None = None
+    """For an op that only repeats its operand's elements: the dimension of the result that each of the operand's is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +183,12 @@ class Structural(Lowering):
     """Control flow, calls, constants and tuples: what the host program itself executes.
 
     ``role`` says what it does with it: ``constant``, ``loop`` (condition and body), ``branch`` (one of the regions),
-    ``call``, ``return``, ``alias`` (results are the operands' memory), ``tuple``, ``token``.
+    ``call``, ``return``, ``alias`` (results are the operands' memory), ``tuple``, ``token``.  A ``return`` ends what
+    ``ends`` says: a ``function`` or a ``region``.
     """
 
     role: str
+    ends: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +223,15 @@ class OpDefinition:
     lowering: Lowering | None = None
     effect: Callable[[Instruction], bool] | None = field(default=None, compare=False)
     """For ops that have effects or not by their attributes (``custom_call``): asked of an instruction."""
+    cost: Cost | None = None
+    """What an element costs in a fusion.  None: a pointwise op counts as expensive, and so does an op with regions."""
+    identity: Callable[[Any], Any] | None = None
+    """``identity(element_type)``, a number e with op(e, x) = x: with the traits COMMUTATIVE and ASSOCIATIVE, a reduction
+    by this op may be taken apart into lanes and chunks."""
+    value_range: Callable[[Instruction, RangeOf], ValueRange | None] | None = None
+    """``value_range(instruction, range_of)``: bounds of the integers that the op gives, from those of its operands."""
+    callees: tuple[str, ...] = ()
+    """Attributes that name functions of the module whose bodies run in place of the instruction."""
     registered: bool = field(default=True, compare=False)
     summary: str = ""
 
@@ -216,6 +250,11 @@ class OpDefinition:
     def is_terminator(self) -> bool:
         """Whether instructions of this op end a block."""
         return Trait.TERMINATOR in self.traits
+
+    @property
+    def host_role(self) -> str:
+        """What the host program does with instructions of this op (see ``Structural``), or an empty string."""
+        return self.lowering.role if isinstance(self.lowering, Structural) else ""
 
     @property
     def mnemonic(self) -> str:

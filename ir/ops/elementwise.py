@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, NanEncoding, QuantizedType, element_type
-from hlojit.ir.ops.definition import Array, Constraint, OpDefinition, Operand, Pointwise, PointwiseCall, Trait, define
+from hlojit.ir.ops.definition import (
+    Array,
+    Constraint,
+    Cost,
+    OpDefinition,
+    Operand,
+    Pointwise,
+    PointwiseCall,
+    Trait,
+    define,
+)
 from hlojit.ir.ops.pointwise import (
     ANY,
     ANY_PER_AXIS,
@@ -18,14 +29,17 @@ from hlojit.ir.ops.pointwise import (
     SIGNED,
     binary,
     by_type,
+    highest,
     inferred_element,
     inferred_shape,
+    lowest,
     plain,
     takes,
     unary,
     widened,
     with_element,
 )
+from hlojit.ir.ops.ranges import monotonic
 from hlojit.ir.ops.rules import checked
 from hlojit.ir.scalar import arithmetic
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
@@ -34,7 +48,7 @@ from hlojit.ir.types import TensorType
 
 _NUMBERS = (INTEGER, FLOAT, COMPLEX, QUANTIZED)
 _COMMUTATIVE = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
-_EXTREMUM = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
+_EXTREMUM = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE, Trait.IDEMPOTENT})
 
 # sums and products
 
@@ -105,6 +119,9 @@ ADD = define(
             Constraint("C7", _same_axis(1, "rhs")),
         ),
         traits=_COMMUTATIVE,
+        # 0.0 + -0.0 would lose a sign.
+        identity=lambda element: -0.0 if isinstance(element, FloatFormat) else 0,
+        value_range=monotonic(operator.add),
         summary="Sum; of booleans, or.",
     )
 )
@@ -115,6 +132,7 @@ SUBTRACT = define(
         _NUMBERS,
         by_type(real=lambda b, x, y: b.fsub(x, y), integer=lambda b, element, x, y: b.sub(x, y)),
         plain(np.subtract),
+        value_range=monotonic(operator.sub),
         summary="Difference.",
     )
 )
@@ -130,6 +148,8 @@ MULTIPLY = define(
         ),
         plain(np.multiply),
         traits=_COMMUTATIVE,
+        identity=lambda element: 1,
+        value_range=monotonic(operator.mul),
         summary="Product; of booleans, and.",
     )
 )
@@ -158,6 +178,7 @@ DIVIDE = define(
             integer=lambda b, element, x, y: arithmetic.divide(b, x, y, signed=element.signed),
         ),
         _divide,
+        cost=Cost.EXPENSIVE,
         summary="Quotient, of integers toward zero.",
     )
 )
@@ -180,6 +201,7 @@ REMAINDER = define(
             integer=lambda b, element, x, y: arithmetic.remainder(b, x, y, signed=element.signed),
         ),
         _remainder,
+        cost=Cost.EXPENSIVE,
         summary="Remainder of the division toward zero, with the dividend's sign.",
     )
 )
@@ -211,6 +233,7 @@ POWER = define(
             integer=lambda b, element, x, y: arithmetic.integer_power(b, x, y, signed=element.signed),
         ),
         _power,
+        cost=Cost.EXPENSIVE,
         summary="lhs to the power of rhs.",
     )
 )
@@ -251,7 +274,9 @@ MAXIMUM = define(
             exact=True,
         ),
         _maximum,
-        traits=_EXTREMUM,
+        traits=_EXTREMUM | {Trait.MAXIMUM},
+        identity=lowest,
+        value_range=monotonic(max),
         summary="The larger; NaN if either is NaN, and 0.0 is larger than -0.0.",
     )
 )
@@ -267,7 +292,9 @@ MINIMUM = define(
             exact=True,
         ),
         _minimum,
-        traits=_EXTREMUM,
+        traits=_EXTREMUM | {Trait.MINIMUM},
+        identity=highest,
+        value_range=monotonic(min),
         summary="The smaller; NaN if either is NaN, and -0.0 is smaller than 0.0.",
     )
 )
@@ -315,6 +342,7 @@ ABS = define(
             real=lambda b, x: b.fabs(x),
             integer=lambda b, element, x: arithmetic.integer_absolute(b, x),
         ),
+        cost=Cost.CHEAP,
         summary="The magnitude; of the smallest integer, itself.",
     )
 )
@@ -392,6 +420,7 @@ IS_FINITE = define(
         reference=plain(np.isfinite),
         syntax="pretty-function-type",
         lowering=by_type(real=_is_finite, exact=True),
+        cost=Cost.CHEAP,
         summary="Whether the operand is neither infinite nor NaN.",
     )
 )

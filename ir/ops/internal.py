@@ -23,6 +23,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
 
@@ -75,6 +76,7 @@ FUSION = define(
             Constraint("C3", _check_results),
         ),
         reference=_run_body,
+        traits=frozenset({Trait.FUSION}),
         lowering=Kernel("fusion"),
         summary="several instructions that one kernel computes",
     )

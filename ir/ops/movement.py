@@ -23,6 +23,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.pointwise import ANY, ANY_PER_AXIS, inferred_element, takes
+from hlojit.ir.ops.ranges import same_range
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -129,7 +130,8 @@ BROADCAST_IN_DIM = define(
         ),
         reference=_broadcast_array,
         syntax="broadcast_in_dim",
-        lowering=Indexed(_broadcast),
+        lowering=Indexed(_broadcast, broadcasts=_targets),
+        value_range=same_range,
         summary="Elements repeated along new dimensions and those of size 1.",
     )
 )
@@ -188,6 +190,7 @@ TRANSPOSE = define(
         reference=lambda call, x: np.transpose(x, call.attributes["permutation"]),
         syntax="transpose",
         lowering=Indexed(_transpose),
+        value_range=same_range,
         summary="Dimensions in another order.",
     )
 )
@@ -276,6 +279,7 @@ RESHAPE = define(
         syntax="pretty-function-type",
         traits=frozenset({Trait.BITCAST}),
         lowering=Indexed(_reshape),
+        value_range=same_range,
         summary="The same elements in the same order, in another shape.",
     )
 )
@@ -313,6 +317,7 @@ REVERSE = define(
         reference=lambda call, x: np.flip(x, call.attributes["dimensions"]),
         syntax="reverse",
         lowering=Indexed(_reverse),
+        value_range=same_range,
         summary="Elements in the opposite order along some dimensions.",
     )
 )

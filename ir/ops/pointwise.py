@@ -5,6 +5,7 @@ define(unary("floor", (FLOAT, QUANTIZED), by_type(real=lambda b, x: b.floor(x)),
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,16 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Cost,
     InferenceRequest,
     Lowering,
     OpDefinition,
     Operand,
     Pointwise,
     PointwiseCall,
+    RangeOf,
     Trait,
+    ValueRange,
 )
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -162,6 +166,7 @@ def unary(
     *,
     attributes: tuple[AttributeSpec, ...] = (),
     traits: frozenset[Trait] = frozenset(),
+    cost: Cost = Cost.CHEAP,
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with one operand whose result has the operand's type."""
@@ -176,6 +181,7 @@ def unary(
         syntax="pretty-same-type",
         traits=traits,
         lowering=lowering,
+        cost=cost,
         summary=summary,
     )
 
@@ -188,6 +194,9 @@ def binary(
     *,
     further: tuple[Constraint, ...] = (),
     traits: frozenset[Trait] = frozenset(),
+    cost: Cost = Cost.CHEAP,
+    identity: Callable[[ElementType], Any] | None = None,
+    value_range: Callable[[Instruction, RangeOf], ValueRange | None] | None = None,
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with two operands of one type, which is the result's too."""
@@ -205,6 +214,9 @@ def binary(
         syntax="pretty-same-type",
         traits=traits,
         lowering=lowering,
+        cost=cost,
+        identity=identity,
+        value_range=value_range,
         summary=summary,
     )
 
@@ -235,6 +247,25 @@ def by_type(
         raise HlojitError(f"there is no elementwise code for elements of type {element}")
 
     return Pointwise(rule, exact=exact)
+
+
+def lowest(element: ElementType) -> int | float:
+    """The number that no other of the element type is below: the identity of the maximum."""
+    if isinstance(element, BooleanType):
+        return 0
+    return element.minimum if isinstance(element, IntegerType) else -math.inf
+
+
+def highest(element: ElementType) -> int | float:
+    """The number that no other of the element type is above: the identity of the minimum."""
+    if isinstance(element, BooleanType):
+        return 1
+    return element.maximum if isinstance(element, IntegerType) else math.inf
+
+
+def all_ones(element: ElementType) -> int:
+    """The integer with every bit set: the identity of the bitwise and."""
+    return 1 if isinstance(element, BooleanType) else -1
 
 
 def is_signed(element: ElementType) -> bool:

@@ -20,6 +20,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
 from hlojit.ir.ops.rules import (
@@ -316,6 +317,7 @@ DOT_GENERAL = define(
         ),
         reference=_dot_general_reference,
         syntax="dot_general",
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Kernel("dot_general"),
         summary="products of matrices, batched, over any dimensions",
     )

@@ -17,6 +17,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
 from hlojit.ir.ops.gather import (
@@ -332,6 +333,7 @@ DYNAMIC_UPDATE_SLICE = define(
         constraints=(*DYNAMIC_UPDATE_SLICE_RULES, inferred("C1")),
         reference=_dynamic_update_slice_reference,
         syntax="pretty-function-type",
+        traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Kernel("dynamic_update_slice"),
         summary="the operand with a slice overwritten",
     )

@@ -5,7 +5,7 @@ Their lowering says from which index of which operand an element of the result c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import IntegerType
@@ -18,9 +18,11 @@ from hlojit.ir.ops.definition import (
     InferenceRequest,
     OpDefinition,
     Operand,
+    Trait,
     define,
 )
 from hlojit.ir.ops.pointwise import ANY, inferred_element, takes
+from hlojit.ir.ops.ranges import same_range, union_of
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -36,6 +38,9 @@ from hlojit.ir.ops.rules import (
 )
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.types import DYNAMIC, Type, tensor
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Instruction
 
 # slice
 
@@ -92,7 +97,9 @@ SLICE = define(
         constraints=(*_SLICE_RULES, inferred_element("C1"), inferred("C5")),
         reference=_slice_array,
         syntax="slice",
+        traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Indexed(_slice),
+        value_range=same_range,
         summary="Every stride-th element from start to limit.",
     )
 )
@@ -174,6 +181,15 @@ def _pad_array(call: Any, x: Array, value: Array) -> Array:
     return wide[tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high, _) in zip(wide.shape, ranges))]
 
 
+def _share(instruction: Instruction, number: int) -> float:
+    """Every element of an operand is read once, by an element of the result."""
+    return instruction.operands[number].tensor_type.size / max(1, instruction.results[0].tensor_type.size)
+
+
+def _padded_reads(instruction: Instruction, number: int) -> float:
+    return _share(instruction, number) if number == 0 else 1.0
+
+
 _PAD_RULES = (
     takes("I1", 0, "operand", ANY),
     takes("I2", 1, "padding_value", ANY),
@@ -199,7 +215,7 @@ PAD = define(
         constraints=(*_PAD_RULES, inferred_element("C1"), inferred("C4")),
         reference=_pad_array,
         syntax="pad",
-        lowering=Indexed(_pad),
+        lowering=Indexed(_pad, reads=_padded_reads),
         summary="A value added around and between the elements; negative padding removes elements.",
     )
 )
@@ -272,7 +288,8 @@ CONCATENATE = define(
         constraints=(*_CONCATENATE_RULES, inferred_element("C5"), inferred("C6")),
         reference=lambda call, *inputs: np.concatenate(inputs, call.attributes["dimension"]),
         syntax="concatenate",
-        lowering=Indexed(_concatenate),
+        lowering=Indexed(_concatenate, reads=_share),
+        value_range=union_of(),
         summary="Tensors joined along one dimension.",
     )
 )
@@ -344,7 +361,9 @@ DYNAMIC_SLICE = define(
         constraints=(*_DYNAMIC_SLICE_RULES, inferred_element("C1"), inferred("C5")),
         reference=_dynamic_slice_array,
         syntax="dynamic_slice",
+        traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Indexed(_dynamic_slice),
+        value_range=same_range,
         summary="A slice whose place is known at run time, moved inside the operand where it would reach beyond.",
     )
 )

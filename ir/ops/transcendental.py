@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hlojit.ir.ops.definition import Array, OpDefinition, define
+from hlojit.ir.ops.definition import Array, Cost, OpDefinition, define
 from hlojit.ir.ops.pointwise import ACCURACY, COMPLEX, FLOAT, QUANTIZED, binary, by_type, unary, widened
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 
@@ -26,7 +26,18 @@ def by_name(function: str) -> Callable[..., Any]:
 
 
 def _function(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:
-    return define(unary(mnemonic, _KINDS, by_type(real=rule), widened(reference), attributes=ACCURACY, summary=summary))
+    lowering = by_type(real=rule)
+    return define(
+        unary(
+            mnemonic,
+            _KINDS,
+            lowering,
+            widened(reference),
+            attributes=ACCURACY,
+            cost=Cost.EXPENSIVE,
+            summary=summary,
+        )
+    )
 
 
 def _cube_root(x: Array) -> Array:
@@ -65,6 +76,7 @@ ATAN2 = define(
         _KINDS,
         by_type(real=by_name("atan2")),
         widened(_atan2),
+        cost=Cost.EXPENSIVE,
         summary="The angle of the point (rhs, lhs), in [-pi, pi].",
     )
 )

@@ -59,13 +59,14 @@ class CallInliner(Pass):
         kept = frozenset(self.keep.split(":")) if self.keep else frozenset()
         found = []
         for instruction in function.body.walk():
-            callee = instruction.attributes.get("callee")
-            if callee is None:
-                callee = instruction.attributes.get("decomposition")
-                if callee is None or instruction.attributes.get("name") in kept:
-                    continue
-                if self.keeps is not None and self.keeps(instruction):
-                    continue
+            if not instruction.op.callees:
+                continue
+            # What a call is to be replaced by is all that it is; a composite may also be kept as it stands.
+            if instruction.op.host_role != "call" and (
+                instruction.attributes.get("name") in kept or (self.keeps is not None and self.keeps(instruction))
+            ):
+                continue
+            callee = instruction.attributes.get(instruction.op.callees[0])
             if isinstance(callee, str):
                 found.append((instruction, callee))
         return found

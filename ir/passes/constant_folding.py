@@ -5,7 +5,8 @@
     %2 = stablehlo.multiply %0, %1
 
 The op records' reference semantics compute the result.  At most ``limit`` elements are made per instruction; a
-pointwise op on splat constants is computed once, whatever its shape.  A small ``iota`` counts as a constant.
+pointwise op on splat constants is computed once, whatever its shape.  A small table that an op makes out of nothing
+(``iota``) counts as a constant.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from hlojit.ir.attributes import Dense
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
-from hlojit.ir.ops.definition import Expand, Pointwise, Structural, Trait
+from hlojit.ir.ops.definition import Expand, Indexed, Pointwise, Structural, Trait
 from hlojit.ir.passes.graph_facts import constant_of, splat_dense
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.passes.rewriting import Rewriter
 from hlojit.ir.types import TensorType
 
 _NUMBERS: Final = (BooleanType, IntegerType, FloatFormat, ComplexType)
-_SMALL_IOTA: Final = 64
+_SMALL_TABLE: Final = 64
 _OPERAND_FACTOR: Final = 16
 """Operands may have this many times ``limit`` elements together: they exist already, but take time to work through."""
 
@@ -82,15 +83,14 @@ class Folder:
         if dense is not None:
             return dense
         owner = value.owner
-        if not isinstance(owner, Instruction) or owner.op.name != "stablehlo.iota" or not _is_plain(value):
+        if not isinstance(owner, Instruction) or owner.operands or not isinstance(owner.op.lowering, Indexed):
             return None
-        type = value.tensor_type
-        if type.size > _SMALL_IOTA or not isinstance(type.element_type, IntegerType):
+        if not _is_plain(value) or value.tensor_type.size > _SMALL_TABLE or owner.op.reference is None:
             return None
-        dimension = owner.attributes["iota_dimension"]
-        counted = np.arange(type.shape[dimension]).astype(type.element_type.storage)
-        shape = [extent if i == dimension else 1 for i, extent in enumerate(type.shape)]
-        return Dense(type, np.broadcast_to(counted.reshape(shape), type.shape))
+        if not isinstance(value.tensor_type.element_type, IntegerType):
+            return None
+        made = self._evaluate(owner, ())
+        return made[value.index] if made is not None else None
 
     def _fold_splats(self, instruction: Instruction, constants: Sequence[Dense]) -> Sequence[Dense] | None:
         """Evaluate one element: every dimension cut down to 1."""

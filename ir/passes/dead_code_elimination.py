@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.passes.graph_facts import Effects, blocks_of, is_terminator
@@ -33,22 +33,23 @@ class DeadCodeElimination(Pass):
         for function in module.functions.values():
             for block in blocks_of(function):
                 for instruction in block:
-                    if instruction.regions and instruction.name in _SHRINK:
-                        changed |= _SHRINK[instruction.name](instruction, effects)
+                    shrink = _SHRINK.get(instruction.op.host_role) if instruction.regions else None
+                    if shrink is not None:
+                        changed |= shrink(instruction, effects)
         for function in module.functions.values():
             changed |= _sweep(function.body, effects)
         return changed
 
 
 def remove_uncalled_functions(module: Module) -> bool:
-    """Drop private functions that no live function refers to (``callee``, or a composite's ``decomposition``)."""
+    """Drop private functions that no live function calls."""
     live = {name for name, function in module.functions.items() if function.visibility != "private"}
     if not live:
         return False
     pending = list(live)
     while pending:
         for instruction in module.functions[pending.pop()].body.walk():
-            for name in referenced_functions(instruction):
+            for name in instruction.callees:
                 if name in module.functions and name not in live:
                     live.add(name)
                     pending.append(name)
@@ -57,19 +58,6 @@ def remove_uncalled_functions(module: Module) -> bool:
         module.functions[name].body.drop_all_references()
         del module.functions[name]
     return bool(dead)
-
-
-def referenced_functions(instruction: Instruction) -> list[str]:
-    """Names of the functions that an instruction calls or names as its decomposition."""
-    names = []
-    for key in ("callee", "decomposition"):
-        name = instruction.attributes.get(key)
-        if isinstance(name, str):
-            names.append(name)
-    called = instruction.attributes.get("called_computations")
-    if isinstance(called, tuple):
-        names.extend(name for name in called if isinstance(name, str))
-    return names
 
 
 def _sweep(body: Block, effects: Effects) -> bool:
@@ -200,8 +188,5 @@ def _reads(instruction: Instruction) -> list[Value]:
     return [operand for inner in instruction.walk() for operand in inner.operands]
 
 
-_SHRINK = {
-    "stablehlo.while": _shrink_while,
-    "stablehlo.if": _shrink_branches,
-    "stablehlo.case": _shrink_branches,
-}
+_SHRINK: Final = {"loop": _shrink_while, "branch": _shrink_branches}
+"""By the role of the op."""

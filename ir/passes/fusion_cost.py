@@ -8,11 +8,9 @@ computed twice.
 from __future__ import annotations
 
 import enum
-import math
-from typing import Final
 
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.definition import Indexed, OpDefinition, Pointwise, Reduction, Trait
+from hlojit.ir.ops.definition import Cost, Indexed, OpDefinition, Pointwise, Reduction, Trait
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.types import TensorType
 
@@ -26,31 +24,6 @@ class Role(enum.Enum):
     MOVEMENT = "the element at an index from elements elsewhere"
     REDUCTION = "a root that reduces"
 
-
-EXPENSIVE_OPS: Final = frozenset(
-    f"stablehlo.{mnemonic}"
-    for mnemonic in [
-        "atan2",
-        "cbrt",
-        "cosine",
-        "divide",
-        "exponential",
-        "exponential_minus_one",
-        "log",
-        "log_plus_one",
-        "logistic",
-        "power",
-        "remainder",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tan",
-        "tanh",
-    ]
-)
-"""Pointwise ops that cost more than a few instructions.  Ops of other dialects than StableHLO count as expensive."""
-
-_CHEAP_DIALECT: Final = "stablehlo"
 
 _KINDS: dict[OpDefinition, Role] = {}
 
@@ -67,17 +40,13 @@ def _kind_of(op: OpDefinition) -> Role:
         elif isinstance(lowering, Pointwise):
             found = Role.POINTWISE
         elif isinstance(lowering, Indexed):
-            found = Role.OPAQUE if op.name in _UPDATES else Role.MOVEMENT
+            found = Role.MOVEMENT
         elif isinstance(lowering, Reduction):
             found = Role.REDUCTION
         else:
             found = Role.OPAQUE
         _KINDS[op] = found
     return found
-
-
-_UPDATES: Final = frozenset({"stablehlo.dynamic_update_slice", "stablehlo.scatter"})
-"""Ops that may write into their operand's buffer instead of a copy: worth more than a fusion."""
 
 
 def role_of(instruction: Instruction) -> Role:
@@ -111,21 +80,17 @@ def _has_simple_combiner(instruction: Instruction) -> bool:
 
 def is_expensive(instruction: Instruction) -> bool:
     """Whether computing an element twice costs more than reading it from memory."""
-    op = instruction.op
-    if not isinstance(op.lowering, Pointwise):
-        return bool(instruction.regions)
-    return op.name in EXPENSIVE_OPS or not op.name.startswith(_CHEAP_DIALECT)
+    cost = instruction.op.cost
+    if cost is not None:
+        return cost is Cost.EXPENSIVE
+    return isinstance(instruction.op.lowering, Pointwise) or bool(instruction.regions)
 
 
 def evaluations_per_element(user: Instruction, number: int) -> float:
     """How many elements of operand ``number`` one evaluated element of ``user`` reads, on average."""
-    operand = user.operands[number].tensor_type
-    name = user.op.name
-    if name == "stablehlo.concatenate" or (name == "stablehlo.pad" and number == 0):
-        return operand.size / max(1, user.results[0].tensor_type.size)
-    window = user.attributes.get("window_dimensions")
-    if window is not None:
-        return float(math.prod(window))
+    lowering = user.op.lowering
+    if isinstance(lowering, Indexed) and lowering.reads is not None:
+        return lowering.reads(user, number)
     return 1.0
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir.ops.definition import Trait
 from hlojit.ir.passes.fusion_cost import (
     Role,
     evaluations_per_element,
@@ -389,7 +390,7 @@ class FusionPlan:
 
 def is_reshape(instruction: Instruction) -> bool:
     """Whether the instruction renames elements without moving them: an alias when its operand is in memory."""
-    return instruction.op.name == "stablehlo.reshape"
+    return Trait.BITCAST in instruction.op.traits
 
 
 def _shape_of(user: Instruction, operand: Value) -> Any:

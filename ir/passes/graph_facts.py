@@ -78,11 +78,11 @@ class Effects:
             if function.is_declaration:
                 self._impure_functions.add(function.name)
             for instruction in function.body.walk():
-                callee = instruction.attributes.get("callee")
-                if isinstance(callee, str):
-                    callers.setdefault(callee, []).append(instruction)
+                if instruction.op.callees:
                     homes[instruction] = function
-                elif has_own_effect(instruction):
+                    for callee in instruction.callees:
+                        callers.setdefault(callee, []).append(instruction)
+                if has_own_effect(instruction):
                     pending.append((instruction, function))
         for name in [*self._impure_functions, *(name for name in callers if name not in module.functions)]:
             pending.extend((call, homes[call]) for call in callers.get(name, ()))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from hlojit.ir.ops.definition import Indexed
 from hlojit.ir.passes.fusion_cost import Role
 
 if TYPE_CHECKING:
@@ -102,8 +103,10 @@ def _reads_by_rows(
         return found == shape and value not in user.operands[len(user.results) :]
     if role is Role.POINTWISE:
         return found == user.results[0].tensor_type.shape
+    lowering = user.op.lowering
     return (
-        user.op.name == "stablehlo.broadcast_in_dim"
+        isinstance(lowering, Indexed)
+        and lowering.broadcasts is not None
         and (found, user.results[0].tensor_type.shape) == (row_shape, shape)
-        and tuple(user.attributes["broadcast_dimensions"]) == tuple(range(len(row_shape)))
+        and tuple(lowering.broadcasts(user)) == tuple(range(len(row_shape)))
     )

@@ -17,15 +17,21 @@ values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.ops.comparison import COMPARE
+from hlojit.ir.ops.elementwise import ADD
 from hlojit.ir.passes.dead_code_elimination import rebuild_with_results
-from hlojit.ir.passes.graph_facts import Effects, blocks_inner_first, int_constant_of, is_constant, is_terminator
+from hlojit.ir.passes.graph_facts import (
+    Effects,
+    blocks_inner_first,
+    int_constant_of,
+    is_constant,
+    is_terminator,
+)
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.types import TensorType
-
-_LOOP: Final = "stablehlo.while"
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class WhileLoopSimplifier(Pass):
         changed = False
         for block in blocks_inner_first(module):
             for instruction in block:
-                if instruction.op.name == _LOOP:
+                if instruction.op.host_role == "loop":
                     changed |= self._simplify(instruction, effects)
         return changed
 
@@ -144,7 +150,7 @@ def trip_count(loop: Instruction, at_most: int = 1 << 40) -> int | None:
     """
     condition, body = loop.regions
     test = condition.returned[0].producer
-    if test is None or test.op.name != "stablehlo.compare" or test.block is not condition:
+    if test is None or test.op != COMPARE or test.block is not condition:
         return None
     counter, bound = test.operands
     if counter.owner is not condition:
@@ -165,7 +171,7 @@ def trip_count(loop: Instruction, at_most: int = 1 << 40) -> int | None:
 def _constant_step(body: Block, position: int) -> int | None:
     """The constant that the body adds to a carried integer."""
     increment = body.returned[position].producer
-    if increment is None or increment.op.name != "stablehlo.add":
+    if increment is None or increment.op != ADD:
         return None
     for counter, step in (increment.operands, reversed(increment.operands)):
         if counter is body.arguments[position]:

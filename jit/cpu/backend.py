@@ -14,6 +14,7 @@ from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
+from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType
 from hlojit.lowering.host import emit_host
 from hlojit.lowering.kernel import KernelCode
@@ -171,7 +172,7 @@ def _captured(instruction: Instruction) -> Value | None:
             used.extend(each.operands)
             stack.extend(each.regions)
     for value in used:
-        if value not in inside and (value.producer is None or value.producer.op.name != "stablehlo.constant"):
+        if value not in inside and not is_constant(value.producer):
             return value
     return None
 

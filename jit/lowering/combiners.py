@@ -11,19 +11,18 @@ specification's region would round every step; wider accumulation is the freedom
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, cast, final
+from typing import cast, final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
-from hlojit.ir.scalar import arithmetic, formats
+from hlojit.ir.ops.definition import Pointwise, PointwiseCall
+from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.elements import Elements
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 from hlojit.lowering.vector_access import scalars
-
-_IDEMPOTENT: Final = ("maximum", "minimum", "and", "or", "argmax", "argmin")
 
 
 @final
@@ -44,7 +43,7 @@ class Combiner:
         )
         self._sources = tuple(value.tensor_type.element_type for value in self.inputs)
         self.kinds = tuple(formats.compute_kind(element) for element in self.element_types)
-        self.name = recognized(instruction)
+        self.recognized = combiner_of(self.region)
         self.elements = elements
         self.builder = builder
         self.is_split = self._splits(target)
@@ -56,16 +55,27 @@ class Combiner:
     def _splits(self, target: Target | None) -> bool:
         if (
             target is None
-            or self.name not in ("maximum", "minimum")
+            or self.recognized is None
+            or self.recognized.step is None
+            or not (self.recognized.is_maximum or self.recognized.is_minimum)
             or not isinstance(self.element_types[0], FloatFormat)
         ):
             return False
         return self.kinds[0] == "f32" or target.has_feature("avx512f")
 
     @property
+    def _keeps_larger(self) -> bool:
+        return self.recognized is not None and self.recognized.is_maximum
+
+    @property
+    def _has_index(self) -> bool:
+        """Whether this is an extremum with its index (``argmax``, ``argmin``)."""
+        return self.recognized is not None and self.recognized.step is None
+
+    @property
     def is_free(self) -> bool:
         """Whether elements may be combined in any order."""
-        return self.name is not None
+        return self.recognized is not None
 
     def init(self) -> list[Val]:
         """The init values."""
@@ -82,19 +92,18 @@ class Combiner:
 
     def begin(self) -> list[Val]:
         """The values before the first element: the identity where the order is free, the init values otherwise."""
-        if self.name is None or self.name in _IDEMPOTENT:
+        if self.recognized is None or self.recognized.is_idempotent:
             return self.init()
-        is_float = isinstance(self.element_types[0], FloatFormat)
-        # -0.0, because 0.0 + -0.0 would lose a sign.
-        identity = {"add": -0.0 if is_float else 0, "multiply": 1, "xor": 0}[self.name]
+        identity = self.recognized.identity(self.element_types[0])
         return [self.builder.constant(formats.compute_kind(self.element_types[0]), identity)]
 
     def take(self, values: Sequence[Val], others: Sequence[Val]) -> list[Val]:
         """Combine values with others, lane by lane."""
-        if self.name is None or len(values) > 1 or isinstance(self.element_types[0], BooleanType):
+        step = self.recognized.step if self.recognized is not None else None
+        if step is None or isinstance(self.element_types[0], BooleanType):
             return cast(list[Val], list(self.elements.inline(self.region, [*values, *others])))
         (a,), (x,) = values, others
-        return [simple_step(self.builder, self.name, self.element_types[0], a, x)]
+        return [unrounded_step(self.builder, step, a, x)]
 
     # ------------------------- accumulators: many steps, then ``finish``
 
@@ -116,14 +125,14 @@ class Combiner:
         """Combine two sets of accumulators."""
         b = self.builder
         if self.is_split:
-            predicate = "ogt" if self.name == "maximum" else "olt"
+            predicate = "ogt" if self._keeps_larger else "olt"
             return [
                 b.select(b.fcmp(predicate, second[0], first[0]), second[0], first[0]),
                 b.select(b.icmp("sgt", second[1], first[1]), second[1], first[1]),
                 b.select(b.icmp("ugt", second[2], first[2]), second[2], first[2]),
             ]
         result = self.take(first, second)
-        if self.name in ("argmax", "argmin") and self.kinds[0] in ("f32", "f64"):
+        if self._has_index and self.kinds[0] in ("f32", "f64"):
             # Of two NaNs the one with the smaller index is kept.
             both = b.and_(b.fcmp("uno", first[0], first[0]), b.fcmp("uno", second[0], second[0]))
             element = self.element_types[1]
@@ -136,7 +145,7 @@ class Combiner:
         """The results of accumulators that hold everything; the init values are taken in if they are not yet."""
         if self.is_split:
             return [self._extremum(*accumulators)]
-        if self.name is None or self.name in _IDEMPOTENT:
+        if self.recognized is None or self.recognized.is_idempotent:
             return list(accumulators)
         return self.take(self.init(), accumulators)
 
@@ -149,7 +158,7 @@ class Combiner:
             b.icmp("ugt", highest, b.constant(kind, infinity | 1 << (bits - 1))),
         )
         # A zero is +0.0 if anything without sign was seen (maximum), -0.0 if anything with sign was (minimum).
-        with_sign = most if self.name == "maximum" else highest
+        with_sign = most if self._keeps_larger else highest
         zero = b.bitcast(b.and_(with_sign, b.constant(kind, 1 << (bits - 1))), number.kind)
         number = b.select(b.fcmp("oeq", number, b.constant(number.kind, 0.0)), zero, number)
         return b.select(is_nan, b.constant(number.kind, float("nan")), number)
@@ -163,36 +172,15 @@ class Combiner:
         return values
 
 
-def recognized(instruction: Instruction) -> str | None:
-    """The combiner's name, if elements of its operand types may be combined in any order."""
-    return combiner_of(instruction.regions[0])
+def is_free(instruction: Instruction) -> bool:
+    """Whether the elements of a reduction may be combined in any order."""
+    return combiner_of(instruction.regions[0]) is not None
 
 
-def simple_step(b: LlvmBuilder, name: str, element: ElementType, a: Val, x: Val) -> Val:
-    """One step of a recognized combiner of one value."""
-    if isinstance(element, FloatFormat):
-        match name:
-            case "add":
-                return b.fadd(a, x)
-            case "multiply":
-                return b.fmul(a, x)
-            case _:
-                rule = arithmetic.float_maximum if name == "maximum" else arithmetic.float_minimum
-                return cast(Val, rule(scalars(b), a, x))
-    signed = not isinstance(element, IntegerType) or element.signed
-    match name:
-        case "add":
-            result = b.add(a, x)
-        case "multiply":
-            result = b.mul(a, x)
-        case "maximum" | "minimum":
-            less = "slt" if signed else "ult"
-            condition = b.icmp(less, a, x) if name == "maximum" else b.icmp(less, x, a)
-            return b.select(condition, x, a)
-        case "and":
-            return b.and_(a, x)
-        case "or":
-            return b.or_(a, x)
-        case _:
-            return b.xor(a, x)
-    return cast(Val, formats.wrap_integer(scalars(b), result, element))
+def unrounded_step(b: LlvmBuilder, step: Instruction, a: Val, x: Val) -> Val:
+    """One step of a recognized combiner of one value, in compute form: a narrow float is rounded at the end only."""
+    lowering = step.op.lowering
+    element = step.result.tensor_type.element_type
+    assert isinstance(lowering, Pointwise)
+    result = lowering.rule(scalars(b), PointwiseCall((element, element), element, step.attributes), a, x)
+    return cast(Val, result if lowering.exact else formats.wrap_integer(scalars(b), result, element))

@@ -74,7 +74,7 @@ class Body:
     def of(instruction: Instruction) -> Body:
         """The body of a fusion, or of any single instruction taken as a fusion of one."""
         types = tuple(operand.tensor_type for operand in instruction.operands)
-        if instruction.op.name == "hlojit.fusion":
+        if Trait.FUSION in instruction.op.traits:
             region = instruction.regions[0]
             return Body({argument: n for n, argument in enumerate(region.arguments)}, region.returned, types)
         parameters: dict[Value, int] = {}

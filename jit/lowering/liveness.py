@@ -6,7 +6,7 @@ Values that share memory (a reshape and its operand) count as one, their *root*.
 from __future__ import annotations
 
 from hlojit.ir.graph import Block, Instruction, Value
-from hlojit.ir.ops.definition import Structural, Trait
+from hlojit.ir.ops.definition import Trait
 
 FOREVER = 1 << 60
 
@@ -18,8 +18,7 @@ def is_alias(instruction: Instruction) -> bool:
 
 def host_role(instruction: Instruction) -> str:
     """What the host program does with an instruction that is no kernel (see ``Structural``), or an empty string."""
-    lowering = instruction.op.lowering
-    return lowering.role if isinstance(lowering, Structural) else ""
+    return instruction.op.host_role
 
 
 class Liveness:

@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.lowering.combiners import Combiner, recognized
+from hlojit.lowering.combiners import Combiner
 from hlojit.lowering.elements import Body, Elements, constant_number
 from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.index import Index, constant, delinearized, variable
@@ -141,17 +142,17 @@ def _scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> i
         if not spans or found is not None:
             return None
         found = dimension
-    name = recognized(instruction)
-    if found is None or name is None or shape[found] == 0:
+    combiner = combiner_of(instruction.regions[0])
+    if found is None or combiner is None or shape[found] == 0:
         return None
-    if name in ("add", "multiply", "xor"):
+    if not combiner.is_idempotent:
         # The padding is combined too: only the identity may be left out.
         producer = instruction.operands[1].producer
         if producer is None or Trait.CONSTANT not in producer.op.traits:
             return None
         dense = producer.attributes["value"]
         assert isinstance(dense, Dense)
-        if constant_number(dense.array[()]) != int(name == "multiply"):
+        if constant_number(dense.array[()]) != combiner.identity(dense.type.element_type):
             return None
     return found
 

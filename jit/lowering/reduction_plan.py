@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.scalar import formats
-from hlojit.lowering.combiners import Combiner, recognized
+from hlojit.lowering.combiners import Combiner, is_free
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, linear_index
 from hlojit.lowering.loops import Units, divide, probe_elements
@@ -100,7 +100,7 @@ def make_plan(body: Body, instructions: list[Instruction], shape: Sequence[int],
 
 def _choose_chunks(plan: Plan) -> None:
     """Cut the outermost reduced variable where there are few results of many elements."""
-    if not plan.reduced or not all(recognized(one) for one in plan.instructions):
+    if not plan.reduced or not all(is_free(one) for one in plan.instructions):
         return
     total = math.prod(plan.space.extents)
     extent = plan.space.extents[plan.reduced[0]]

@@ -15,7 +15,7 @@ from typing import cast, final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.ops.definition import Reduction
 from hlojit.ir.scalar import formats
-from hlojit.lowering.combiners import Combiner, recognized
+from hlojit.lowering.combiners import Combiner, is_free
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -197,7 +197,7 @@ class ReductionKernel:
             if not plan.kept:
                 return 1, 1, 1
             return math.prod(plan.kept_extents[:-1]), extents[-1], fitted_lanes(body, extents[-1], target)
-        if not all(recognized(one) for one in plan.instructions):
+        if not all(is_free(one) for one in plan.instructions):
             self.body_lanes = 1
             return plan.results, extents[-1], 1
         # The accumulators' lanes depend on the types alone, so that the order does not depend on what is fused.

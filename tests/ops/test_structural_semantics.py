@@ -11,7 +11,7 @@ from hlojit.ir.builder import Builder, build_function
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Module, Value
 from hlojit.ir.interpreter import evaluate
-from hlojit.ir.ops.combiners import combiner_of, compare_direction_of, returns_second
+from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import ops
 from hlojit.ir.ops.random_bits import GENERATORS
 from hlojit.ir.types import tensor
@@ -380,10 +380,31 @@ def region_of(build: Any, count: int = 2, element: str = "f32") -> Any:
     return made
 
 
-@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
-def test_combiner_of_simple_regions(name: str) -> None:
-    assert combiner_of(region_of(lambda b, x, y: b.create(name, [x, y]).result)) == name
-    assert combiner_of(region_of(lambda b, x, y: b.create(name, [y, x]).result)) == name
+@pytest.mark.parametrize(
+    ("name", "element", "identity", "idempotent"),
+    [
+        ("add", "f32", -0.0, False),
+        ("add", "i32", 0, False),
+        ("multiply", "f32", 1, False),
+        ("xor", "i32", 0, False),
+        ("maximum", "f32", -np.inf, True),
+        ("maximum", "i8", -128, True),
+        ("minimum", "ui8", 255, True),
+        ("and", "i1", 1, True),
+        ("or", "i16", 0, True),
+    ],
+)
+def test_combiner_of_simple_regions(name: str, element: str, identity: float, idempotent: bool) -> None:
+    for swap in (False, True):
+        order = slice(None, None, -1 if swap else 1)
+        region = region_of(lambda b, *xy, order=order: b.create(name, xy[order]).result, element=element)
+        found = combiner_of(region)
+        assert found is not None and found.step is region.first
+        assert (found.is_idempotent, found.is_maximum, found.is_minimum) == (
+            idempotent, name == "maximum", name == "minimum"
+        )  # fmt: skip
+        number = found.identity(region.arguments[0].tensor_type.element_type)
+        assert (number, np.signbit(number)) == (identity, np.signbit(identity))
 
 
 def test_combiner_of_refuses_what_is_not_quite_one() -> None:
@@ -405,23 +426,16 @@ def extremum(direction: str, element: str, with_nan: bool, tie: str = "LT") -> A
 
 
 def test_combiner_of_argmax_and_argmin() -> None:
-    assert combiner_of(extremum("GT", "f32", True)) == "argmax"
-    assert combiner_of(extremum("LT", "f32", True)) == "argmin"
-    assert combiner_of(extremum("GT", "i32", False)) == "argmax"
+    for region, largest in (
+        (extremum("GT", "f32", True), True),
+        (extremum("LT", "f32", True), False),
+        (extremum("GT", "i32", False), True),
+    ):
+        found = combiner_of(region)
+        assert found is not None and found.step is None and found.is_idempotent
+        assert (found.is_maximum, found.is_minimum) == (largest, not largest)
     assert combiner_of(extremum("GT", "f32", False)) is None, "loses NaN"
     assert combiner_of(extremum("GT", "f32", True, tie="GT")) is None, "takes the last index"
-
-
-def test_returns_second() -> None:
-    assert returns_second(region_of(lambda b, x, y: y))
-    assert not returns_second(region_of(lambda b, x, y: x))
-
-
-def test_compare_direction_of() -> None:
-    assert compare_direction_of(region_of(lambda b, x, y: b.compare(x, y, "LT"))) == ("LT", 0)
-    assert compare_direction_of(region_of(lambda b, x, y: b.compare(y, x, "LT"))) == ("GT", 0)
-    assert compare_direction_of(region_of(lambda b, x, y: b.compare(x, y, "LT", "TOTALORDER"))) is None
-    assert compare_direction_of(region_of(lambda b, x, y: b.compare(x, x, "LT"))) is None
 
 
 def test_every_record_has_a_summary() -> None:

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.definition import ValueRange
 from hlojit.ir.passes.graph_facts import constant_of, splat_of
 from hlojit.ir.types import TensorType
 
@@ -146,12 +146,11 @@ _IEEE_FORMATS: Final = frozenset(("f64", "f32", "f16", "bf16", "f8E5M2", "f8E4M3
 
 # -- ranges of integers --------------------------------------------------------------------------------------------
 
-Range = tuple[int, int]
 _DEEPEST: Final = 6
 _LARGEST_CONSTANT: Final = 4096
 
 
-def integer_range(value: Value, depth: int = 0) -> Range | None:
+def integer_range(value: Value, depth: int = 0) -> ValueRange | None:
     """Bounds (both included) of the elements of an integer tensor, or None where nothing is known."""
     element = element_of(value)
     if not isinstance(element, IntegerType):
@@ -166,77 +165,8 @@ def integer_range(value: Value, depth: int = 0) -> Range | None:
     owner = value.owner
     if depth >= _DEEPEST or not isinstance(owner, Instruction):
         return None
-    rule = _RANGES.get(owner.op.name)
-    found = None if rule is None else rule(owner, depth + 1)
+    rule = owner.op.value_range
+    found = None if rule is None else rule(owner, lambda operand: integer_range(operand, depth + 1))
     if found is None or found[0] < limits[0] or found[1] > limits[1]:
         return None  # it may wrap around
     return found
-
-
-def _range_of_iota(iota: Instruction, depth: int) -> Range | None:
-    extent = iota.results[0].tensor_type.shape[iota.attributes["iota_dimension"]]
-    return (0, extent - 1) if extent > 0 else None
-
-
-def _range_of_same(instruction: Instruction, depth: int) -> Range | None:
-    return integer_range(instruction.operands[0], depth)
-
-
-def _range_of_convert(convert: Instruction, depth: int) -> Range | None:
-    return (0, 1) if is_boolean(convert.operands[0]) else integer_range(convert.operands[0], depth)
-
-
-def _range_of_union(instruction: Instruction, depth: int) -> Range | None:
-    ranges = [integer_range(operand, depth) for operand in instruction.operands[:8]]
-    known = [found for found in ranges if found is not None]
-    if len(known) < len(instruction.operands):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _range_of_select(select: Instruction, depth: int) -> Range | None:
-    first, second = integer_range(select.operands[1], depth), integer_range(select.operands[2], depth)
-    if first is None or second is None:
-        return None
-    return min(first[0], second[0]), max(first[1], second[1])
-
-
-def _range_of_arithmetic(combine: Callable[[int, int], int]) -> Callable[[Instruction, int], Range | None]:
-    """The range of an op that is monotonic in each operand: its extremes are at the corners."""
-
-    def range_of(instruction: Instruction, depth: int) -> Range | None:
-        first = integer_range(instruction.operands[0], depth)
-        second = integer_range(instruction.operands[1], depth) if first is not None else None
-        if first is None or second is None:
-            return None
-        corners = [combine(a, b) for a in first for b in second]
-        return min(corners), max(corners)
-
-    return range_of
-
-
-def _range_of_clamp(clamp: Instruction, depth: int) -> Range | None:
-    low, high = integer_range(clamp.operands[0], depth), integer_range(clamp.operands[2], depth)
-    if low is None or high is None or low[0] > high[1]:
-        return None
-    return min(low[0], high[0]), high[1]
-
-
-_RANGES: Final[dict[str, Callable[[Instruction, int], Range | None]]] = {
-    "stablehlo.iota": _range_of_iota,
-    "stablehlo.broadcast_in_dim": _range_of_same,
-    "stablehlo.reshape": _range_of_same,
-    "stablehlo.transpose": _range_of_same,
-    "stablehlo.slice": _range_of_same,
-    "stablehlo.reverse": _range_of_same,
-    "stablehlo.dynamic_slice": _range_of_same,
-    "stablehlo.convert": _range_of_convert,
-    "stablehlo.concatenate": _range_of_union,
-    "stablehlo.select": _range_of_select,
-    "stablehlo.add": _range_of_arithmetic(lambda a, b: a + b),
-    "stablehlo.subtract": _range_of_arithmetic(lambda a, b: a - b),
-    "stablehlo.multiply": _range_of_arithmetic(lambda a, b: a * b),
-    "stablehlo.maximum": _range_of_arithmetic(max),
-    "stablehlo.minimum": _range_of_arithmetic(min),
-    "stablehlo.clamp": _range_of_clamp,
-}
