@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hlojit.ir.errors import PluginError
+from hlojit.ir.fork_gate import fork_gate
 
 _lock = threading.Lock()
 _compiled: dict[tuple[Any, tuple[str, ...], str], tuple[str, str]] = {}
@@ -26,7 +27,7 @@ def numba_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result: s
     Raises ``PluginError`` if numba cannot compile the function, or if it can raise.
     """
     key = (function, kinds, result)
-    with _lock:
+    with fork_gate, _lock:
         if key not in _compiled:
             _compiled[key] = _compile(function, kinds, result)
         return _compiled[key]

@@ -293,3 +293,6 @@ def _register_builtin_types() -> None:
 
 
 _register_builtin_types()
+
+BUILT_IN = {row.name: row for row in element_types()}
+"""hlojit's own rows; keys of caches name these, and hold the content of all others."""

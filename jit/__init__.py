@@ -15,6 +15,8 @@ Names are imported when they are first used: importing hlojit loads neither numb
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,11 +82,21 @@ __all__ = [
 ]
 
 
+_first = threading.RLock()
+"""Held while the fork gate itself is imported, and by whoever forks."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_first.acquire, after_in_parent=_first.release, after_in_child=_first.release)
+
+
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'hlojit' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    with _first:
+        from hlojit.ir.fork_gate import fork_gate
+    with fork_gate:
+        value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 

@@ -15,6 +15,7 @@ from hlojit.collection import collection_paused
 from hlojit.extensions import Backend, CompileOptions, registry
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 
@@ -31,8 +32,8 @@ def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<s
     """
     from hlojit.ir.text.parser import parse_module
 
-    registry().load()
-    with collection_paused():
+    with fork_gate, collection_paused():
+        registry().load()
         return parse_module(text, source_name=source_name, allow_unregistered=allow_unregistered)
 
 
@@ -58,12 +59,16 @@ def compile(
 
     Raises ``ParseError``, ``VerificationError``, or ``UnsupportedError`` naming the op, the back end and the reason.
     """
+    with fork_gate:
+        return _compile(program, backend, _settings(options, num_replicas, num_partitions))
+
+
+def _compile(program: str | Module, backend: str | None, settings: CompileOptions) -> Any:
     chosen = registry().backend(backend or os.environ.get("HLOJIT_BACKEND") or DEFAULT_BACKEND)
-    settings = _settings(options, num_replicas, num_partitions)
-    if num_replicas != 1 or num_partitions != 1:
+    if settings.num_replicas != 1 or settings.num_partitions != 1:
         raise HlojitError(
-            f"num_replicas={num_replicas}, num_partitions={num_partitions}: programs for several devices cannot be run yet; "
-            "compile for one replica and one partition"
+            f"num_replicas={settings.num_replicas}, num_partitions={settings.num_partitions}: programs for several devices "
+            "cannot be run yet; compile for one replica and one partition"
         )
     reason = chosen.unavailable()
     if reason:

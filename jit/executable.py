@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
@@ -20,6 +21,7 @@ from typing import Any, Final, NoReturn, final
 import numpy as np
 from hlojit.arrays import from_storage, is_outside_form_different, to_storage
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.types import TensorType
 from hlojit.runtime import layout, objects
 from hlojit.runtime.native import Native, native
@@ -152,16 +154,18 @@ class _MethodDefinition(ctypes.Structure):
 
 _METH_FASTCALL = 0x80
 _definitions: list[_MethodDefinition] = []
+_definitions_lock = threading.Lock()
 
 
 def _definition() -> _MethodDefinition:
     # One for all executables, never freed: what belongs to one of them hangs on the function's `self`.
-    if not _definitions:
-        address = native().addresses["hlojit_call"]
-        definition = _MethodDefinition(b"executable", address, _METH_FASTCALL, b"A program compiled by hlojit.")
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-        _definitions.append(definition)
-    return _definitions[0]
+    address = native().addresses["hlojit_call"]
+    with fork_gate, _definitions_lock:
+        if not _definitions:
+            definition = _MethodDefinition(b"executable", address, _METH_FASTCALL, b"A program compiled by hlojit.")
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+            _definitions.append(definition)
+        return _definitions[0]
 
 
 def _table(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

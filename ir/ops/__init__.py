@@ -30,6 +30,7 @@ from hlojit.ir.ops import (
     transcendental,
     windows,
 )
+from hlojit.ir.ops.definition import ops
 
 __all__ = [
     "bitwise",
@@ -61,3 +62,6 @@ __all__ = [
     "transcendental",
     "windows",
 ]
+
+BUILT_IN = {op.name: op for op in ops()}
+"""hlojit's own records; keys of caches name these, and hold the content of all others."""

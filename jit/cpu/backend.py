@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import Any
 
-from hlojit.cpu.kernels import has_kernel, kernel_emitter
-from hlojit.extensions import registry
+from hlojit.cpu.kernel_cache import KernelCache
+from hlojit.cpu.kernels import has_kernel
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, no
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import is_custom_call
@@ -18,58 +18,13 @@ from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType
 from hlojit.lowering.host import emit_host
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.math_library import with_own_math
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
-from hlojit.lowering.structure import structure_text
-from hlojit.lowering.target import Target
+from hlojit.lowering.structure import Identities
 
 BACKEND_NAME = "cpu"
 MAXIMUM_BYTES = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
-
-
-class KernelCache:
-    """Kernels by structure, and their objects, for the life of the process."""
-
-    def __init__(self, target: Target):
-        self.target = target
-        self._codes: dict[str, KernelCode] = {}
-        self._objects: dict[str, bytes] = {}
-        self._lock = threading.Lock()
-
-    def code(self, instruction: Instruction) -> KernelCode:
-        """The kernel of an instruction; emitted once per structure."""
-        key = f"{registry().generation} {structure_text(instruction)}"
-        code = self._codes.get(key)
-        if code is None:
-            with self._lock:
-                code = self._codes.get(key)
-                if code is None:
-                    symbol = f"hlojit_kernel_{len(self._codes)}"
-                    code = self._codes[key] = _emitter_name_and_emit(instruction, self.target, symbol)
-        return code
-
-    def objects(self, codes: Iterable[KernelCode]) -> list[bytes]:
-        """Object code of kernels, compiled once each."""
-        from hlojit.cpu.codegen import compile_to_object
-
-        images = []
-        for code in codes:
-            symbol = code.phases[0].symbol
-            image = self._objects.get(symbol)
-            if image is None:
-                linked = [with_own_math(text) for _, text in code.linked]
-                image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
-                self._objects[symbol] = image
-            images.append(image)
-        return images
-
-
-def _emitter_name_and_emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-    lowering = instruction.op.lowering
-    name = lowering.name if isinstance(lowering, Kernel) else "fusion"
-    return kernel_emitter(name)(instruction, target, symbol)
 
 
 class CpuKernelSource:
@@ -77,13 +32,18 @@ class CpuKernelSource:
 
     def __init__(self, cache: KernelCache):
         self.cache = cache
+        self._identities = Identities()
+        self._codes: dict[Instruction, KernelCode] = {}
 
     def kernel(self, instruction: Instruction) -> KernelCode:
         """Code for one instruction."""
-        reason = _reason_against(instruction)
-        if reason:
-            raise UnsupportedError(instruction.op.name, BACKEND_NAME, reason, instruction.location)
-        return self.cache.code(instruction)
+        code = self._codes.get(instruction)
+        if code is None:
+            reason = _reason_against(instruction)
+            if reason:
+                raise UnsupportedError(instruction.op.name, BACKEND_NAME, reason, instruction.location)
+            code = self._codes[instruction] = self.cache.code(instruction, self._identities)
+        return code
 
 
 class CpuBackend(Backend):
@@ -94,15 +54,18 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self._cache: KernelCache | None = None
+        self._lock = threading.Lock()
 
     @property
     def cache(self) -> KernelCache:
         """The kernel cache (LLVM is initialized when it is first needed)."""
         if self._cache is None:
-            # LLVM is loaded with the first compilation, not when plugins are listed.
-            from hlojit.cpu.codegen import host_target
+            with fork_gate, self._lock:
+                if self._cache is None:
+                    # LLVM is loaded with the first compilation, not when plugins are listed.
+                    from hlojit.cpu.codegen import host_target
 
-            self._cache = KernelCache(host_target())
+                    self._cache = KernelCache(host_target())
         return self._cache
 
     def capability(self, instruction: Instruction) -> Capability:
@@ -124,7 +87,7 @@ class CpuBackend(Backend):
 
         _check_signature(module)
         program = self.program(module)
-        codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
+        codes = {launch.kernel.symbol: launch.kernel for launch in program.launches()}
         symbol = "hlojit_main"
         host = compile_to_object(emit_host(program, symbol), self.cache.target)
         loaded = load_objects([host, *self.cache.objects(codes.values())], [symbol], native().symbols())

@@ -14,6 +14,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.lowering.target import Target
 
 
@@ -113,13 +114,13 @@ def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked:
 
 def compile_to_object(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
     """Compile LLVM IR text to a relocatable object."""
-    with _lock:
+    with fork_gate, _lock:
         return bytes(target_machine(target).emit_object(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
 
 
 def compile_to_assembly(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
     """Compile LLVM IR text to assembly, for people and tests to read."""
-    with _lock:
+    with fork_gate, _lock:
         return str(target_machine(target).emit_assembly(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
 
 
@@ -151,7 +152,7 @@ def load_objects(
 ) -> LoadedCode:
     """Load object files together; ``imports`` gives addresses for symbols that the process does not export."""
     global _loaded
-    with _lock:
+    with fork_gate, _lock:
         _loaded += 1
         builder = llvm.JITLibraryBuilder()
         for image in objects:

@@ -35,6 +35,8 @@ class KernelCode:
     to widen (fusions with numba functions).  ``linked`` maps symbols to foreign LLVM modules to link in.
     ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
     share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
+    ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
+    empty.
     """
 
     ir: str
@@ -44,3 +46,14 @@ class KernelCode:
     linked: tuple[tuple[str, str], ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
     updates: bool = False
+    unkeyable: str = ""
+
+    @property
+    def symbol(self) -> str:
+        """The kernel's name: that of its first phase."""
+        return self.phases[0].symbol
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the texts, about."""
+        return len(self.ir) + sum(len(text) for _, text in self.linked)

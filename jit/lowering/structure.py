@@ -1,57 +1,181 @@
 """Structural identity of instructions: equal keys mean that one kernel serves both.
 
 Names, locations and the rest of the program do not count; ops, attributes, types and the way in which values are
-connected do.  A GPT's twelve layers share their kernels this way.
+connected do.  A GPT's twelve layers share their kernels this way.  Built-in ops and element types count by their names,
+those that plugins bring by their content, so that a key means the same in every process and after registering again.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
-from hlojit.ir.attributes import Dense
-from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir import formats
+from hlojit.ir.attributes import (
+    BoolAttr,
+    ChannelHandle,
+    ConvDimensionNumbers,
+    Dense,
+    DotAlgorithm,
+    DotDimensionNumbers,
+    GatherDimensionNumbers,
+    IntegerAttr,
+    ScatterDimensionNumbers,
+    StringAttr,
+    UnitAttr,
+)
+from hlojit.ir.fingerprint import NotKeyable, fingerprint
+from hlojit.ir.formats import ElementType, QuantizedType
+from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.ops import BUILT_IN
+from hlojit.ir.ops.definition import OpDefinition
+from hlojit.ir.types import TensorType, TupleType, Type
 
-
-def structure_text(instruction: Instruction) -> str:
-    """Canonical text of an instruction with everything that its code depends on."""
-    parts: list[str] = []
-    _describe(instruction, {}, parts)
-    return "".join(parts)
-
-
-def structure_key(instruction: Instruction) -> str:
-    """A short hash of ``structure_text``."""
-    return hashlib.sha256(structure_text(instruction).encode()).hexdigest()[:16]
-
-
-def _describe(instruction: Instruction, numbers: dict[Value, int], parts: list[str]) -> None:
-    parts.append(instruction.op.name)
-    parts.append("(")
-    for operand in instruction.operands:
-        number = numbers.setdefault(operand, len(numbers))
-        parts.append(f"{number}:{operand.type},")
-    parts.append(")->")
-    for result in instruction.results:
-        numbers[result] = len(numbers)
-        parts.append(f"{result.type},")
-    for name in sorted(instruction.attributes):
-        parts.append(f"{name}={_attribute(instruction.attributes[name])};")
-    for region in instruction.regions:
-        _describe_block(region, numbers, parts)
-    parts.append("\n")
+_PLAIN = frozenset(
+    {type(None), bool, int, float, str, bytes, DotDimensionNumbers, ConvDimensionNumbers, GatherDimensionNumbers}
+    | {ScatterDimensionNumbers, DotAlgorithm, ChannelHandle, StringAttr, IntegerAttr, BoolAttr, UnitAttr}
+)
+"""Attributes whose ``repr`` says everything."""
 
 
-def _describe_block(block: Block, numbers: dict[Value, int], parts: list[str]) -> None:
-    parts.append("{")
-    for argument in block.arguments:
-        numbers[argument] = len(numbers)
-        parts.append(f"{argument.type},")
-    for instruction in block:
-        _describe(instruction, numbers, parts)
-    parts.append("}")
+@dataclass(slots=True)
+class Identities:
+    """Content hashes of plugins' ops and element types, computed once each; for one compilation.
+
+    Not for longer: a function's captured globals may change between compilations.
+    """
+
+    _known: dict[int, tuple[object, str]] = field(default_factory=dict)
+
+    def of(self, record: OpDefinition | ElementType) -> str:
+        """The hash of a record, or an empty text if it is built in; raises ``NotKeyable``."""
+        if isinstance(record, OpDefinition):
+            built_in: Any = BUILT_IN.get(record.name)
+        else:
+            built_in = record if isinstance(record, QuantizedType) else formats.BUILT_IN.get(record.name)
+        if built_in is record:
+            return ""
+        known = self._known.get(id(record))
+        if known is None:
+            known = self._known[id(record)] = record, fingerprint(record)
+        return known[1]
 
 
-def _attribute(value: object) -> str:
-    if isinstance(value, Dense):
-        return f"{value.type}{hashlib.sha256(value.tobytes()).hexdigest()}{value.is_splat}"
-    return repr(value)
+def structure_text(instruction: Instruction, identities: Identities | None = None) -> str:
+    """Canonical text of an instruction with everything that its code depends on; raises ``NotKeyable``."""
+    description = _Description()
+    description.instruction(instruction)
+    return description.text(identities or Identities())
+
+
+def structure_key(instruction: Instruction, identities: Identities | None = None) -> str:
+    """Hash of ``structure_text``."""
+    return hashlib.sha256(structure_text(instruction, identities).encode()).hexdigest()
+
+
+def module_key(module: Module, identities: Identities | None = None) -> str:
+    """Hash of a whole module: functions with their names, signatures and attributes, and all that is in them."""
+    description = _Description(discardable=True)
+    description.parts.append(f"{module.name} {module.foreign!r}")
+    description.attributes(module.attributes)
+    description.attributes(module.resources)
+    try:
+        for function in module.functions.values():
+            description.parts.append(f"func {function.name} {function.visibility}")
+            description.types(function.result_types)
+            for attributes in (function.attributes, *function.argument_attributes, *function.result_attributes):
+                description.attributes(attributes)
+                description.parts.append("|")
+            description.block(function.body)
+    except RecursionError:
+        raise NotKeyable(f"the module {module.name!r}, which is nested too deeply,") from None
+    return hashlib.sha256(description.text(identities or Identities()).encode()).hexdigest()
+
+
+class _Description:
+    """Text of a piece of graph; values are numbered in the order in which they appear."""
+
+    def __init__(self, *, discardable: bool = False) -> None:
+        self.discardable = discardable
+        self.parts: list[str] = []
+        self.numbers: dict[Value, int] = {}
+        self.ops: dict[str, OpDefinition] = {}
+        self.kinds: set[Type] = set()
+
+    def text(self, identities: Identities) -> str:
+        """What was described, and the identities of the ops and types in it that are not built in."""
+        elements: dict[str, ElementType] = {}
+        for kind in self.kinds:
+            _collect_elements(kind, elements)
+        records: list[tuple[str, OpDefinition | ElementType]] = [*sorted(self.ops.items()), *sorted(elements.items())]
+        for name, record in records:
+            identity = identities.of(record)
+            if identity:
+                self.parts.append(f"{name} is {identity}\n")
+        return "".join(self.parts)
+
+    def types(self, kinds: Iterable[Type]) -> None:
+        """Describe types."""
+        for kind in kinds:
+            self.kinds.add(kind)
+            self.parts.append(f"{kind},")
+
+    def attributes(self, attributes: Any) -> None:
+        """Describe attributes, in the order of their names."""
+        for name in sorted(attributes):
+            self.parts.append(f"{name}={self.attribute(attributes[name])};")
+
+    def instruction(self, instruction: Instruction) -> None:
+        """Describe an instruction with its regions."""
+        parts = self.parts
+        self.ops[instruction.op.name] = instruction.op
+        parts.append(f"{instruction.op.name}(")
+        for operand in instruction.operands:
+            number = self.numbers.setdefault(operand, len(self.numbers))
+            self.kinds.add(operand.type)
+            parts.append(f"{number}:{operand.type},")
+        parts.append(")->")
+        for result in instruction.results:
+            self.numbers[result] = len(self.numbers)
+        self.types(instruction.result_types)
+        self.attributes(instruction.attributes)
+        if self.discardable:
+            self.attributes(instruction.discardable)
+        for region in instruction.regions:
+            self.block(region)
+        parts.append("\n")
+
+    def block(self, block: Block) -> None:
+        """Describe a block with its arguments."""
+        self.parts.append("{")
+        for argument in block.arguments:
+            self.numbers[argument] = len(self.numbers)
+        self.types(argument.type for argument in block.arguments)
+        for instruction in block:
+            self.instruction(instruction)
+        self.parts.append("}")
+
+    def attribute(self, value: object) -> str:
+        """Text of an attribute's value."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return repr(value)
+        if kind is tuple:
+            return f"({','.join(map(self.attribute, value))})"  # type: ignore[call-overload]
+        if isinstance(value, Dense):
+            self.kinds.add(value.type)
+            return f"{value.type}{hashlib.sha256(value.tobytes()).hexdigest()}{value.is_splat}"
+        if isinstance(value, Type):
+            self.kinds.add(value)
+            return repr(value)
+        return fingerprint(value)
+
+
+def _collect_elements(kind: Type, elements: dict[str, ElementType]) -> None:
+    if isinstance(kind, TensorType):
+        elements[kind.element_type.name] = kind.element_type
+    elif isinstance(kind, TupleType):
+        for each in kind.elements:
+            _collect_elements(each, elements)

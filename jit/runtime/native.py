@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.runtime import layout, objects, quota
 
 GENERATED_CODE_SYMBOLS: Final = (
@@ -210,5 +211,5 @@ def _native() -> Native:
 
 def native() -> Native:
     """The runtime, compiled and loaded by the first call (some 50 ms)."""
-    with _creation:
+    with fork_gate, _creation:
         return _native()

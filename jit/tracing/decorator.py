@@ -21,6 +21,7 @@ import numpy as np
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import ArgumentError, HlojitError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Function, Module
 from hlojit.ir.location import FileLocation
@@ -110,7 +111,7 @@ class JittedFunction:
     def _compile(self, key: Hashable, dynamic: Any, static: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         from hlojit.compiler import compile as compile_module
 
-        with self._lock:
+        with fork_gate, self._lock:
             if key in self._compiled:
                 return self._compiled[key]
             with registry().using(*self.plugins):

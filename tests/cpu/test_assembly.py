@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hlojit.compiler import lower
-from hlojit.cpu.backend import CpuKernelSource, KernelCache
+from hlojit.cpu.backend import CpuKernelSource
 from hlojit.cpu.inspection import assembly_of
+from hlojit.cpu.kernel_cache import KernelCache
 from hlojit.extensions import CompileOptions, registry
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.target import X86_64_V3, X86_64_V4, Target

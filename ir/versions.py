@@ -1,0 +1,52 @@
+"""What the code that comes out of a compilation depends on besides the program: versions of hlojit and what it stands on."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+_PACKAGES = ("llvmlite", "numba", "numpy", "scipy", "ml_dtypes")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Name to version, in a fixed order; hlojit's own ends in a hash of its files."""
+    found = {"python": ".".join(map(str, sys.version_info[:3])), "hlojit": _own_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+@cache
+def versions_text() -> str:
+    """All of them as one text, for keys."""
+    return " ".join(f"{name}={version}" for name, version in versions().items())
+
+
+def _own_version() -> str:
+    package = sys.modules["hlojit"]
+    digest = hashlib.sha256()
+    root = Path(str(package.__file__)).parent
+    for path, size, modified in sorted(_files(root, "")):
+        digest.update(f"{path} {size} {modified}\n".encode())
+    return f"{package.__version__}+{digest.hexdigest()[:16]}"
+
+
+def _files(folder: Path | str, prefix: str) -> list[tuple[str, int, int]]:
+    """Path, size and time of change of every source file: in a checkout code changes while the version does not."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".ll")):
+                status = entry.stat()
+                found.append((prefix + entry.name, status.st_size, status.st_mtime_ns))
+            elif entry.name != "__pycache__" and entry.is_dir():
+                found += _files(entry.path, f"{prefix}{entry.name}/")
+    return found

@@ -1,0 +1,97 @@
+"""Kernels by content: one kernel serves every program in which its structure appears, in every process.
+
+The symbol of a kernel is a hash of everything that its code depends on: the instruction's structure (with the content of
+what plugins bring), the target, and the versions of hlojit and the packages below it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hlojit.cpu.kernels import kernel_emitter
+from hlojit.ir.fingerprint import NotKeyable
+from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import Kernel
+from hlojit.ir.versions import versions_text
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.math_library import with_own_math
+from hlojit.lowering.structure import Identities, structure_text
+from hlojit.lowering.target import Target
+
+MAXIMUM_BYTES = 64 << 20
+"""Code that the cache keeps in memory; what programs use lives as long as they do."""
+
+_private = itertools.count()
+
+
+class KernelCache:
+    """Kernels of one target, the last used ones up to ``maximum_bytes``."""
+
+    def __init__(self, target: Target, maximum_bytes: int = MAXIMUM_BYTES):
+        self.target = target
+        self.maximum_bytes = maximum_bytes
+        self._stamp = f"{target.identity}\0{versions_text()}\0"
+        self._codes: OrderedDict[str, KernelCode] = OrderedDict()
+        self._objects: dict[str, bytes] = {}
+        self._bytes = 0
+        self._lock = threading.RLock()
+
+    def code(self, instruction: Instruction, identities: Identities | None = None) -> KernelCode:
+        """The kernel of an instruction; emitted once per structure."""
+        try:
+            text = structure_text(instruction, identities)
+        except NotKeyable as error:
+            # Nobody else can know that he wants this one: it is emitted for its program alone.
+            with fork_gate, self._lock:
+                code = _emit(instruction, self.target, f"hlojit_private_{next(_private)}")
+            return replace(code, unkeyable=str(error))
+        symbol = f"hlojit_{hashlib.sha256((self._stamp + text).encode()).hexdigest()[:32]}"
+        with fork_gate, self._lock:
+            return self._find(symbol) or self._keep(_emit(instruction, self.target, symbol))
+
+    def objects(self, codes: Iterable[KernelCode]) -> list[bytes]:
+        """Object code of kernels, compiled once each."""
+        return [self._object(code) for code in codes]
+
+    def _object(self, code: KernelCode) -> bytes:
+        from hlojit.cpu.codegen import compile_to_object
+
+        with self._lock:
+            image = self._objects.get(code.symbol)
+        if image is None:
+            linked = [with_own_math(text) for _, text in code.linked]
+            image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
+            with self._lock:
+                if self._codes.get(code.symbol) is code and code.symbol not in self._objects:
+                    self._objects[code.symbol] = image
+                    self._grow(len(image))
+        return image
+
+    def _find(self, symbol: str) -> KernelCode | None:
+        code = self._codes.get(symbol)
+        if code is not None:
+            self._codes.move_to_end(symbol)
+        return code
+
+    def _keep(self, code: KernelCode) -> KernelCode:
+        self._codes[code.symbol] = code
+        self._grow(code.nbytes)
+        return code
+
+    def _grow(self, nbytes: int) -> None:
+        self._bytes += nbytes
+        while self._bytes > self.maximum_bytes and len(self._codes) > 1:
+            symbol, oldest = self._codes.popitem(last=False)
+            self._bytes -= oldest.nbytes + len(self._objects.pop(symbol, b""))
+
+
+def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+    lowering = instruction.op.lowering
+    name = lowering.name if isinstance(lowering, Kernel) else "fusion"
+    return kernel_emitter(name)(instruction, target, symbol)

@@ -1,0 +1,63 @@
+"""A child made while another thread compiles can compile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hlojit.ir.fork_gate import ForkGate
+
+SCRIPT = Path(__file__).with_name("forking_process.py")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+@needs_fork
+@pytest.mark.parametrize("kind", ["plain", "numba"])
+def test_children_compile(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "8", kind], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
+    gate = ForkGate()
+    entered, leave, order = threading.Event(), threading.Event(), []
+
+    def other() -> None:
+        with gate:
+            entered.set()
+            leave.wait()
+            order.append("left")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait()
+    with gate, gate:  # inside ourselves: that does not count
+        threading.Timer(0.05, leave.set).start()
+        gate.before_fork()
+        order.append("fork")
+        gate.after_fork_in_parent()
+    thread.join()
+    assert order == ["left", "fork"]
+
+    forked = threading.Barrier(2)
+
+    def fork_inside() -> None:
+        with gate:
+            forked.wait()
+            gate.before_fork()
+            gate.after_fork_in_parent()
+
+    threads = [threading.Thread(target=fork_inside) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+        assert not each.is_alive()
+    with gate:
+        pass
