@@ -5,8 +5,8 @@ A plugin that needs more than what is exported here needs a hook that is missing
 
 from typing import Any
 
-from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, no
-from hlojit.extensions.custom_calls import CustomCall, ElementwiseCall, ExpansionCall
+from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, can_decompose, no
+from hlojit.extensions.custom_calls import CallSite, CustomCall, ElementwiseCall, ExpansionCall, call_config
 from hlojit.extensions.hooks import API_VERSION, hookimpl, hookspec
 from hlojit.extensions.registry import PluginRecord, Registry, registry
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
@@ -31,6 +31,7 @@ __all__ = [
     "DECOMPOSE",
     "YES",
     "Backend",
+    "CallSite",
     "Capability",
     "CompileOptions",
     "CustomCall",
@@ -43,6 +44,8 @@ __all__ = [
     "PluginRecord",
     "Registry",
     "Support",
+    "call_config",
+    "can_decompose",
     "hookimpl",
     "hookspec",
     "no",

@@ -23,15 +23,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.ops.custom_calls import is_custom_call
+from hlojit.ir.ops.definition import Expand
 from hlojit.ir.passes.fusion_plan import FusionLimits
 
 
 class Support(enum.Enum):
     """How a back end stands to an instruction."""
 
-    YES = "compiles it"
-    NO = "cannot do it"
-    DECOMPOSE = "can do it once it is decomposed into other ops"
+    YES = "compiles it as it is"
+    NO = "cannot do it; it is decomposed where that is possible"
+    DECOMPOSE = "wants it decomposed into other ops; a no where that is not possible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,14 @@ DECOMPOSE = Capability(Support.DECOMPOSE)
 def no(reason: str) -> Capability:
     """The answer "cannot do it", with the reason that the user's error message will show."""
     return Capability(Support.NO, reason)
+
+
+def can_decompose(instruction: Instruction) -> bool:
+    """Whether there is a way to build the instruction out of other ops: an expansion, or a custom call's binding.
+
+    What a back end returns ``DECOMPOSE`` for; an expansion may still decline (a shape that is not known).
+    """
+    return isinstance(instruction.op.lowering, Expand) or is_custom_call(instruction)
 
 
 @dataclass(frozen=True, slots=True)

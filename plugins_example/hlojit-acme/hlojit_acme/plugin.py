@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hlojit.extensions import (
+    DECOMPOSE,
     YES,
     Backend,
     Capability,
@@ -18,12 +19,13 @@ from hlojit.extensions import (
     NanEncoding,
     Overflow,
     Pass,
+    can_decompose,
     hookimpl,
     no,
 )
 from hlojit.ir import Builder, Instruction, Module, TensorType, Value, evaluate
 
-hlojit_api = (1, 0)
+hlojit_api = (1, 1)
 """The version of hlojit's hooks that this package is written for."""
 
 ACME8 = FloatFormat(
@@ -88,16 +90,18 @@ def _splat(value: Value) -> float | None:
 
 
 class AcmeBackend(Backend):
-    """Acme's device, simulated: evaluates a program op by op."""
+    """Acme's device, simulated: evaluates a program op by op.  It has a unit for ``chlo.top_k``."""
 
     name = "acme"
 
     def capability(self, instruction: Instruction) -> Capability:
-        """Everything but f64."""
+        """Everything but f64; what hlojit can take apart is wanted in parts, except for the largest k."""
         for value in (*instruction.operands, *instruction.results):
             if isinstance(value.type, TensorType) and value.type.element_type.name == "f64":
                 return no("the device has no f64 unit")
-        return YES
+        if instruction.name == "chlo.top_k" or not can_decompose(instruction):
+            return YES
+        return DECOMPOSE
 
     def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]]:
         """Return the program as a function of arrays."""

@@ -102,3 +102,20 @@ def test_backend_declines_f64_with_its_reason() -> None:
         match=r"stablehlo.add is not supported by the back end 'acme': the device has no f64 unit",
     ):
         hlojit.compile(text, backend="acme")
+
+
+def test_backend_keeps_the_largest_k_and_takes_other_higher_ops_apart() -> None:
+    text = """
+    func.func @main(%x: tensor<8xf32>) -> tensor<3xf32> {
+      %0:2 = chlo.top_k(%x, k = 3) : tensor<8xf32> -> (tensor<3xf32>, tensor<3xi32>)
+      %1 = "chlo.square"(%0#0) : (tensor<3xf32>) -> tensor<3xf32>
+      return %1 : tensor<3xf32>
+    }
+    """
+    from hlojit.compiler import lower
+    from hlojit.extensions import CompileOptions
+
+    lowered = str(lower(hlojit.parse(text), registry().backend("acme"), CompileOptions()))
+    assert "chlo.top_k" in lowered and "stablehlo.sort" not in lowered and "chlo.square" not in lowered
+    x = np.linspace(-1, 2, 8, dtype="f4")
+    np.testing.assert_array_equal(hlojit.compile(text, backend="acme")(x), x[:-4:-1] ** 2)
