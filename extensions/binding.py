@@ -25,7 +25,6 @@ from hlojit.ir.ops.attribute_kinds import GENERIC, I32
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
-from hlojit.ir.scalar.formats import compute_kind
 from hlojit.ir.types import TensorType
 
 _MOST_SITES = 256
@@ -158,7 +157,7 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
 
     def rule(builder: Any, record: PointwiseCall, *scalars: Any) -> Any:
         function = scalar_function(call, record.attributes, record.operand_types, record.result_type)
-        return call_scalar(builder, function, scalars, compute_kind(record.result_type))
+        return call_scalar(builder, function, scalars, record.operand_types, record.result_type)
 
     def reference(record: ReferenceCall, *arrays: Any) -> Any:
         operand_types, result_type = _element_types(record.instruction)

@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.formats import ElementType, IntegerType
+from hlojit.ir.scalar.formats import compute_kind
 
 _lock = threading.Lock()
 _compiled: dict[tuple[Any, tuple[str, ...], str], tuple[str, str]] = {}
 
-_LLVM = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double"}
+_LLVM = {"i1": "i1", "f32": "float", "f64": "double"} | {f"{s}{n}": f"i{n}" for s in "iu" for n in (8, 16, 32, 64)}
+"""LLVM's types by kind; ``u8`` ... ``u64`` are integers that numba is told are unsigned."""
 
 
 def numba_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result: str) -> tuple[str, str]:
@@ -38,6 +41,7 @@ def _types() -> dict[str, Any]:
 
     return {
         "i1": types.boolean, "i8": types.int8, "i16": types.int16, "i32": types.int32, "i64": types.int64,
+        "u8": types.uint8, "u16": types.uint16, "u32": types.uint32, "u64": types.uint64,
         "f32": types.float32, "f64": types.float64,
     }  # fmt: skip
 
@@ -112,11 +116,23 @@ def _make_inlinable(text: str, native: str) -> str:
     )
 
 
-def call_scalar(builder: Any, function: Callable[..., Any], arguments: tuple[Any, ...], result: str) -> Any:
+def scalar_kind(element: ElementType) -> str:
+    """The kind as which a scalar function sees elements of a type: the compute kind, ``u8`` ... if unsigned."""
+    kind = compute_kind(element)
+    return f"u{kind[1:]}" if isinstance(element, IntegerType) and not element.signed else kind
+
+
+def call_scalar(
+    builder: Any,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    operand_types: Sequence[ElementType],
+    result_type: ElementType,
+) -> Any:
     """Emit a call of a scalar function through ``ScalarBuilder.call``; a builder that evaluates calls it directly."""
-    kinds = tuple(argument.kind for argument in arguments)
+    kinds, result = tuple(map(scalar_kind, operand_types)), scalar_kind(result_type)
     evaluate = getattr(builder, "call_python", None)
     if evaluate is not None:
-        return evaluate(function, result, arguments)
+        return evaluate(function, kinds, result, arguments)
     symbol, text = numba_scalar(function, kinds, result)
-    return builder.call(symbol, result, arguments, text)
+    return builder.call(symbol, compute_kind(result_type), tuple(arguments), text)

@@ -33,6 +33,7 @@ from hlojit.ir.ops.rules import (
     show,
     unique,
 )
+from hlojit.ir.scalar.formats import compute_kind
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 if TYPE_CHECKING:
@@ -211,6 +212,15 @@ def _gather_element(instruction: Instruction) -> str | None:
     return same_elements("operand and result", [operand_tensor(instruction, 0), instruction.results[0].tensor_type])
 
 
+def _largest_start(extent: int, size: int) -> int:
+    """The largest start of a slice in a dimension.
+
+    A slice of size 0 may be dropped (``collapsed_slice_dims``) and an element is taken from it nevertheless: the size
+    counts as 1, so that the start is that of an element.
+    """
+    return max(extent - max(size, 1), 0)
+
+
 def gather_array(operand: Array, indices: Array, dims: GatherDimensionNumbers, sizes: Sequence[int]) -> Array:
     """Gather slices of ``operand``; start indices are clamped so that every slice lies inside."""
     shape = gather_shape(dims, indices.shape, sizes)
@@ -220,13 +230,13 @@ def gather_array(operand: Array, indices: Array, dims: GatherDimensionNumbers, s
     position: list[Any] = [np.zeros((), np.int64)] * operand.ndim
     for number, d in enumerate(dims.start_index_map):
         start = indices[index_position(batch, dims.index_vector_dim, number, indices.ndim)]
-        position[d] = np.clip(signed_indices(start), 0, operand.shape[d] - sizes[d])
+        position[d] = np.clip(signed_indices(start), 0, _largest_start(operand.shape[d], sizes[d]))
     for d, of_indices in zip(dims.operand_batching_dims, dims.start_indices_batching_dims):
         position[d] = batch[of_indices - (of_indices > dims.index_vector_dim)]
     for d, result_dimension in zip((d for d in range(operand.ndim) if d not in dropped), dims.offset_dims):
         position[d] = position[d] + grid[result_dimension]
-    if 0 in shape:
-        return np.empty(shape, operand.dtype)
+    if 0 in shape or not operand.size:
+        return np.zeros(shape, operand.dtype)
     return np.broadcast_to(operand[tuple(position)], shape)
 
 
@@ -247,12 +257,14 @@ def signed_indices(indices: Array) -> Array:
 def _emit_gather(emitter: Any, instruction: Instruction, index: Any) -> Any:
     dims, sizes = gather_numbers(instruction), _slice_sizes(instruction)
     operand, indices = operand_tensor(instruction, 0), operand_tensor(instruction, 1)
+    if not operand.size:
+        return emitter.builder.constant(compute_kind(operand.element_type), 0)
     batch = [index[d] for d in range(len(index)) if d not in dims.offset_dims]
     dropped = {*dims.collapsed_slice_dims, *dims.operand_batching_dims}
     position: list[Any] = [0] * operand.rank
     for number, d in enumerate(dims.start_index_map):
         start = emitter.operand(1, index_position(batch, dims.index_vector_dim, number, indices.rank))
-        position[d] = emitter.run_time_index(start, indices.element_type, 0, operand.shape[d] - sizes[d])
+        position[d] = emitter.run_time_index(start, indices.element_type, 0, _largest_start(operand.shape[d], sizes[d]))
     for d, of_indices in zip(dims.operand_batching_dims, dims.start_indices_batching_dims):
         position[d] = batch[of_indices - (of_indices > dims.index_vector_dim)]
     for d, result_dimension in zip((d for d in range(operand.rank) if d not in dropped), dims.offset_dims):

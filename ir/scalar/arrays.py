@@ -6,7 +6,7 @@ array([ 1., nan], dtype=float32)
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -38,7 +38,7 @@ def decode_array(stored: Array, format: FloatFormat) -> Array:
         return stored.view(np.float16).astype(np.float32)
     bits = stored.view(format.storage_bits)
     if format.storage_bits.itemsize == 1 or (format.bits <= 16 and bits.size > 4096):
-        return np.asarray(_table(format)[bits])
+        return np.asarray(_table(format, format.decode)[bits])
     return _decode(bits, format)
 
 
@@ -101,9 +101,9 @@ def from_bits(bits: Array, element: ElementType) -> Array:
     return to_compute(bits.astype(f"u{element.itemsize}").view(element.storage), element)
 
 
-@cache
-def _table(format: FloatFormat) -> Array:
-    """Every value of a format of at most 16 bits, by its stored pattern."""
+@lru_cache(maxsize=64)
+def _table(format: FloatFormat, decode: object) -> Array:
+    """Every value of a format of at most 16 bits, by its stored pattern; ``decode`` is the format's, as part of the key."""
     width = format.storage_bits.itemsize * 8
     table = _decode(np.arange(1 << width, dtype=np.uint32).astype(format.storage_bits), format)
     table.flags.writeable = False

@@ -159,7 +159,7 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
     if not isinstance(element, FloatFormat) or element.is_native:
         return stored
     if element.decode is not None:
-        return _call_python(b, element.decode, element.compute, stored)
+        return _call_python(b, element.decode, _code_kind(element), element.compute, stored)
     if is_half(element):
         return b.half_to_float(stored)
     if is_bfloat(element):
@@ -217,7 +217,8 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
     if element.is_native:
         return _resize_native(b, value, element.name)
     if element.encode is not None:
-        return _call_python(b, element.encode, storage_kind(element), _resize_native(b, value, element.compute))
+        number = _resize_native(b, value, element.compute)
+        return _call_python(b, element.encode, element.compute, _code_kind(element), number)
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
@@ -457,7 +458,7 @@ def largest_number(format: FloatFormat) -> Fraction:
 # formats given by functions
 
 FunctionLowering = Callable[[Callable[..., Any], tuple[str, ...], str], tuple[str, str]]
-"""(function, argument kinds, result kind) -> (symbol, LLVM IR that defines it)."""
+"""(function, argument kinds, result kind) -> (symbol, LLVM IR that defines it); ``u8`` ... are unsigned integers."""
 
 _function_lowering: list[FunctionLowering] = []
 
@@ -467,15 +468,22 @@ def set_function_lowering(lowering: FunctionLowering) -> None:
     _function_lowering[:] = [lowering]
 
 
-def _call_python(b: ScalarBuilder, function: Callable[..., Any], result_kind: str, argument: Scalar) -> Scalar:
+def _code_kind(element: FloatFormat) -> str:
+    """The kind as which a format's functions see its bits: an unsigned integer."""
+    return f"u{element.storage_bits.itemsize * 8}"
+
+
+def _call_python(
+    b: ScalarBuilder, function: Callable[..., Any], argument_kind: str, result_kind: str, argument: Scalar
+) -> Scalar:
     evaluate = getattr(b, "call_python", None)
     if evaluate is not None:
-        result: Scalar = evaluate(function, result_kind, (argument,))
+        result: Scalar = evaluate(function, (argument_kind,), result_kind, (argument,))
         return result
     if not _function_lowering:
         raise HlojitError("no way to compile Python functions of number formats was registered")
-    symbol, llvm_ir = _function_lowering[0](function, (argument.kind,), result_kind)
-    return b.call(symbol, result_kind, (argument,), llvm_ir)
+    symbol, llvm_ir = _function_lowering[0](function, (argument_kind,), result_kind)
+    return b.call(symbol, result_kind.replace("u", "i"), (argument,), llvm_ir)
 
 
 def format_of(name: str) -> FloatFormat:

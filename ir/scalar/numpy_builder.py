@@ -10,7 +10,7 @@ conspicuous garbage where LLVM gives poison that a later ``select`` may discard 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
@@ -292,18 +292,24 @@ class NumpyBuilder:
         raise NotImplementedError("LLVM code cannot run on NumPy; see call_python")
 
     def call_python(
-        self, function: Callable[..., Any], result_kind: str, arguments: tuple[NumpyScalar, ...]
+        self,
+        function: Callable[..., Any],
+        kinds: Sequence[str],
+        result_kind: str,
+        arguments: Sequence[NumpyScalar],
     ) -> NumpyScalar:
-        """Apply a Python function to each element; integers are passed as unsigned."""
-        arrays = np.broadcast_arrays(*(_unsigned(a.array) if a.kind[0] == "i" else a.array for a in arguments))
+        """Apply a Python function to each element; integers of kinds ``u8`` ... are passed as unsigned."""
+        views = [_unsigned(a.array) if kind[0] == "u" else a.array for kind, a in zip(kinds, arguments, strict=True)]
+        arrays = np.broadcast_arrays(*views)
         results = [function(*values) for values in zip(*(array.ravel().tolist() for array in arrays))]
-        if result_kind[0] == "f":
-            flat = np.array(results, dtype=DTYPE[result_kind])
+        kind = result_kind.replace("u", "i")
+        if kind[0] == "f" or kind == "i1":
+            flat = np.array(results, dtype=DTYPE[kind])
         else:
-            bits = DTYPE[result_kind].itemsize * 8
+            bits = DTYPE[kind].itemsize * 8
             wrapped = [int(value) & ((1 << bits) - 1) for value in results]
-            flat = np.array(wrapped, dtype=f"u{bits // 8}").view(DTYPE[result_kind])
-        return NumpyScalar(result_kind, flat.reshape(arrays[0].shape))
+            flat = np.array(wrapped, dtype=f"u{bits // 8}").view(DTYPE[kind])
+        return NumpyScalar(kind, flat.reshape(arrays[0].shape))
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -22,6 +22,7 @@ from hlojit.ir.formats import ElementType, FloatFormat, IntegerType, QuantizedTy
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
 from hlojit.ir.scalar import formats
+from hlojit.ir.scalar.arrays import to_compute
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.lowering.index import Index, RunTime, as_index, linear_index
 
@@ -104,11 +105,14 @@ def round_element(builder: ScalarBuilder, element: ElementType, scalar: Scalar) 
     return formats.wrap_integer(builder, scalar, element)
 
 
-def constant_number(value: Any) -> int | float:
-    """A Python number from an element of a constant."""
-    if isinstance(value, (bool, np.bool_)):
-        return int(value)
-    return int(value) if isinstance(value, (int, np.integer)) else float(value)
+def constant_numbers(dense: Dense) -> tuple[int | float, ...]:
+    """The elements of a constant in compute form, in row-major order; of a splat, one of them.
+
+    What stands in the array is the storage form: for a float format without a NumPy dtype, codes.
+    """
+    stored = np.asarray(dense.splat_value).reshape(1) if dense.is_splat else dense.array.reshape(-1)
+    values = to_compute(np.ascontiguousarray(stored), _stored_element(dense.type.element_type))
+    return tuple(values.tolist())
 
 
 Key = tuple[Value, tuple[Index, ...]]
@@ -290,11 +294,11 @@ class Elements:
         dense = instruction.attributes["value"]
         assert isinstance(dense, Dense)
         kind = formats.compute_kind(_stored_element(dense.type.element_type))
-        if dense.is_splat or dense.array.size == 1:
-            return self.builder.constant(kind, constant_number(dense.array[(0,) * dense.array.ndim]))
-        if dense.array.size > LARGEST_TABLE:
+        if not dense.is_splat and dense.array.size > LARGEST_TABLE:
             raise HlojitError(f"internal error: a constant of {dense.array.size} elements inside a fusion")
-        table = tuple(constant_number(element) for element in dense.array.ravel().tolist())
+        table = constant_numbers(dense)
+        if len(table) == 1:
+            return self.builder.constant(kind, table[0])
         linear = linear_index(index, dense.type.strides)
         if linear.is_constant:
             return self.builder.constant(kind, table[linear.constant])

@@ -76,11 +76,9 @@ def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
     with frame.function(symbol):
         frame.evaluate(facts, frozenset())
         walk_units(frame, units, unit)
-    b = frame.builder
-    return KernelCode(
-        b.module_text(),
+    return KernelCode.of(
+        frame.builder,
         (Phase(symbol, units.tasks, units.cost),),
-        pipeline="vectorize" if facts.has_call else "lean",
-        linked=tuple(b.linked.items()),
+        widened=not facts.has_call,
         in_place=in_place_pairs(body, facts, linear_index(index, body.roots[0].tensor_type.strides), mapping),
     )

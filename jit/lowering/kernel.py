@@ -12,7 +12,12 @@ cancel flag.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlojit.lowering.llvm_builder import LlvmBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,9 @@ class Phase:
 class KernelCode:
     """LLVM IR text (functions and declarations) and the launches it needs.
 
-    ``pipeline`` is ``lean`` for code with explicit vectors, ``vectorize`` for scalar loops that LLVM's loop vectorizer is
-    to widen (fusions with numba functions).  ``linked`` maps symbols to foreign LLVM modules to link in.
+    ``pipeline`` is ``lean`` for code with explicit vectors, ``inline`` for such code that calls foreign functions, and
+    ``vectorize`` for scalar loops that LLVM's loop vectorizer is to widen.  ``linked`` maps symbols to foreign LLVM
+    modules to link in.
     ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
     share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
     ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
@@ -57,3 +63,18 @@ class KernelCode:
     def nbytes(self) -> int:
         """Bytes of the texts, about."""
         return len(self.ir) + sum(len(text) for _, text in self.linked)
+
+    @staticmethod
+    def of(
+        builder: LlvmBuilder,
+        phases: Iterable[Phase],
+        workspace_bytes: int = 0,
+        *,
+        widened: bool = True,
+        in_place: tuple[tuple[int, int], ...] = (),
+        updates: bool = False,
+    ) -> KernelCode:
+        """What a builder emitted, with the foreign functions that it calls; ``widened``: its vectors are explicit."""
+        linked = tuple(builder.linked.items())
+        pipeline = "vectorize" if not widened else "inline" if linked else "lean"
+        return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)

@@ -84,6 +84,8 @@ class LlvmBuilder:
 
     def __init__(self, lanes: int = 1):
         self.lanes = lanes
+        self.mask: Val | None = None
+        """Lanes that take part in the code being emitted; None means all."""
         self.lines: list[str] = []
         self._next = 0
         self._label = "entry"
@@ -564,7 +566,10 @@ class LlvmBuilder:
         base = self.constant_table(kind, table)
         wide = self.zext(index, "i64")
         pointers = self.element_pointer(base, kind, wide)
-        return self.load(kind, pointers) if wide.lanes == 1 else self.gather(kind, pointers)
+        if wide.lanes == 1:
+            return self.load(kind, pointers)
+        # Lanes that do not take part may have an index beyond the table.
+        return self.gather(kind, pointers, self.mask if self.mask and self.mask.lanes == wide.lanes else None)
 
     def rare(self, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
         """``slow(builder, *arguments)`` where the condition holds, run only if some lane needs it; else ``fast``."""

@@ -303,4 +303,4 @@ def empty_kernel(symbol: str) -> KernelCode:
     b = LlvmBuilder()
     with b.function(symbol, KERNEL_PARAMETERS):
         pass
-    return KernelCode(b.module_text(), (Phase(symbol, 0, 0.0),))
+    return KernelCode.of(b, (Phase(symbol, 0, 0.0),))

@@ -19,7 +19,7 @@ from hlojit.ir.ops.definition import Trait
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.combiners import Combiner
-from hlojit.lowering.elements import Body, Elements, constant_number
+from hlojit.lowering.elements import Body, Elements, constant_numbers
 from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.index import Index, constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -152,7 +152,7 @@ def _scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> i
             return None
         dense = producer.attributes["value"]
         assert isinstance(dense, Dense)
-        if constant_number(dense.array[()]) != combiner.identity(dense.type.element_type):
+        if constant_numbers(dense) != (combiner.identity(dense.type.element_type),):
             return None
     return found
 
@@ -194,4 +194,4 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
     with frame.function(symbol):
         Combiner(instruction, frame.elements, b).init()
         walk_units(frame, units, lambda low, high: walk_lanes(frame, "column", inner, lanes, low, high, block))
-    return KernelCode(b.module_text(), (Phase(symbol, units.tasks, units.cost),), linked=tuple(b.linked.items()))
+    return KernelCode.of(b, (Phase(symbol, units.tasks, units.cost),))

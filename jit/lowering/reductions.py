@@ -112,9 +112,7 @@ class ReductionKernel:
                 self.workspace_bytes += -(-count * max(8, KIND_BITS[kind]) // 8 // 64) * 64
 
     def _finished(self, phases: Sequence[Phase]) -> KernelCode:
-        b = self.builder
-        pipeline = "vectorize" if self.plan.facts.has_call else "lean"
-        return KernelCode(b.module_text(), tuple(phases), self.workspace_bytes, pipeline, tuple(b.linked.items()))
+        return KernelCode.of(self.builder, phases, self.workspace_bytes, widened=not self.plan.facts.has_call)
 
     def _store_results(self, accumulators: Sequence[Sequence[Val]], linear: Index) -> None:
         """Store finished accumulators, or those of a chunk."""

@@ -191,11 +191,10 @@ class _RowKernel:
         linear = linear_index(self.index, shape.strides) if shape else Index(-1)
         merged = Facts(loads=[load for loop in self.loops for load in loop.facts.loads])
         has_call = any(loop.facts.has_call for loop in self.loops)
-        return KernelCode(
-            b.module_text(),
+        return KernelCode.of(
+            b,
             (Phase(self.symbol, units.tasks, units.cost),),
-            pipeline="vectorize" if has_call else "lean",
-            linked=tuple(b.linked.items()),
+            widened=not has_call,
             in_place=in_place_pairs(self.body, merged, linear, {}) if len(self.body.roots) == 1 else (),
         )
 

@@ -128,10 +128,9 @@ class _TileKernel:
             scratch = [] if self.is_copy else [self._scratch(load) for load in self.plan.loads]
             walk_units(frame, self.units, lambda low, high: self._unit(scratch))
         linear = linear_index(self.index, self.body.roots[0].tensor_type.strides)
-        return KernelCode(
-            b.module_text(),
+        return KernelCode.of(
+            b,
             (Phase(self.symbol, self.units.tasks, self.units.cost),),
-            linked=tuple(b.linked.items()),
             in_place=in_place_pairs(self.body, self.facts, linear, self.mapping),
         )
 

@@ -40,13 +40,20 @@ class VectorAccess:
         self.variables: dict[str, Val] = {}
         """Value of every open loop variable (of lane 0 for the vectorized one)."""
         self.vectorized = ""
-        self.mask: Val | None = None
-        """Lanes that take part, where a block of lanes reaches beyond the end; None means all."""
         self.staged: dict[tuple[int, Index], tuple[int, Index]] = {}
         """Loads (buffer, index) that are to be taken from a copy: its buffer and the index there."""
         self._caches: list[dict[tuple[str, str], Val]] = [{}]
         self._atoms: dict[str, Val] = {}
         self._windows = 0
+
+    @property
+    def mask(self) -> Val | None:
+        """Lanes that take part, where a block of lanes reaches beyond the end; None means all."""
+        return self.builder.mask
+
+    @mask.setter
+    def mask(self, mask: Val | None) -> None:
+        self.builder.mask = mask
 
     # ---------------------------------------------------------------- scopes
 

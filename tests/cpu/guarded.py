@@ -12,6 +12,7 @@ from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
 from hlojit.cpu.kernels import kernel_emitter
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
+from hlojit.lowering.math_library import with_own_math
 
 from .conftest import Guarded
 
@@ -41,7 +42,9 @@ def run_guarded(text: str, *arguments: Array) -> list[Array]:
     lowering = instruction.op.lowering
     assert isinstance(lowering, Kernel)
     code = kernel_emitter(lowering.name)(instruction, host_target(), "kernel")
-    loaded = load_objects([compile_to_object(code.ir, host_target())], [phase.symbol for phase in code.phases])
+    linked = [with_own_math(text) for _, text in code.linked]
+    image = compile_to_object(code.ir, host_target(), pipeline=code.pipeline, linked=linked)
+    loaded = load_objects([image], [phase.symbol for phase in code.phases])
     operands = [Guarded(argument.tobytes()) for argument in arguments]
     before = [operand.content for operand in operands]
     types = [result.tensor_type for result in instruction.results]

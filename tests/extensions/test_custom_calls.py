@@ -373,3 +373,24 @@ def test_map_with_a_call(backend: str) -> None:
     with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=leaky))):
         expected = np.where(X > 0, X, np.float32(0.25) * X) + X
         np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(X), expected)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("kind", ["i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"])
+def test_integers_reach_the_function_with_their_sign(kind: str, backend: str) -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.signs", function=lambda x, y: (x >> 1) if x > y else (y >> 2)))):
+        executable = hlojit.compile(call("test.signs", kind, 2), backend=backend)
+    dtype = np.dtype(kind.replace("ui", "uint") if kind[0] == "u" else kind.replace("i", "int"))
+    limits = np.iinfo(dtype)
+    x = np.resize(np.array([limits.max, limits.min, limits.max - 3, 0, 1], dtype), 1000)
+    y = np.resize(np.array([1, limits.max, 7], dtype), 1000)
+    expected = np.where(x > y, x >> dtype.type(1), y >> dtype.type(2))
+    np.testing.assert_array_equal(executable(x, y), expected)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_division_of_an_unsigned_byte(backend: str) -> None:
+    with ext.using(plugin(ext.ElementwiseCall("test.half", function=lambda x: x // 2))):
+        executable = hlojit.compile(call("test.half", "ui8"), backend=backend)
+    x = np.resize(np.arange(256, dtype="u1"), 1000)
+    np.testing.assert_array_equal(executable(x), x // 2)

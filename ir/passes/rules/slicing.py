@@ -267,7 +267,9 @@ def gather_of_one_slice(rewriter: Rewriter, gather: Instruction) -> Value | None
     if shape is None or index_shape is None or target is None or numbers.operand_batching_dims:
         return None
     components = len(numbers.start_index_map)
-    if indices.tensor_type.size != components or len(shape) == 0:
+    sizes = tuple(gather.attributes["slice_sizes"])
+    slices = math.prod(extent for d, extent in enumerate(index_shape) if d != numbers.index_vector_dim)
+    if slices != 1 or len(shape) == 0 or math.prod(sizes) != math.prod(target):
         return None
     element = indices.tensor_type.element_type
     scalar = tensor((), element)
@@ -279,7 +281,6 @@ def gather_of_one_slice(rewriter: Rewriter, gather: Instruction) -> Value | None
         starts[dimension] = rewriter.reshape(piece, ())
     zero = rewriter.splat(scalar, 0) if len(starts) < len(shape) else None
     begins = [starts.get(dimension, zero) for dimension in range(len(shape))]
-    sizes = tuple(gather.attributes["slice_sizes"])
     part = rewriter.create(
         "dynamic_slice",
         [operand, *(begin for begin in begins if begin is not None)],

@@ -113,8 +113,7 @@ class Convolution:
 
     def code(self) -> KernelCode:
         """What was emitted."""
-        linked = tuple(self.builder.linked.items())
-        return KernelCode(self.builder.module_text(), tuple(self.phases), self.workspace, linked=linked)
+        return KernelCode.of(self.builder, self.phases, self.workspace)
 
     def emit(self) -> None:
         """Emit all launches."""

@@ -120,9 +120,7 @@ class Depthwise:
             target = dot_product(b, [batch, line], [problem.output_batch_step * size, vertical.output_step * size])
             self._tiles(b, symbols, row, taps, at(b, out, target), b.sub(last, first))
             b.end_loop(loop)
-        return KernelCode(
-            b.module_text(), (Phase(self.symbol, tasks, cost * per_task),), linked=tuple(b.linked.items())
-        )
+        return KernelCode.of(b, (Phase(self.symbol, tasks, cost * per_task),))
 
     def _reversed_offset(self) -> int:
         offsets = ((a.window - 1) * a.kernel_step * self.kernel.size for a in self.axes if a.reversed)

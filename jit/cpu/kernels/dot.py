@@ -110,8 +110,7 @@ class Product:
 
     def code(self) -> KernelCode:
         """What was emitted."""
-        linked = tuple(self.builder.linked.items())
-        return KernelCode(self.builder.module_text(), tuple(self.phases), self.workspace, linked=linked)
+        return KernelCode.of(self.builder, self.phases, self.workspace)
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""

@@ -51,7 +51,7 @@ class _Scatter:
             self._emit_updates()
         cost = self.updates.size * NANOSECONDS_PER_ELEMENT
         in_place = tuple((number, number) for number in range(self.count))
-        return KernelCode(b.module_text(), (Phase(self.symbol, 1, cost),), in_place=in_place, updates=True)
+        return KernelCode.of(b, (Phase(self.symbol, 1, cost),), in_place=in_place, updates=True)
 
     def _emit_updates(self) -> None:
         b = self.b

@@ -69,7 +69,7 @@ class _Sort:
         workspace = (
             sum(self._line_bytes(element) for element in self.elements) * self.lines * self._buffers_in_workspace
         )
-        return KernelCode(b.module_text(), (Phase(self.symbol, self.lines, cost),), workspace_bytes=workspace)
+        return KernelCode.of(b, (Phase(self.symbol, self.lines, cost),), workspace_bytes=workspace)
 
     def _line_bytes(self, element: ElementType) -> int:
         return -(-self.length * element.itemsize // 64) * 64

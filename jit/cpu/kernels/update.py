@@ -41,7 +41,7 @@ def emit_dynamic_update_slice(instruction: Instruction, target: Target, symbol: 
         b.end_loop(loop)
     tasks = math.prod(update.shape[:outer])
     cost = 2.0 + run * itemsize / BYTES_PER_NANOSECOND
-    return KernelCode(b.module_text(), (Phase(symbol, tasks, cost),), in_place=((0, 0),), updates=True)
+    return KernelCode.of(b, (Phase(symbol, tasks, cost),), in_place=((0, 0),), updates=True)
 
 
 def contiguous_suffix(shape: tuple[int, ...], part: tuple[int, ...]) -> int:
