@@ -7,6 +7,15 @@ from typing import Any
 
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, can_decompose, no
 from hlojit.extensions.custom_calls import CallSite, CustomCall, ElementwiseCall, ExpansionCall, call_config
+from hlojit.extensions.devices import (
+    DEVICE_MEMORY,
+    HOST_MEMORY,
+    Buffer,
+    Device,
+    DeviceProgram,
+    MemorySpace,
+)
+from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.hooks import API_VERSION, hookimpl, hookspec
 from hlojit.extensions.registry import PluginRecord, Registry, registry
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
@@ -29,19 +38,28 @@ using = registry().using
 __all__ = [
     "API_VERSION",
     "DECOMPOSE",
+    "DEVICE_MEMORY",
+    "HOST_MEMORY",
+    "READY",
     "YES",
     "Backend",
+    "Buffer",
     "CallSite",
     "Capability",
     "CompileOptions",
     "CustomCall",
+    "Device",
+    "DeviceProgram",
     "ElementwiseCall",
+    "Event",
     "ExpansionCall",
     "FloatFormat",
+    "MemorySpace",
     "NanEncoding",
     "Overflow",
     "Pass",
     "PluginRecord",
+    "Queue",
     "Registry",
     "Support",
     "call_config",

@@ -22,6 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hlojit.extensions.devices import Device
+from hlojit.extensions.host_device import HostDevice
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand
@@ -95,6 +97,12 @@ class Backend(ABC):
         """Why the back end cannot be used on this machine, or None if it can."""
         return None
 
+    def devices(self) -> Sequence[Device]:
+        """The back end's devices, the same objects every time; by default one whose memory is the host's."""
+        # In one step, since several threads may ask first.
+        found: Sequence[Device] = self.__dict__.setdefault("_host_devices", (HostDevice(self.name),))
+        return found
+
     @abstractmethod
     def capability(self, instruction: Instruction) -> Capability:
         """Whether the back end compiles this instruction (by op, element types, shapes); called before fusion.
@@ -108,5 +116,5 @@ class Backend(ABC):
         """Compile a verified module with every call inlined.
 
         Returns a callable that takes one array per argument (storage dtype, C-contiguous) and returns one per result,
-        or an ``hlojit.executable.ExecutableSpec`` of native code.
+        or an ``hlojit.executable.ExecutableSpec`` of native code; with devices of its own a ``DeviceProgram``.
         """

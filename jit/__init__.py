@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from hlojit.ir.graph import Module
+    from hlojit.placement import devices, get, put
     from hlojit.runtime import set_threads
     from hlojit.tracing import jit
 
@@ -47,6 +48,9 @@ _HOME = {
     "Executable": "hlojit.executable",
     "CompileOptions": "hlojit.extensions",
     "Module": "hlojit.ir.graph",
+    "devices": "hlojit.placement",
+    "get": "hlojit.placement",
+    "put": "hlojit.placement",
     "jit": "hlojit.tracing",
     "set_threads": "hlojit.runtime",
 } | dict.fromkeys(
@@ -75,8 +79,11 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "compile",
+    "devices",
+    "get",
     "jit",
     "parse",
+    "put",
     "set_threads",
     "verify",
 ]

@@ -6,33 +6,60 @@ ml_dtypes' dtype where there is one; a format without a dtype travels as ``Array
     values = Array.from_values(np.float32([1.5, 2.0]), element_type("f8E4M3_mine"))
     np.asarray(values)          # the bits, as NumPy sees them
     values.to_values()          # float32 again
+
+An ``Array`` is also what stays on a device between calls, of whatever element type (``hlojit.put``).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from hlojit.ir.errors import ArgumentError, HlojitError
-from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, element_type
+from hlojit.ir.formats import (
+    BooleanType,
+    ComplexType,
+    ElementType,
+    FloatFormat,
+    IntegerType,
+    element_type,
+    element_type_of,
+)
 from hlojit.ir.types import TensorType, tensor
+
+if TYPE_CHECKING:
+    from hlojit.extensions.devices import Buffer, Device
 
 NDArray = np.ndarray[Any, Any]
 
 
 @final
 class Array:
-    """An array of a format that NumPy has no dtype for: the encoded values (``storage``) and the element type."""
+    """An array of a format that NumPy has no dtype for, or an array on a device.
 
-    __slots__ = ("element_type", "storage")
+    On the host it is the encoded values (``storage``) and the element type.  On a device it is a ``Buffer``: contents
+    that do not change, that may still be on their way (``wait``), and that NumPy's protocols copy back when asked.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "_storage", "element_type")
 
     def __init__(self, storage: NDArray, element: ElementType | str):
         if isinstance(element, str):
             element = element_type(element)
         if storage.dtype != element.storage:
             raise HlojitError(f"an Array of {element} is stored as {element.storage}, not as {storage.dtype}")
-        self.storage = storage
+        self._storage: NDArray | None = storage
+        self._buffer: Buffer | None = None
         self.element_type = element
+
+    @classmethod
+    def from_buffer(cls, buffer: Buffer) -> Array:
+        """The array on a device that a buffer holds."""
+        made = cls.__new__(cls)
+        made._storage = None
+        made._buffer = buffer
+        made.element_type = buffer.type.element_type
+        return made
 
     @classmethod
     def from_values(cls, values: Any, element: ElementType | str) -> Array:
@@ -54,51 +81,130 @@ class Array:
 
         return np.asarray(decode_array(self.storage, self.element_type))
 
+    # -------------------------------------------------------------- on a device
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The buffer on a device, or None for an array on the host."""
+        return self._buffer
+
+    @property
+    def device(self) -> Device | None:
+        """The device, or None for an array on the host."""
+        return None if self._buffer is None else self._buffer.device
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the contents are there, or will never be: ``wait`` returns or raises at once."""
+        return self._buffer is None or self._buffer.ready.ready
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the contents; False if ``timeout`` seconds were not enough.
+
+        Raises ``ExecutionError`` if the program that makes them failed, or one that it depends on.
+        """
+        return self._buffer is None or self._buffer.ready.wait(timeout)
+
+    def delete(self) -> None:
+        """Give the memory on the device back now; using the array is an error from then on."""
+        if self._buffer is None:
+            raise HlojitError("an Array on the host is not deleted; drop it")
+        self._buffer.delete()
+
+    # ---------------------------------------------------------------- contents
+
+    @property
+    def storage(self) -> NDArray:
+        """The encoded values; of an array on a device a copy, or a read-only view where the host can read the memory."""
+        if self._storage is not None:
+            return self._storage
+        assert self._buffer is not None
+        view = self._buffer.host_view()
+        return self._buffer.to_host() if view is None else view
+
     @property
     def type(self) -> TensorType:
         """The tensor type."""
-        return tensor(self.storage.shape, self.element_type)
+        if self._buffer is not None:
+            return self._buffer.type
+        assert self._storage is not None
+        return tensor(self._storage.shape, self.element_type)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the dimensions."""
-        return tuple(self.storage.shape)
+        return self.type.shape
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self.storage.ndim
+        return self.type.rank
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.storage.size
+        return self.type.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the storage."""
-        return self.storage.nbytes
+        """Bytes of the storage; on a device those that it takes there."""
+        return self.type.nbytes if self._buffer is None else self._buffer.nbytes
 
     def __len__(self) -> int:
-        return len(self.storage)
+        if not self.shape:
+            raise TypeError("an Array without dimensions has no length")
+        return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if dtype is None:
-            return self.storage if not copy else self.storage.copy()
+            values = from_storage(self.storage, self.type)
+            array = values.storage if isinstance(values, Array) else values
+            return array.copy() if copy else array
         return np.array(self.to_values(), dtype=dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.storage.__dlpack__(**options)
+        wanted = options.get("dl_device")
+        if self._buffer is not None and not self._buffer.memory_space.is_host and (wanted is None or wanted[0] != 1):
+            raise BufferError(f"the array is in the memory of {self._buffer.device}; hlojit.get copies it to the host")
+        return np.asarray(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.storage.__dlpack_device__()
+        if self._buffer is not None and not self._buffer.memory_space.is_host:
+            return _DLPACK_EXTENSION, self._buffer.device.id
+        return _DLPACK_CPU, 0
+
+    def __buffer__(self, flags: int) -> memoryview:
+        # PEP 688: Python 3.12 and later ask for it.
+        return np.asarray(self).data
+
+    def item(self) -> Any:
+        """The number that an array of one element holds, as a Python object."""
+        return self.to_values().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.to_values())
 
     def __repr__(self) -> str:
+        if self._buffer is not None:
+            # Neither waits nor transfers.
+            state = "" if self._buffer.ready.ready else ", pending"
+            state = ", deleted" if self._buffer.is_deleted else state
+            return f"Array(on {self._buffer.device}{state}, {self.type})"
         try:
             values = np.array2string(self.to_values(), separator=", ", prefix="Array(")
         except ImportError:
             values = np.array2string(self.storage, separator=", ", prefix="Array(")
         return f"Array({values}, {self.type})"
+
+
+_DLPACK_CPU: Final = 1
+_DLPACK_EXTENSION: Final = 12
 
 
 def _compute_dtype(element: FloatFormat) -> np.dtype[Any]:
@@ -196,7 +302,22 @@ def _from_number(value: complex, type_: TensorType, where: str) -> NDArray:
         raise ArgumentError(f"{where}: {value!r} does not fit {type_}: {error}") from error
 
 
-def _as_ndarray(value: object, type_: TensorType, where: str) -> NDArray:
+def plain_storage(value: object, where: str) -> tuple[NDArray, TensorType]:
+    """Anything that ``to_storage`` takes, as a plain array of a storage dtype, with the tensor type that it has."""
+    if isinstance(value, Array):
+        return _plain(value.storage, value.element_type.storage), value.type
+    if isinstance(value, (bool, int, float, complex)):
+        source: NDArray = np.asarray(value)
+    else:
+        source = _as_ndarray(value, "an array", where)
+    try:
+        type_ = tensor(source.shape, element_type_of(source.dtype.newbyteorder("=")))
+    except HlojitError as error:
+        raise ArgumentError(f"{where}: {error}") from None
+    return _plain(source, type_.element_type.storage), type_
+
+
+def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
     """View a foreign array as a NumPy array, without a copy where its protocol allows."""
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(f"{where}: a masked array; its mask would be lost: pass .filled(...) or .data")

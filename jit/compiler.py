@@ -7,14 +7,14 @@ parse -> verify -> import, legalize, simplify, before-fusion -> capability check
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from hlojit.collection import collection_paused
-from hlojit.extensions import Backend, CompileOptions, registry
+from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
 from hlojit.extensions.legalization import Legalization, Legalizer
-from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
@@ -152,19 +152,27 @@ def _settings(
 def _executable(backend: Backend, module: Module, options: CompileOptions) -> Any:
     from hlojit.executable import Executable, ExecutableSpec
 
+    main = module.main
     try:
-        compiled: Callable[..., Any] | ExecutableSpec = backend.compile(module, options)
+        compiled: Any = backend.compile(module, options)
     except UnsupportedError as error:
         if error.backend:
             raise
         # What is common to all targets knows of no back end; the user chose this one.
         raise UnsupportedError(error.op, backend.name, error.reason, error.location) from error
+    except HlojitError:
+        raise
+    except Exception as error:
+        raise PluginError(f"the back end {backend.name!r} failed to compile @{main.name}: {error!r}") from error
     if isinstance(compiled, ExecutableSpec):
-        return Executable(compiled)
-    main = module.main
-    return Executable.from_function(
-        main.name,
-        compiled,
-        [argument.tensor_type for argument in main.body.arguments],
-        [value.tensor_type for value in main.body.returned],
-    )
+        return Executable(compiled, backend)
+    if isinstance(compiled, DeviceProgram):
+        return Executable.from_program(compiled, backend)
+    if not callable(compiled):
+        raise PluginError(
+            f"the back end {backend.name!r} returned {compiled!r} from compile of @{main.name}; "
+            "expected a callable, an ExecutableSpec or a DeviceProgram"
+        )
+    inputs = [argument.tensor_type for argument in main.body.arguments]
+    outputs = [value.tensor_type for value in main.body.returned]
+    return Executable.from_function(main.name, compiled, inputs, outputs, backend)

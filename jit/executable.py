@@ -20,6 +20,8 @@ from typing import Any, Final, NoReturn, final
 
 import numpy as np
 from hlojit.arrays import from_storage, is_outside_form_different, to_storage
+from hlojit.device_call import DeviceCall, has_device_array
+from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.types import TensorType
@@ -64,25 +66,32 @@ class ExecutableSpec:
 class Executable:
     """A compiled program, callable with arrays; returns one array, or a tuple unless it has exactly one output.
 
-    ``call`` is the same callable without the instance's indirection, for those who call it often.
+    Arrays on a device (``hlojit.put``) as arguments make results that stay there; ``execute`` makes them in any case and
+    does not wait.  ``call`` is the same callable without the instance's indirection, for those who call it often.
     """
 
-    __slots__ = ("__call__", "__weakref__", "call", "spec")
+    __slots__ = ("__call__", "__weakref__", "_device_call", "call", "spec")
 
     __call__: Callable[..., Any]
     call: Callable[..., Any]
     spec: ExecutableSpec
 
-    def __init__(self, spec: ExecutableSpec):
+    def __init__(self, spec: ExecutableSpec, backend: Backend | None = None):
         _check(spec)
+        inner: Callable[..., Any]
         plain: Callable[..., Any]
         if objects.measure() is None:
-            plain = _PythonCall(spec, native())
+            inner = _PythonCall(spec, native())
+            on_device = _device_call(spec, inner, backend)
+            plain = _Wrapping(spec, inner, on_device)
         else:
-            plain = _native_call(spec, _Converting(spec, _native_call(spec, _refuse)))
-        if any(map(is_outside_form_different, (*spec.inputs, *spec.outputs))):
-            plain = _Wrapping(spec, plain)
-        self._bind(spec, plain)
+            inner = _native_call(spec, _refuse)
+            on_device = _device_call(spec, inner, backend)
+            if any(map(is_outside_form_different, (*spec.inputs, *spec.outputs))):
+                plain = _Wrapping(spec, inner, on_device)
+            else:
+                plain = _native_call(spec, _Converting(spec, inner, on_device))
+        self._bind(spec, plain, on_device)
 
     @classmethod
     def from_function(
@@ -91,18 +100,46 @@ class Executable:
         function: Callable[..., Sequence[Any]],
         inputs: Sequence[TensorType],
         outputs: Sequence[TensorType],
+        backend: Backend | None = None,
     ) -> Executable:
         """An executable over a Python function, which takes and returns arrays of the storage dtypes (a sequence)."""
         spec = ExecutableSpec(name, entry=0, inputs=tuple(inputs), outputs=tuple(outputs))
         _check(spec)
+        inner = _Checking(spec, function, backend.name if backend is not None else "")
+        on_device = _device_call(spec, inner, backend)
         made = cls.__new__(cls)
-        made._bind(spec, _Wrapping(spec, _Checking(spec, function)))
+        made._bind(spec, _Wrapping(spec, inner, on_device), on_device)
         return made
 
-    def _bind(self, spec: ExecutableSpec, call: Callable[..., Any]) -> None:
+    @classmethod
+    def from_program(cls, program: DeviceProgram, backend: Backend) -> Executable:
+        """An executable of a program for a back end's own devices."""
+        spec = ExecutableSpec(program.name, entry=0, inputs=program.inputs, outputs=program.outputs, program=program)
+        _check(spec)
+        made = cls.__new__(cls)
+        on_device = DeviceCall(program, backend)
+        made._bind(spec, on_device, on_device)
+        return made
+
+    def _bind(self, spec: ExecutableSpec, call: Callable[..., Any], on_device: DeviceCall) -> None:
         self.spec = spec
         self.call = call
         self.__call__ = call
+        self._device_call = on_device
+
+    def execute(self, *arguments: Any, device: Device | str | None = None) -> Any:
+        """Start the program and return at once: one ``Array`` on a device, or a tuple of them, whose contents are pending.
+
+        Arguments are as for a call; those on the host have been read when this returns.  The program runs on the device
+        that the arguments are on, or on ``device``, or on the back end's first.  What goes wrong while it runs is raised
+        where a result is waited for or read, and by the results of programs that take it.
+        """
+        return self._device_call.execute(*arguments, device=device)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Where the program can run; the first one is taken where nothing else is said."""
+        return self._device_call.devices()
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
@@ -125,6 +162,11 @@ def python_executable(
 ) -> Executable:
     """See ``Executable.from_function``."""
     return Executable.from_function(name, function, inputs, outputs)
+
+
+def _device_call(spec: ExecutableSpec, function: Callable[..., Any], backend: Backend | None) -> DeviceCall:
+    """The program on host devices: ``function`` takes and returns storage arrays."""
+    return DeviceCall(DeviceProgram(spec.name, spec.inputs, spec.outputs, function), backend)
 
 
 def _check(spec: ExecutableSpec) -> None:
@@ -262,13 +304,16 @@ def _refuse(*arguments: object) -> NoReturn:
 class _Converting:
     """Converts arguments to plain arrays of the storage dtype and calls the native function."""
 
-    __slots__ = ("function", "spec")
+    __slots__ = ("function", "on_device", "spec")
 
-    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any]):
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any], on_device: DeviceCall):
         self.spec = spec
         self.function = function
+        self.on_device = on_device
 
     def __call__(self, *arguments: object) -> Any:
+        if has_device_array(arguments):
+            return self.on_device(*arguments)
         return self.function(*_convert(self.spec, arguments))
 
 
@@ -276,13 +321,16 @@ class _Converting:
 class _Wrapping:
     """For element types that look different outside: formats without a dtype, integers of less than a byte."""
 
-    __slots__ = ("function", "spec")
+    __slots__ = ("function", "on_device", "spec")
 
-    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any]):
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any], on_device: DeviceCall):
         self.spec = spec
         self.function = function
+        self.on_device = on_device
 
     def __call__(self, *arguments: object) -> Any:
+        if has_device_array(arguments):
+            return self.on_device(*arguments)
         results = self.function(*_convert(self.spec, arguments))
         if len(self.spec.outputs) == 1:
             return from_storage(results, self.spec.outputs[0])
@@ -293,14 +341,21 @@ class _Wrapping:
 class _Checking:
     """Calls a back end's Python function and holds it to the types that it promised."""
 
-    __slots__ = ("function", "spec")
+    __slots__ = ("backend", "function", "spec")
 
-    def __init__(self, spec: ExecutableSpec, function: Callable[..., Sequence[Any]]):
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Sequence[Any]], backend: str):
         self.spec = spec
         self.function = function
+        self.backend = backend
 
     def __call__(self, *arguments: np.ndarray[Any, Any]) -> Any:
-        returned = self.function(*arguments)
+        try:
+            returned = self.function(*arguments)
+        except HlojitError:
+            raise
+        except Exception as error:
+            who = f"the back end {self.backend!r}" if self.backend else "its function"
+            raise ExecutionError(f"{self.spec.name}: {who} failed: {error!r}") from error
         if not isinstance(returned, Iterable):
             raise ExecutionError(f"{self.spec.name} returned {type(returned).__name__}, not a sequence of results")
         results = tuple(returned)
@@ -309,7 +364,11 @@ class _Checking:
         arrays = []
         for number, (result, type_) in enumerate(zip(results, self.spec.outputs)):
             array = np.asarray(result)
-            if array.shape != type_.shape or array.dtype != type_.element_type.storage:
+            storage = type_.element_type.storage
+            if array.dtype == type_.element_type.dtype != storage:
+                # The form that the reference interpreter returns, of integers of less than a byte.
+                array = array.astype(storage)
+            if array.shape != type_.shape or array.dtype != storage:
                 raise ExecutionError(
                     f"{self.spec.name}, result {number}: the back end promised {type_} and returned "
                     f"dtype {array.dtype} and shape {array.shape}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.kernel_cache import KernelCache
 from hlojit.cpu.kernels import has_kernel
+from hlojit.extensions import Device
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, no
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
@@ -67,6 +70,10 @@ class CpuBackend(Backend):
 
                     self._cache = KernelCache(host_target())
         return self._cache
+
+    def devices(self) -> Sequence[Device]:
+        """Virtual devices over the same processor, each with a thread of its own."""
+        return cpu_devices()
 
     def capability(self, instruction: Instruction) -> Capability:
         """By the op's lowering and its element types."""

@@ -1,0 +1,349 @@
+"""Devices in the sense of PJRT: where a back end's buffers live and its programs run, asynchronously.
+
+A back end that has devices of its own subclasses ``Device`` and implements three things - transfer in, transfer out,
+execute - in terms of *handles*, which are whatever it likes (an address, an object of a driver, a bytearray)::
+
+    class MyDevice(Device):
+        def transfer_in(self, array, type, space):
+            return self.driver.upload(array), READY            # the array has been read when this returns
+
+        def transfer_out(self, handle, type):
+            return np.frombuffer(self.driver.download(handle), type.element_type.storage).reshape(type.shape)
+
+        def execute(self, program, arguments, after):
+            results = [self.driver.reserve(type.nbytes) for type in program.outputs]
+            return results, self.queue.submit(lambda: program.code(arguments, results), after)
+
+    class MyBackend(Backend):
+        def devices(self):
+            return self._devices                              # the same objects every time
+
+        def compile(self, module, options):
+            return DeviceProgram.of(module, self.assemble(module))
+
+Everything else is the core's: it checks arguments, places them, keeps inputs alive until the program has run, passes
+errors on to what depends on them, and names program and device in them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+import numpy as np
+from hlojit.extensions.events import READY, Event, in_callback
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError
+from hlojit.ir.formats import element_type_of
+from hlojit.ir.types import TensorType, tensor
+
+if TYPE_CHECKING:
+    from hlojit.ir.graph import Module
+
+NDArray = np.ndarray[Any, Any]
+
+MAXIMUM_IN_FLIGHT: Final = 128
+"""Executions that a device may have pending; one more waits, so that a fast producer does not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpace:
+    """A kind of memory of a device.  ``is_host``: NumPy can read and write it in place."""
+
+    kind: str
+    is_host: bool = False
+
+
+DEVICE_MEMORY: Final = MemorySpace("device")
+HOST_MEMORY: Final = MemorySpace("host", is_host=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProgram:
+    """What ``Backend.compile`` returns for devices of its own: ``code`` in the vendor's form, and the signature.
+
+    ``donated`` names the arguments whose memory the program takes: they are not valid afterwards.
+    """
+
+    name: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    code: Any
+    donated: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, module: Module, code: Any, *, donated: Sequence[int] = ()) -> DeviceProgram:
+        """With name and signature of the module's entry function."""
+        body = module.main.body
+        inputs = tuple(argument.tensor_type for argument in body.arguments)
+        outputs = tuple(value.tensor_type for value in body.returned)
+        return cls(module.main.name, inputs, outputs, code, tuple(donated))
+
+
+class Device(ABC):
+    """A device of a back end; see the module's docstring.
+
+    ``backend`` is the back end's name, ``id`` counts its devices, ``kind`` names the model, ``memory_spaces`` lists its
+    memories, the default one first.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        id: int = 0,
+        *,
+        kind: str = "",
+        description: str = "",
+        memory_spaces: Sequence[MemorySpace] = (DEVICE_MEMORY,),
+    ):
+        self.backend = backend
+        self.id = id
+        self.kind = kind or backend
+        self.description = description or f"{self.kind} {id}"
+        self.memory_spaces = tuple(memory_spaces)
+        self._slots = threading.Semaphore(MAXIMUM_IN_FLIGHT)
+        self._process = os.getpid()
+
+    # ------------------------------------------------------------ the vendor's
+
+    @abstractmethod
+    def transfer_in(self, array: NDArray, type: TensorType, space: MemorySpace) -> tuple[Any, Event]:
+        """Take a C-contiguous array of the type's storage dtype into a memory; returns handle and ready event.
+
+        The array must have been read when this returns: its owner may overwrite it at once.
+        """
+
+    @abstractmethod
+    def transfer_out(self, handle: Any, type: TensorType) -> NDArray:
+        """The contents as an array of the type's storage dtype; called when the buffer is ready."""
+
+    @abstractmethod
+    def execute(self, program: DeviceProgram, arguments: Sequence[Any], after: Event) -> tuple[Sequence[Any], Event]:
+        """Start a program on handles; returns one handle per result and the event that they are filled in.
+
+        Called in the order of the user's calls, possibly from several threads.  ``after`` is the event that the
+        arguments are ready: the program must not read them before (a ``Queue`` takes it), and need not run if it
+        failed.  Results must not share memory with arguments, except those that the program says are donated.
+        """
+
+    def free(self, handle: Any) -> None:  # noqa: B027  a device whose handles are Python objects needs nothing here
+        """Give a handle's memory back: nobody can reach it, and nothing that runs uses it."""
+
+    def reserve(self, type: TensorType, space: MemorySpace) -> Any:
+        """A handle of memory without contents; by default zeros are transferred."""
+        handle, event = self.transfer_in(np.zeros(type.shape, type.element_type.storage), type, space)
+        event.wait()
+        return handle
+
+    def nbytes(self, handle: Any, type: TensorType) -> int:
+        """Bytes that a buffer takes on the device (packing, padding); by default those of the storage dtype."""
+        return type.nbytes
+
+    def host_view(self, handle: Any, type: TensorType) -> NDArray | None:
+        """The contents without a copy, where the host can read the memory; None where it cannot (the default)."""
+        return None
+
+    # -------------------------------------------------------------- the core's
+
+    @final
+    def put(self, array: NDArray, type: TensorType | None = None, space: MemorySpace | None = None) -> Buffer:
+        """Transfer an array (of an element type's dtype or storage dtype) and return its buffer."""
+        if type is None:
+            type = tensor(array.shape, element_type_of(array.dtype))
+        storage = type.element_type.storage
+        if array.shape != type.shape or array.dtype not in (storage, type.element_type.dtype):
+            raise ArgumentError(f"put on {self}: expected {type}, got dtype {array.dtype} and shape {array.shape}")
+        space = self._known(space)
+        source = np.ascontiguousarray(array, storage).reshape(type.shape)
+        try:
+            handle, event = self.transfer_in(source, type, space)
+        except HlojitError:
+            raise
+        except Exception as error:
+            raise failure(f"transfer of {type}", self, error) from error
+        return Buffer(self, type, space, Memory(self, handle), event)
+
+    @final
+    def allocate(self, type: TensorType, space: MemorySpace | None = None) -> Buffer:
+        """A buffer whose contents are not defined."""
+        space = self._known(space)
+        return Buffer(self, type, space, Memory(self, self.reserve(type, space)), READY)
+
+    def _known(self, space: MemorySpace | None) -> MemorySpace:
+        if space is None:
+            return self.memory_spaces[0]
+        if space not in self.memory_spaces:
+            kinds = ", ".join(each.kind for each in self.memory_spaces)
+            raise ArgumentError(f"{self} has no memory space {space.kind!r}; it has {kinds}")
+        return space
+
+    @final
+    def start(
+        self, program: DeviceProgram, arguments: Sequence[Memory], ready: Sequence[Event]
+    ) -> tuple[list[Memory], Event]:
+        """Execute a program on memories of this device (checked by the caller); the inputs live until it is done."""
+        after = Event.all(ready)
+        release = self._slot()
+        try:
+            handles, event = _checked(self.execute(program, [each.handle for each in arguments], after), program, self)
+        except BaseException as error:
+            release()
+            if isinstance(error, HlojitError) or not isinstance(error, Exception):
+                raise
+            raise failure(program.name, self, error) from error
+        results = [Memory(self, handle) for handle in handles]
+        done = Event()
+        # Results, too: a program must not write to memory that was given back because nobody wants them.
+        kept = [*arguments, *results]
+
+        def finish(_: Event) -> None:
+            kept.clear()
+            release()
+            error = after.error
+            if error is None and event.error is not None:
+                error = failure(program.name, self, event.error)
+            done.complete(error)
+
+        Event.all((after, event)).then(finish)
+        return results, done
+
+    def _slot(self) -> Callable[[], None]:
+        """Take one of the executions that may be pending, and return what gives it back."""
+        if self._process != os.getpid():
+            # What was pending in the parent of a fork never ends here.
+            self._slots = threading.Semaphore(MAXIMUM_IN_FLIGHT)
+            self._process = os.getpid()
+        slots = self._slots
+        # A callback of an event may run on the very thread that makes slots free.
+        return slots.release if slots.acquire(blocking=not in_callback()) else lambda: None
+
+    @final
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.id}"
+
+    def __repr__(self) -> str:
+        return f"<Device {self}: {self.description}>"
+
+
+def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[list[Any], Event]:
+    where = f"{program.name} on {device}: the back end {device.backend!r}"
+    if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Event)):
+        raise PluginError(f"{where} returned {returned!r} from execute, not a pair of handles and event")
+    handles = list(returned[0])
+    if len(handles) != len(program.outputs):
+        raise PluginError(f"{where} returned {len(handles)} handles from execute, not {len(program.outputs)}")
+    return handles, returned[1]
+
+
+def failure(what: str, device: Device, error: BaseException) -> ExecutionError:
+    """The error that a user sees: what failed where, and why."""
+    if isinstance(error, HlojitError):
+        made = ExecutionError(f"{what} on {device}: {str(error).removeprefix(f'{what}: ')}")
+    else:
+        made = ExecutionError(f"{what} on {device}: the back end {device.backend!r} failed: {error!r}")
+    made.__cause__ = error
+    return made
+
+
+@final
+class Memory:
+    """A handle and its device; the handle is freed when nothing refers to its memory any more."""
+
+    __slots__ = ("_process", "device", "handle")
+
+    def __init__(self, device: Device, handle: Any):
+        self.device = device
+        self.handle = handle
+        self._process = os.getpid()
+
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        # What a parent process made is the parent's to free.
+        if self._process == getpid():
+            self.device.free(self.handle)
+
+
+@final
+class Buffer:
+    """A tensor in the memory of a device; its contents do not change once they are ready.
+
+    ``ready`` is the event that it is filled: pending while the program that makes it runs, failed if that failed.
+    """
+
+    __slots__ = ("__weakref__", "_gone", "_memory", "device", "memory_space", "ready", "type")
+
+    def __init__(self, device: Device, type: TensorType, space: MemorySpace, memory: Memory, ready: Event):
+        self.device = device
+        self.type = type
+        self.memory_space = space
+        self.ready = ready
+        self._memory: Memory | None = memory
+        self._gone = ""
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted or donated."""
+        return self._memory is None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes on the device."""
+        return self.device.nbytes(self.memory().handle, self.type)
+
+    def memory(self) -> Memory:
+        """The memory, which lives as long as somebody holds it; raises if the buffer was deleted or donated."""
+        return self._memory or self._refuse()
+
+    def to_host(self) -> NDArray:
+        """Wait for the contents and copy them into a new array of the type's storage dtype."""
+        view = self.host_view()
+        return self._transfer_out() if view is None else view.copy()
+
+    def host_view(self) -> NDArray | None:
+        """Wait, and return the contents without a copy, read-only; None if the host cannot read the memory."""
+        memory = self.memory()
+        self.ready.wait()
+        view = self.device.host_view(memory.handle, self.type)
+        if view is not None:
+            view = view.view()
+            view.flags.writeable = False
+        return view
+
+    def _transfer_out(self) -> NDArray:
+        memory = self.memory()
+        self.ready.wait()
+        try:
+            array = self.device.transfer_out(memory.handle, self.type)
+        except HlojitError:
+            raise
+        except Exception as error:
+            raise failure(f"transfer of {self.type}", self.device, error) from error
+        storage = self.type.element_type.storage
+        if not isinstance(array, np.ndarray) or array.shape != self.type.shape or array.dtype != storage:
+            raise PluginError(
+                f"transfer of {self.type} on {self.device}: the back end {self.device.backend!r} returned "
+                f"{type(array).__name__} {getattr(array, 'dtype', '')}{getattr(array, 'shape', '')}"
+            )
+        return array
+
+    def delete(self) -> None:
+        """Give the memory back, once what runs with it has ended; using the buffer is an error from now on."""
+        if self._memory is not None:
+            self._gone = f"the buffer of {self.type} on {self.device} was deleted"
+            self._memory = None
+
+    def donate(self, program: str) -> Memory:
+        """Hand the memory over to a program; using the buffer is an error from now on, and names that program."""
+        memory = self.memory()
+        self._gone = f"the buffer of {self.type} on {self.device} was donated to {program}"
+        self._memory = None
+        return memory
+
+    def _refuse(self) -> NoReturn:
+        raise ExecutionError(f"{self._gone}; its contents are gone")
+
+    def __repr__(self) -> str:
+        state = self._gone or repr(self.ready)
+        return f"<Buffer {self.type} on {self.device} ({self.memory_space.kind}): {state}>"

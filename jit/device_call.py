@@ -1,0 +1,137 @@
+"""Calls of programs with arrays on devices, and calls that return before the program has run.
+
+    y = executable.execute(x)       # returns at once, an Array on a device that is pending
+    z = executable.execute(y)       # runs after it
+    np.asarray(z)                   # waits, and copies to the host
+
+Arguments on a device make results on that device; ``execute`` makes them there in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from hlojit.arrays import Array, NDArray, to_storage
+from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
+from hlojit.extensions.devices import Memory, failure
+from hlojit.extensions.host_device import HostDevice
+from hlojit.ir.errors import ArgumentError, HlojitError
+from hlojit.ir.types import TensorType
+from hlojit.placement import DEFAULT_BACKEND, common_device, devices, devices_of, to_outside
+
+
+def has_device_array(arguments: Sequence[object]) -> bool:
+    """Whether an argument is an array on a device."""
+    return any(type(argument) is Array and argument.device is not None for argument in arguments)
+
+
+@final
+class DeviceCall:
+    """A program that can be executed on the devices of a back end."""
+
+    __slots__ = ("backend", "program")
+
+    def __init__(self, program: DeviceProgram, backend: Backend | None):
+        self.program = program
+        self.backend = backend
+
+    def __call__(self, *arguments: object) -> Any:
+        """Run and wait: results on the device if an argument is on one, otherwise on the host."""
+        device, buffers = self._place(arguments, None)
+        if isinstance(device, HostDevice):
+            results = self._run_here(device, buffers)
+        else:
+            results = self._start(device, buffers)
+            for buffer in results:
+                buffer.ready.wait()
+        if has_device_array(arguments):
+            return _unpacked([Array.from_buffer(buffer) for buffer in results])
+        return _unpacked([to_outside(buffer) for buffer in results])
+
+    def execute(self, *arguments: object, device: Device | str | None = None) -> Any:
+        """Start the program and return at once; see ``Executable.execute``."""
+        return _unpacked([Array.from_buffer(buffer) for buffer in self._start(*self._place(arguments, device))])
+
+    def devices(self) -> tuple[Device, ...]:
+        """Where the program can run: native code that belongs to no back end runs on the CPU's."""
+        return devices_of(self.backend) if self.backend is not None else devices(DEFAULT_BACKEND)
+
+    def _place(self, arguments: Sequence[object], chosen: Device | str | None) -> tuple[Device, list[Buffer]]:
+        """Check the arguments, choose the device, and transfer those that are on the host."""
+        name, types = self.program.name, self.program.inputs
+        if len(arguments) != len(types):
+            expected = len(types)
+            raise ArgumentError(
+                f"{name} takes {expected} argument{'s' if expected != 1 else ''}, not {len(arguments)}: "
+                f"({', '.join(map(str, types))})"
+            )
+        device = self._device(arguments, chosen)
+        places = [f"{name}, argument {number}" for number in range(len(types))]
+        # All are checked before one is transferred.
+        checked = [_checked(*each) for each in zip(arguments, types, places)]
+        buffers = [each if isinstance(each, Buffer) else device.put(each, type_) for each, type_ in zip(checked, types)]
+        for number in self.program.donated:
+            if sum(each is buffers[number] for each in buffers) > 1:
+                raise ArgumentError(f"{places[number]} is donated and given as another argument, too")
+        return device, buffers
+
+    def _device(self, arguments: Sequence[object], chosen: Device | str | None) -> Device:
+        name, known = self.program.name, self.devices()
+        found = common_device(name, arguments, known)
+        if chosen is None:
+            return found or known[0]
+        device = next((each for each in known if chosen in (each, str(each))), None)
+        if device is None:
+            raise ArgumentError(
+                f"{name} cannot be executed on {chosen}: it is compiled for {', '.join(map(str, known))}"
+            )
+        if found not in (None, device):
+            raise ArgumentError(
+                f"{name} cannot be executed on {device}: an argument is on {found}; "
+                f"move it with hlojit.put(array, {str(device)!r})"
+            )
+        return device
+
+    def _start(self, device: Device, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Start the program; the results are pending."""
+        ready = [buffer.ready for buffer in buffers]
+        memories, done = device.start(self.program, self._take(buffers), ready)
+        space = device.memory_spaces[0]
+        return [Buffer(device, type_, space, memory, done) for type_, memory in zip(self.program.outputs, memories)]
+
+    def _run_here(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Run on this thread, which would wait anyway."""
+        memories = self._take(buffers)
+        for buffer in buffers:
+            buffer.ready.wait()
+        try:
+            returned = self.program.code(*[memory.handle.array for memory in memories])
+        except HlojitError:
+            raise
+        except Exception as error:
+            raise failure(self.program.name, device, error) from error
+        arrays = returned if isinstance(returned, tuple) else (returned,)
+        return [device.adopt(array, type_) for array, type_ in zip(arrays, self.program.outputs)]
+
+    def _take(self, buffers: Sequence[Buffer]) -> list[Memory]:
+        """The arguments' memories; those that the program takes are its own from here on."""
+        donated = set(self.program.donated)
+        return [
+            buffer.donate(self.program.name) if number in donated else buffer.memory()
+            for number, buffer in enumerate(buffers)
+        ]
+
+
+def _checked(argument: object, type_: TensorType, where: str) -> Buffer | NDArray:
+    if type(argument) is not Array or argument.buffer is None:
+        return to_storage(argument, type_, where)
+    if argument.shape != type_.shape or argument.element_type != type_.element_type:
+        raise ArgumentError(f"{where}: expected {type_}, got {argument.type}")
+    # Deleted and donated ones are refused here.
+    argument.buffer.memory()
+    return argument.buffer
+
+
+def _unpacked(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else tuple(values)

@@ -1,0 +1,122 @@
+"""Where arrays are: the devices of a back end, and the way to a device and back.
+
+device = hlojit.devices("cpu")[0]
+x = hlojit.put(np.arange(8.0), device)      # an hlojit.Array on the device
+y = executable(x)                           # stays there
+hlojit.get(y)                               # a NumPy array
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hlojit.arrays import Array, NDArray, from_storage, plain_storage
+from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError
+
+DEFAULT_BACKEND = "cpu"
+
+
+def default_backend() -> str:
+    """The name of the back end that is taken where none is named."""
+    return os.environ.get("HLOJIT_BACKEND") or DEFAULT_BACKEND
+
+
+def devices(backend: str | None = None) -> tuple[Device, ...]:
+    """The devices of a back end (default: ``HLOJIT_BACKEND``, then the CPU), the default one first."""
+    chosen = registry().backend(backend or default_backend())
+    reason = chosen.unavailable()
+    if reason:
+        raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
+    return devices_of(chosen)
+
+
+def devices_of(backend: Backend) -> tuple[Device, ...]:
+    """A back end's devices, checked."""
+    try:
+        found = tuple(backend.devices())
+    except HlojitError:
+        raise
+    except Exception as error:
+        raise PluginError(f"the back end {backend.name!r} failed to list its devices: {error!r}") from error
+    names = [str(device) for device in found if isinstance(device, Device)]
+    if not found or len(set(names)) != len(found) or any(device.backend != backend.name for device in found):
+        raise PluginError(
+            f"the back end {backend.name!r} lists the devices {list(found)!r}; expected at least one Device of its own, "
+            "each with an id of its own"
+        )
+    return found
+
+
+def find_device(device: Device | str | None) -> Device:
+    """A device by itself, by its name (``"cpu:0"``), by its back end's name, or the default one."""
+    if isinstance(device, Device):
+        return device
+    backend, _, number = (device or default_backend()).partition(":")
+    known = devices(backend)
+    for each in known:
+        if str(each.id) == number or not number:
+            return each
+    raise HlojitError(f"there is no device {device!r}; the back end {backend!r} has {', '.join(map(str, known))}")
+
+
+def put(array: Any, device: Device | str | None = None, *, memory_space: MemorySpace | None = None) -> Array:
+    """Transfer an array to a device; returns an ``Array`` there, whose contents may still be on their way.
+
+    ``array`` is anything that a program takes - NumPy arrays, scalars, other libraries' host arrays, ``Array`` - and
+    has been read when this returns: it may be overwritten.  An ``Array`` on another device is copied through the host.
+    ``device`` is a ``Device`` or its name (``"cpu:0"``); by default the first one of the default back end.
+    """
+    target = find_device(device)
+    if isinstance(array, Array) and array.buffer is not None:
+        space = array.buffer.memory_space
+        if array.device is target and memory_space in (None, space):
+            array.buffer.memory()
+            return array
+        return Array.from_buffer(target.put(array.buffer.to_host(), array.type, memory_space))
+    storage, type_ = plain_storage(array, f"put on {target}")
+    return Array.from_buffer(target.put(storage, type_, memory_space))
+
+
+def get(array: Any) -> NDArray | Array:
+    """Wait for an array on a device and copy it to the host, into memory of the caller's own.
+
+    Returns a NumPy array, or an ``Array`` on the host for formats without a dtype.  Arrays on the host are returned as
+    they are.
+    """
+    if not isinstance(array, Array):
+        return np.asarray(array)
+    return array if array.buffer is None else to_outside(array.buffer)
+
+
+def to_outside(buffer: Buffer) -> NDArray | Array:
+    """A buffer's contents as a program called with host arrays returns them."""
+    return from_storage(buffer.to_host(), buffer.type)
+
+
+def common_device(name: str, arguments: Sequence[Any], known: Sequence[Device]) -> Device | None:
+    """The device that the arguments are on, one of ``known``; None if all are on the host.
+
+    Raises ``ArgumentError`` naming both if they are on different ones, or on none that the program runs on.
+    """
+    device: Device | None = None
+    first = 0
+    for number, argument in enumerate(arguments):
+        if type(argument) is not Array or argument.device is None or argument.device is device:
+            continue
+        if device is not None:
+            raise ArgumentError(
+                f"{name}: argument {first} is on {device}, argument {number} on {argument.device}; "
+                f"move one with hlojit.put(array, {str(device)!r})"
+            )
+        device, first = argument.device, number
+    if device is not None and device not in known:
+        names = ", ".join(map(str, known))
+        raise ArgumentError(
+            f"{name}: argument {first} is on {device}, the program is compiled for {names}; "
+            f"move it with hlojit.put(array, {str(known[0])!r})"
+        )
+    return device
