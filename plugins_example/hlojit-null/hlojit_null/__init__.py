@@ -1,0 +1,1 @@
+"""The null device: everything that a device has but the hardware."""
