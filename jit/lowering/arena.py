@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Sequence
 
 from hlojit.lowering.program import Buffer
+from hlojit.lowering.sizes import Size, add, round_up
 
 ALIGNMENT = 64
 
@@ -58,15 +59,28 @@ class _FreeList:
         del self._start[offset], self._end[offset + size]
 
 
-def assign_offsets(buffers: Sequence[Buffer]) -> int:
-    """Give every temporary its ``offset`` from its ``start`` and ``end``; return the arena's size in bytes."""
+def assign_offsets(buffers: Sequence[Buffer]) -> Size:
+    """Give every temporary its ``offset`` from its ``start`` and ``end``; return the arena's size in bytes.
+
+    Temporaries whose size is known only when the program is called come last, each in a place of its own.
+    """
     free = _FreeList()
     active: list[tuple[int, int, int]] = []
+    later = []
     for buffer in sorted(buffers, key=lambda each: each.start):
+        nbytes = buffer.nbytes
+        if not isinstance(nbytes, int):
+            later.append(buffer)
+            continue
         while active and active[0][0] < buffer.start:
             _, offset, size = active.pop(0)
             free.give(offset, size)
-        size = max(ALIGNMENT, -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT)
-        buffer.offset = free.take(size)
-        bisect.insort(active, (buffer.end, buffer.offset, size))
-    return free.top
+        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        offset = free.take(size)
+        buffer.offset = offset
+        bisect.insort(active, (buffer.end, offset, size))
+    top: Size = free.top
+    for buffer in later:
+        buffer.offset = top
+        top = add(top, round_up(buffer.nbytes, ALIGNMENT))
+    return top

@@ -3,19 +3,27 @@
     i32 main(ptr context, ptr slots)
 
 ``slots`` holds addresses: the inputs, the outputs, the arena, then the constants (see ``hlojit.runtime``).  The result is
-0, or not 0 when a poll saw a cancellation.  Long programs are cut into functions of bounded length, so that LLVM's time
-stays proportional to the program.
+0, or not 0 when a poll saw a cancellation.  Long programs are cut into functions of bounded length, and deeply nested
+ones into functions of bounded depth, so that LLVM's time stays proportional to the program.
+
+Everything lies in the host's memory and nothing runs beside the host program: transfers are copies that have finished
+when they have begun, waits do nothing, and a collective of one participant is a copy.  What needs another space or a
+second participant is refused (``UnsupportedError``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from hlojit.ir.errors import UnsupportedError
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.program import (
     Branch,
     Buffer,
     BufferKind,
+    Call,
+    Collective,
+    CollectiveKind,
     Copy,
     Launch,
     Loop,
@@ -23,10 +31,16 @@ from hlojit.lowering.program import (
     Program,
     Step,
     Swap,
+    Transfer,
+    Wait,
 )
+from hlojit.lowering.sizes import Size
+from hlojit.lowering.storage import HOST
 from hlojit.runtime.layout import CONTEXT
 
 SEGMENT_STEPS = 96
+SEGMENT_DEPTH = 8
+"""Loops and branches within one another in one function."""
 PARALLEL_THRESHOLD_NS = 6_000.0
 """Launches that take less altogether run on the calling thread."""
 GRAIN_NS = 4_000.0
@@ -45,6 +59,8 @@ class HostEmitter:
         self.symbol = symbol
         self.builder = LlvmBuilder()
         self._segments = 0
+        self._depth = 0
+        """Loops and branches around what is being emitted, within its function."""
         self._pending: list[tuple[str, Sequence[Step]]] = []
         self._arena_slot = len(program.inputs) + len(program.outputs)
 
@@ -78,6 +94,7 @@ class HostEmitter:
         with b.function(name, _CONTEXT, result="i32", attributes="nounwind noinline"):
             self._arguments = b.emit("ptr", 1, f"alloca [{self._widest(steps)} x ptr]")
             self._bases: dict[int, Val] = {}
+            self._depth = 0
             self._steps(steps)
             b.line("ret i32 0")
             b.begin_block("cancelled")
@@ -90,14 +107,16 @@ class HostEmitter:
             step = stack.pop()
             if isinstance(step, Launch):
                 widest = max(widest, len(step.buffers))
-            elif isinstance(step, Loop):
-                stack += [*step.condition, *step.body]
-            elif isinstance(step, Branch):
-                for case in step.cases:
-                    stack += case
+            elif isinstance(step, Call):
+                widest = max(widest, len(step.arguments) + len(step.results) + 1 + len(step.constants))
+            for nested in step.nested:
+                stack += nested
         return widest
 
     def _steps(self, steps: Sequence[Step]) -> None:
+        if self._depth > SEGMENT_DEPTH and steps:
+            self._call_segment(self._segment(steps))
+            return
         if len(steps) > SEGMENT_STEPS:
             # Square-root cutting: at most SEGMENT_STEPS calls here, each of a part that may be cut again.
             size = max(SEGMENT_STEPS, -(-len(steps) // SEGMENT_STEPS))
@@ -107,6 +126,12 @@ class HostEmitter:
         self._count(steps)
         for step in steps:
             self._step(step)
+
+    def _nested(self, steps: Sequence[Step]) -> None:
+        """Steps inside a loop or branch."""
+        self._depth += 1
+        self._steps(steps)
+        self._depth -= 1
 
     def _count(self, steps: Sequence[Step]) -> None:
         """Add the launches of a straight run of steps, and the bytes they move at least, to the context's counters."""
@@ -135,19 +160,19 @@ class HostEmitter:
     # ---------------------------------------------------------------- steps
 
     def _step(self, step: Step) -> None:
-        if isinstance(step, Launch):
-            self._launch(step)
-        elif isinstance(step, Copy):
-            self._copy(step)
-        elif isinstance(step, Loop):
-            self._loop(step)
-        elif isinstance(step, Branch):
-            self._branch(step)
-        elif isinstance(step, Swap):
-            self._swap(step)
-        else:
-            assert isinstance(step, PointCell), step
-            self.builder.line(f"store ptr {self._address(step.target).text}, ptr {self._cell(step.cell).text}")
+        emit: dict[type[Step], Callable[..., None]] = {
+            Launch: self._launch,
+            Copy: self._copy,
+            Loop: self._loop,
+            Branch: self._branch,
+            Swap: self._swap,
+            PointCell: self._point,
+            Call: self._call,
+            Transfer: self._copy,
+            Wait: self._wait,
+            Collective: self._collective,
+        }
+        emit[type(step)](step)
 
     def _slot(self, index: int) -> Val:
         """The address that a slot holds (loaded once per straight-line function)."""
@@ -160,6 +185,8 @@ class HostEmitter:
 
     def _address(self, buffer: Buffer) -> Val:
         b = self.builder
+        if buffer.space != HOST:
+            raise _unsupported(f"{buffer} lies in the memory of {buffer.space}")
         if buffer.kind is BufferKind.INPUT:
             return self._slot(buffer.index)
         if buffer.kind is BufferKind.OUTPUT:
@@ -169,7 +196,7 @@ class HostEmitter:
         if buffer.kind is BufferKind.SWAPPED:
             return b.emit("ptr", 1, f"load ptr, ptr {self._cell(buffer).text}, align 8")
         arena = self._slot(self._arena_slot)
-        return b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {arena.text}, i64 {buffer.offset}")
+        return b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {arena.text}, i64 {_known(buffer.offset)}")
 
     def _store_arguments(self, buffers: Sequence[Buffer]) -> None:
         b = self.builder
@@ -196,16 +223,46 @@ class HostEmitter:
         if total > POLL_NS:
             self._poll()
 
-    def _copy(self, step: Copy) -> None:
+    def _copy(self, step: Copy | Transfer | Collective) -> None:
         b = self.builder
         source, target = self._address(step.source), self._address(step.target)
-        size = step.target.nbytes
+        size = _known(step.target.nbytes)
         if size in (1, 2, 4, 8):
             value = b.emit("i64", 1, f"load i{8 * size}, ptr {source.text}, align 1")
             b.line(f"store i{8 * size} {value.text}, ptr {target.text}, align 1")
             return
         b.declare("llvm.memmove", "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)")
         b.line(f"call void @llvm.memmove.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {size}, i1 false)")
+
+    def _point(self, step: PointCell) -> None:
+        self.builder.line(f"store ptr {self._address(step.target).text}, ptr {self._cell(step.cell).text}")
+
+    def _call(self, step: Call) -> None:
+        """Lay out the callee's slots where kernels' arguments lie, and run it with this program's context."""
+        b = self.builder
+        b.declare(step.entry, f"declare i32 @{step.entry}(ptr, ptr)")
+        self._store_arguments((*step.arguments, *step.results))
+        place = len(step.arguments) + len(step.results)
+        for number, buffer in enumerate((step.arena, *step.constants), place):
+            address = self._address(buffer).text if buffer is not None else "null"
+            slot = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {self._arguments.text}, i64 {number}")
+            b.line(f"store ptr {address}, ptr {slot.text}, align 8")
+        self._stop_if(b.emit("i32", 1, f"call i32 @{step.entry}(ptr %context, ptr {self._arguments.text})"))
+
+    def _wait(self, step: Wait) -> None:
+        """Nothing is on its way."""
+
+    def _collective(self, step: Collective) -> None:
+        if step.kind is CollectiveKind.PERMUTE:
+            alone = step.groups == ((0, 0),)
+        else:
+            alone = step.groups == ((0,),)
+        if not alone:
+            raise _unsupported(
+                f"{step.kind.name.lower()} among {step.groups}: the host program is one participant, number 0; "
+                "programs for several devices cannot be run yet"
+            )
+        self._copy(step)
 
     def _swap(self, step: Swap) -> None:
         b = self.builder
@@ -225,10 +282,10 @@ class HostEmitter:
         b.branch(head)
         b.begin_block(head)
         self._poll()
-        self._steps(step.condition)
+        self._nested(step.condition)
         b.branch_if(self._flag(step.predicate), body, end)
         b.begin_block(body)
-        self._steps(step.body)
+        self._nested(step.body)
         b.branch(head)
         b.begin_block(end)
 
@@ -244,9 +301,19 @@ class HostEmitter:
             b.line(f"switch i32 {index.text}, label %{labels[-1]} [ {cases} ]")
         for label, case in zip(labels, step.cases):
             b.begin_block(label)
-            self._steps(case)
+            self._nested(case)
             b.branch(end)
         b.begin_block(end)
+
+
+def _unsupported(reason: str) -> UnsupportedError:
+    return UnsupportedError("a step of the program", "cpu", reason)
+
+
+def _known(size: Size) -> int:
+    if isinstance(size, int):
+        return size
+    raise _unsupported(f"the size {size} is known only when the program is called")
 
 
 def emit_host(program: Program, symbol: str) -> str:

@@ -1,90 +1,212 @@
-"""Positions and last uses: which value is read until when, with loops and branches taken into account.
+"""Liveness of buffers over the steps of a program: from which position to which each one holds data.
 
-Values that share memory (a reshape and its operand) count as one, their *root*.
+Every step has a position; a loop spans those of its condition and body.  A buffer lives from its first write to its last
+read.  What is read in a loop and was written before it lives until the loop's end, for the next iteration reads it again:
+
+    copy a -> t            1          t: 1 .. 5
+    loop                   2 .. 5
+      launch p = f t       3
+    while p                4
+
+The target and the source of a transfer or collective live until it is waited for, and buffers whose addresses a loop
+exchanges live as long as either cell is used.
 """
 
 from __future__ import annotations
 
-from hlojit.ir.graph import Block, Instruction, Value
-from hlojit.ir.ops.definition import Trait
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-FOREVER = 1 << 60
+from hlojit.lowering.program import (
+    Branch,
+    Buffer,
+    BufferKind,
+    Collective,
+    Loop,
+    PointCell,
+    Program,
+    Step,
+    Swap,
+    Transfer,
+    Wait,
+)
 
 
-def is_alias(instruction: Instruction) -> bool:
-    """Whether the results are the operands' memory: an unfused reshape, a barrier, an annotation."""
-    return Trait.BITCAST in instruction.op.traits or host_role(instruction) == "alias"
+@dataclass(slots=True)
+class Life:
+    """First and last position, and whether some read may see memory that nothing has written."""
+
+    start: int
+    end: int
+    is_read_unwritten: bool = False
 
 
-def host_role(instruction: Instruction) -> str:
-    """What the host program does with an instruction that is no kernel (see ``Structural``), or an empty string."""
-    return instruction.op.host_role
+@dataclass(slots=True, eq=False)
+class _Scope:
+    """One list of steps that is being walked: the construct that holds it, and what was written in it."""
+
+    steps: Iterator[Step]
+    owner: _Construct | None = None
+    written: list[Buffer] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Construct:
+    """A loop or branch that is being walked."""
+
+    step: Loop | Branch
+    start: int
+    lists: Iterator[list[Step]]
+    extended: list[Buffer] = field(default_factory=list)
+    """Buffers that must live until a loop's end."""
+    written: list[set[Buffer]] = field(default_factory=list)
+    """What each list of steps wrote for those that come after it in the same construct."""
 
 
 class Liveness:
-    """Positions of instructions and last uses of values of one function body.
+    """Lives of all buffers that steps of ``program`` touch."""
 
-    A while loop, a branch and everything else occupy a span of positions; ``begin`` and ``end`` give it.  A value that is
-    defined outside a loop and read inside is live until the loop's end.
-    """
+    def __init__(self, program: Program):
+        self.lives: dict[Buffer, Life] = {}
+        self.end = 0
+        """Last position."""
+        self._definitions: dict[Buffer, list[int]] = {}
+        """For every buffer, in how many loops its valid writes stand, the innermost last."""
+        self._loops: list[_Construct] = []
+        self._targets = _targets(program)
+        self._pending: dict[int, tuple[Buffer, Buffer]] = {}
+        self._scopes: list[_Scope] = [_Scope(iter(program.steps))]
+        for buffer in program.inputs:
+            self._definitions[buffer] = [0]
+        while self._scopes:
+            self._next(self._scopes[-1])
 
-    def __init__(self, body: Block):
-        self.begin: dict[Instruction, int] = {}
-        self.end: dict[Instruction, int] = {}
-        self._roots: dict[Value, Value] = {}
-        self._last_use: dict[Value, int] = {}
-        self.captured: set[Value] = set()
-        """Roots that are read inside a construct which does not define them."""
-        self._position = 0
-        self._number(body)
-        self._uses(body)
+    # ------------------------------------------------------------------ walk
 
-    def root(self, value: Value) -> Value:
-        """The value whose memory ``value`` is."""
-        return self._roots.get(value, value)
+    def _next(self, scope: _Scope) -> None:
+        step = next(scope.steps, None)
+        if step is None:
+            self._leave(scope)
+            return
+        self.end += 1
+        if isinstance(step, (Loop, Branch)):
+            if isinstance(step, Branch):
+                self._read(step.index)
+            construct = _Construct(step, self.end, iter(step.nested))
+            if isinstance(step, Loop):
+                self._loops.append(construct)
+            self._enter(construct)
+        else:
+            self._touch(step)
 
-    def last_use(self, value: Value) -> int:
-        """Last position at which the memory of ``value`` is read (-1: never)."""
-        return self._last_use.get(self.root(value), -1)
+    def _touch(self, step: Step) -> None:
+        if isinstance(step, PointCell):
+            # The memory is the cell's from now on, whether or not it holds anything yet.
+            self._write(step.target)
+            self._cover(step.cell, self.end)
+            return
+        for buffer in step.reads:
+            self._read(buffer)
+        for buffer in step.writes:
+            self._write(buffer)
+        if isinstance(step, (Transfer, Collective)) and step.event is not None:
+            self._pending[step.event] = (step.source, step.target)
+        elif isinstance(step, Wait):
+            for buffer in self._pending.get(step.event, ()):
+                self._read(buffer)
 
-    def _number(self, block: Block) -> None:
-        for instruction in block:
-            self._position += 1
-            self.begin[instruction] = self._position
-            if is_alias(instruction):
-                for operand, result in zip(instruction.operands, instruction.results):
-                    self._roots[result] = self.root(operand)
-            if has_host_regions(instruction):
-                for region in instruction.regions:
-                    self._number(region)
-                self._position += 1
-            self.end[instruction] = self._position
+    def _enter(self, construct: _Construct) -> None:
+        """Begin the construct's next list of steps, or end the construct."""
+        steps = next(construct.lists, None)
+        if steps is not None:
+            self._scopes.append(_Scope(iter(steps), construct))
+            return
+        self.end += 1
+        if isinstance(construct.step, Loop):
+            self._loops.pop()
+            for buffer in construct.extended:
+                self._cover(buffer, self.end)
+            # The condition has run at least once, and the body has not.
+            after = construct.written[0]
+        else:
+            after = set.intersection(*construct.written) if construct.written else set()
+        for buffer in after:
+            self._write(buffer, touch=False)
 
-    def _uses(self, block: Block) -> None:
-        """Record every use; a use inside a nested block counts at the outermost construct that does not define it."""
-        stack: list[tuple[Block, tuple[Instruction, ...]]] = [(block, ())]
-        while stack:
-            current, enclosing = stack.pop()
-            for instruction in current:
-                for operand in instruction.operands:
-                    self._use(operand, instruction, enclosing)
-                if has_host_regions(instruction):
-                    stack.extend((region, (*enclosing, instruction)) for region in instruction.regions)
+    def _leave(self, scope: _Scope) -> None:
+        self._scopes.pop()
+        construct = scope.owner
+        if construct is None:
+            return
+        is_condition = isinstance(construct.step, Loop) and not construct.written
+        if is_condition:
+            assert isinstance(construct.step, Loop)
+            self._read(construct.step.predicate)
+        construct.written.append(set(scope.written))
+        if is_condition:
+            # What the condition wrote is there in the body, and is given up after it.
+            steps = next(construct.lists)
+            self._scopes.append(_Scope(iter(steps), construct, scope.written))
+            return
+        for buffer in scope.written:
+            self._definitions[buffer].pop()
+        self._enter(construct)
 
-    def _use(self, operand: Value, user: Instruction, enclosing: tuple[Instruction, ...]) -> None:
-        root = self.root(operand)
-        position = self.end[user]
-        home = root.owner.block if isinstance(root.owner, Instruction) else root.owner
-        # From the innermost construct outward, until the one whose region defines the value.
-        for construct in reversed(enclosing):
-            if any(region is home for region in construct.regions):
-                break
-            position = self.end[construct]
-            self.captured.add(root)
-        if position > self._last_use.get(root, -1):
-            self._last_use[root] = position
+    # ---------------------------------------------------------------- access
+
+    def _cover(self, buffer: Buffer, position: int) -> Life:
+        life = self.lives.get(buffer)
+        if life is None:
+            life = self.lives[buffer] = Life(position, position)
+        life.start = min(life.start, position)
+        life.end = max(life.end, position)
+        return life
+
+    def _read(self, buffer: Buffer) -> None:
+        if buffer.kind is BufferKind.SWAPPED:
+            self._use_cell(buffer)
+            return
+        life = self._cover(buffer, self.end)
+        definitions = self._definitions.get(buffer)
+        depth = definitions[-1] if definitions else 0
+        if not definitions and buffer.kind not in (BufferKind.CONSTANT, BufferKind.INPUT) and buffer.nbytes:
+            life.is_read_unwritten = True
+        if depth < len(self._loops):
+            outermost = self._loops[depth]
+            life.start = min(life.start, outermost.start) if not definitions else life.start
+            outermost.extended.append(buffer)
+
+    def _write(self, buffer: Buffer, *, touch: bool = True) -> None:
+        if buffer.kind is BufferKind.SWAPPED:
+            self._use_cell(buffer)
+            return
+        if touch:
+            self._cover(buffer, self.end)
+        scope = self._scopes[-1]
+        definitions = self._definitions.setdefault(buffer, [])
+        if scope.owner is not None or not definitions:
+            definitions.append(len(self._loops))
+            scope.written.append(buffer)
+
+    def _use_cell(self, cell: Buffer) -> None:
+        """One of the buffers that a cell may point to is read or written: all must be there, and keep what they hold."""
+        self._cover(cell, self.end)
+        for target in self._targets.get(cell, ()):
+            self._read(target)
 
 
-def has_host_regions(instruction: Instruction) -> bool:
-    """Whether the host program executes the regions (while, if, case), as opposed to a kernel (reduce, sort, fusion)."""
-    return host_role(instruction) in ("loop", "branch")
+def _targets(program: Program) -> dict[Buffer, list[Buffer]]:
+    """Which buffers a cell may point to: its own and, once they have been exchanged, its partner's."""
+    groups: dict[Buffer, tuple[list[Buffer], list[Buffer]]] = {}
+    """Cells that are exchanged with each other, and their targets."""
+    for step in program.walk():
+        if isinstance(step, PointCell):
+            groups.setdefault(step.cell, ([step.cell], []))[1].append(step.target)
+    for step in program.walk():
+        if isinstance(step, Swap):
+            first, second = (groups.setdefault(cell, ([cell], [])) for cell in (step.first, step.second))
+            if first is not second:
+                first[0].extend(second[0])
+                first[1].extend(second[1])
+                groups.update(dict.fromkeys(second[0], first))
+    return {cell: targets for cell, (_, targets) in groups.items()}

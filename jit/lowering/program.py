@@ -1,70 +1,142 @@
-"""The program: the small record of what happens at run time, between the graph and the emitted host code.
+"""The program: the record of what happens at run time, between the graph and the code that makes it happen.
 
-A program is a list of steps over buffers: launch a kernel, copy, loop, branch.  The CPU's host emitter turns it into one
-native function; a profiler, a memory plan or another device reads the same record.
+A program is a list of steps over buffers: launch a kernel, copy, loop, branch; and, where several devices take part, call
+another program's entry, transfer between memory spaces, wait, combine among participants.  The CPU's host emitter turns
+it into one native function; ``program_interpreter`` runs it over NumPy memory; a profiler, a memory plan, a file or
+another device reads the same record.  It is plain data: no graph, no function and no address is in it.
+
+    print(program)       # for people (``program_text``)
+    program.check()      # whether it makes sense (``program_check``)
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.sizes import Size
+from hlojit.lowering.storage import HOST, Storage
+
+
+class ProgramError(HlojitError):
+    """A program record that makes no sense: a bug of the planner that made it, or a damaged file."""
 
 
 class BufferKind(enum.Enum):
     """Where a buffer's memory comes from."""
 
     INPUT = "an argument of the call"
-    OUTPUT = "a result, allocated for the call"
+    OUTPUT = "a result, allocated for the call unless it is a donated argument's memory"
     CONSTANT = "memory that lives as long as the executable"
     TEMPORARY = "a part of the arena"
-    SWAPPED = "one of two temporaries, exchanged after every iteration of a loop"
+    SWAPPED = "one of two buffers, exchanged after every iteration of a loop"
 
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """A piece of memory.  ``index`` counts within the kind; ``offset`` is the place of a temporary in the arena.
+    """A piece of memory and how a tensor lies in it; a buffer that holds several tensors in turn shows the first.
 
-    ``start`` and ``end`` are the first and last position in the program at which a temporary holds data.
-    A swapped buffer's ``index`` is its pointer cell.
+    ``index`` counts within the kind (a swapped buffer's is its pointer cell).  ``offset`` is the place of a temporary in
+    its space's arena; ``start`` and ``end`` are the first and last position of the program at which it holds data.
     """
 
     kind: BufferKind
-    nbytes: int
+    storage: Storage
     index: int = 0
-    offset: int = 0
+    offset: Size = 0
     start: int = 0
     end: int = 0
 
+    @property
+    def nbytes(self) -> Size:
+        """Bytes of the memory."""
+        return self.storage.nbytes
+
+    @property
+    def space(self) -> str:
+        """The memory space."""
+        return self.storage.space
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether steps may write it: not arguments, unless they are donated, and not constants."""
+        return self.kind is not BufferKind.CONSTANT and (self.kind is not BufferKind.INPUT or self.storage.donated)
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower()}{self.index}"
+
 
 class Step:
-    """Base of the steps."""
+    """Base of the steps.  ``reads`` and ``writes`` are buffers; steps inside a loop or branch are their own."""
 
     __slots__ = ()
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """Buffers whose contents matter to the step."""
+        return ()
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """Buffers whose contents the step changes."""
+        return ()
+
+    @property
+    def nested(self) -> Sequence[list[Step]]:
+        """Lists of steps that this one runs."""
+        return ()
 
 
 @dataclass(slots=True)
 class Launch(Step):
-    """Run a kernel over its buffers (operands, results, workspace)."""
+    """Run a kernel over its buffers.  A result may be an operand's buffer where ``kernel.in_place`` says so."""
 
     kernel: KernelCode
-    buffers: tuple[Buffer, ...]
-    instruction_name: str
+    operands: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    workspace: Buffer | None = None
+    instruction_name: str = ""
     bytes_moved: int = 0
     location: Location = UNKNOWN
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What the kernel gets: operands, results, workspace."""
+        return (*self.operands, *self.writes)
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """The operands."""
+        return self.operands
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """The results and the workspace."""
+        return self.results if self.workspace is None else (*self.results, self.workspace)
 
 
 @dataclass(slots=True)
 class Copy(Step):
-    """Copy all bytes of a buffer."""
+    """Copy all bytes of a buffer to another one of the same space."""
 
     source: Buffer
     target: Buffer
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """The source."""
+        return (self.source,)
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """The target."""
+        return (self.target,)
 
 
 @dataclass(slots=True)
@@ -74,13 +146,28 @@ class Swap(Step):
     first: Buffer
     second: Buffer
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """Both: each is the other one afterwards."""
+        return (self.first, self.second)
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """Both."""
+        return (self.first, self.second)
+
 
 @dataclass(slots=True)
 class PointCell(Step):
-    """Let a swapped buffer's cell point to a buffer."""
+    """Let a swapped buffer's cell point to a buffer, whose contents stay what they are."""
 
     cell: Buffer
     target: Buffer
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """The cell."""
+        return (self.cell,)
 
 
 @dataclass(slots=True)
@@ -91,6 +178,16 @@ class Loop(Step):
     predicate: Buffer
     body: list[Step]
 
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """The predicate (after the condition has run)."""
+        return (self.predicate,)
+
+    @property
+    def nested(self) -> Sequence[list[Step]]:
+        """Condition and body."""
+        return (self.condition, self.body)
+
 
 @dataclass(slots=True)
 class Branch(Step):
@@ -99,6 +196,119 @@ class Branch(Step):
     index: Buffer
     is_predicate: bool
     cases: list[list[Step]]
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """The index."""
+        return (self.index,)
+
+    @property
+    def nested(self) -> Sequence[list[Step]]:
+        """The cases."""
+        return self.cases
+
+
+@dataclass(slots=True)
+class Call(Step):
+    """Run another program's entry function, ``i32 entry(ptr context, ptr slots)``, over buffers of this one.
+
+    ``arena`` is memory for the callee's temporaries and ``constants`` are its constants, which belong to this program's
+    now; ``program_calls.call`` makes a call of a callee's record.  What the callee returns but 0 ends this program.
+    """
+
+    entry: str
+    arguments: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    arena: Buffer | None = None
+    constants: tuple[Buffer, ...] = ()
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """Arguments and constants."""
+        return (*self.arguments, *self.constants)
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """Results, the callee's temporaries, and arguments that it may write."""
+        return self.results if self.arena is None else (*self.results, self.arena)
+
+
+@dataclass(slots=True)
+class Transfer(Step):
+    """Copy a buffer's contents to a buffer of any space and of the same layout.
+
+    Without an ``event`` it is finished when the step is.  With one it only begins: until the ``Wait`` for the event,
+    the target's contents are undefined and nothing writes the source.
+    """
+
+    source: Buffer
+    target: Buffer
+    event: int | None = None
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """The source."""
+        return (self.source,)
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """The target."""
+        return (self.target,)
+
+
+class CollectiveKind(enum.Enum):
+    """What participants do together; ``n`` is the number of participants in a group."""
+
+    ALL_REDUCE = "every target is the reduction of all sources"
+    REDUCE_SCATTER = "every target is its n-th part of the reduction of all sources"
+    ALL_GATHER = "every target is all sources, one after the other"
+    ALL_TO_ALL = "part i of source j becomes part j of target i"
+    BROADCAST = "every target is the first participant's source"
+    PERMUTE = "a target is the source of the participant that a pair (from, to) names, or zeros"
+
+
+class ReductionKind(enum.Enum):
+    """How sources are combined, element by element."""
+
+    SUM = "add"
+    PRODUCT = "multiply"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+
+
+@dataclass(slots=True)
+class Collective(Step):
+    """Combine the sources of several participants into their targets.
+
+    ``groups`` names the participants that act together; of a permutation it holds pairs (from, to).  ``event`` as for a
+    transfer.  All participants of a group run the same collectives in the same order; ``channel`` tells apart those of
+    several programs that run at once.
+    """
+
+    kind: CollectiveKind
+    source: Buffer
+    target: Buffer
+    groups: tuple[tuple[int, ...], ...]
+    reduction: ReductionKind | None = None
+    channel: int = 0
+    event: int | None = None
+
+    @property
+    def reads(self) -> Sequence[Buffer]:
+        """The source."""
+        return (self.source,)
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """The target."""
+        return (self.target,)
+
+
+@dataclass(slots=True)
+class Wait(Step):
+    """Go on when the transfer or collective that began with this event has finished."""
+
+    event: int
 
 
 @dataclass(slots=True)
@@ -113,7 +323,18 @@ class Program:
     """Arrays (C-contiguous, storage dtype) of the constant buffers, by index."""
     temporaries: list[Buffer]
     cells: int = 0
-    arena_bytes: int = 0
+    arenas: dict[str, Size] = field(default_factory=dict)
+    """Bytes of all temporaries by memory space."""
+    aliases: dict[int, int] = field(default_factory=dict)
+    """Outputs that are the memory of a donated input: output number to input number."""
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the temporaries in the host's memory; ``ProgramError`` if they depend on the arguments."""
+        nbytes = self.arenas.get(HOST, 0)
+        if not isinstance(nbytes, int):
+            raise ProgramError(f"{self.name}: the arena takes {nbytes} bytes, which only the arguments tell")
+        return nbytes
 
     def walk(self) -> Iterator[Step]:
         """Yield all steps, those of loops and branches after the one that holds them."""
@@ -121,15 +342,23 @@ class Program:
         while stack:
             step = stack.pop()
             yield step
-            if isinstance(step, Loop):
-                stack.extend(reversed([*step.condition, *step.body]))
-            elif isinstance(step, Branch):
-                for case in reversed(step.cases):
-                    stack.extend(reversed(case))
+            for steps in reversed(step.nested):
+                stack.extend(reversed(steps))
 
     def launches(self) -> list[Launch]:
         """Every launch that stands in the program (those in loops once)."""
         return [step for step in self.walk() if isinstance(step, Launch)]
+
+    def check(self) -> None:
+        """Raise ``ProgramError`` if the record contradicts itself; see ``program_check``."""
+        from hlojit.lowering.program_check import check
+
+        check(self)
+
+    def __str__(self) -> str:
+        from hlojit.lowering.program_text import text
+
+        return text(self)
 
 
 def bytes_of_instruction(instruction: Instruction) -> int:

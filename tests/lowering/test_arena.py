@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hlojit.lowering.arena import ALIGNMENT, assign_offsets
 from hlojit.lowering.program import Buffer, BufferKind
+from hlojit.lowering.sizes import evaluate, extent, multiply
+from hlojit.lowering.storage import Storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ LIVES = st.lists(st.tuples(st.integers(0, 700), st.integers(0, 30), st.integers(
 
 
 def buffers_of(lives: list[tuple[int, int, int]]) -> list[Buffer]:
-    return [Buffer(BufferKind.TEMPORARY, size, k, start=start, end=start + length)
+    return [Buffer(BufferKind.TEMPORARY, Storage.raw(size), k, start=start, end=start + length)
             for k, (size, start, length) in enumerate(lives)]  # fmt: skip
 
 
@@ -42,3 +44,13 @@ def test_order_of_the_list_does_not_matter() -> None:
     lives = [(64 * (k % 5 + 1), k * 3 % 17, k % 4) for k in range(40)]
     buffers, again = buffers_of(lives), buffers_of(lives)
     assert assign_offsets(buffers) == assign_offsets(sorted(again, key=lambda each: each.start))
+
+
+def test_sizes_that_are_known_later_come_last() -> None:
+    rows = extent(0, 0)
+    buffers = [*buffers_of([(100, 0, 5)]), Buffer(BufferKind.TEMPORARY, Storage.raw(multiply(rows, 4)), 1),
+               Buffer(BufferKind.TEMPORARY, Storage.raw(multiply(rows, 8)), 2)]  # fmt: skip
+    total = assign_offsets(buffers)
+    for count, places in ((1, [0, 128, 192]), (100, [0, 128, 128 + 448])):
+        assert [evaluate(buffer.offset, [(count,)]) for buffer in buffers] == places
+        assert evaluate(total, [(count,)]) == places[-1] + -(-8 * count // 64) * 64
