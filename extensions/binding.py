@@ -14,16 +14,18 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from hlojit.extensions.custom_calls import CallSite, CustomCall, ElementwiseCall, config_attribute, plain_value
+from hlojit.extensions.custom_calls import CallSite, ElementwiseCall, config_attribute, plain_value
 from hlojit.extensions.numba_bridge import call_scalar
 from hlojit.extensions.registry import registry
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
+from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 from hlojit.ir.types import TensorType
 
@@ -32,33 +34,38 @@ _MOST_SITES = 256
 
 
 def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
-    """How an instruction is replaced: by its record's expansion, or by what is registered for its call target."""
-    if not is_custom_call(instruction):
-        return expansion_of(instruction)
-    call = registry().custom_call(instruction.attributes["call_target_name"])
-    return None if call is None else _checked(call)
+    """How an instruction is replaced: by its record's expansion, or by what is registered for its call target.
+
+    What a plugin's function can get wrong becomes an error that names its op or target.
+    """
+    if is_custom_call(instruction):
+        call = registry().custom_call(instruction.attributes["call_target_name"])
+        return None if call is None else _checked(f"custom call target {call.target!r}", call.replace)
+    rule = expansion_of(instruction)
+    return _checked(f"op {instruction.op.name!r}", rule) if rule is not None and is_foreign(instruction) else rule
 
 
-def _checked(call: CustomCall) -> ExpansionRule:
-    """The replacement of calls of one target, with what plugins can get wrong made an error that names the target."""
+def is_foreign(instruction: Instruction) -> bool:
+    """Whether a plugin says what the instruction expands into."""
+    return is_custom_call(instruction) or BUILT_IN.get(instruction.op.name) is not instruction.op
 
-    def replace(builder: Any, instruction: Instruction) -> Sequence[Value]:
+
+def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
+    def replace(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
         try:
-            values = list(call.replace(builder, instruction))
+            returned = rule(builder, instruction)
+            if returned is None and not is_custom_call(instruction):
+                return None
+            values = list(returned or ())
         except PluginError:
             raise
         except Exception as error:
-            raise PluginError(f"custom call target {call.target!r}: the expansion failed: {error!r}") from error
+            raise PluginError(f"{what}: the expansion failed: {error!r}\n  at {instruction.location}") from error
         if not all(isinstance(value, Value) for value in values):
-            raise PluginError(
-                f"custom call target {call.target!r}: the expansion returned {values!r}, not values of the graph"
-            )
+            raise PluginError(f"{what}: the expansion returned {values!r}, not values of the graph")
         types = tuple(value.type for value in values)
-        if types != instruction.result_types:
-            raise PluginError(
-                f"custom call target {call.target!r}: the expansion returned {types}, "
-                f"the call has {instruction.result_types}"
-            )
+        if not compatible_lists(types, instruction.result_types):
+            raise PluginError(f"{what}: the expansion returned {types}, its results are {instruction.result_types}")
         return values
 
     return replace

@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hlojit.extensions.backend import Backend, Capability, Support
+from hlojit.extensions.backend import Backend, Capability, CompileOptions, Support
 from hlojit.extensions.registry import registry
-from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.custom_calls import described, is_custom_call
 from hlojit.ir.ops.internal import is_fusion
+from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
+from hlojit.ir.passes.op_expander import ExpansionRule, OpExpander
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.passes.registry import simplification_passes
 
@@ -33,6 +35,7 @@ class Legalizer:
     """One back end's part in the legalization of one program."""
 
     backend: Backend
+    options: CompileOptions
 
     def keeps(self, instruction: Instruction) -> bool:
         """Whether the back end, asked before anything is expanded, takes the instruction as it is."""
@@ -40,11 +43,8 @@ class Legalizer:
 
     def passes(self) -> tuple[Pass, Pass]:
         """The passes that inline calls and composites, and that expand and bind, but for what the back end keeps."""
-        from hlojit.extensions.binding import expansion_or_binding
-        from hlojit.ir.passes.call_inliner import CallInliner
-        from hlojit.ir.passes.op_expander import OpExpander
-
-        return CallInliner(keeps=self.keeps), OpExpander(keeps=self.keeps, rule_of=expansion_or_binding)
+        expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never")
+        return CallInliner(keeps=self.keeps), expand
 
     def check(self, module: Module) -> None:
         """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""
@@ -109,6 +109,36 @@ def _why_not_decomposed(instruction: Instruction) -> str:
     if is_custom_call(instruction):
         return registry().unknown_target(instruction.attributes["call_target_name"])
     return "it has no expansion"
+
+
+@dataclass(frozen=True)
+class VerifiedExpander(OpExpander):
+    """Expands what records and plugins' custom calls say, and verifies the program where plugins had a hand in it."""
+
+    verify: bool = field(default=True, metadata=GIVEN)
+
+    def run(self, module: Module) -> bool:
+        """Expand; return whether there was anything to expand."""
+        from hlojit.extensions.binding import expansion_or_binding, is_foreign
+        from hlojit.ir.verifier import verify
+
+        taken_part: dict[str, None] = {}
+
+        def rule_of(instruction: Instruction) -> ExpansionRule | None:
+            rule = expansion_or_binding(instruction)
+            if rule is not None and is_foreign(instruction):
+                taken_part[described(instruction)] = None
+            return rule
+
+        changed = OpExpander(keep=self.keep, keeps=self.keeps, rule_of=rule_of).run(module)
+        if taken_part and self.verify:
+            try:
+                verify(module)
+            except VerificationError as error:
+                raise PluginError(
+                    f"what plugins' expansions have built is no valid program ({', '.join(taken_part)}): {error}"
+                ) from error
+        return changed
 
 
 @dataclass(frozen=True)

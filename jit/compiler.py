@@ -94,7 +94,7 @@ def lower(module: Module, backend: Backend, options: CompileOptions, *, callback
     late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
     before = PassPipeline(tuple(pass_ for pass_ in passes if pass_.phase not in late))
     after = PassPipeline(tuple(pass_ for pass_ in passes if pass_.phase in late))
-    legalizer, mode = Legalizer(backend), cast(VerifyMode, options.verify)
+    legalizer, mode = Legalizer(backend, options), cast(VerifyMode, options.verify)
     before.run(module, verify=mode, callback=callback)
     legalizer.check(module)
     after.run(module, verify=mode, callback=callback)
@@ -107,7 +107,7 @@ def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
     """hlojit's passes and those of the plugins, in their order for a back end."""
     from hlojit.ir.passes.registry import default_passes
 
-    legalizer = Legalizer(backend)
+    legalizer = Legalizer(backend, options)
     again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
     passes = [
         *default_passes(options.fold_limit, legalization=legalizer.passes(), limits=backend.fusion_limits),

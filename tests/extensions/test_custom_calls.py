@@ -394,3 +394,17 @@ def test_division_of_an_unsigned_byte(backend: str) -> None:
         executable = hlojit.compile(call("test.half", "ui8"), backend=backend)
     x = np.resize(np.arange(256, dtype="u1"), 1000)
     np.testing.assert_array_equal(executable(x), x // 2)
+
+
+def test_constants_in_a_configuration_are_told_apart() -> None:
+    """Whatever is in the configuration belongs to the identity of the kernel."""
+
+    def factory(site: Any) -> Any:
+        first, second = (float(each) for each in site.config["table"].array)
+        return lambda x: x * first + second
+
+    x = np.arange(1000, dtype="f4")
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=factory))):
+        for first, second in ((2, 3), (5, 7)):
+            text = leaky_text(f"{{backend_config = {{table = dense<[{first}, {second}]> : tensor<2xi32>}}}}")
+            np.testing.assert_array_equal(hlojit.compile(text)(x), x * first + second)

@@ -320,6 +320,35 @@ def test_an_expansion_that_builds_itself_is_named_with_its_origin() -> None:
         hlojit.compile(call("test.b"))
 
 
+def build_nonsense(builder: Any, instruction: Any) -> Any:
+    """A transpose that repeats a dimension: every type is as the call's, only the verifier sees it."""
+    (x,) = instruction.operands
+    square = builder.reshape(x, (2, 4))
+    attributes = {"permutation": (0, 0)}
+    turned = builder.create("stablehlo.transpose", [square], attributes=attributes, result_types=[square.type]).result
+    return [builder.reshape(turned, (8,))]
+
+
+@pytest.mark.parametrize("hooks", [
+    {"custom_calls": [ext.ExpansionCall("test.nonsense", expand=build_nonsense)]},
+    {"ops": [OpDefinition("test.nonsense", operands=(Operand("x"),), lowering=Expand(build_nonsense))]},
+])  # fmt: skip
+def test_what_a_plugins_expansion_builds_is_verified(hooks: Any) -> None:
+    line = "stablehlo.custom_call @test.nonsense" if "custom_calls" in hooks else '"test.nonsense"'
+    with (
+        ext.using(plugin(**hooks)),
+        pytest.raises(hlojit.PluginError, match=r"(?s)test\.nonsense.*transpose \(C2\)"),
+    ):
+        hlojit.compile(program(f"{line}(%x) : ({ONE}) -> {ONE}"))
+
+
+@pytest.mark.parametrize("returned", [lambda b, i: [1], lambda b, i: [], lambda b, i: 1 // 0, lambda b, i: 5])
+def test_a_plugins_op_whose_expansion_fails_is_named(returned: Any) -> None:
+    op = OpDefinition("test.op", operands=(Operand("x"),), lowering=Expand(returned))
+    with ext.using(plugin(ops=[op])), pytest.raises(hlojit.PluginError, match=r"test\.op.*the expansion"):
+        hlojit.compile(program(f'"test.op"(%x) : ({ONE}) -> {ONE}'))
+
+
 def test_a_dead_call_of_an_unknown_target_is_removed() -> None:
     text = f"""
     func.func @main(%x: {ONE}) -> {ONE} {{
