@@ -6,6 +6,7 @@ A plugin that needs more than what is exported here needs a hook that is missing
 from typing import Any
 
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, can_decompose, no
+from hlojit.extensions.checks import PluginRecord
 from hlojit.extensions.custom_calls import CallSite, CustomCall, ElementwiseCall, ExpansionCall, call_config
 from hlojit.extensions.devices import (
     DEVICE_MEMORY,
@@ -17,7 +18,8 @@ from hlojit.extensions.devices import (
 )
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.hooks import API_VERSION, hookimpl, hookspec
-from hlojit.extensions.registry import PluginRecord, Registry, registry
+from hlojit.extensions.registry import Registry, registry
+from hlojit.ir.environment import Environment, current, process_environment
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.scalar.formats import set_function_lowering
@@ -34,6 +36,7 @@ set_function_lowering(_lower_scalar_function)
 register = registry().register
 unregister = registry().unregister
 using = registry().using
+scope = registry().scope
 
 __all__ = [
     "API_VERSION",
@@ -51,6 +54,7 @@ __all__ = [
     "Device",
     "DeviceProgram",
     "ElementwiseCall",
+    "Environment",
     "Event",
     "ExpansionCall",
     "FloatFormat",
@@ -64,11 +68,14 @@ __all__ = [
     "Support",
     "call_config",
     "can_decompose",
+    "current",
     "hookimpl",
     "hookspec",
     "no",
+    "process_environment",
     "register",
     "registry",
+    "scope",
     "unregister",
     "using",
 ]

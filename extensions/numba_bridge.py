@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hlojit.ir.errors import PluginError
+from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.scalar.formats import compute_kind
 
 _lock = threading.Lock()
-_compiled: dict[tuple[Any, tuple[str, ...], str], tuple[str, str]] = {}
+_compiled: OrderedDict[tuple[Any, tuple[str, ...], str], tuple[str, str]] = OrderedDict()
+_KEPT = 256
 
 _LLVM = {"i1": "i1", "f32": "float", "f64": "double"} | {f"{s}{n}": f"i{n}" for s in "iu" for n in (8, 16, 32, 64)}
 """LLVM's types by kind; ``u8`` ... ``u64`` are integers that numba is told are unsigned."""
@@ -29,11 +32,23 @@ def numba_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result: s
 
     Raises ``PluginError`` if numba cannot compile the function, or if it can raise.
     """
-    key = (function, kinds, result)
     with fork_gate, _lock:
+        # By content: a function that reads another global now is another function, whatever object it is.
+        key = (content_of(function), kinds, result)
         if key not in _compiled:
             _compiled[key] = _compile(function, kinds, result)
+            if len(_compiled) > _KEPT:
+                _compiled.popitem(last=False)
+        _compiled.move_to_end(key)
         return _compiled[key]
+
+
+def content_of(function: Callable[..., Any]) -> object:
+    """Fingerprint of a function; the function itself where it has none (it calls C through a pointer)."""
+    try:
+        return fingerprint(function)
+    except NotKeyable:
+        return function
 
 
 def _types() -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import Attribute, Dense
+from hlojit.ir.environment import scope_for, tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
@@ -250,7 +251,8 @@ def build_function(
 ) -> Iterator[Builder]:
     """Add a function to ``module`` and build its body; its result types are those of the values returned."""
     function = module.add_function(Function(name, argument_types, (), visibility=visibility, location=location))
-    yield Builder(function.body, location=location)
+    with scope_for(module.environment).activate():
+        yield Builder(function.body, location=location)
     last = function.body.last
     if last is None or not last.op.is_terminator:
         raise HlojitError(f"the body of @{name} does not end in a return; call builder.return_(...)")
@@ -313,10 +315,8 @@ def signature_complaint(record: OpDefinition, operands: int, attributes: Mapping
     return None
 
 
-_KNOWN: dict[tuple[Any, ...], Sequence[Type]] = {}
-"""Inferred types of elementwise ops, which programs apply to few combinations of types over and over."""
-
 _KNOWN_LIMIT = 4096
+"""Of types of elementwise ops, which programs apply to few combinations of types over and over; kept with the tables."""
 
 
 def infer_types(
@@ -327,17 +327,18 @@ def infer_types(
     if record.infer is None:
         raise TypeInferenceError(f"{name}: result types do not follow from the operands; give result_types")
     key = None
+    known = tables().inferred
     if isinstance(record.lowering, Pointwise):
         key = (record.infer, operand_types, *attributes.items())
-        known = _KNOWN.get(key)
-        if known is not None:
-            return known
+        found: Sequence[Type] | None = known.get(key)
+        if found is not None:
+            return found
     try:
         inferred = record.infer(InferenceRequest(operand_types, attributes, regions))
         if key is not None:
-            if len(_KNOWN) >= _KNOWN_LIMIT:
-                _KNOWN.clear()
-            _KNOWN[key] = inferred
+            if len(known) >= _KNOWN_LIMIT:
+                known.clear()
+            known[key] = inferred
         return inferred
     except TypeInferenceError as error:
         error.args = (f"{name} {error}" if error.label else f"{name}: {error}",)

@@ -5,7 +5,8 @@ vendor's format is one more row and nothing else::
 
     register_element_type(FloatFormat("f8E4M3", exponent_bits=4, mantissa_bits=3, bias=7))
 
-Nothing in hlojit enumerates element types; ask the row for what it can do.
+Nothing in hlojit enumerates element types; ask the row for what it can do.  Names are looked up in the current environment
+(``hlojit.ir.environment``); two plugins may call different formats by one name, in scopes of their own.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from hlojit.ir.environment import ELEMENT_TYPES, process_environment, tables
 from hlojit.ir.errors import HlojitError
 
 
@@ -38,12 +40,19 @@ class Overflow(enum.Enum):
     SATURATE = "the largest finite number of its sign"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ElementType(ABC):
-    """Base of the rows.  ``name`` is the MLIR spelling, ``bits`` the width of one encoded value."""
+    """Base of the rows.  ``name`` is the MLIR spelling, ``bits`` the width of one encoded value.
+
+    Rows are equal if all of their fields are, functions among them: a format with another codec is another type.
+    """
 
     name: str
     bits: int
+
+    def __hash__(self) -> int:
+        # Every look-up of an interned type hashes a row; few rows have the same name.
+        return hash(self.name)
 
     @property
     @abstractmethod
@@ -71,6 +80,8 @@ class BooleanType(ElementType):
     name: str = "i1"
     bits: int = 1
 
+    __hash__ = ElementType.__hash__
+
     @property
     def storage(self) -> np.dtype[Any]:
         """NumPy's bool."""
@@ -82,6 +93,8 @@ class IntegerType(ElementType):
     """``i2`` ... ``i64`` (two's complement) and ``ui2`` ... ``ui64``; sub-byte values take a byte each."""
 
     signed: bool = True
+
+    __hash__ = ElementType.__hash__
 
     @property
     def storage(self) -> np.dtype[Any]:
@@ -128,8 +141,10 @@ class FloatFormat(ElementType):
     has_zero: bool = True
     numpy_name: str = ""
     accumulator: str = "f32"
-    decode: Callable[[int], float] | None = field(default=None, compare=False)
-    encode: Callable[[float], int] | None = field(default=None, compare=False)
+    decode: Callable[[int], float] | None = None
+    encode: Callable[[float], int] | None = None
+
+    __hash__ = ElementType.__hash__
 
     def __post_init__(self) -> None:
         if not self.bits:
@@ -182,6 +197,8 @@ class ComplexType(ElementType):
 
     component: str = "f32"
 
+    __hash__ = ElementType.__hash__
+
     @property
     def storage(self) -> np.dtype[Any]:
         """NumPy's complex64 or complex128."""
@@ -203,50 +220,50 @@ class QuantizedType(ElementType):
     storage_min: int | None = None
     storage_max: int | None = None
 
+    __hash__ = ElementType.__hash__
+
     @property
     def storage(self) -> np.dtype[Any]:
         """The storage integer's dtype."""
         return element_type(self.storage_type).storage
 
 
-_TABLE: dict[str, ElementType] = {}
-
-
 def register_element_type(row: ElementType, *, replace: bool = False) -> ElementType:
-    """Add a row to the table and return it.  A name that is taken by a different row is an error."""
-    present = _TABLE.get(row.name)
+    """Add a row of hlojit's own to the table and return it.  A name that is taken by a different row is an error."""
+    present = tables().element_types.get(row.name)
     if present is not None and present != row and not replace:
         raise HlojitError(f"element type {row.name!r} is already registered: {present!r}")
-    _TABLE[row.name] = row
+    process_environment().define(ELEMENT_TYPES, row.name, row)
     return row
 
 
 def unregister_element_type(name: str) -> None:
-    """Remove a row (a plugin that is dropped takes its formats with it)."""
-    _TABLE.pop(name, None)
+    """Remove a row that ``register_element_type`` added."""
+    process_environment().undefine(ELEMENT_TYPES, name)
 
 
 def element_type(name: str) -> ElementType:
-    """Return the row called ``name`` (its MLIR spelling)."""
-    try:
-        return _TABLE[name]
-    except KeyError:
-        raise HlojitError(f"unknown element type {name!r}; known: {', '.join(_TABLE)}") from None
+    """Return the row called ``name`` (its MLIR spelling) in the current environment."""
+    found = tables().element_types.get(name)
+    if found is None:
+        known = tables()
+        raise HlojitError(f"unknown element type {name!r}; known: {', '.join(known.element_types)}{known.failures()}")
+    return found
 
 
 def find_element_type(name: str) -> ElementType | None:
-    """Return the row called ``name``, or None."""
-    return _TABLE.get(name)
+    """Return the row called ``name`` in the current environment, or None."""
+    return tables().element_types.get(name)
 
 
 def element_types() -> Iterator[ElementType]:
-    """Iterate over the rows in the order of their registration."""
-    return iter(tuple(_TABLE.values()))
+    """Iterate over the rows of the current environment in the order of their registration."""
+    return iter(tables().element_types.values())
 
 
 def element_type_of(dtype: np.dtype[Any]) -> ElementType:
     """Return the row whose NumPy dtype is ``dtype`` (byte order ignored)."""
-    for row in _TABLE.values():
+    for row in element_types():
         if row.dtype is not None and row.dtype == dtype.newbyteorder("="):
             return row
     raise HlojitError(f"no element type corresponds to NumPy dtype {dtype}")

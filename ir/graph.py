@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hlojit.ir.attributes import Attribute
+from hlojit.ir.environment import Scope, current
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.types import FunctionType, TensorType, Type, function_type
@@ -439,7 +440,10 @@ class Module:
     """A program: functions by name, one of which (``main``) is the entry.
 
     ``foreign`` holds text of top-level operations of dialects that hlojit does not know (``sdy.mesh``), kept as read.
+    ``environment`` is the scope in which the module was made, and in which its names are looked up wherever it is used.
     """
+
+    environment: Scope
 
     def __init__(self, name: str = "", *, location: Location = UNKNOWN):
         self.name = name
@@ -448,6 +452,7 @@ class Module:
         self.attributes: dict[str, Attribute] = {}
         self.resources: dict[str, bytes] = {}
         self.foreign: list[str] = []
+        self.environment = current()
         self.frozen = False
 
     @property
@@ -484,6 +489,7 @@ class Module:
         copy.attributes = dict(self.attributes)
         copy.resources = dict(self.resources)
         copy.foreign = list(self.foreign)
+        copy.environment = self.environment
         for function in self.functions.values():
             copy.add_function(function.clone())
         return copy

@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.formats import BooleanType, QuantizedType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.quantization import dequantize, quantize
+from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
 
@@ -28,14 +30,19 @@ def evaluate(module: Module, *arguments: Any) -> tuple[Any, ...]:
     Raises ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an
     op has no reference semantics.
     """
+    scope = scope_for(module.environment).snapshot()
+    with scope.activate(), np.errstate(all="ignore"):
+        return _evaluate(resolved(module, scope), arguments)
+
+
+def _evaluate(module: Module, arguments: Sequence[Any]) -> tuple[Any, ...]:
     function = module.main
     types = function.type.inputs
     if len(arguments) != len(types):
         raise ArgumentError(f"@{function.name} takes {len(types)} arguments, found {len(arguments)}")
     values = [_enter(function, position, argument) for position, argument in enumerate(arguments)]
     interpreter = Interpreter(module)
-    with np.errstate(all="ignore"):
-        results = interpreter.call(function.name, values)
+    results = interpreter.call(function.name, values)
     return tuple(_leave(value, type) for value, type in zip(results, function.result_types))
 
 

@@ -1,5 +1,8 @@
 """Types of values: immutable and interned, so that equal types are one object and compare by identity.
 
+A type lives as long as something refers to it.  Element types that have one name and differ otherwise (two plugins' formats,
+in scopes of their own) make different tensor types.
+
 >>> tensor((2, 3), "f32")
 tensor<2x3xf32>
 """
@@ -7,9 +10,12 @@ tensor<2x3xf32>
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 from hlojit.ir.formats import ElementType, FloatFormat, element_type
 
@@ -19,8 +25,6 @@ DYNAMIC: Final = -1
 
 class Type:
     """Base of all types."""
-
-    _interned: ClassVar[dict[Any, Any]] = {}
 
     def __repr__(self) -> str:
         return str(self)
@@ -134,10 +138,26 @@ class FunctionType(Type):
 
 TOKEN: Final = TokenType()
 
-_tensors: dict[tuple[tuple[int, ...], ElementType, str], TensorType] = {}
-_tuples: dict[tuple[Type, ...], TupleType] = {}
-_functions: dict[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType] = {}
-_opaque: dict[str, OpaqueType] = {}
+_tensors: WeakValueDictionary[tuple[tuple[int, ...], ElementType, str], TensorType] = WeakValueDictionary()
+_tuples: WeakValueDictionary[tuple[Type, ...], TupleType] = WeakValueDictionary()
+_functions: WeakValueDictionary[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType] = WeakValueDictionary()
+_opaque: WeakValueDictionary[str, OpaqueType] = WeakValueDictionary()
+_lock = threading.RLock()
+"""Held to make a type: two threads must not make one each.  Looking one up takes no lock."""
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _intern(table: WeakValueDictionary[Any, Any], key: Any, made: Type) -> Any:
+    with _lock:
+        return table.setdefault(key, made)
 
 
 def tensor(shape: Sequence[int], element: ElementType | str, encoding: str = "") -> TensorType:
@@ -145,27 +165,30 @@ def tensor(shape: Sequence[int], element: ElementType | str, encoding: str = "")
     if isinstance(element, str):
         element = element_type(element)
     key = (tuple(shape), element, encoding)
-    found = _tensors.get(key)
-    if found is None:
-        found = _tensors.setdefault(key, TensorType(*key))
-    return found
+    found: TensorType | None = _tensors.get(key)
+    return found if found is not None else cast(TensorType, _intern(_tensors, key, TensorType(*key)))
 
 
 def tuple_type(elements: Sequence[Type]) -> TupleType:
     """Return the tuple type of these element types."""
     key = tuple(elements)
-    return _tuples.get(key) or _tuples.setdefault(key, TupleType(key))
+    return _tuples.get(key) or cast(TupleType, _intern(_tuples, key, TupleType(key)))
 
 
 def function_type(inputs: Sequence[Type], results: Sequence[Type]) -> FunctionType:
     """Return the function type from ``inputs`` to ``results``."""
     key = (tuple(inputs), tuple(results))
-    return _functions.get(key) or _functions.setdefault(key, FunctionType(*key))
+    return _functions.get(key) or cast(FunctionType, _intern(_functions, key, FunctionType(*key)))
 
 
 def opaque_type(text: str) -> OpaqueType:
     """Return the type of an unknown dialect that is spelled ``text``."""
-    return _opaque.get(text) or _opaque.setdefault(text, OpaqueType(text))
+    return _opaque.get(text) or cast(OpaqueType, _intern(_opaque, text, OpaqueType(text)))
+
+
+def interned_count() -> int:
+    """How many types there are; those that nothing refers to are gone."""
+    return len(_tensors) + len(_tuples) + len(_functions) + len(_opaque)
 
 
 def is_float(element: ElementType) -> bool:

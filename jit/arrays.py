@@ -45,7 +45,7 @@ class Array:
 
     def __init__(self, storage: NDArray, element: ElementType | str):
         if isinstance(element, str):
-            element = element_type(element)
+            element = _row(element)
         if storage.dtype != element.storage:
             raise HlojitError(f"an Array of {element} is stored as {element.storage}, not as {storage.dtype}")
         self._storage: NDArray | None = storage
@@ -65,7 +65,7 @@ class Array:
     def from_values(cls, values: Any, element: ElementType | str) -> Array:
         """Encode numbers into a float format, each rounded to nearest even as the format says."""
         if isinstance(element, str):
-            element = element_type(element)
+            element = _row(element)
         if not isinstance(element, FloatFormat):
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
         from hlojit.ir.scalar.arrays import encode_array
@@ -207,6 +207,29 @@ _DLPACK_CPU: Final = 1
 _DLPACK_EXTENSION: Final = 12
 
 
+def _row(name: str) -> ElementType:
+    """The element type of a name, which an installed plugin may bring."""
+    from hlojit.extensions import registry
+
+    registry().load()
+    return element_type(name)
+
+
+def have_same_codes(a: ElementType, b: ElementType) -> bool:
+    """Whether codes of the one mean the same numbers in the other.
+
+    That is so for formats that differ in nothing but the function objects of their codecs, since a cell was run again.
+    """
+    if a == b:
+        return True
+    from hlojit.ir.fingerprint import NotKeyable, fingerprint
+
+    try:
+        return a.name == b.name and fingerprint(a) == fingerprint(b)
+    except NotKeyable:
+        return False
+
+
 def _compute_dtype(element: FloatFormat) -> np.dtype[Any]:
     return np.dtype(np.float64 if element.compute == "f64" else np.float32)
 
@@ -237,8 +260,10 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     type or shape is an ``ArgumentError`` that begins with ``where``.
     """
     if isinstance(value, Array):
-        if value.element_type != type_.element_type:
-            raise ArgumentError(f"{where}: expected {type_}, got {value.type}")
+        if not have_same_codes(value.element_type, type_.element_type):
+            renewed = value.element_type.name == type_.element_type.name
+            hint = f"; {value.element_type} was registered again since the array was made" if renewed else ""
+            raise ArgumentError(f"{where}: expected {type_}, got {value.type}{hint}")
         return _plain(_with_shape(value.storage, type_, where), type_.element_type.storage)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         return _from_number(value, type_, where)

@@ -14,10 +14,12 @@ from typing import Any, cast
 from hlojit.collection import collection_paused
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
 from hlojit.extensions.legalization import Legalization, Legalizer
+from hlojit.ir.environment import Snapshot, current, scope_for
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
+from hlojit.ir.resolution import resolved
 
 DEFAULT_BACKEND = "cpu"
 _LAST_UNFUSED_PHASE = "before-fusion"
@@ -41,7 +43,8 @@ def verify(module: Module) -> None:
     """Check every rule of the specification; raises ``VerificationError`` with all that are broken."""
     from hlojit.ir.verifier import verify as verify_module
 
-    verify_module(module)
+    with scope_for(module.environment).snapshot().activate() as scope:
+        verify_module(resolved(module, scope))
 
 
 def compile(
@@ -60,10 +63,14 @@ def compile(
     Raises ``ParseError``, ``VerificationError``, or ``UnsupportedError`` naming the op, the back end and the reason.
     """
     with fork_gate:
-        return _compile(program, backend, _settings(options, num_replicas, num_partitions))
+        registry().load()
+        home = program.environment if isinstance(program, Module) else current()
+        # One state of the tables from beginning to end, whatever is registered meanwhile.
+        with scope_for(home).snapshot().activate() as scope:
+            return _compile(program, backend, _settings(options, num_replicas, num_partitions), scope)
 
 
-def _compile(program: str | Module, backend: str | None, settings: CompileOptions) -> Any:
+def _compile(program: str | Module, backend: str | None, settings: CompileOptions, scope: Snapshot) -> Any:
     chosen = registry().backend(backend or os.environ.get("HLOJIT_BACKEND") or DEFAULT_BACKEND)
     if settings.num_replicas != 1 or settings.num_partitions != 1:
         raise HlojitError(
@@ -77,7 +84,10 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
 
     with collection_paused(), stage_progress(settings.progress) as progress:
         progress("parse")
-        module = parse(program) if isinstance(program, str) else program.clone()
+        module = parse(program) if isinstance(program, str) else resolved(program, scope)
+        if module is program:
+            module = module.clone()
+        module.environment = scope
         progress("verify")
         verify(module)
         lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from hlojit.ir.environment import OPS, process_environment, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.types import Type
 
@@ -269,38 +270,36 @@ class OpDefinition:
         return None
 
 
-_OPS: dict[str, OpDefinition] = {}
-
-
 def define(op: OpDefinition, *, replace: bool = False) -> OpDefinition:
-    """Add a record to the op table and return it."""
-    if op.name in _OPS and not replace:
+    """Add a record of hlojit's own to the op table and return it; plugins' come through the hook ``hlojit_ops``."""
+    if op.name in tables().ops and not replace:
         raise HlojitError(f"op {op.name!r} is defined twice")
-    _OPS[op.name] = op
+    process_environment().define(OPS, op.name, op)
     return op
 
 
 def undefine(name: str) -> None:
-    """Remove a record (a plugin that is dropped takes its ops with it)."""
-    _OPS.pop(name, None)
+    """Remove a record that ``define`` added."""
+    process_environment().undefine(OPS, name)
 
 
 def find_op(name: str) -> OpDefinition | None:
-    """Return the record of ``name``, or None."""
-    return _OPS.get(name)
+    """Return the record of ``name`` in the current environment, or None."""
+    return tables().ops.get(name)
 
 
 def op(name: str) -> OpDefinition:
-    """Return the record of ``name``; ``add`` is short for ``stablehlo.add``."""
-    found = _OPS.get(name) or _OPS.get(f"stablehlo.{name}")
+    """Return the record of ``name`` in the current environment; ``add`` is short for ``stablehlo.add``."""
+    known = tables()
+    found = known.ops.get(name) or known.ops.get(f"stablehlo.{name}")
     if found is None:
-        raise HlojitError(f"unknown op {name!r}")
+        raise HlojitError(f"unknown op {name!r}{known.failures()}")
     return found
 
 
 def ops() -> Iterator[OpDefinition]:
-    """Iterate over all records."""
-    return iter(tuple(_OPS.values()))
+    """Iterate over all records of the current environment."""
+    return iter(tables().ops.values())
 
 
 def unregistered_op(name: str) -> OpDefinition:

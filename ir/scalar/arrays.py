@@ -6,8 +6,8 @@ array([ 1., nan], dtype=float32)
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
@@ -38,7 +38,7 @@ def decode_array(stored: Array, format: FloatFormat) -> Array:
         return stored.view(np.float16).astype(np.float32)
     bits = stored.view(format.storage_bits)
     if format.storage_bits.itemsize == 1 or (format.bits <= 16 and bits.size > 4096):
-        return np.asarray(_table(format, format.decode)[bits])
+        return np.asarray(_table(format)[bits])
     return _decode(bits, format)
 
 
@@ -101,9 +101,16 @@ def from_bits(bits: Array, element: ElementType) -> Array:
     return to_compute(bits.astype(f"u{element.itemsize}").view(element.storage), element)
 
 
-@lru_cache(maxsize=64)
-def _table(format: FloatFormat, decode: object) -> Array:
-    """Every value of a format of at most 16 bits, by its stored pattern; ``decode`` is the format's, as part of the key."""
+_tables: WeakKeyDictionary[FloatFormat, Array] = WeakKeyDictionary()
+
+
+def _table(format: FloatFormat) -> Array:
+    """Every value of a format of at most 16 bits, by its stored pattern; kept as long as the format."""
+    table = _tables.get(format)
+    return table if table is not None else _tables.setdefault(format, _new_table(format))
+
+
+def _new_table(format: FloatFormat) -> Array:
     width = format.storage_bits.itemsize * 8
     table = _decode(np.arange(1 << width, dtype=np.uint32).astype(format.storage_bits), format)
     table.flags.writeable = False

@@ -17,9 +17,9 @@ than ``IEEE``), infinity is the largest pattern that is not NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from hlojit.ir.errors import HlojitError
@@ -74,9 +74,14 @@ class Codes:
     """What a finite number beyond the largest becomes."""
 
 
-@cache
 def codes(format: FloatFormat) -> Codes:
     """Work out the special patterns of a format from its parameters."""
+    return _codes(replace(format, decode=None, encode=None) if format.decode or format.encode else format)
+
+
+@lru_cache(256)
+def _codes(format: FloatFormat) -> Codes:
+    """Of a format without functions: the cache keeps nothing of a plugin's alive."""
     exponent_bits, mantissa_bits = format.exponent_bits, format.mantissa_bits
     top = (1 << (exponent_bits + mantissa_bits)) - 1
     sign = top + 1 if format.signed else 0
@@ -427,13 +432,17 @@ def _float_to_integer(b: ScalarBuilder, value: Scalar, target: IntegerType) -> S
     return b.select(b.icmp(less, result, low), low, result)
 
 
-@cache
 def contains(target: FloatFormat, source: FloatFormat) -> bool:
     """Whether every value of ``source`` is one of ``target`` (formats given by functions: only themselves)."""
     if target == source:
         return True
     if source.decode or source.encode or target.decode or target.encode:
         return False
+    return _contains(target, source)
+
+
+@lru_cache(1024)
+def _contains(target: FloatFormat, source: FloatFormat) -> bool:
     ours, theirs = codes(target), codes(source)
     smallest = ours.minimum_exponent - (target.mantissa_bits if target.has_zero else 0)
     needed = theirs.minimum_exponent - source.mantissa_bits

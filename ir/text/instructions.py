@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from hlojit.ir.attributes import Attribute, Dense, DenseArrayAttr
+from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.location import UNKNOWN, FileLocation, Location
@@ -235,7 +236,7 @@ class InstructionReader:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         if self.allow_unregistered:
             hint += f'; an op without a record is read in its generic form only: "{name}"(...)'
-        self.cursor.fail(f"unknown op {name!r}{hint}", pos)
+        self.cursor.fail(f"unknown op {name!r}{hint}{tables().failures()}", pos)
 
     def generic(self, state: OpState) -> None:
         """Read ``(%a) <{...}> ({...}) {...} : (A) -> R``."""

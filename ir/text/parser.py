@@ -19,6 +19,7 @@ from typing import Final
 
 import hlojit.ir.ops  # noqa: F401
 from hlojit.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, TypeAttr
+from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Function, Module
 from hlojit.ir.location import UNKNOWN
@@ -43,7 +44,9 @@ def parse_module(text: str, *, source_name: str = "<string>", allow_unregistered
     collects = gc.isenabled()
     gc.disable()
     try:
-        return reader.read()
+        # One state of the tables for the whole text, whatever is registered meanwhile.
+        with tables().activate():
+            return reader.read()
     except RecursionError:
         # The nesting limit leaves room; a caller that stands deep in the stack may have left too little of it.
         raise reader.cursor.error("nesting is too deep for what is left of Python's stack") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from hlojit.ir.environment import tables
 from hlojit.ir.formats import ElementType, IntegerType, QuantizedType, element_types, find_element_type
 from hlojit.ir.text.lexer import INTEGER, KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor, compact
 from hlojit.ir.types import (
@@ -210,7 +211,7 @@ class TypeReader:
             known = [row.name for row in element_types()]
             near = get_close_matches(name, known, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(known)}"
-            cursor.fail(f"unknown element type {name!r}{hint}", start)
+            cursor.fail(f"unknown element type {name!r}{hint}{tables().failures()}", start)
         return row
 
     def _quantized(self) -> ElementType:

@@ -7,6 +7,9 @@
 Arguments may be arrays, Python numbers, and nested tuples, lists, dictionaries, named tuples and dataclasses of them.
 Python numbers are traced as arrays without dimensions (int64, float64, bool).  Arguments that decide shapes or branches
 are named in ``static_argnames``: the function is compiled for each of their values.
+
+A call uses the environment in which it is made (``hlojit.ir.environment``), so that ``with using(plugin):`` around it takes
+effect, and the function's own ``plugins=`` on top.  Under other plugins the function is compiled again.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any, overload
 import numpy as np
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
+from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of
@@ -29,6 +33,9 @@ from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import Structure, flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer, TracingError
+
+_KEPT_ENVIRONMENTS = 4
+"""Of how many earlier sets of plugins a jitted function keeps the compiled forms."""
 
 
 class JittedFunction:
@@ -50,7 +57,7 @@ class JittedFunction:
         self.backend = backend
         self.options = options
         self.plugins = tuple(plugins)
-        self._compiled: dict[Hashable, tuple[Any, Structure]] = {}
+        self._compiled: dict[tuple[Any, ...], tuple[Any, Structure]] = {}
         self._lock = threading.RLock()
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
@@ -74,7 +81,9 @@ class JittedFunction:
             (array.shape, array.dtype) if leaf is array else (type(leaf), array.shape, array.dtype)
             for leaf, array in zip(leaves, arrays)
         )
-        key = (structure, static, signature, registry().load().generation)
+        registry().load()
+        # What is registered, not when: under the same plugins the same code serves again.
+        key = (structure, static, signature, tables().identity)
         found = self._compiled.get(key)
         if found is None:
             found = self._compile(key, dynamic, static, arrays)
@@ -86,7 +95,8 @@ class JittedFunction:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
         dynamic, static = self._bind(arguments, named)
         arrays = [_as_array(leaf) for leaf in flatten(dynamic)[0]]
-        return self._trace(dynamic, static, arrays)[0]
+        with registry().load().using(*self.plugins):
+            return self._trace(dynamic, static, arrays)[0]
 
     # ------------------------------------------------------------------ parts
 
@@ -108,7 +118,7 @@ class JittedFunction:
             ) from None
         return ((), dict(bound.arguments)), static
 
-    def _compile(self, key: Hashable, dynamic: Any, static: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+    def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         from hlojit.compiler import compile as compile_module
 
         with fork_gate, self._lock:
@@ -117,9 +127,17 @@ class JittedFunction:
             with registry().using(*self.plugins):
                 module, structure = self._trace(dynamic, static, arrays)
                 executable = compile_module(module, backend=self.backend, options=self.options)
+            self._forget(key)
             # Without the executable's own indirection: this is called again and again.
             self._compiled[key] = getattr(executable, "call", executable), structure
             return self._compiled[key]
+
+    def _forget(self, key: tuple[Any, ...]) -> None:
+        """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""
+        earlier = list(dict.fromkeys(each[-1] for each in self._compiled if each[-1] != key[-1]))
+        surplus = set(earlier[: max(len(earlier) - _KEPT_ENVIRONMENTS, 0)])
+        for each in [each for each in self._compiled if each[-1] in surplus]:
+            del self._compiled[each]
 
     def _trace(self, dynamic: Any, static: Any, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Module, Structure]:
         leaves, structure = flatten(dynamic)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +14,8 @@ import numpy as np
 import pytest
 from hlojit.ir import evaluate
 from hlojit.ir.ops.definition import OpDefinition, find_op
+
+from .processes import install, run
 
 CALL = """
 func.func @main(%x: tensor<100xf32>) -> tensor<100xf32> {{
@@ -292,30 +290,6 @@ def test_a_malformed_version_is_a_plugin_error(api: Any) -> None:
     written.hlojit_api = api
     with pytest.raises(hlojit.PluginError, match="hlojit_api"):
         ext.register(written)
-
-
-def run(code: str, folder: Path, **environment: str) -> str:
-    """Run Python with ``folder`` on its path."""
-    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    done = subprocess.run(
-        [sys.executable, "-"],
-        input=textwrap.dedent(code),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path, **environment},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def install(folder: Path, name: str, code: str, *, entry: str = "") -> None:
-    """A package as pip would leave it: a module and the metadata with its entry point."""
-    (folder / f"{name}.py").write_text(textwrap.dedent(code))
-    info = folder / f"{name}-1.5.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text(f"[hlojit]\n{name} = {entry or name}\n")
 
 
 GOOD = """

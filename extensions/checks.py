@@ -1,0 +1,241 @@
+"""What a plugin's hooks return, called once and checked: every complaint names the plugin and the hook."""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pluggy
+from hlojit.extensions import hooks
+from hlojit.extensions.backend import Backend
+from hlojit.extensions.custom_calls import CustomCall
+from hlojit.ir.environment import ELEMENT_TYPES, OPS, Contribution
+from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.fingerprint import NotKeyable, fingerprint
+from hlojit.ir.formats import ElementType
+from hlojit.ir.ops.definition import OpDefinition
+from hlojit.ir.passes.pass_manager import PHASES, Pass
+
+CUSTOM_CALLS: Final = "custom call target"
+PASSES: Final = "pass"
+BACKENDS: Final = "back end"
+"""Kinds of tables that plugins fill, beside those of ``hlojit.ir.environment``."""
+
+
+@dataclass(slots=True)
+class PluginRecord:
+    """What is known of one plugin, loaded or not."""
+
+    name: str
+    package: str = ""
+    version: str = ""
+    identity: str = ""
+    """Hash of package, version and everything that the plugin brings, functions with all that they read included."""
+    api: tuple[int, int] = hooks.FIRST_VERSION
+    error: str = ""
+    """Why the plugin was skipped (with its traceback), or empty."""
+    built_in: bool = False
+    module: str = ""
+    """Where the plugin's class is defined."""
+    formats: list[ElementType] = field(default_factory=list)
+    ops: list[OpDefinition] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)
+    custom_calls: list[CustomCall] = field(default_factory=list)
+    backends: list[Backend] = field(default_factory=list)
+
+    @property
+    def origin(self) -> str:
+        """Name and package, for messages."""
+        return f"{self.name!r} (package {self.package} {self.version})" if self.package else f"{self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Hook:
+    """One hook: the type and the table of what it returns, and how those call their names."""
+
+    kind: str
+    expected: type
+    name: str
+    check: Callable[[Any], str | None] = lambda item: None
+
+    def name_of(self, item: Any) -> str:
+        name = getattr(item, self.name, None)
+        return name if isinstance(name, str) else ""
+
+
+def _check_pass(pass_: Pass) -> str | None:
+    if pass_.phase not in PHASES:
+        return f"names the phase {pass_.phase!r}; phases are {', '.join(PHASES)}"
+    for attribute in ("before", "after", "targets"):
+        value: Any = getattr(pass_, attribute)
+        if (
+            isinstance(value, str)
+            or not isinstance(value, Iterable)
+            or not all(isinstance(each, str) for each in value)
+        ):
+            return f"has {attribute} = {value!r}, which is not a sequence of names such as ('cpu',)"
+    return None
+
+
+_HOOKS: Final = {
+    "hlojit_formats": _Hook(ELEMENT_TYPES, ElementType, "name"),
+    "hlojit_custom_calls": _Hook(CUSTOM_CALLS, CustomCall, "target"),
+    "hlojit_ops": _Hook(OPS, OpDefinition, "name"),
+    "hlojit_passes": _Hook(PASSES, Pass, "name", _check_pass),
+    "hlojit_backends": _Hook(BACKENDS, Backend, "name"),
+}
+
+
+def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
+    """Call a plugin's hooks, fill ``record`` and return what the plugin adds to an environment."""
+    record.api = getattr(plugin, "hlojit_api", hooks.FIRST_VERSION)
+    record.module = type(plugin).__module__
+    _check_api(record)
+    _call_hooks(plugin, record)
+    tables: dict[str, dict[str, Any]] = {}
+    for hook, spec in _HOOKS.items():
+        table = tables[spec.kind] = {}
+        for item in _items(record, hook):
+            name = spec.name_of(item)
+            if name in table:
+                raise PluginError(f"plugin {record.origin} registers the {spec.kind} {name!r} twice")
+            table[name] = item
+    for call in record.custom_calls:
+        tables[OPS].update((op.name, op) for op in call.records())
+    for backend in record.backends:
+        backend.api = record.api
+    _check_passes(record, tables[PASSES])
+    record.identity = _identity(record)
+    return Contribution(record.name, record.origin, record.identity, tables, record.built_in, record=record)
+
+
+def failed(record: PluginRecord, reason: str) -> Contribution:
+    """The contribution of a plugin that could not be loaded: its record, and the reason in one line."""
+    return Contribution(record.name, record.origin, "", {}, record.built_in, reason, record)
+
+
+def name_of(plugin: Any) -> str:
+    """The name under which a plugin is registered unless another is given."""
+    name = getattr(plugin, "__name__", type(plugin).__name__)
+    return name if isinstance(name, str) else type(plugin).__name__
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """A message for a name that is in no table, with near ones."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"unknown {kind} {name!r}; known: {', '.join(known) or 'none'}{hint}"
+
+
+# ------------------------------------------------------------------------------------------------------------- parts
+
+
+def _items(record: PluginRecord, hook: str) -> list[Any]:
+    items: list[Any] = getattr(record, hook.removeprefix("hlojit_"))
+    return items
+
+
+def _check_api(record: PluginRecord) -> None:
+    api: Any = record.api
+    if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(number, int) for number in api)):
+        record.api = hooks.FIRST_VERSION
+        raise PluginError(f"plugin {record.origin}: hlojit_api is {api!r}, not a pair of numbers such as (1, 0)")
+    major, minor = record.api
+    if major != hooks.API_VERSION[0] or minor > hooks.API_VERSION[1]:
+        ours = ".".join(map(str, hooks.API_VERSION))
+        raise PluginError(
+            f"plugin {record.origin} is written for version {major}.{minor} of the hooks, this hlojit has {ours}; "
+            f"install a matching version of {record.package or 'the plugin'} or of hlojit"
+        )
+
+
+def _call_hooks(plugin: Any, record: PluginRecord) -> None:
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    try:
+        manager.register(plugin, name=record.name)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise PluginError(f"plugin {record.origin}: {_explain(plugin, error)}") from error
+    implementations = 0
+    for hook in _HOOKS:
+        for implementation in getattr(manager.hook, hook).get_hookimpls():
+            implementations += 1
+            try:
+                returned = implementation.function()
+                items = returned if returned is None else list(returned)
+            except Exception as error:
+                raise PluginError(f"plugin {record.origin}: hook {hook} failed: {error!r}") from error
+            if items is None:
+                raise PluginError(f"plugin {record.origin}: hook {hook} returned None, expected a list")
+            for item in items:
+                _check_item(hook, item, record)
+            _items(record, hook).extend(items)
+    if not implementations:
+        raise PluginError(f"plugin {record.origin} has no hooks{_undecorated(plugin)}")
+
+
+def _check_item(hook: str, item: Any, record: PluginRecord) -> None:
+    spec = _HOOKS[hook]
+    where = f"plugin {record.origin}: hook {hook} returned {item!r}"
+    if not isinstance(item, spec.expected):
+        raise PluginError(f"{where}, expected {spec.expected.__name__} objects")
+    name = spec.name_of(item)
+    if not name:
+        found = getattr(item, spec.name, None)
+        lack = "without a name" if found is None else f"whose {spec.name} is {found!r}"
+        raise PluginError(
+            f"plugin {record.origin}: hook {hook} returned a {type(item).__name__} {lack}; set {spec.name} to a string"
+        )
+    complaint = spec.check(item)
+    if complaint:
+        raise PluginError(f"plugin {record.origin}: the {spec.kind} {name!r} {complaint}")
+
+
+def _check_passes(record: PluginRecord, table: dict[str, Any]) -> None:
+    """Names of hlojit's own passes are taken; passes that are not hlojit's own carry their package's name."""
+    from hlojit.ir.passes.registry import ALIASES, BUILTIN_PASSES
+
+    taken = {kind.name for kind in BUILTIN_PASSES} | set(ALIASES) | OWN_PASSES
+    for name, pass_ in table.items():
+        if name in taken:
+            raise PluginError(f"plugin {record.origin} registers the pass {name!r}, which is built in")
+        if not record.built_in:
+            object.__setattr__(pass_, "package", record.package or record.name)
+
+
+OWN_PASSES: Final = frozenset({"legalization"})
+"""Names of hlojit's passes that do not stand in ``hlojit.ir.passes.registry``."""
+
+
+def _undecorated(plugin: Any) -> str:
+    """A hint where functions have a hook's name and lack its mark."""
+    found = [name for name in _HOOKS if callable(getattr(plugin, name, None))]
+    return f"; {found[0]} lacks the decorator @hookimpl" if found else ": none of its functions is marked @hookimpl"
+
+
+def _explain(plugin: Any, error: pluggy.PluginValidationError) -> str:
+    """pluggy's complaint, with a hint where a hook's name is misspelt."""
+    text = str(error).splitlines()[-1] if str(error) else repr(error)
+    for attribute in dir(plugin):
+        if attribute.startswith("hlojit_") and attribute not in _HOOKS and attribute != "hlojit_api":
+            near = difflib.get_close_matches(attribute, _HOOKS, n=1)
+            if near:
+                return f"there is no hook {attribute!r}; did you mean {near[0]!r}?"
+    return text
+
+
+def _identity(record: PluginRecord) -> str:
+    head = (record.name, record.package, record.version)
+    if record.built_in:
+        # Its source is that of this version of hlojit.
+        return fingerprint(head)[:32]
+    try:
+        return fingerprint((head, [_items(record, hook) for hook in _HOOKS]))[:32]
+    except (NotKeyable, HlojitError):
+        # Locks, C pointers, open devices: the plugin is itself only, in this process and since this moment.
+        return f"unkeyed-{uuid.uuid4().hex}"

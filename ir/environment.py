@@ -1,0 +1,356 @@
+"""Environments: the scopes in which the names of ops, element types, custom calls, passes and back ends are looked up.
+
+    with environment.activate():          # for this thread (context), until the end of the block
+        record = tables().ops["stablehlo.add"]
+
+The process has one environment, in which plugins are registered; another one may be derived from it, with further
+plugins, for a block of code.  Which one counts is a context variable, so that a scope is invisible to other threads; a
+new thread begins with the process's environment.
+
+What an environment holds is read through a ``Snapshot``: immutable tables, replaced as a whole when something is
+registered.  Readers take no lock, and whoever holds a snapshot - a compilation does - sees one state from beginning to
+end.  Tables are named by what they hold (``OPS``, ``ELEMENT_TYPES``); upper layers add tables of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, final
+
+from hlojit.ir.errors import PluginError
+
+if TYPE_CHECKING:
+    from hlojit.ir.formats import ElementType
+    from hlojit.ir.ops.definition import OpDefinition
+
+OPS: Final = "op"
+ELEMENT_TYPES: Final = "element type"
+
+Tables = Mapping[str, Mapping[str, Any]]
+"""Records by name, by the kind of table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one plugin adds to the tables of an environment."""
+
+    owner: str
+    """The plugin's name; a contribution of the same owner replaces it."""
+    origin: str
+    """How messages call the plugin: name and package."""
+    identity: str
+    """Hash of the plugin's content; two contributions of one identity are the same."""
+    tables: Tables
+    built_in: bool = False
+    failure: str = ""
+    """Why the plugin could not be loaded, in one line, or empty."""
+    record: Any = None
+    """What the layer that loads plugins knows of it."""
+
+
+@final
+class Snapshot:
+    """The tables of an environment at one moment; nothing in it ever changes."""
+
+    __slots__ = (
+        "__weakref__",
+        "_changes",
+        "_tables",
+        "base",
+        "contributions",
+        "element_types",
+        "environment",
+        "identity",
+        "inferred",
+        "ops",
+        "owners",
+    )
+
+    def __init__(self, environment: Environment, base: Snapshot | None, contributions: Iterable[Contribution]):
+        self.environment = environment
+        self.base = base
+        self.contributions: Mapping[str, Contribution]
+        """By the plugins' names."""
+        self.owners: Mapping[tuple[str, str], str]
+        """The plugin that brought a (kind, name); what is not in it is hlojit's own."""
+        tables: dict[str, dict[str, Any]]
+        tables = {kind: dict(records) for kind, records in (base._tables if base else environment._built_in).items()}
+        owners = dict(base.owners) if base else {}
+        kept = dict(base.contributions) if base else {}
+        for each in contributions:
+            _drop(kept.pop(each.owner, None), tables, owners)
+            kept[each.owner] = each
+            for kind, records in each.tables.items():
+                tables.setdefault(kind, {}).update(records)
+                owners.update(((kind, name), each.owner) for name in records)
+        self._tables: Tables = {kind: MappingProxyType(records) for kind, records in tables.items()}
+        self.contributions = MappingProxyType(kept)
+        self.owners = MappingProxyType(owners)
+        # Looked up for every instruction: without the proxy.
+        self.ops: Mapping[str, OpDefinition] = tables.get(OPS, {})
+        self.element_types: Mapping[str, ElementType] = tables.get(ELEMENT_TYPES, {})
+        self.inferred: dict[Any, Any] = {}
+        """For type inference: what it has found, for as long as these tables are used."""
+        self._changes: int = base._changes if base else environment._changes
+        self.identity = _identity(self._changes, kept)
+        """Equal for snapshots with equal plugins; what was compiled under one serves under the other."""
+
+    def snapshot(self) -> Snapshot:
+        """Itself: a fixed scope."""
+        return self
+
+    def table(self, kind: str) -> Mapping[str, Any]:
+        """The records of a kind by name; empty where there are none."""
+        found = self._tables.get(kind)
+        return found if found is not None else MappingProxyType({})
+
+    def failures(self) -> str:
+        """A clause for messages about something unknown: the plugins that could not be loaded, and why."""
+        return "".join(
+            f"; the plugin {each.origin} could not be loaded: {each.failure}"
+            for _, each in sorted(self.contributions.items())
+            if each.failure
+        )
+
+    @contextmanager
+    def activate(self) -> Iterator[Snapshot]:
+        """Look names up in this very state inside a ``with`` block, whatever is registered meanwhile."""
+        token = _scope.set(self)
+        try:
+            yield self
+        finally:
+            _scope.reset(token)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.identity}: {', '.join(self.contributions)}>"
+
+
+@final
+class Environment:
+    """A scope: a parent (None for the process's) and the contributions that it adds; see the module's docstring."""
+
+    def __init__(self, parent: Environment | None = None, contributions: Iterable[Contribution] = ()):
+        self.parent = parent
+        self._layer = object()
+        """What stays the same when the environment is put on another parent."""
+        self._built_in: dict[str, dict[str, Any]] = {}
+        self._changes = 0
+        self._contributions: dict[str, Contribution] = {}
+        self._snapshot: Snapshot | None = None
+        for each in contributions:
+            self.add(each)
+
+    def snapshot(self) -> Snapshot:
+        """The tables as they are now."""
+        found = self._snapshot
+        if self.parent is None:
+            return found if found is not None else self._build(None)
+        base = self.parent.snapshot()
+        return found if found is not None and found.base is base else self._build(base)
+
+    def _build(self, base: Snapshot | None) -> Snapshot:
+        with _lock:
+            found = self._snapshot
+            if found is None or found.base is not base:
+                found = self._snapshot = Snapshot(self, base, tuple(self._contributions.values()))
+            return found
+
+    # ------------------------------------------------------------------------------------------------- changes
+
+    def define(self, kind: str, name: str, record: Any) -> None:
+        """Add a record that is hlojit's own, no plugin's."""
+        with _lock:
+            # In place: a snapshot has copies.
+            self._built_in.setdefault(kind, {})[name] = record
+            self._changes += 1
+            self._snapshot = None
+
+    def undefine(self, kind: str, name: str) -> None:
+        """Remove what ``define`` added; an unknown name is ignored."""
+        with _lock:
+            self._built_in.get(kind, {}).pop(name, None)
+            self._changes += 1
+            self._snapshot = None
+
+    def add(self, contribution: Contribution, *, replacing: Iterable[str] = ()) -> None:
+        """Add a plugin's contribution in place of what the same owner (and those of ``replacing``) had added.
+
+        Raises ``PluginError`` if it claims what is built in or what another plugin has; nothing is changed then.
+        """
+        with _lock:
+            gone = {contribution.owner, *replacing}
+            rest = [each for each in self._contributions.values() if each.owner not in gone]
+            base = self.parent.snapshot() if self.parent is not None else None
+            _check_owner(contribution, self.snapshot().contributions.get(contribution.owner))
+            _check_claims(contribution, Snapshot(self, base, rest))
+            self._contributions = {each.owner: each for each in (*rest, contribution)}
+            self._snapshot = None
+
+    def remove(self, owner: str) -> None:
+        """Drop a plugin's contribution; an unknown owner is ignored."""
+        with _lock:
+            self._contributions = {each.owner: each for each in self._contributions.values() if each.owner != owner}
+            self._snapshot = None
+
+    # --------------------------------------------------------------------------------------------------- scopes
+
+    @property
+    def chain(self) -> tuple[Environment, ...]:
+        """The environment, its parent, and so on up to the process's."""
+        chain = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        return tuple(chain)
+
+    def on(self, parent: Environment) -> Environment:
+        """The contributions of this environment alone on top of another parent."""
+        moved = Environment(parent, self._contributions.values())
+        moved._layer = self._layer
+        return moved
+
+    @contextmanager
+    def activate(self) -> Iterator[Environment]:
+        """Make this the environment of the current context (thread, task) inside a ``with`` block."""
+        before = _scope.get()
+        _scope.set(self)
+        try:
+            yield self
+        finally:
+            _leave(self, before)
+
+    def __repr__(self) -> str:
+        return f"<Environment: {', '.join(self.snapshot().contributions)}>"
+
+
+Scope = Environment | Snapshot
+"""Where names are looked up: in an environment as it is at the time, or in a fixed state of one."""
+
+_lock = threading.RLock()
+"""Held while an environment changes or a snapshot is made; nothing of a plugin's runs under it."""
+
+_process: Final = Environment()
+_scope: ContextVar[Scope | None] = ContextVar("hlojit_environment", default=None)
+
+
+def process_environment() -> Environment:
+    """The environment in which ``register`` registers, and with which every thread begins."""
+    return _process
+
+
+def current() -> Environment:
+    """The environment of the current context."""
+    scope = _scope.get()
+    if scope is None:
+        return _process
+    return scope.environment if isinstance(scope, Snapshot) else scope
+
+
+def tables() -> Snapshot:
+    """The tables of the current context: a fixed snapshot inside a compilation, else those of ``current()`` as of now."""
+    scope = _scope.get()
+    if scope is None:
+        return _process._snapshot or _process.snapshot()
+    return scope if type(scope) is Snapshot else scope.snapshot()
+
+
+def scope_for(home: Scope) -> Scope:
+    """The scope for something that was made in the scope ``home`` and is used in the current context.
+
+    Both count: what was parsed under ``using`` keeps its plugins outside, and a ``using`` around a compilation takes
+    effect.  Where both have a plugin of one name, the current context's replaces the other.  What belongs to a compilation
+    has a fixed scope, its snapshot, and stays in it.
+    """
+    if isinstance(home, Snapshot):
+        return home
+    here = current()
+    chain = here.chain
+    if home in chain:
+        return _scope.get() or _process
+    ancestors = home.chain
+    if here in ancestors:
+        return home
+    combined = home
+    for each in reversed([each for each in chain if each not in ancestors]):
+        combined = each.on(combined)
+    return combined
+
+
+# ------------------------------------------------------------------------------------------------------------- parts
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock when the process was forked; changes are single assignments."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _leave(left: Environment, before: Scope | None) -> None:
+    """End a scope.  Scopes that were entered inside it and go on keep their own plugins, without those of ``left``."""
+    scope = _scope.get()
+    if scope is left:
+        _scope.set(before)
+        return
+    chain = current().chain
+    for position, each in enumerate(chain):
+        if each._layer is left._layer:
+            rest = each.parent or _process
+            for inner in reversed(chain[:position]):
+                rest = inner.on(rest)
+            _scope.set(rest)
+            return
+
+
+def _drop(
+    contribution: Contribution | None, tables: dict[str, dict[str, Any]], owners: dict[tuple[str, str], str]
+) -> None:
+    if contribution is None:
+        return
+    for kind, records in contribution.tables.items():
+        for name in records:
+            if owners.get((kind, name)) == contribution.owner:
+                del owners[kind, name]
+                del tables[kind][name]
+
+
+def _check_owner(contribution: Contribution, present: Contribution | None) -> None:
+    """Refuse a plugin under the name of one that is built in."""
+    if present is not None and present.built_in and not contribution.built_in:
+        raise PluginError(
+            f"plugin {contribution.origin}: {contribution.owner!r} is the name of a plugin that is built in "
+            f"({present.origin}); give it another name"
+        )
+
+
+def _check_claims(contribution: Contribution, others: Snapshot) -> None:
+    """Refuse what claims a name that somebody else has; ``others`` are the tables without the plugin."""
+    who = f"plugin {contribution.origin}"
+    for kind, records in contribution.tables.items():
+        for name in records:
+            owner = others.contributions.get(others.owners.get((kind, name), ""))
+            if owner is None and name in others.table(kind):
+                raise PluginError(f"{who} registers the {kind} {name!r}, which is built in")
+            if owner is None or owner.owner == contribution.owner:
+                continue
+            if owner.built_in:
+                raise PluginError(f"{who} registers the {kind} {name!r}, which is built in (plugin {owner.origin})")
+            raise PluginError(
+                f"{who} and plugin {owner.origin} both register the {kind} {name!r}; "
+                "uninstall one of them or name one in HLOJIT_DISABLE_PLUGINS"
+            )
+
+
+def _identity(changes: int, contributions: Mapping[str, Contribution]) -> str:
+    """Hash of what is in a snapshot; ``changes`` stands for the records that no plugin brought."""
+    parts = [str(changes), *(f"{name}={each.identity}" for name, each in sorted(contributions.items()))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,481 @@
+"""Plugins in scopes: threads, contexts, registering again, what is built in, plugins that failed to load."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import hlojit
+import hlojit.extensions as ext
+import numpy as np
+import pytest
+from hlojit.ir import evaluate
+from hlojit.ir.formats import find_element_type
+from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise, find_op
+
+X = np.linspace(-2, 2, 50, dtype="f4")
+BACKENDS = pytest.mark.parametrize("backend", ["cpu", "reference"])
+
+
+def plugin(name: str = "test", **hooks: Any) -> Any:
+    """An object whose hooks return what is given: ``plugin(custom_calls=[...])``."""
+
+    def hook(items: Any) -> Any:
+        return ext.hookimpl(lambda: items)
+
+    return SimpleNamespace(__name__=name, **{f"hlojit_{kind}": hook(items) for kind, items in hooks.items()})
+
+
+@pytest.fixture(autouse=True)
+def _unchanged() -> Iterator[None]:
+    """Every test leaves the process's environment as it found it."""
+    before = set(ext.registry().load().records)
+    yield
+    for name in set(ext.registry().records) - before:
+        ext.unregister(name)
+
+
+def scaling(factor: float, target: str = "test.scale") -> ext.ElementwiseCall:
+    return ext.ElementwiseCall(target, function=lambda x: x * factor)
+
+
+SCALE = """
+func.func @main(%x: tensor<50xf32>) -> tensor<50xf32> {
+  %0 = stablehlo.custom_call @test.scale(%x) : (tensor<50xf32>) -> tensor<50xf32>
+  return %0 : tensor<50xf32>
+}
+"""
+ABS = "func.func @main(%x: tensor<50xf32>) -> tensor<50xf32> { %0 = stablehlo.abs %x : tensor<50xf32> return %0 : tensor<50xf32> }"
+STEPPED = """
+func.func @main(%x: tensor<50xf32>) -> tensor<50xf32> {
+  %0 = stablehlo.convert %x : (tensor<50xf32>) -> tensor<50xacme8>
+  %1 = stablehlo.add %0, %0 : tensor<50xacme8>
+  %2 = stablehlo.convert %1 : (tensor<50xacme8>) -> tensor<50xf32>
+  return %2 : tensor<50xf32>
+}
+"""
+
+
+def stepped(step: float) -> ext.FloatFormat:
+    """A fixed-point format of 8 bits, made of a codec alone: code 128 is 0, a code more is ``step`` more."""
+
+    def decode(code: int) -> float:
+        return ((code & 255) - 128) * step
+
+    def encode(value: float) -> int:
+        return int(min(max(math.floor(value / step + 0.5) + 128.0, 0.0), 255.0))
+
+    return ext.FloatFormat("acme8", bits=8, decode=decode, encode=encode, has_infinity=False, nan=ext.NanEncoding.NONE)
+
+
+def quantized(values: Any, step: float) -> Any:
+    return np.clip(np.floor(np.float32(values) / np.float32(step) + np.float32(0.5)), -128, 127) * step
+
+
+def stepped_result(step: float) -> Any:
+    """What STEPPED gives for X, with numbers alone (steps are powers of two, so that everything is exact)."""
+    return quantized(2 * quantized(X, step), step)
+
+
+def opposite(reference: Callable[..., Any], rule: Callable[..., Any]) -> OpDefinition:
+    return OpDefinition(
+        "test.op",
+        operands=(Operand("x"),),
+        infer=lambda request: [request.operand_types[0]],
+        reference=reference,
+        lowering=Pointwise(rule),
+    )
+
+
+NEGATE = opposite(lambda call, x: -x, lambda b, call, x: b.fneg(x))
+TWICE = opposite(lambda call, x: x + x, lambda b, call, x: b.fadd(x, x))
+OP = """
+func.func @main(%x: tensor<50xf32>) -> tensor<50xf32> {
+  %0 = "test.op"(%x) : (tensor<50xf32>) -> tensor<50xf32>
+  return %0 : tensor<50xf32>
+}
+"""
+
+
+def in_thread(function: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+# ------------------------------------------------------------------------------------------------------ threads, contexts
+
+
+def test_using_is_invisible_to_other_threads() -> None:
+    with ext.using(plugin(custom_calls=[scaling(3)], ops=[NEGATE], formats=[stepped(0.25)])):
+        assert find_op("test.op") is not None and find_element_type("acme8") is not None
+        np.testing.assert_array_equal(hlojit.compile(SCALE)(X), X * 3)
+        assert in_thread(lambda: (find_op("test.op"), find_element_type("acme8"))) == (None, None)
+        with pytest.raises(hlojit.UnsupportedError, match=r"test\.scale"):
+            in_thread(lambda: hlojit.compile(SCALE))
+    assert find_op("test.op") is None
+
+
+def test_plugins_of_a_jitted_function_are_invisible_to_other_threads() -> None:
+    inside, looked = threading.Event(), threading.Event()
+
+    @hlojit.jit(plugins=[plugin(custom_calls=[scaling(3)])])
+    def f(x: Any) -> Any:
+        inside.set()
+        looked.wait(30)
+        return x + 1
+
+    def other() -> Any:
+        inside.wait(30)
+        try:
+            return ext.registry().custom_call("test.scale")
+        finally:
+            looked.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        seen, result = pool.submit(other), pool.submit(f, X)
+        assert seen.result() is None
+        np.testing.assert_array_equal(result.result(), X + 1)
+
+
+def test_overlapping_uses_of_one_plugin_leave_nothing_behind() -> None:
+    shared = plugin(custom_calls=[scaling(3)])
+    barrier = threading.Barrier(2)
+
+    def use(last: bool) -> bool:
+        with ext.using(shared):
+            barrier.wait(30)
+            if last:
+                barrier.wait(30)
+            found = ext.registry().custom_call("test.scale") is not None
+        if not last:
+            barrier.wait(30)
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(use, (False, True))) == [True, True]
+    assert ext.registry().custom_call("test.scale") is None
+
+
+def test_uses_that_end_in_another_order_than_they_began() -> None:
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(ext.using(plugin("first", custom_calls=[scaling(2, "test.first")])))
+    second.enter_context(ext.using(plugin("second", custom_calls=[scaling(3, "test.second")])))
+    first.close()
+    assert ext.registry().custom_call("test.first") is None and ext.registry().custom_call("test.second") is not None
+    second.close()
+    assert ext.registry().custom_call("test.second") is None
+
+
+def test_two_threads_with_two_formats_of_one_name() -> None:
+    barrier = threading.Barrier(2)
+
+    def work(step: float) -> list[Any]:
+        with ext.using(plugin(f"vendor{step}", formats=[stepped(step)])):
+            barrier.wait(30)
+            results = []
+            for backend in ("cpu", "reference"):
+                executable = hlojit.compile(STEPPED, backend=backend)
+                barrier.wait(60)
+                results.append(executable(X))
+            return results
+
+    with ThreadPoolExecutor(2) as pool:
+        for step, results in zip((0.25, 0.5), pool.map(work, (0.25, 0.5))):
+            for result in results:
+                np.testing.assert_array_equal(result, stepped_result(step))
+
+
+def test_types_of_two_formats_of_one_name_are_two() -> None:
+    types = []
+    for step in (0.25, 0.5):
+        with ext.using(plugin(formats=[stepped(step)])):
+            types.append(hlojit.ir.tensor((2, 3), "acme8"))  # type: ignore[attr-defined]
+    assert types[0] is not types[1] and types[0].element_type != types[1].element_type
+
+
+def test_an_environment_is_handed_to_another_thread() -> None:
+    environment = ext.scope(plugin(custom_calls=[scaling(3)]))
+    assert ext.registry().custom_call("test.scale") is None
+
+    def work() -> Any:
+        with environment.activate():
+            return hlojit.compile(SCALE)(X)
+
+    np.testing.assert_array_equal(in_thread(work), X * 3)
+    with environment.activate():
+        context = contextvars.copy_context()
+    np.testing.assert_array_equal(in_thread(lambda: context.run(hlojit.compile, SCALE))(X), X * 3)
+
+
+def test_a_scope_sees_what_the_process_registers_later() -> None:
+    with ext.using(plugin("inner", custom_calls=[scaling(3)])):
+        ext.register(plugin("outer", custom_calls=[scaling(5, "test.outer")]))
+        assert ext.registry().custom_call("test.outer") is not None
+    assert ext.registry().custom_call("test.outer") is not None, "register is for the process"
+    assert in_thread(lambda: ext.registry().custom_call("test.outer")) is not None
+
+
+def test_a_jitted_function_uses_the_environment_of_the_call() -> None:
+    class Negating(ext.Backend):
+        name = "negating"
+
+        def capability(self, instruction: Any) -> Any:
+            return ext.YES
+
+        def compile(self, module: Any, options: Any) -> Any:
+            return lambda *arrays: [-each for each in evaluate(module, *arrays)]
+
+    @hlojit.jit(backend="negating")
+    def f(x: Any) -> Any:
+        return x + 1
+
+    with ext.using(plugin(backends=[Negating()])):
+        np.testing.assert_array_equal(f(X), -(X + 1))
+        with pytest.raises(hlojit.HlojitError, match="unknown back end 'negating'"):
+            in_thread(lambda: f(X))
+    with pytest.raises(hlojit.HlojitError, match="unknown back end 'negating'"):
+        f(X)
+
+
+def test_using_the_same_plugin_again_compiles_nothing_again() -> None:
+    traced = []
+
+    @hlojit.jit
+    def f(x: Any) -> Any:
+        traced.append(1)
+        return x + 1
+
+    for _ in range(3):
+        with ext.using(plugin(custom_calls=[scaling(3)])):
+            f(X)
+        f(X)
+    assert len(traced) == 2
+
+
+def test_a_module_keeps_the_scope_in_which_it_was_made() -> None:
+    with ext.using(plugin(formats=[stepped(0.25)], custom_calls=[scaling(3)])):
+        module, call = hlojit.parse(STEPPED), hlojit.parse(SCALE)
+    assert find_element_type("acme8") is None
+    for backend in ("cpu", "reference"):
+        np.testing.assert_array_equal(hlojit.compile(module, backend=backend)(X), stepped_result(0.25))
+        np.testing.assert_array_equal(in_thread(lambda: hlojit.compile(call, backend=backend))(X), X * 3)  # noqa: B023
+
+
+def test_a_module_of_one_scope_is_compiled_in_another() -> None:
+    with ext.using(plugin("formats", formats=[stepped(0.25)])):
+        module = hlojit.parse(
+            STEPPED.replace(
+                "return %2",
+                "%3 = stablehlo.custom_call @test.scale(%2) : (tensor<50xf32>) -> tensor<50xf32>\nreturn %3",
+            )
+        )
+    with ext.using(plugin("calls", custom_calls=[scaling(2)])):
+        np.testing.assert_array_equal(hlojit.compile(module)(X), stepped_result(0.25) * 2)
+
+
+def test_a_lowered_function_keeps_its_plugins() -> None:
+    f = hlojit.jit(plugins=[plugin(custom_calls=[scaling(3)])])(lambda x: x + 1)
+    module = f.lower(X)
+    assert module.environment.snapshot().table("custom call target")["test.scale"]
+
+
+# ------------------------------------------------------------------------------------------------------ registering again
+
+
+@BACKENDS
+def test_a_format_that_differs_in_its_codec_only(backend: str) -> None:
+    executables = []
+    for step in (0.25, 0.5, 0.25):
+        ext.register(plugin(formats=[stepped(step)]))
+        executables.append(hlojit.compile(STEPPED, backend=backend))
+        np.testing.assert_array_equal(executables[-1](X), stepped_result(step))
+    for step, executable in zip((0.25, 0.5, 0.25), executables):
+        np.testing.assert_array_equal(executable(X), stepped_result(step), "what is compiled keeps running")
+
+
+@BACKENDS
+def test_a_module_parsed_before_a_format_changed(backend: str) -> None:
+    ext.register(plugin(formats=[stepped(0.25)]))
+    module = hlojit.parse(STEPPED)
+    ext.register(plugin(formats=[stepped(0.5)]))
+    np.testing.assert_array_equal(hlojit.compile(module, backend=backend)(X), stepped_result(0.5))
+    np.testing.assert_array_equal(evaluate(module, X)[0], stepped_result(0.5))
+    np.testing.assert_array_equal(hlojit.compile(STEPPED, backend=backend)(X), stepped_result(0.5))
+
+
+def test_a_constant_of_a_module_parsed_before_a_format_changed() -> None:
+    text = """
+    func.func @main() -> (tensor<3xf32>, tensor<2x2xf32>) {
+      %c = stablehlo.constant dense<[1.0, -2.5, 0.25]> : tensor<3xacme8>
+      %s = stablehlo.constant dense<1.5> : tensor<2x2xacme8>
+      %0 = stablehlo.convert %c : (tensor<3xacme8>) -> tensor<3xf32>
+      %1 = stablehlo.convert %s : (tensor<2x2xacme8>) -> tensor<2x2xf32>
+      return %0, %1 : tensor<3xf32>, tensor<2x2xf32>
+    }
+    """
+    ext.register(plugin(formats=[stepped(0.25)]))
+    module = hlojit.parse(text)
+    ext.register(plugin(formats=[stepped(0.5)]))
+    for results in (hlojit.compile(module, backend="reference")(), evaluate(module)):
+        np.testing.assert_array_equal(results[0], [1.0, -2.5, 0.5])
+        np.testing.assert_array_equal(results[1], np.full((2, 2), 1.5))
+
+
+@BACKENDS
+def test_a_module_parsed_before_an_op_was_replaced(backend: str) -> None:
+    ext.register(plugin(ops=[NEGATE]))
+    module = hlojit.parse(OP)
+    old = hlojit.compile(module, backend=backend)
+    ext.register(plugin(ops=[TWICE]))
+    np.testing.assert_array_equal(hlojit.compile(module, backend=backend)(X), X + X)
+    np.testing.assert_array_equal(evaluate(module, X)[0], X + X)
+    np.testing.assert_array_equal(hlojit.compile(OP, backend=backend)(X), X + X, "later programs get no old code")
+    np.testing.assert_array_equal(old(X), -X)
+
+
+FACTOR = 2.0
+
+
+def scaled_by_global(x: float) -> float:
+    return x * FACTOR
+
+
+@BACKENDS
+def test_a_function_whose_captured_global_has_changed(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for factor in (2.0, 3.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        ext.register(plugin(custom_calls=[ext.ElementwiseCall("test.scale", function=scaled_by_global)]))
+        np.testing.assert_array_equal(hlojit.compile(SCALE, backend=backend)(X), X * np.float32(factor))
+
+
+def test_a_jitted_function_is_compiled_again() -> None:
+    seen = []
+
+    class Noting(ext.Backend):
+        name = "noting"
+
+        def __init__(self, number: int):
+            self.number = number
+
+        def capability(self, instruction: Any) -> Any:
+            return ext.YES
+
+        def compile(self, module: Any, options: Any) -> Any:
+            seen.append(self.number)
+            return lambda *arrays: evaluate(module, *arrays)
+
+    f = hlojit.jit(backend="noting")(lambda x: x + 1)
+    for number in (1, 2):
+        ext.register(plugin(backends=[Noting(number)]))
+        for _ in range(2):
+            np.testing.assert_array_equal(f(X), X + 1)
+    assert seen == [1, 2]
+
+
+def test_arrays_of_a_format_that_was_registered_again() -> None:
+    text = "func.func @main(%x: tensor<2xacme8>) -> tensor<2xacme8> { %0 = stablehlo.add %x, %x : tensor<2xacme8> return %0 : tensor<2xacme8> }"
+    ext.register(plugin(formats=[stepped(0.25)]))
+    array = hlojit.Array.from_values([1.0, -0.5], "acme8")
+    ext.register(plugin(formats=[stepped(0.25)]))
+    np.testing.assert_array_equal(hlojit.compile(text)(array).to_values(), [2, -1])
+    ext.register(plugin(formats=[stepped(0.5)]))
+    with pytest.raises(hlojit.ArgumentError, match="registered again"):
+        hlojit.compile(text)(array)
+
+
+def test_nothing_interned_outlives_its_plugin() -> None:
+    def use() -> Any:
+        row = stepped(0.25)
+        with ext.using(plugin(formats=[row])):
+            hlojit.compile(STEPPED, backend="reference")(X)
+        return weakref.ref(row.decode)  # type: ignore[arg-type]
+
+    reference = use()
+    gc.collect()
+    assert reference() is None
+
+
+def test_interned_types_are_given_back() -> None:
+    from hlojit.ir import types
+
+    gc.collect()
+    before = types.interned_count()
+    for extent in range(1000):
+        types.function_type([types.tensor((extent, 7, 12345), "f32")], [types.tuple_type([types.TOKEN])])
+    gc.collect()
+    assert types.interned_count() < before + 50
+
+
+def test_a_type_is_one_object_for_all_threads() -> None:
+    from hlojit.ir.types import tensor
+
+    barrier = threading.Barrier(8)
+
+    def make(_: int) -> list[Any]:
+        barrier.wait(30)
+        return [tensor((extent, 54321), "f32") for extent in range(300)]
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(make, range(8)))
+    for types in zip(*made):
+        assert len(set(map(id, types))) == 1
+
+
+# ------------------------------------------------------------------------------------------------------ what is built in
+
+
+class OtherCpu(ext.Backend):
+    """Claims the name of a built-in back end."""
+
+    name = "cpu"
+
+    def capability(self, instruction: Any) -> Any:
+        return ext.YES
+
+    def compile(self, module: Any, options: Any) -> Any:
+        return lambda *arrays: [each * 0 for each in arrays]
+
+
+@dataclass(frozen=True)
+class OtherSimplifier(ext.Pass):
+    """Claims the name of a built-in pass."""
+
+    name: ClassVar[str] = "algebraic-simplifier"
+
+    def run(self, module: Any) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class OtherBinding(OtherSimplifier):
+    """Claims the name of the pass that legalizes."""
+
+    name: ClassVar[str] = "legalization"
+
+
+@pytest.mark.parametrize(("hooks", "name"), [
+    ({"backends": [OtherCpu()]}, "'cpu'"), ({"passes": [OtherSimplifier()]}, "'algebraic-simplifier'"),
+    ({"passes": [OtherBinding()]}, "'legalization'"),
+])  # fmt: skip
+def test_what_is_built_in_is_not_displaced(hooks: dict[str, Any], name: str) -> None:
+    for register in (ext.register, ext.scope):
+        with pytest.raises(hlojit.PluginError, match=f"'test' registers the .* {name}, which is built in"):
+            register(plugin(**hooks))
+    np.testing.assert_array_equal(hlojit.compile(ABS)(X), np.abs(X))
+
+
+def test_a_built_in_plugin_keeps_its_name() -> None:
+    with pytest.raises(hlojit.PluginError, match=r"'cpu' is the name of a plugin that is built in"):
+        ext.register(plugin(custom_calls=[scaling(2)]), name="cpu")
+    with pytest.raises(hlojit.PluginError, match="HLOJIT_DISABLE_PLUGINS"):
+        ext.unregister("cpu")
+    np.testing.assert_array_equal(hlojit.compile(ABS)(X), np.abs(X))
