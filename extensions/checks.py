@@ -80,7 +80,7 @@ def _check_pass(pass_: Pass) -> str | None:
     return None
 
 
-_HOOKS: Final = {
+HOOKS: Final = {
     "hlojit_formats": _Hook(ELEMENT_TYPES, ElementType, "name"),
     "hlojit_custom_calls": _Hook(CUSTOM_CALLS, CustomCall, "target"),
     "hlojit_ops": _Hook(OPS, OpDefinition, "name"),
@@ -96,7 +96,7 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
     _check_api(record)
     _call_hooks(plugin, record)
     tables: dict[str, dict[str, Any]] = {}
-    for hook, spec in _HOOKS.items():
+    for hook, spec in HOOKS.items():
         table = tables[spec.kind] = {}
         for item in _items(record, hook):
             name = spec.name_of(item)
@@ -162,7 +162,7 @@ def _call_hooks(plugin: Any, record: PluginRecord) -> None:
     except pluggy.PluginValidationError as error:
         raise PluginError(f"plugin {record.origin}: {_explain(plugin, error)}") from error
     implementations = 0
-    for hook in _HOOKS:
+    for hook in HOOKS:
         for implementation in getattr(manager.hook, hook).get_hookimpls():
             implementations += 1
             try:
@@ -180,7 +180,7 @@ def _call_hooks(plugin: Any, record: PluginRecord) -> None:
 
 
 def _check_item(hook: str, item: Any, record: PluginRecord) -> None:
-    spec = _HOOKS[hook]
+    spec = HOOKS[hook]
     where = f"plugin {record.origin}: hook {hook} returned {item!r}"
     if not isinstance(item, spec.expected):
         raise PluginError(f"{where}, expected {spec.expected.__name__} objects")
@@ -214,7 +214,7 @@ OWN_PASSES: Final = frozenset({"legalization"})
 
 def _undecorated(plugin: Any) -> str:
     """A hint where functions have a hook's name and lack its mark."""
-    found = [name for name in _HOOKS if callable(getattr(plugin, name, None))]
+    found = [name for name in HOOKS if callable(getattr(plugin, name, None))]
     return f"; {found[0]} lacks the decorator @hookimpl" if found else ": none of its functions is marked @hookimpl"
 
 
@@ -222,8 +222,8 @@ def _explain(plugin: Any, error: pluggy.PluginValidationError) -> str:
     """pluggy's complaint, with a hint where a hook's name is misspelt."""
     text = str(error).splitlines()[-1] if str(error) else repr(error)
     for attribute in dir(plugin):
-        if attribute.startswith("hlojit_") and attribute not in _HOOKS and attribute != "hlojit_api":
-            near = difflib.get_close_matches(attribute, _HOOKS, n=1)
+        if attribute.startswith("hlojit_") and attribute not in HOOKS and attribute != "hlojit_api":
+            near = difflib.get_close_matches(attribute, HOOKS, n=1)
             if near:
                 return f"there is no hook {attribute!r}; did you mean {near[0]!r}?"
     return text
@@ -235,7 +235,7 @@ def _identity(record: PluginRecord) -> str:
         # Its source is that of this version of hlojit.
         return fingerprint(head)[:32]
     try:
-        return fingerprint((head, [_items(record, hook) for hook in _HOOKS]))[:32]
+        return fingerprint((head, [_items(record, hook) for hook in HOOKS]))[:32]
     except (NotKeyable, HlojitError):
         # Locks, C pointers, open devices: the plugin is itself only, in this process and since this moment.
         return f"unkeyed-{uuid.uuid4().hex}"
