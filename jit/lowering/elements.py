@@ -24,7 +24,10 @@ from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.arrays import to_compute
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.types import TensorType
 from hlojit.lowering.index import Index, RunTime, as_index, linear_index
+from hlojit.lowering.sizes import known as known_size
+from hlojit.lowering.storage import Storage
 
 LARGEST_TABLE = 4096
 """Constants of more elements that are no splats must be operands of a fusion."""
@@ -70,18 +73,51 @@ class Body:
     operand_types: tuple[Any, ...]
     rules: Mapping[Instruction, Callable[..., Any]] = field(default_factory=dict)
     """Indexed rules that an emitter supplies itself; one of an instruction with several results returns a tuple."""
+    storages: tuple[Storage, ...] = ()
+    """How operands, then roots, lie in memory; empty where all are plain."""
 
     @staticmethod
-    def of(instruction: Instruction) -> Body:
+    def of(instruction: Instruction, storages: Sequence[Storage] = ()) -> Body:
         """The body of a fusion, or of any single instruction taken as a fusion of one."""
+        storages = tuple(storages)
         types = tuple(operand.tensor_type for operand in instruction.operands)
         if Trait.FUSION in instruction.op.traits:
             region = instruction.regions[0]
-            return Body({argument: n for n, argument in enumerate(region.arguments)}, region.returned, types)
+            return Body(
+                {argument: n for n, argument in enumerate(region.arguments)}, region.returned, types, storages=storages
+            )
         parameters: dict[Value, int] = {}
         for number, operand in enumerate(instruction.operands):
             parameters.setdefault(operand, number)
-        return Body(parameters, instruction.results, types)
+        return Body(parameters, instruction.results, types, storages=storages)
+
+    def linear(self, number: int, index: Sequence[Index]) -> Index:
+        """Where an element lies in buffer ``number`` (operands, then roots), counted in elements."""
+        if not self.storages:
+            return linear_index(index, self._type(number).strides)
+        storage = self.storages[number]
+        strides = [known_size(stride) for stride in storage.strides]
+        return linear_index(index, strides) + storage.offset // storage.itemsize
+
+    def packing(self, number: int) -> int:
+        """How many elements of a buffer lie in one byte."""
+        return self.storages[number].packing if self.storages else 1
+
+    def length(self, number: int) -> int:
+        """Elements (of a packed buffer: bytes) from the buffer's beginning to its end."""
+        if not self.storages:
+            return self._type(number).size
+        storage = self.storages[number]
+        return known_size(storage.nbytes) // storage.itemsize
+
+    def is_plain_root(self, number: int) -> bool:
+        """Whether a root lies in memory as every nest of loops writes it."""
+        return not self.storages or self.storages[len(self.operand_types) + number].is_plain
+
+    def _type(self, number: int) -> TensorType:
+        count = len(self.operand_types)
+        found: TensorType = self.operand_types[number] if number < count else self.roots[number - count].tensor_type
+        return found
 
 
 def memory_kind(element: ElementType) -> str:
@@ -274,16 +310,28 @@ class Elements:
     def parameter(self, value: Value, number: int, index: tuple[Index, ...]) -> Scalar:
         """Load an element of an operand and decode it."""
         type = value.tensor_type
-        linear = linear_index(index, type.strides)
+        linear = self.body.linear(number, index)
         key = (number, linear)
         found = self.find(key)
         if found is None:
+            packing = self.body.packing(number)
             condition = self._conditions[-1] if self._conditions else None
-            raw = self.access.load(number, memory_kind(type.element_type), linear, condition)
+            place = linear if packing == 1 else linear // packing
+            raw = self.access.load(number, memory_kind(type.element_type), place, condition)
+            if packing > 1:
+                raw = self._unpacked(raw, linear, packing)
             found = formats.decode(self.builder, raw, _stored_element(type.element_type))
-            self._stored[id(found)] = (found, raw, type.element_type)
+            if packing == 1:
+                self._stored[id(found)] = (found, raw, type.element_type)
             self._scopes[-1][key] = found
         return found
+
+    def _unpacked(self, raw: Scalar, linear: Index, packing: int) -> Scalar:
+        """One of the elements that share a byte; the first one is in the lowest bits."""
+        b = self.builder
+        bits = 8 // packing
+        shift = b.mul(self.access.index_value(linear % packing, "i8"), b.constant("i8", bits))
+        return b.and_(b.lshr(raw, shift), b.constant("i8", (1 << bits) - 1))
 
     def unchanged(self, scalar: Scalar, element: ElementType) -> Scalar | None:
         """The memory form from which a scalar was loaded, if it is an operand's element of this very type."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hlojit.ir.graph import Value
 from hlojit.lowering.elements import Body
-from hlojit.lowering.index import delinearized, linear_index, variable
+from hlojit.lowering.index import delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loops import (
@@ -33,7 +33,8 @@ from hlojit.lowering.tiles import emit_tiled_kernel, find_tiles
 def plan_space(body: Body, space: Space, values: Sequence[Value]) -> tuple[Space, Facts]:
     """Split and collapse the variables of the roots' common space; returns the facts in its terms."""
     facts = probe_elements(body, [(value, space.root_index) for value in values])
-    stores = [linear_index(space.root_index, value.tensor_type.strides) for value in values]
+    first = len(body.operand_types)
+    stores = [body.linear(first + number, space.root_index) for number in range(len(values))]
     divided, indices = split(space, [*facts.all_indices(), *stores])
     final = collapse(divided, indices)
     if final.names != space.names:
@@ -80,5 +81,5 @@ def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
         frame.builder,
         (Phase(symbol, units.tasks, units.cost),),
         widened=not facts.has_call,
-        in_place=in_place_pairs(body, facts, linear_index(index, body.roots[0].tensor_type.strides), mapping),
+        in_place=in_place_pairs(body, facts, body.linear(len(body.operand_types), index), mapping),
     )

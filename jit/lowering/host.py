@@ -247,7 +247,15 @@ class HostEmitter:
             address = self._address(buffer).text if buffer is not None else "null"
             slot = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {self._arguments.text}, i64 {number}")
             b.line(f"store ptr {address}, ptr {slot.text}, align 8")
-        self._stop_if(b.emit("i32", 1, f"call i32 @{step.entry}(ptr %context, ptr {self._arguments.text})"))
+        status = b.emit("i32", 1, f"call i32 @{step.entry}(ptr %context, ptr {self._arguments.text})")
+        # The status is this program's too, unless the callee has already said what went wrong.
+        failed, following = b.fresh_label("failed"), b.fresh_label("go")
+        b.branch_if(b.icmp("ne", status, Val("0", "i32")), failed, following)
+        b.begin_block(failed)
+        b.declare("hlojit_fail", "declare void @hlojit_fail(ptr, i32, i64, i64)")
+        b.line(f"call void @hlojit_fail(ptr %context, i32 {status.text}, i64 0, i64 0)")
+        b.branch("cancelled")
+        b.begin_block(following)
 
     def _wait(self, step: Wait) -> None:
         """Nothing is on its way."""

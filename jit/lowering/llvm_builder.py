@@ -340,6 +340,22 @@ class LlvmBuilder:
         )
         return self.icmp("ne", value, Val("0", "i8")) if kind == "i1" else value
 
+    def scatter(self, value: Val, pointers: Val, mask: Val | None = None) -> None:
+        """Store to a vector of addresses where the mask is 1."""
+        if value.kind == "i1":
+            value = self.zext(value, "i8")
+        lanes = pointers.lanes
+        value = self.splat(value, lanes)
+        vector = self.type_of(value)
+        align = max(1, KIND_BITS[value.kind] // 8)
+        mask_text = "splat (i1 true)" if mask is None else self.splat(mask, lanes).text
+        symbol = f"llvm.masked.scatter.v{lanes}{_SUFFIX[value.kind]}.v{lanes}p0"
+        self.declare(symbol, f"declare void @{symbol}({vector}, <{lanes} x ptr>, <{lanes} x i1>)")
+        self.line(
+            f"call void @{symbol}({vector} {value.text}, <{lanes} x ptr> align {align} {pointers.text}, "
+            f"<{lanes} x i1> {mask_text})"
+        )
+
     def masked_load(self, kind: str, pointer: Val, mask: Val) -> Val:
         """Load consecutive elements; lanes whose mask is 0 are not read and give 0."""
         memory = "i8" if kind == "i1" else kind

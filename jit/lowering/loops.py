@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast, final
 
 from hlojit.ir.graph import Value
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.elements import Access, Body, Elements, is_narrow, memory_kind
-from hlojit.lowering.index import Index, RunTime, linear_index
+from hlojit.lowering.index import Index, RunTime
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
@@ -103,8 +103,7 @@ class KernelFrame:
             self.begin, self.end, self.buffers = begin, end, buffers
             count = len(self.body.operand_types) + len(self.body.roots)
             bases = [self.address(number) for number in range(count)]
-            sizes = [type.size for type in self.body.operand_types]
-            sizes += [root.tensor_type.size for root in self.body.roots]
+            sizes = [self.body.length(number) for number in range(count)]
             self.access = VectorAccess(b, self.target, bases, sizes)
             self.elements = Elements(cast(Access, self.access), self.body)
             yield
@@ -143,15 +142,15 @@ class KernelFrame:
 
     def store_root(self, number: int, index: tuple[Index, ...], scalar: Scalar, *, rounded: bool) -> None:
         """Encode and store an element of a root."""
-        type = self.body.roots[number].tensor_type
-        element = type.element_type
+        element = self.body.roots[number].tensor_type.element_type
         unchanged = self.elements.unchanged(scalar, element)
         if unchanged is not None:
             scalar = unchanged
         elif is_narrow(element):
             encode = formats.pack if rounded else formats.encode
             scalar = encode(scalars(self.builder), scalar, element)
-        self.access.store(cast(Val, scalar), len(self.body.operand_types) + number, linear_index(index, type.strides))
+        buffer = len(self.body.operand_types) + number
+        self.access.store(cast(Val, scalar), buffer, self.body.linear(buffer, index))
 
 
 @dataclass(frozen=True)
@@ -293,7 +292,9 @@ def in_place_pairs(body: Body, facts: Facts, linear: Index, mapping: dict[str, I
         if not reads or guarded or any(read != linear for read in reads):
             continue
         for result, root in enumerate(body.roots):
-            if root.tensor_type.nbytes == type.nbytes and root.tensor_type.size == type.size:
+            other = len(body.operand_types) + result
+            same = not body.storages or replace(body.storages[number], donated=False) == body.storages[other]
+            if root.tensor_type.nbytes == type.nbytes and root.tensor_type.size == type.size and same:
                 pairs.append((number, result))
     return tuple(pairs)
 

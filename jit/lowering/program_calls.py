@@ -20,6 +20,7 @@ def call(caller: Program, callee: Program, entry: str, arguments: Sequence[Buffe
 
     Raises ``ProgramError`` where arguments or results are not of the sizes that the callee takes and gives.
     """
+    arguments, results = tuple(arguments), tuple(results)
     pairs = (("argument", arguments, callee.inputs), ("result", results, callee.outputs))
     for kind, given, expected in pairs:
         if [buffer.nbytes for buffer in given] != [buffer.nbytes for buffer in expected]:
@@ -35,4 +36,4 @@ def call(caller: Program, callee: Program, entry: str, arguments: Sequence[Buffe
     for array in callee.constants:
         constants.append(Buffer(BufferKind.CONSTANT, Storage.raw(array.nbytes), len(caller.constants)))
         caller.constants.append(array)
-    return Call(entry, tuple(arguments), tuple(results), arena, tuple(constants))
+    return Call(entry, arguments, results, arena, tuple(constants))

@@ -282,5 +282,6 @@ def _check_overlaps(program: Program, buffers: Sequence[Buffer]) -> None:
         for other in live[max(0, place - 1) : place + 1]:
             first, second = sorted((buffer, other[2]), key=lambda each: each.offset)  # type: ignore[arg-type,return-value]
             if first.offset + first.nbytes > second.offset:  # type: ignore[operator]
+                first, second = sorted((first, second), key=lambda each: each.index)
                 _refuse(program, None, f"{first} and {second} live at the same time in the same memory")
         live.insert(place, (offset, number, buffer))

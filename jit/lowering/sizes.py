@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hlojit.ir.errors import UnsupportedError
+
 
 @dataclass(frozen=True, slots=True)
 class SizeExpression:
@@ -82,13 +84,28 @@ def divide_up(size: Size, divisor: int) -> Size:
 
 
 def _make(operation: str, operands: Sequence[Size], neutral: int | None) -> Size:
+    # Nested sums are one sum; what is equal looks equal.
+    operands = [
+        inner
+        for operand in operands
+        for inner in (
+            operand.operands if isinstance(operand, SizeExpression) and operand.operation == operation else (operand,)
+        )
+    ]
     numbers = [operand for operand in operands if isinstance(operand, int)]
     others: list[Size] = [operand for operand in operands if not isinstance(operand, int)]
-    if numbers:
+    if numbers or not others:
         constant = OPERATIONS[operation][0](*numbers)
         if not others or constant != neutral:
             others.append(constant)
     return others[0] if len(others) == 1 else SizeExpression(operation, tuple(others))
+
+
+def known(size: Size) -> int:
+    """The number, of a size that does not depend on the arguments."""
+    if isinstance(size, int):
+        return size
+    raise UnsupportedError("a size", "", f"{text(size)} is known only when the program is called")
 
 
 def evaluate(size: Size, shapes: Sequence[Sequence[int]]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import final
 
 from hlojit.lowering.elements import Body
-from hlojit.lowering.index import Index, delinearized, linear_index, variable
+from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loops import (
@@ -98,7 +98,7 @@ class _TileKernel:
         if len(self.body.roots) > 1 or not self.facts.is_copy or len(self.facts.loads) > 1:
             return False
         type = self.body.roots[0].tensor_type
-        step = linear_index(self.space.root_index, type.strides).coefficient(self.u) or 0
+        step = self.body.linear(len(self.body.operand_types), self.space.root_index).coefficient(self.u) or 0
         return step * type.element_type.itemsize % 256 != 0
 
     def _bind(self) -> None:
@@ -127,7 +127,7 @@ class _TileKernel:
             frame.evaluate(self.facts, frozenset())
             scratch = [] if self.is_copy else [self._scratch(load) for load in self.plan.loads]
             walk_units(frame, self.units, lambda low, high: self._unit(scratch))
-        linear = linear_index(self.index, self.body.roots[0].tensor_type.strides)
+        linear = self.body.linear(len(self.body.operand_types), self.index)
         return KernelCode.of(
             b,
             (Phase(self.symbol, self.units.tasks, self.units.cost),),
@@ -152,7 +152,7 @@ class _TileKernel:
             ]
             u, v = variable(self.u, 0, self.rows - 1), variable(self.v, 0, self.columns - 1)
             if self.is_copy:
-                linear = linear_index(self.index, self.body.roots[0].tensor_type.strides)
+                linear = self.body.linear(len(self.body.operand_types), self.index)
                 self._transpose(self.plan.loads[0], len(self.body.operand_types), linear, low, ends, exact=True)
                 return
             local = (u - self.tile_rows) * self.tile[1] + (v - self.tile_columns)

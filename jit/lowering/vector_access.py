@@ -229,13 +229,16 @@ class VectorAccess:
         return self.builder.emit(vector.kind, vector.lanes, text)
 
     def store(self, value: Val, buffer: int, linear: Index) -> None:
-        """Store an element of memory kind, or consecutive ones."""
+        """Store an element of memory kind, or one for each lane."""
         b = self.builder
+        if self.vectorized and linear.coefficient(self.vectorized) != 1:
+            offsets = self._vector(linear, "i64")
+            b.scatter(value, self.pointer(buffer, value.kind, offsets, inbounds=self.mask is None), self.mask)
+            return
         pointer = self.pointer(buffer, value.kind, self.uniform(linear), inbounds=self.mask is None)
         if not self.vectorized:
             b.store(value, pointer)
             return
-        assert linear.coefficient(self.vectorized) == 1, (linear, self.vectorized)
         vector = b.splat(value)
         if self.mask is None:
             b.store(vector, pointer)
