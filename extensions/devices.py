@@ -30,12 +30,13 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import numpy as np
 from hlojit.extensions.events import READY, Event, in_callback
+from hlojit.ir.donation import donated_arguments
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.types import TensorType, tensor
@@ -65,7 +66,7 @@ HOST_MEMORY: Final = MemorySpace("host", is_host=True)
 class DeviceProgram:
     """What ``Backend.compile`` returns for devices of its own: ``code`` in the vendor's form, and the signature.
 
-    ``donated`` names the arguments whose memory the program takes: they are not valid afterwards.
+    ``donated`` names the arguments whose memory the program may take: they are not valid afterwards.
     """
 
     name: str
@@ -75,9 +76,11 @@ class DeviceProgram:
     donated: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, module: Module, code: Any, *, donated: Sequence[int] = ()) -> DeviceProgram:
-        """With name and signature of the module's entry function."""
+    def of(cls, module: Module, code: Any, *, donated: Iterable[int] | None = None) -> DeviceProgram:
+        """With name and signature of the module's entry function; ``donated`` by default as its text says."""
         body = module.main.body
+        if donated is None:
+            donated = donated_arguments(module.main)
         inputs = tuple(argument.tensor_type for argument in body.arguments)
         outputs = tuple(value.tensor_type for value in body.returned)
         return cls(module.main.name, inputs, outputs, code, tuple(donated))

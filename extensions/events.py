@@ -11,6 +11,7 @@ An event belongs to the process that made it: a child made by fork never sees it
 from __future__ import annotations
 
 import atexit
+import contextvars
 import os
 import queue
 import sys
@@ -18,6 +19,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, final
 
 from hlojit.ir.errors import ExecutionError, HlojitError
@@ -188,12 +190,13 @@ class Queue:
         """Have ``work()`` called after everything submitted before, and after the event ``after``; returns at once.
 
         The event fails with what ``work`` raises.  If ``after`` failed, ``work`` is not called and the event fails with
-        the same error.
+        the same error.  ``work`` runs in a copy of the caller's context (``contextvars``): what is in scope here, a
+        plugin in a ``with using(...)`` block for instance, is in scope there.
         """
         if self._process != os.getpid():
             self._start()
         done = Event()
-        self._jobs.put((work, after or READY, done))
+        self._jobs.put((partial(contextvars.copy_context().run, work), after or READY, done))
         return done
 
     def _start(self) -> None:

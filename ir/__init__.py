@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hlojit.ir.attributes import Dense
     from hlojit.ir.builder import Builder, build_function
     from hlojit.ir.formats import ElementType, FloatFormat, element_type, element_types
-    from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+    from hlojit.ir.graph import Block, Function, Instruction, Module, Value, clone_instruction
     from hlojit.ir.interpreter import evaluate
     from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
     from hlojit.ir.verifier import verify
@@ -22,7 +22,7 @@ _HOME = {
     "attributes": ("Dense",),
     "builder": ("Builder", "build_function"),
     "formats": ("ElementType", "FloatFormat", "element_type", "element_types"),
-    "graph": ("Block", "Function", "Instruction", "Module", "Value"),
+    "graph": ("Block", "Function", "Instruction", "Module", "Value", "clone_instruction"),
     "interpreter": ("evaluate",),
     "types": ("DYNAMIC", "TensorType", "Type", "tensor"),
     "verifier": ("verify",),
@@ -42,6 +42,7 @@ __all__ = [
     "Type",
     "Value",
     "build_function",
+    "clone_instruction",
     "element_type",
     "element_types",
     "evaluate",

@@ -34,6 +34,7 @@ GENERATED_CODE_SYMBOLS: Final = (
 
 _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "hlojit_poll_setup": (None, (ctypes.c_int64, ctypes.c_uint64)),
+    "hlojit_poll_close": (None, ()),
     "hlojit_ticks": (ctypes.c_uint64, ()),
     "hlojit_pool_set_threads": (None, (ctypes.c_int32,)),
     "hlojit_pool_set_spin": (None, (ctypes.c_int64,)),
@@ -213,3 +214,9 @@ def native() -> Native:
     """The runtime, compiled and loaded by the first call (some 50 ms)."""
     with fork_gate, _creation:
         return _native()
+
+
+def stop_other_threads() -> None:
+    """Stop the programs that run on other threads than the main one, for good: the interpreter ends."""
+    if _native.cache_info().currsize:
+        _native().hlojit_poll_close()

@@ -2,6 +2,7 @@
 
 @poll.interval = internal global i64 20000000   ; ticks between two looks at Python's signals
 @poll.main_thread = internal global i64 0       ; Python handles signals on its main thread only
+@poll.closing = internal global i32 0           ; not 0: the interpreter ends, and so do the calls of other threads
 
 declare i64 @PyThread_get_thread_ident()
 declare i32 @PyErr_CheckSignals()
@@ -11,6 +12,12 @@ declare void @PyEval_RestoreThread(ptr)
 define void @hlojit_poll_setup(i64 %interval, i64 %main_thread) {
   store atomic i64 %interval, ptr @poll.interval monotonic, align 8
   store atomic i64 %main_thread, ptr @poll.main_thread monotonic, align 8
+  ret void
+}
+
+; Stop what runs on other threads than the main one, for good: the interpreter is about to be taken apart.
+define void @hlojit_poll_close() {
+  store atomic i32 1, ptr @poll.closing monotonic, align 4
   ret void
 }
 
@@ -73,7 +80,9 @@ signals:
 give:
   ; A call that was thought short but is not gives other Python threads their turn.
   call void @hlojit_leave_python(ptr %context)
-  br label %go
+  %closing = load atomic i32, ptr @poll.closing monotonic, align 4
+  %is_closing = icmp ne i32 %closing, 0
+  br i1 %is_closing, label %cancel, label %go
 cancel:
   call void @hlojit_fail(ptr %context, i32 1, i64 0, i64 0)
   ret i32 1

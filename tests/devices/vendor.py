@@ -74,7 +74,7 @@ class TestBackend(Backend):
     """Two devices."""
 
     __test__ = False
-    donated: tuple[int, ...] = ()
+    donated: tuple[int, ...] | None = None
 
     def __init__(self, name: str = "test"):
         self.name = name
