@@ -133,14 +133,15 @@ def test_an_editable_install_works_beside_nvidias_namespace(
     assert not nvidias.startswith(str(checkout))
 
 
-def test_the_example_vendor_installs_and_passes_its_own_tests(
-    built: Path, checkout: Path, environment: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize("name", ["acme", "null"])
+def test_the_example_vendors_install_and_pass_their_own_tests(
+    name: str, built: Path, checkout: Path, environment: Callable[..., Path], tmp_path: Path
 ) -> None:
-    vendor = checkout / "plugins_example" / "hlojit-acme"
+    vendor = checkout / "plugins_example" / f"hlojit-{name}"
     run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, vendor, cwd=tmp_path)
-    python = environment(wheel_of(built), next(tmp_path.glob("hlojit_acme-*.whl")))
+    python = environment(wheel_of(built), next(tmp_path.glob(f"hlojit_{name}-*.whl")))
     listing = run(python, "-m", "hlojit", "plugins", cwd=tmp_path)
-    assert "acme" in listing and "hlojit-acme" in listing
+    assert name in listing and f"hlojit-{name}" in listing
     tests = shutil.copytree(vendor / "tests", tmp_path / "tests")
     summary = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=tmp_path)
     assert " passed" in summary and "skipped" not in summary

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
+from hlojit.arrays import Array, NDArray
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.environment import tables
@@ -78,7 +79,7 @@ class JittedFunction:
             return self.function(*arguments, **named)
         arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
         signature = tuple(
-            (array.shape, array.dtype) if leaf is array else (type(leaf), array.shape, array.dtype)
+            (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else _signature_of(leaf, array)
             for leaf, array in zip(leaves, arrays)
         )
         registry().load()
@@ -118,7 +119,7 @@ class JittedFunction:
             ) from None
         return ((), dict(bound.arguments)), static
 
-    def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+    def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> Any:
         from hlojit.compiler import compile as compile_module
 
         with fork_gate, self._lock:
@@ -139,7 +140,7 @@ class JittedFunction:
         for each in [each for each in self._compiled if each[-1] in surplus]:
             del self._compiled[each]
 
-    def _trace(self, dynamic: Any, static: Any, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Module, Structure]:
+    def _trace(self, dynamic: Any, static: Any, arrays: Sequence[NDArray | Array]) -> tuple[Module, Structure]:
         leaves, structure = flatten(dynamic)
         types = [_type_of(array) for array in arrays]
         code = self.function.__code__
@@ -178,8 +179,14 @@ class JittedFunction:
         return f"<hlojit.jit {self.function.__qualname__}: {len(self._compiled)} signatures compiled>"
 
 
-def _as_array(leaf: Any) -> np.ndarray[Any, Any]:
-    if isinstance(leaf, np.ndarray):
+def _signature_of(leaf: Any, array: NDArray | Array) -> Hashable:
+    # The Python type, too: a Python number takes part in arithmetic in another way than an array.
+    kind = array.element_type if isinstance(array, Array) else array.dtype
+    return type(leaf), array.shape, kind
+
+
+def _as_array(leaf: Any) -> NDArray | Array:
+    if isinstance(leaf, (np.ndarray, Array)):
         return leaf
     if isinstance(leaf, str) or callable(leaf):
         raise ArgumentError(
@@ -196,7 +203,9 @@ def _as_array(leaf: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _type_of(array: np.ndarray[Any, Any]) -> TensorType:
+def _type_of(array: NDArray | Array) -> TensorType:
+    if isinstance(array, Array):
+        return array.type
     try:
         return tensor(array.shape, element_type_of(array.dtype))
     except HlojitError as error:

@@ -304,3 +304,30 @@ def test_dropped_arrays_are_freed_on_the_device(backend: TestBackend) -> None:
     arrays.clear()
     gc.collect()
     assert gone() is None and device.memory == {}
+
+
+# ------------------------------------------------------------------------------------------------- jitted functions
+
+
+@BACKENDS
+def test_a_jitted_function_takes_and_keeps_arrays_on_a_device(name: str, backend: TestBackend) -> None:
+    traced: list[int] = []
+
+    @hlojit.jit(backend=name)
+    def step(state: Any, rate: float) -> Any:
+        traced.append(1)
+        return {"w": state["w"] - rate * state["g"], "g": state["g"] * 0.5}
+
+    state: Any = {"w": hlojit.put(X, name), "g": hlojit.put(np.ones_like(X), name)}
+    for _ in range(3):
+        state = step(state, 0.25)
+        assert all(isinstance(value, Array) and value.device is hlojit.devices(name)[0] for value in state.values())
+    np.testing.assert_array_equal(state["w"], X - 0.25 * 1.75)
+    assert len(traced) == 1 and (name != "test" or backend.devices()[0].transfers_out == 1)
+    # The same function with host arrays is another signature, and returns host arrays.
+    assert type(step({"w": X, "g": X}, 0.25)["w"]) is np.ndarray
+
+
+def test_a_jitted_function_names_a_device_that_is_not_its_own(backend: TestBackend) -> None:
+    with pytest.raises(ArgumentError, match="argument 0 is on test:0, the program is compiled for cpu:0"):
+        hlojit.jit(lambda x: x + 1)(hlojit.put(X, "test"))
