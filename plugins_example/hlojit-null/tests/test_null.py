@@ -175,21 +175,21 @@ def test_a_jitted_function_runs_on_the_device(device: Any) -> None:
 
 def test_several_threads_share_the_device(device: Any) -> None:
     add = hlojit.compile(ADD, backend="null")
-    wrong = []
+    right = []
 
     def work(number: int) -> None:
         x = hlojit.put(np.full((3, 4), number, "f4"), device)
         for _ in range(10):
             x = add.execute(x, X)
-        if not np.array_equal(np.asarray(x), number + 10 * X):
-            wrong.append(number)
+        if np.array_equal(np.asarray(x), number + 10 * X):
+            right.append(number)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert sorted(right) == [0, 1, 2, 3]
 
 
 def test_what_it_cannot_do_is_refused() -> None:
