@@ -42,9 +42,13 @@ def with_speeds(machine: Machine, features: Collection[str], architecture: str) 
     elif "sse4a" in features:
         # The first generation with AVX-512 has units of 256 bits; AVX-VNNI came with those of 512.
         halves = "avx512f" in features and "avxvnni" not in features
-        latencies, bandwidths, multiply_adds = (4.0, 14.0, 50.0), (64.0, 32.0, 20.0), 1.0 if halves else 2.0
+        latencies, bandwidths, multiply_adds = (
+            (4.0, 14.0, 50.0),
+            (64.0 if halves else 128.0, 64.0, 32.0),
+            1.0 if halves else 2.0,
+        )
     elif "avx512f" in features:
-        latencies, bandwidths, multiply_adds = (5.0, 15.0, 240.0), (128.0, 48.0, 10.0), 2.0
+        latencies, bandwidths, multiply_adds = (5.0, 15.0, 240.0), (128.0, 20.0, 8.0), 2.0
     else:
         latencies, bandwidths, multiply_adds = (5.0, 14.0, 60.0), (64.0, 32.0, 12.0), 2.0
     caches = tuple(

@@ -16,6 +16,8 @@ from functools import lru_cache
 import numpy as np
 from hlojit.ir.errors import HlojitError
 
+PRODUCT_EFFICIENCY = 0.93
+"""Part of the multiply-adds that a processor can begin which a product reaches."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -82,6 +84,8 @@ class Machine:
     """Cycles."""
     memory_bandwidth: float = 50.0
     """Bytes a nanosecond that one core reads."""
+    pages: int = 1024
+    """Pages whose translation is at hand without a walk through memory."""
     fork_nanoseconds: float = 300.0
     """Time to hand a launch to other threads and to wait for them."""
 
@@ -117,6 +121,10 @@ class Machine:
             return self.caches[level].bandwidth
         return self.memory_bandwidth / self.gigahertz
 
+    def product_nanoseconds(self, vectors: float) -> float:
+        """Time of the multiply-adds of ``vectors`` whole native vectors, as well as products keep a processor busy."""
+        return vectors / (PRODUCT_EFFICIENCY * self.multiply_adds * self.gigahertz)
+
     @property
     def task_nanoseconds(self) -> float:
         """What a task should take, so that handing it out costs little."""
@@ -143,6 +151,7 @@ _NUMBERS = {
     "fma": "multiply_adds",
     "latency": "memory_latency",
     "bandwidth": "memory_bandwidth",
+    "pages": "pages",
     "fork": "fork_nanoseconds",
 }
 
@@ -168,7 +177,7 @@ def parse_machine(text: str, base: Machine = GENERIC) -> Machine:
         key, _, value = word.partition("=")
         try:
             if key in _NUMBERS:
-                numbers[_NUMBERS[key]] = int(value) if key == "cores" else float(value)
+                numbers[_NUMBERS[key]] = int(value) if key in ("cores", "pages") else float(value)
                 if not 0 < numbers[_NUMBERS[key]] < 1e18:
                     raise ValueError
                 continue

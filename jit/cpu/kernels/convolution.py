@@ -33,8 +33,8 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder
 from hlojit.lowering.target import KIND_BITS, Target
 
-CACHED_PANEL_BYTES = 160 << 10
-"""Weights of one panel beyond which the taps go around the loop over tiles."""
+UNCUT = 1 << 14
+"""Weights of a group up to which the taps never go around the loop over tiles."""
 
 
 def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
@@ -233,9 +233,12 @@ class Convolution:
         last = problem.spatial[-1]
         lanes = self.target.native_lanes(self.kind)
         rows, wide = (problem.features, last.output) if columns else (last.output, problem.features)
-        shape = choose_shape(rows, wide, self.kind, self.target)
+        # Sums of few products are never cut, on any machine, so that the order of combination is that of the shape.
+        interleaves = math.prod(axis.extent for axis in reduction) * wide <= UNCUT
+        shape = choose_shape(rows, wide, self.kind, self.target, interleaves=interleaves)
         width = shape.vectors * lanes
-        taps, inside = self._split(reduction, width, problem.positions // (shape.rows if not columns else 1))
+        reuse = 1 if interleaves else problem.positions // (shape.rows if not columns else 1)
+        taps, inside = self._split(reduction, width, reuse)
         final = None
         direct = result.elements.is_native or not taps
         if not direct or not (columns or problem.output_feature_step == 1 or problem.features * problem.groups == 1):
@@ -259,6 +262,7 @@ class Convolution:
             inside,
             shape.rows,
             width,
+            interleaves,
         )
         self.phases.append(nest.emit(self.builder))
         if final is not None:
@@ -267,11 +271,13 @@ class Convolution:
     def _split(self, reduction: list[Axis], width: int, reuse: int) -> tuple[list[Axis], list[Axis]]:
         """Which reduction loops go around the loop over tiles, so that a panel of weights stays in cache."""
         size = KIND_BITS[self.kind] // 8
+        # A panel leaves the larger part of the second-level cache to the image.
+        most = self.target.machine.second.size * 5 // 32
         cut = 0
         while (
             reuse > 1
             and cut < len(reduction) - 1
-            and math.prod(axis.extent for axis in reduction[cut:]) * width * size > CACHED_PANEL_BYTES
+            and math.prod(axis.extent for axis in reduction[cut:]) * width * size > most
         ):
             cut += 1
         return reduction[:cut], reduction[cut:]

@@ -14,11 +14,6 @@ from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
-TASKS = 32
-TASK_NANOSECONDS = 15_000.0
-LARGE_WEIGHTS = 512 << 10
-"""Bytes of weights from which on tasks share the weights out rather than the image."""
-
 Triple = tuple[int, int, int]
 
 
@@ -59,6 +54,7 @@ class WindowNest:
     inside: list[Axis]
     tile_rows: int
     width: int
+    interleaves: bool
 
     @property
     def kind(self) -> str:
@@ -106,15 +102,16 @@ class WindowNest:
     @property
     def _nanoseconds(self) -> float:
         """Estimated time of all on one core."""
-        return self.problem.macs / (2 * self.target.native_lanes(self.kind)) * 0.27
+        return self.target.machine.product_nanoseconds(self.problem.macs / self.target.native_lanes(self.kind))
 
     def _cut(self, lines: int, panels: int) -> tuple[int, int]:
         """Blocks of output rows, and panels in one task."""
-        problem = self.problem
-        wanted = max(1, min(TASKS, int(self._nanoseconds / TASK_NANOSECONDS)))
+        problem, machine = self.problem, self.target.machine
+        wanted = max(1, min(machine.most_tasks // 2, int(self._nanoseconds / machine.task_nanoseconds)))
         parts = ceil_divide(wanted, problem.batch * problem.groups)
         weights = problem.taps * problem.channels * problem.features * KIND_BITS[self.kind] // 8
-        if weights > LARGE_WEIGHTS and panels >= 4 and not self.columns:
+        # Weights that would fill half of the second-level cache are shared out, rather than the image.
+        if weights > machine.second.size // 2 and panels >= 4 and not self.columns:
             group = max(1, panels // parts)
             return max(1, min(lines, parts // ceil_divide(panels, group))), group
         blocks = max(1, min(lines, parts))
@@ -154,6 +151,7 @@ class WindowNest:
             sides[1],
             out,
             bool(self.taps),
+            self.interleaves,
             outer=loops,
         )
 

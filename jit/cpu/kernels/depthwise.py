@@ -93,8 +93,10 @@ class Depthwise:
                 symbols[pattern] = f"{self.symbol}.tile{len(symbols)}"
                 self._tile(b, symbols[pattern], pattern)
         lines = problem.batch * vertical.output
-        cost = problem.macs / lines / self.target.native_lanes(self.input.compute) * 0.4 + 20
-        per_task = max(1, int(10_000 / cost))
+        machine = self.target.machine
+        # Bound by loads more than by multiply-adds: about three times what those take.
+        cost = 3 * machine.product_nanoseconds(problem.macs / lines / self.target.native_lanes(self.input.compute)) + 20
+        per_task = max(1, int(machine.task_nanoseconds / 2 / cost))
         tasks = ceil_divide(lines, per_task)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             image, weights, out = (buffer(b, buffers, number) for number in range(3))

@@ -1,9 +1,8 @@
 """Products by panels: tiles of rows x vectors of columns, blocks of k, the right operand in place or packed.
 
-A task is one block of rows against a group of panels of one batch element.  Where the right operand's columns are not
-neighbours in memory, or it is large and read by many rows, a task packs one panel of ``block_k`` rows at a time on its
-stack; the sums then continue from one block of k to the next in the result (or in workspace, where the result is
-narrower than the sums).
+A task is one block of rows against a group of panels of one batch element.  ``blocking`` chooses whether a panel is read
+in place or packed on the task's stack, and in how many blocks of k; the sums continue from one block to the next in the
+result (or in workspace, where the result is narrower than the sums).
 """
 
 from __future__ import annotations
@@ -11,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
-from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, PanelPack, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.problem import DotProblem, ceil_divide, dense_steps, round_up
-from hlojit.cpu.kernels.tiles import Side, Tile, choose_shape, segments_of
+from hlojit.cpu.kernels.blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
+from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, prefetch, scaled
+from hlojit.cpu.kernels.packing import (
+    PARAMETERS,
+    ZERO,
+    CopyKernel,
+    PanelPack,
+    buffer,
+    dot_product,
+    literal,
+    minimum,
+    unflatten,
+)
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps
+from hlojit.cpu.kernels.tiles import TALLEST_TILE, Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 WORKSPACE = 3
-PANEL_BYTES = 96 << 10
-"""Stack memory for one packed panel: a part of the second-level cache, twice the first."""
-PACK_ABOVE_BYTES = 1_200_000
-PACK_ABOVE_ROWS = 128
-TALL_PANEL_BYTES = 256 << 10
-"""A panel that does not stay in the second-level cache when its rows are strided: packed for fewer rows already."""
-ROW_TILES = 40
-NANOSECONDS_PER_BYTE = 0.02
-PREFETCH_ROWS = 4
-TASK_NANOSECONDS = 20_000.0
-MAXIMUM_TASKS = 64
 
 Place = tuple[int, int]
 """Number of a buffer, and an offset in bytes."""
@@ -69,38 +68,74 @@ class DotPanels:
         return self.target.native_lanes(self.kind)
 
     def emit(self, b: LlvmBuilder) -> list[Phase]:
-        """Choose tile, packing and tasks; emit everything."""
+        """Choose tile, blocking and tasks; emit everything."""
         problem = self.problem
-        shape = choose_shape(problem.m, problem.n, self.kind, self.target, streamed=problem.m <= 8)
+        interleaves = not is_cuttable(problem, is_native=self.right.is_native)
+        streamed = problem.m <= TALLEST_TILE
+        shape = choose_shape(problem.m, problem.n, self.kind, self.target, streamed=streamed, interleaves=interleaves)
         width = shape.vectors * self.lanes
-        large = problem.k * problem.n * self.right.size > PACK_ABOVE_BYTES
-        tall = problem.m > PACK_ABOVE_ROWS or problem.k * width * self.right.size > TALL_PANEL_BYTES
-        pack = not (problem.rhs.column == 1 or problem.n == 1) or (problem.m >= PACK_ABOVE_ROWS and large and tall)
-        pack = pack or (not self.right.is_native and problem.m > shape.rows)
-        cut = self._cut(shape.rows, shape.vectors)
-        panels = _Panels(self, shape.rows, width, pack, self._block_k(width) if pack else problem.k, *cut)
-        return panels.emit(b)
+        panels = Panels(
+            problem,
+            self.target.machine,
+            shape.rows,
+            shape.vectors,
+            width,
+            self.right.size,
+            KIND_BITS[self.kind] // 8,
+            self.right.is_native,
+            self.result.is_native,
+        )
+        blocking = panels.choose()
+        phases: list[Phase] = []
+        plan = self
+        if blocking.copies_rows:
+            plan = self._with_padded_rows(b, phases)
+        cut = self._cut(shape.rows, shape.vectors, panels.row_tiles(blocking.block_k))
+        phases += _Panels(plan, shape.rows, width, blocking, interleaves, *cut).emit(b)
+        return phases
 
-    def _block_k(self, width: int) -> int:
-        """Rows of one packed panel: equal blocks that fit the stack."""
-        k = self.problem.k
-        most = max(64, PANEL_BYTES // (width * KIND_BITS[self.kind] // 8) // 16 * 16)
-        blocks = ceil_divide(k, most)
-        return min(k, round_up(ceil_divide(k, blocks), 16))
+    def _with_padded_rows(self, b: LlvmBuilder, phases: list[Phase]) -> DotPanels:
+        """Copy the left operand, its rows an odd number of cache lines apart."""
+        problem, unit = self.problem, KIND_BITS[self.kind] // 8
+        line = self.target.machine.first.line
+        lines = ceil_divide(problem.k * unit, line)
+        row = (lines + 1 - lines % 2) * line // unit
+        lhs = problem.lhs
+        axes = zip([*problem.batch, problem.m, problem.k], [*lhs.batch, lhs.row, lhs.column])
+        copy = Copy(tuple(Axis(extent, (step,)) for extent, step in axes))
+        offset = self.reserve(problem.batch_size * problem.m * row * unit)
+        kernel = CopyKernel(
+            f"{self.symbol}.rows",
+            copy,
+            self.left,
+            self.left_at[0],
+            WORKSPACE,
+            offset,
+            source_offset=self.left_at[1],
+            padding=(row - problem.k) * unit,
+        )
+        phases.append(kernel.emit(b, self.target))
+        steps = tuple(dense_steps(problem.batch, problem.m * row))
+        problem = replace(problem, lhs=Matrix(steps, row, 1))
+        return replace(self, problem=problem, left=dense(self.kind), left_at=(WORKSPACE, offset))
 
-    def _cut(self, rows: int, vectors: int) -> tuple[int, int]:
+    def _cut(self, rows: int, vectors: int, row_tiles: int) -> tuple[int, int]:
         """Tiles of rows, and panels, of one task."""
-        problem = self.problem
+        problem, machine = self.problem, self.target.machine
         tiles = ceil_divide(problem.m, rows)
         panels = ceil_divide(problem.n, vectors * self.lanes)
-        tile_cost = rows * vectors / 2 * problem.k * 0.27
+        tile_cost = problem.k * self.nanoseconds(rows * vectors)
         if tiles == 1:  # the panel is read from memory for it alone
-            tile_cost = max(tile_cost, problem.k * vectors * self.lanes * self.right.size * NANOSECONDS_PER_BYTE)
-        row_tiles = tiles if tiles <= ROW_TILES else ceil_divide(tiles, ceil_divide(tiles, ROW_TILES))
+            nbytes = problem.k * vectors * self.lanes * self.right.size
+            tile_cost = max(tile_cost, nbytes / machine.memory_bandwidth)
         total = tile_cost * tiles * panels * problem.batch_size
-        per_task = max(TASK_NANOSECONDS, total / MAXIMUM_TASKS)
+        per_task = max(machine.task_nanoseconds, total / machine.most_tasks)
         group = max(1, min(panels, int(per_task / (tile_cost * row_tiles))))
         return row_tiles, ceil_divide(panels, ceil_divide(panels, group))
+
+    def nanoseconds(self, vectors: float) -> float:
+        """Estimated time of multiply-adds of whole vectors."""
+        return self.target.machine.product_nanoseconds(vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +145,20 @@ class _Panels:
     plan: DotPanels
     rows: int
     width: int
-    pack: bool
-    block_k: int
+    blocking: Blocking
+    interleaves: bool
     row_tiles: int
     group: int
+
+    @property
+    def block_k(self) -> int:
+        """Steps of k in a block."""
+        return self.blocking.block_k
+
+    @property
+    def pack(self) -> bool:
+        """Whether panels are packed."""
+        return self.blocking.packs
 
     def emit(self, b: LlvmBuilder) -> list[Phase]:
         """Emit micro-kernels, panels and the task loop."""
@@ -166,8 +211,9 @@ class _Panels:
                 b.branch(done)
                 b.begin_block(done)
             b.end_loop(loop)
-        cost = problem.macs / tasks / (2 * plan.lanes) * 0.27
-        memory = problem.k * problem.n * problem.batch_size * plan.right.size / tasks * NANOSECONDS_PER_BYTE
+        cost = plan.nanoseconds(problem.macs / tasks / plan.lanes)
+        nbytes = problem.k * problem.n * problem.batch_size * plan.right.size
+        memory = nbytes / tasks / plan.target.machine.memory_bandwidth
         phases = [Phase(plan.symbol, tasks, max(cost, memory) + 10)]
         if widen:
             phases.append(self._narrow(b, out))
@@ -220,6 +266,7 @@ class _Panels:
             right,
             out,
             resumes,
+            self.interleaves,
             prefetch,
             out_segments=existing,
         )
@@ -261,8 +308,11 @@ class _Panels:
                 pack.call(b, block, panel, k)
                 block = panel
             left_block = at(b, a, scaled(b, loop.index, left.step_k))
+            following = self._following(b, source, loop.index, pack, columns)
             if problem.m >= self.rows:
                 rows = b.begin_loop(ZERO, tiles)
+                if self.blocking.ahead:
+                    self._fetch(b, following, rows.index, pack, columns)
                 tile.call(
                     b,
                     at(b, left_block, scaled(b, rows.index, self.rows * left.step_row)),
@@ -288,6 +338,27 @@ class _Panels:
                 b.begin_block(done)
             b.end_loop(loop)
         return symbol
+
+    def _following(self, b: LlvmBuilder, source: Val, start: Val, pack: PanelPack, columns: int) -> Val:
+        """Where the block behind the one from ``start`` on begins: the next of k, or the first of the next panel."""
+        if not self.blocking.ahead:
+            return source
+        after = b.add(start, literal(self.block_k))
+        panel = at(b, source, columns * pack.step_column)
+        return b.select(
+            b.icmp("slt", after, literal(self.plan.problem.k)), at(b, source, scaled(b, after, pack.step_k)), panel
+        )
+
+    def _fetch(self, b: LlvmBuilder, block: Val, tile: Val, pack: PanelPack, columns: int) -> None:
+        """Bring the part of the next block that falls to one tile of rows into the second-level cache."""
+        line = self.plan.target.machine.first.line
+        share = ceil_divide(self.block_k, max(1, min(self.row_tiles, self.plan.problem.m // self.rows)))
+        first = scaled(b, tile, share)
+        loop = b.begin_loop(first, minimum(b, b.add(first, literal(share)), literal(self.block_k)))
+        row = at(b, block, scaled(b, loop.index, pack.step_k))
+        for offset in range(0, columns * pack.step_column, line):
+            prefetch(b, at(b, row, offset), level=2)
+        b.end_loop(loop)
 
     def _narrow(self, b: LlvmBuilder, place: Place) -> Phase:
         """Round the sums, which were kept in workspace between blocks of k, into the result."""

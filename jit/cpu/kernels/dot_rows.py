@@ -17,9 +17,6 @@ from hlojit.lowering.kernel import Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
-TASK_NANOSECONDS = 15_000.0
-MAXIMUM_TASKS = 64
-
 
 def prefers_rows(problem: DotProblem, kind: str, target: Target) -> bool:
     """Whether vectors along k beat panels: the cost of the final tree against that of packing (or of idle lanes)."""
@@ -186,9 +183,12 @@ class DotRows:
         row_tiles = ceil_divide(problem.m, r)
         block = min(row_tiles, 32)
         blocks = ceil_divide(row_tiles, block)
-        cost = max(r * c / 2, c * self.right.size / 4) * problem.k / lanes * 0.27 + 10
+        machine = self.target.machine
+        loads = c * lanes * self.right.size / (machine.first.bandwidth * machine.gigahertz)
+        cost = max(machine.product_nanoseconds(r * c), loads) * problem.k / lanes + 10
         total = cost * row_tiles * column_tiles * problem.batch_size
-        group = max(1, min(column_tiles, int(max(TASK_NANOSECONDS, total / MAXIMUM_TASKS) / (cost * block))))
+        per_task = max(machine.task_nanoseconds, total / machine.most_tasks)
+        group = max(1, min(column_tiles, int(per_task / (cost * block))))
         groups = ceil_divide(column_tiles, group)
         tasks = problem.batch_size * blocks * groups
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):

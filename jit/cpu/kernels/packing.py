@@ -90,11 +90,13 @@ class CopyKernel:
     stored: Elements | None = None
     """What is written: dense values of the compute kind unless given."""
     source_offset: int = 0
+    padding: int = 0
+    """Bytes that are left free behind every run of the last dimension."""
 
     def emit(self, b: LlvmBuilder, target: Target) -> Phase:
         """Emit the kernel and return its launch."""
-        axes = merge_axes(self.copy.axes)
-        if transposed_axis(axes) is not None:
+        axes = list(self.copy.axes) if self.padding else merge_axes(self.copy.axes)
+        if transposed_axis(axes) is not None and not self.padding:
             return self._by_squares(b, axes, target)
         outer, inner, step = axes[:-1], 1, 1
         if axes:
@@ -105,7 +107,8 @@ class CopyKernel:
         def copy_row(source: Val, destination: Val, index: Val) -> None:
             coordinates = unflatten(b, index, [axis.extent for axis in outer])
             row = at(b, source, dot_product(b, coordinates, strides))
-            self._row(b, row, at(b, destination, scaled(b, index, inner * self._size)), inner, step, target)
+            step_out = inner * self._size + self.padding
+            self._row(b, row, at(b, destination, scaled(b, index, step_out)), inner, step, target)
 
         return self._launch(b, rows, inner, 0.1 if step == 1 else 0.6, copy_row)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, scaled
+from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, prefetch, scaled
 from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
@@ -22,6 +22,8 @@ LATENCY_CHAINS = 8
 """Independent multiply-adds that keep the units busy (latency times units)."""
 
 
+TALLEST_TILE = 8
+"""Rows of the largest tile; products of no more rows go over the right operand once."""
 EDGE_COST = 0.01
 
 
@@ -57,16 +59,23 @@ class Shape:
     vectors: int
 
 
-def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed: bool = False) -> Shape:
+def choose_shape(
+    rows: int, columns: int, kind: str, target: Target, *, streamed: bool = False, interleaves: bool = True
+) -> Shape:
     """The tile that computes rows x columns in the least estimated time within the registers.
 
     Per step of k a tile of r x v costs r*v multiply-adds on two units and r + v loads on two ports; the panel's v
-    vectors come from the second-level cache when there are several tiles of rows.
+    vectors come from the second-level cache when there are several tiles of rows.  Where tiles interleave their sums,
+    how many a tile holds decides the order of combination: then by the instruction set alone.
     """
     lanes = target.native_lanes(kind)
+    panel_load = 0.7
+    if not interleaves:
+        machine = target.machine
+        panel_load = max(panel_load, lanes * KIND_BITS[kind] / 8 / machine.bandwidth(1) * machine.multiply_adds / 2)
     vectors = ceil_divide(columns, lanes)
     best = (float("inf"), 0, Shape(1, 1))
-    for r in range(rows if streamed else 1, min(rows, 8) + 1):
+    for r in range(rows if streamed else 1, min(rows, TALLEST_TILE) + 1):
         for v in range(1, min(vectors, 24) + 1):
             if r * v + v + 1 > target.vector_registers - 1 and not (r == 1 and v <= target.vector_registers - 8):
                 continue
@@ -74,8 +83,9 @@ def choose_shape(rows: int, columns: int, kind: str, target: Target, *, streamed
             for count_r, height in ((rows // r, r), (1, rows % r)):
                 for count_v, width in ((vectors // v, v), (1, vectors % v)):
                     if height and width:
-                        step = max(height * width / 2, (height + width) / 2, 4 * min(1.0, height * width / 8))
-                        panel = 0.7 * width if rows > r else 0.0
+                        chain = 4 * min(1.0, height * width / LATENCY_CHAINS) if interleaves else 4.0
+                        step = max(height * width / 2, (height + width) / 2, chain)
+                        panel = panel_load * width if rows > r else 0.0
                         cost += count_r * count_v * (max(step, panel) + 0.35)
             if streamed:
                 cost *= 1 + 0.3 / v
@@ -115,6 +125,8 @@ class Tile:
     b: Side
     c: Side
     can_resume: bool = False
+    interleaves: bool = True
+    """Whether few sums are split into several chains each, which hides the latency of a multiply-add."""
     prefetch: int = 0
     """How many rows of b ahead to prefetch; 0 for none."""
     outer: tuple[tuple[int, int, int], ...] = ()
@@ -122,11 +134,14 @@ class Tile:
     out_segments: tuple[Segment, ...] | None = None
     """The segments as they exist in c, where those of b are padded."""
 
+    def __post_init__(self) -> None:
+        assert not (self.can_resume and self.interleaves)
+
     @property
     def chains(self) -> int:
         """Interleaved sums per element (never with ``resume``)."""
         count = self.rows * len(self.segments)
-        return 1 if self.can_resume or count >= LATENCY_CHAINS else LATENCY_CHAINS // count
+        return LATENCY_CHAINS // count if self.interleaves and count < LATENCY_CHAINS else 1
 
     def emit(self, b: LlvmBuilder) -> None:
         """Emit the function."""
@@ -225,12 +240,10 @@ class Tile:
         return result
 
     def _prefetch(self, b: LlvmBuilder, right: Val, offset: int) -> None:
-        b.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         last = self.segments[-1]
         width = (last.offset + last.count) * self.b.elements.size
         for line in range(0, width, 64):
-            pointer = at(b, right, offset + line)
-            b.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 3, i32 1)")
+            prefetch(b, at(b, right, offset + line), level=1)
 
     def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val]) -> None:
         """The only place that writes results: the hook for a fused epilogue."""
