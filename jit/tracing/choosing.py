@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.kinds import as_kind, common_kind, kind_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, float_dtype, implements, normalized_axes, refuse, weak_kind
 from hlojit.tracing.shapes import moveaxis
@@ -23,9 +24,8 @@ def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Trac
         raise TracingError("np.where with one argument has a shape that depends on the data; give all three")
     weak = [0 if weak_kind(each) is int else 0.0 for each in (x, y) if weak_kind(each)]
     typed = [each for each in (x, y) if not weak_kind(each)]
-    dtypes = [each.dtype if isinstance(each, Tracer) else np.asarray(each).dtype for each in typed]
-    dtype = np.result_type(*dtypes, *weak)
-    values = [ops.value(condition, np.dtype(bool)), ops.value(x, dtype), ops.value(y, dtype)]
+    kind = common_kind(map(kind_of, typed), "np.where", weak)
+    values = [ops.value(condition, np.dtype(bool)), ops.value(x, kind), ops.value(y, kind)]
     extents = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
     chosen = [ops.broadcast(value, extents) for value in values]
     return ops.wrap(ops.builder.create("select", chosen).result)
@@ -182,7 +182,7 @@ def _filled(number: Any) -> Callable[..., Any]:
     ) -> Tracer:
         operand = ops.tracer(a)
         extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
-        return ops.wrap(ops.full(number, np.dtype(dtype or operand.dtype), extents))
+        return ops.wrap(ops.full(number, as_kind(dtype) if dtype else operand.kind, extents))
 
     return rule
 
@@ -205,7 +205,7 @@ def full_like(
 ) -> Tracer:
     operand = ops.tracer(a)
     extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
-    return ops.wrap(ops.broadcast(ops.value(fill_value, np.dtype(dtype or operand.dtype)), extents))
+    return ops.wrap(ops.broadcast(ops.value(fill_value, as_kind(dtype) if dtype else operand.kind), extents))
 
 
 @implements(RULES, np.copy)

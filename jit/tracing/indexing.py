@@ -50,14 +50,14 @@ def set_item(ops: Operations, operand: Tracer, key: Any, value: Any) -> Tracer:
     """The array after ``operand[key] = value``."""
     keys = _expand(key, operand.ndim)
     if len(keys) == 1 and _is_mask(keys[0]) and np.shape(keys[0]) == operand.shape:
-        updates = ops.broadcast(ops.value(value, operand.dtype), operand.shape)
+        updates = ops.broadcast(ops.value(value, operand.kind), operand.shape)
         return ops.wrap(ops.builder.select(ops.value(keys[0]), updates, operand.value))
     if any(_is_mask(each) for each in keys):
         raise TracingError("a boolean mask in an update must have the array's shape; use np.where")
     if any(_is_advanced(each) for each in keys):
         return _scatter(ops, operand, keys, value)
     basic = _basic(operand.shape, keys)
-    updates = ops.broadcast(ops.value(value, operand.dtype), basic.shape)
+    updates = ops.broadcast(ops.value(value, operand.kind), basic.shape)
     counts = tuple(len(range(*bounds)) for bounds in zip(basic.starts, basic.limits, basic.steps))
     b = ops.builder
     updates = b.reshape(updates, counts)
@@ -80,7 +80,7 @@ def _strided_update(ops: Operations, operand: Tracer, basic: _Basic, counts: tup
     ]
     spread = b.create(
         "pad",
-        [updates, ops.full(0, operand.dtype)],
+        [updates, ops.full(0, operand.kind)],
         attributes={
             "edge_padding_low": basic.starts,
             "edge_padding_high": tuple(high),
@@ -250,7 +250,7 @@ def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> T
     rest = [d for d in range(inner.ndim) if d not in advanced.dimensions]
     before = advanced.position
     shape = (*(inner.shape[d] for d in rest[:before]), *batch_shape, *(inner.shape[d] for d in rest[before:]))
-    updates = ops.broadcast(ops.value(value, operand.dtype), shape)
+    updates = ops.broadcast(ops.value(value, operand.kind), shape)
     numbers = ScatterDimensionNumbers(
         update_window_dims=tuple(range(before)) + tuple(range(before + len(batch_shape), len(shape))),
         inserted_window_dims=advanced.dimensions,

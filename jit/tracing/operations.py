@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.arrays import Array
 from hlojit.ir.builder import Builder
-from hlojit.ir.formats import element_type_of
+from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.types import tensor
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of, kind_of, stand_in
+from hlojit.tracing.rules import weak_kind
+from hlojit.tracing.tracer import Kind, Tracer, TracingError
 
 # As code objects spell them, which need not be the real path.
 _OWN_FOLDERS = tuple(
@@ -35,11 +38,16 @@ class Operations:
 
     # ---------------------------------------------------------------- values
 
-    def value(self, operand: Any, dtype: np.dtype[Any] | None = None) -> Value:
-        """The graph's value for a tracer, array or number, converted to ``dtype`` if given."""
+    def value(self, operand: Any, kind: Kind | None = None) -> Value:
+        """The graph's value for a tracer, array or number, converted to ``kind`` if given."""
         if isinstance(operand, Tracer):
-            return operand.value if dtype is None else self.converted(operand.value, dtype)
-        array = np.asarray(operand, dtype)
+            return operand.value if kind is None else self.converted(operand.value, kind)
+        if isinstance(operand, Array):
+            constant = self.builder.constant(operand.storage, operand.type)
+            return constant if kind is None else self.converted(constant, kind)
+        if isinstance(kind, ElementType):
+            return self._encoded(np.asarray(operand), kind)
+        array = np.asarray(operand, kind)
         if array.dtype == object:
             raise TracingError(f"{type(operand).__name__} objects cannot be used in a compiled function")
         return self.builder.constant(array)
@@ -52,16 +60,33 @@ class Operations:
         """A tracer of a value."""
         return Tracer(value, self)
 
-    def converted(self, value: Value, dtype: np.dtype[Any]) -> Value:
-        """The value in another dtype; NumPy's truth (not zero) for bool."""
-        element = element_type_of(dtype)
+    def _encoded(self, numbers: np.ndarray[Any, Any], element: ElementType) -> Value:
+        """A constant of numbers, rounded into a format that has no dtype."""
+        if numbers.dtype.kind not in "biuf":
+            raise TracingError(f"{numbers.dtype} numbers cannot become {element}")
+        if isinstance(element, FloatFormat):
+            numbers = numbers.astype(compute_dtype(element))
+        return self.builder.constant(numbers, tensor(numbers.shape, element))
+
+    def converted(self, value: Value, kind: Kind) -> Value:
+        """The value in another kind; NumPy's truth (not zero) for bool."""
+        element = element_of(kind)
         if value.tensor_type.element_type is element:
             return value
         return self.builder.convert(value, element)
 
-    def convert(self, operand: Any, dtype: np.dtype[Any]) -> Tracer:
-        """A tracer in another dtype."""
-        return self.wrap(self.converted(self.value(operand), dtype))
+    def convert(self, operand: Any, kind: Kind) -> Tracer:
+        """A tracer in another kind."""
+        return self.wrap(self.converted(self.value(operand), kind))
+
+    def astype(self, operand: Tracer, wanted: Any) -> Tracer:
+        """A tracer in the kind that ``wanted`` names."""
+        return self.convert(operand, as_kind(wanted))
+
+    def to_values(self, operand: Tracer) -> Tracer:
+        """A tracer in the compute type of its format."""
+        element = operand.element_type
+        return self.convert(operand, compute_dtype(element)) if isinstance(element, FloatFormat) else operand
 
     def broadcast(self, value: Value, shape: Sequence[int]) -> Value:
         """The value in ``shape``, by NumPy's rules."""
@@ -74,8 +99,10 @@ class Operations:
             raise TracingError(f"an array of shape {source} cannot be broadcast to {shape}")
         return self.builder.broadcast_in_dim(value, shape, tuple(range(offset, len(shape))))
 
-    def full(self, number: Any, dtype: np.dtype[Any], shape: Sequence[int] = ()) -> Value:
+    def full(self, number: Any, dtype: Kind, shape: Sequence[int] = ()) -> Value:
         """A constant of one number."""
+        if isinstance(dtype, ElementType):
+            return self.broadcast(self._encoded(np.asarray(number), dtype), shape)
         return self.builder.constant(
             np.broadcast_to(np.asarray(number, dtype), tuple(shape)), tensor(tuple(shape), element_type_of(dtype))
         )
@@ -102,7 +129,7 @@ class Operations:
         (target,) = out
         if not isinstance(target, Tracer):
             raise TracingError(f"np.{ufunc.__name__}: out= must be an array that is traced too")
-        converted = self.converted(self.broadcast(result.value, target.shape), target.dtype)
+        converted = self.converted(self.broadcast(result.value, target.shape), target.kind)
         target.value = converted
         return target
 
@@ -123,10 +150,30 @@ class Operations:
                 f"np.{ufunc.__name__}: where= and {', '.join(options) or 'other options'} cannot be compiled; "
                 "use np.where"
             )
+        kinds = [kind_of(operand) for operand in inputs]
+        if any(isinstance(kind, ElementType) for kind in kinds):
+            if dtype is not None:
+                raise TracingError(f"np.{ufunc.__name__}: dtype= cannot be combined with formats that have no dtype")
+            return self._ufunc_in_format(ufunc, rule, inputs, kinds)
         loop = self._loop_dtypes(ufunc, inputs, dtype)
         values = [self.value(operand, loop[position]) for position, operand in enumerate(inputs)]
         shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
         return self.wrap(self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1]))
+
+    def _ufunc_in_format(self, ufunc: np.ufunc, rule: Rule, inputs: Sequence[Any], kinds: Sequence[Kind]) -> Tracer:
+        """Computed in the compute type; a result of that type is rounded into the format."""
+        weak = [weak_kind(operand) is not None for operand in inputs]
+        kind = common_kind([each for each, is_weak in zip(kinds, weak) if not is_weak], f"np.{ufunc.__name__}")
+        computed = stand_in(kind)
+        loop = ufunc.resolve_dtypes((computed,) * len(inputs) + (None,) * ufunc.nout)
+        # A Python number becomes one of the format first, as it would one of a dtype.
+        values = [
+            self.converted(self.converted(self.value(operand, kind if is_weak else None), kind), loop[position])
+            for position, (operand, is_weak) in enumerate(zip(inputs, weak))
+        ]
+        shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
+        result = self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1])
+        return self.wrap(self.converted(result, kind) if loop[-1] == computed else result)
 
     @staticmethod
     def _loop_dtypes(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any) -> tuple[np.dtype[Any], ...]:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.graph import Value
+from hlojit.tracing.kinds import common_kind, kind_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer, TracingError
 
 
 def common_values(ops: Operations, operands: Sequence[Any]) -> list[Value]:
-    """The operands in their common dtype."""
-    dtypes = [operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype for operand in operands]
-    dtype = np.result_type(*dtypes)
-    return [ops.value(operand, dtype) for operand in operands]
+    """The operands in their common kind."""
+    kind = common_kind(map(kind_of, operands), "arrays")
+    return [ops.value(operand, kind) for operand in operands]
 
 
 def dot_general(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.tracing import products
+from hlojit.tracing.kinds import as_kind
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, implements, normalized_axes, refuse
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -117,7 +118,7 @@ def concatenate(
     refuse("concatenate", out=out)
     values = products.common_values(ops, arrays)
     if dtype is not None:
-        values = [ops.converted(value, np.dtype(dtype)) for value in values]
+        values = [ops.converted(value, as_kind(dtype)) for value in values]
     if axis is None:
         values, axis = [ops.builder.reshape(value, (value.tensor_type.size,)) for value in values], 0
     (dimension,) = normalized_axes(axis, values[0].tensor_type.rank)
@@ -222,7 +223,7 @@ def pad(ops: Operations, array: Any, pad_width: Any, mode: str = "constant", **o
     if mode != "constant":
         raise TracingError(f"np.pad: mode {mode!r} cannot be compiled yet; only 'constant'")
     widths = np.broadcast_to(np.asarray(pad_width), (operand.ndim, 2)).tolist()
-    fill = ops.value(options.get("constant_values", 0), operand.dtype)
+    fill = ops.value(options.get("constant_values", 0), operand.kind)
     attributes = {
         "edge_padding_low": tuple(low for low, _ in widths),
         "edge_padding_high": tuple(high for _, high in widths),

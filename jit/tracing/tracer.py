@@ -11,12 +11,22 @@ from typing import Any, NoReturn
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType
 
 
 class TracingError(HlojitError, TypeError):
     """A traced function did something that a compiled one cannot do."""
+
+
+Kind = np.dtype[Any] | ElementType
+"""See ``hlojit.tracing.kinds``."""
+
+
+def kind_of_element(element: ElementType) -> Kind:
+    """NumPy's dtype of an element type, or itself if it has none."""
+    return element.dtype or element
 
 
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
@@ -48,10 +58,24 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """NumPy's dtype."""
+        """NumPy's dtype; a format that has none is refused with what to do."""
         dtype = self.type.element_type.dtype
-        assert dtype is not None
+        if dtype is None:
+            raise TracingError(
+                f"this needs a NumPy dtype, and {self.type.element_type} has none; convert the array first, for example "
+                "with .astype(np.float32)"
+            )
         return dtype
+
+    @property
+    def kind(self) -> Kind:
+        """NumPy's dtype, or the element type if it has none."""
+        return kind_of_element(self.type.element_type)
+
+    @property
+    def element_type(self) -> ElementType:
+        """The element type, as of an ``hlojit.Array``."""
+        return self.type.element_type
 
     @property
     def ndim(self) -> int:
@@ -69,7 +93,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"<traced array of shape {self.shape}, dtype {self.dtype}>"
+        return f"<traced array of shape {self.shape}, dtype {self.kind}>"
 
     # --------------------------------------------------------------- protocols
 
@@ -89,7 +113,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _no_value(self, what: str, instead: str) -> NoReturn:
         raise TracingError(
-            f"{what} needs the elements of a traced array of shape {self.shape}, dtype {self.dtype}, which are known only "
+            f"{what} needs the elements of a traced array of shape {self.shape}, dtype {self.kind}, which are known only "
             f"when the compiled function runs; {instead}"
         )
 
@@ -139,8 +163,13 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return reshaped
 
     def astype(self, dtype: Any) -> Tracer:
-        """Converted to another dtype."""
-        result: Tracer = self.context.convert(self, np.dtype(dtype))
+        """Converted to another dtype, or to an element type (``"acme8"``) that has none."""
+        result: Tracer = self.context.astype(self, dtype)
+        return result
+
+    def to_values(self) -> Tracer:
+        """As ``hlojit.Array.to_values``: decoded to the format's compute type."""
+        result: Tracer = self.context.to_values(self)
         return result
 
     def copy(self) -> Tracer:
