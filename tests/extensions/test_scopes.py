@@ -312,7 +312,8 @@ def test_a_module_parsed_before_a_format_changed(backend: str) -> None:
     np.testing.assert_array_equal(hlojit.compile(STEPPED, backend=backend)(X), stepped_result(0.5))
 
 
-def test_a_constant_of_a_module_parsed_before_a_format_changed() -> None:
+@BACKENDS
+def test_a_constant_of_a_module_parsed_before_a_format_changed(backend: str) -> None:
     text = """
     func.func @main() -> (tensor<3xf32>, tensor<2x2xf32>) {
       %c = stablehlo.constant dense<[1.0, -2.5, 0.25]> : tensor<3xacme8>
@@ -325,7 +326,7 @@ def test_a_constant_of_a_module_parsed_before_a_format_changed() -> None:
     ext.register(plugin(formats=[stepped(0.25)]))
     module = hlojit.parse(text)
     ext.register(plugin(formats=[stepped(0.5)]))
-    for results in (hlojit.compile(module, backend="reference")(), evaluate(module)):
+    for results in (hlojit.compile(module, backend=backend)(), evaluate(module)):
         np.testing.assert_array_equal(results[0], [1.0, -2.5, 0.5])
         np.testing.assert_array_equal(results[1], np.full((2, 2), 1.5))
 
