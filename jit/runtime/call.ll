@@ -20,7 +20,10 @@ declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 declare ptr @PyErr_Occurred()
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i32 @hlojit_execute(ptr, ptr, ptr)
+declare ptr @hlojit_allocate(i64)
+declare void @hlojit_release(ptr)
 
 @name.block = private constant [13 x i8] c"hlojit.block\00"
 @format.explain = private constant [4 x i8] c"iLL\00"
@@ -77,79 +80,25 @@ fail:
 
 ; ----------------------------------------------------------------------------------------------------------- execution
 
-; Run the program: temporaries, constants, context, floating-point environment, GIL.  `slots` holds the inputs and outputs.
+; Run the program, without the GIL unless it is short.  `slots` holds the inputs and outputs.
 ; Returns 0, or -1 with a Python exception pending.
 define i32 @hlojit_run(ptr %record, ptr %slots) {
 entry:
   %context = alloca [192 x i8], align 64
   call void @llvm.memset.p0.i64(ptr align 64 %context, i8 0, i64 192, i1 false)
-  %inputs_at = call ptr @call.inputs(ptr %record)
-  %inputs = load i64, ptr %inputs_at, align 8
-  %outputs_at = call ptr @call.outputs(ptr %record)
-  %outputs = load i64, ptr %outputs_at, align 8
-  %arena_slot = add i64 %inputs, %outputs
-  %arena_slot_at = getelementptr inbounds i64, ptr %slots, i64 %arena_slot
-
-  %constants_at = call ptr @call.constants(ptr %record)
-  %constants = load i64, ptr %constants_at, align 8
-  %constant_bytes = shl i64 %constants, 3
-  %table_at = call ptr @call.constant_table(ptr %record)
-  %table = load ptr, ptr %table_at, align 8
-  %constant_slots = getelementptr inbounds i64, ptr %arena_slot_at, i64 1
-  call void @llvm.memcpy.p0.p0.i64(ptr %constant_slots, ptr %table, i64 %constant_bytes, i1 false)
-
-  %arena_bytes_at = call ptr @call.arena_bytes(ptr %record)
-  %arena_bytes = load i64, ptr %arena_bytes_at, align 8
-  %no_arena = icmp eq i64 %arena_bytes, 0
-  br i1 %no_arena, label %prepare, label %reserve
-reserve:
-  %reserved = call ptr @hlojit_allocate(i64 %arena_bytes)
-  %is_refused = icmp eq ptr %reserved, null
-  br i1 %is_refused, label %exhausted, label %prepare
-exhausted:
-  call void @raise(ptr %record, i32 2, i64 %arena_bytes, i64 0)
-  ret i32 -1
-
-prepare:
-  %arena = phi ptr [ null, %entry ], [ %reserved, %reserve ]
-  store ptr %arena, ptr %arena_slot_at, align 8
-  %c_arena = call ptr @context.arena(ptr %context)
-  store ptr %arena, ptr %c_arena, align 8
-  %c_record = call ptr @context.record(ptr %context)
-  store ptr %record, ptr %c_record, align 8
-  %c_thread = call ptr @context.thread(ptr %context)
+  %thread_at = call ptr @context.thread(ptr %context)
   %self = call i64 @PyThread_get_thread_ident()
-  store i64 %self, ptr %c_thread, align 8
-  %limit_at = call ptr @call.threads(ptr %record)
-  %limit64 = load i64, ptr %limit_at, align 8
-  %limit = trunc i64 %limit64 to i32
-  %available = call i32 @hlojit_pool_threads()
-  %is_unlimited = icmp eq i32 %limit, 0
-  %fewer = call i32 @llvm.smin.i32(i32 %limit, i32 %available)
-  %threads = select i1 %is_unlimited, i32 %available, i32 %fewer
-  %c_threads = call ptr @context.threads(ptr %context)
-  store i32 %threads, ptr %c_threads, align 4
+  store i64 %self, ptr %thread_at, align 8
   %release_at = call ptr @call.release_gil(ptr %record)
   %release = load i64, ptr %release_at, align 8
   %keeps_gil = icmp eq i64 %release, 0
-  %environment = call i64 @float_environment.enter()
   br i1 %keeps_gil, label %go, label %give
 give:
   call void @hlojit_leave_python(ptr %context)
   br label %go
 go:
-  %entry_at = call ptr @call.entry(ptr %record)
-  %program = load ptr, ptr %entry_at, align 8
-  %returned = call i32 %program(ptr %context, ptr %slots)
-  call void @float_environment.leave(i64 %environment)
-  call void @copy_outputs(ptr %record, ptr %slots)
+  %status = call i32 @hlojit_execute(ptr %context, ptr %record, ptr %slots)
   call void @hlojit_enter_python(ptr %context)
-  br i1 %no_arena, label %count, label %free
-free:
-  call void @hlojit_release(ptr %arena)
-  br label %count
-
-count:
   call void @call.count(i64 0, i64 1)
   %kernels_at = call ptr @context.kernels(ptr %context)
   %kernels = load i64, ptr %kernels_at, align 8
@@ -161,11 +110,6 @@ count:
   %launches = load i64, ptr %launches_at, align 8
   call void @call.count(i64 3, i64 %launches)
 
-  ; An error in the context counts even if the program returned 0: a kernel may have reported it.
-  %error_at = call ptr @context.error(ptr %context)
-  %error = load i32, ptr %error_at, align 4
-  %has_error = icmp ne i32 %error, 0
-  %status = select i1 %has_error, i32 %error, i32 %returned
   %is_good = icmp eq i32 %status, 0
   br i1 %is_good, label %good, label %bad
 good:
@@ -183,37 +127,6 @@ explain:
   br label %failed
 failed:
   ret i32 -1
-}
-
-; Outputs that are an input, a constant or another output: copied, so that no two arrays share memory unasked.
-define private void @copy_outputs(ptr %record, ptr %slots) {
-entry:
-  %copies_at = call ptr @call.copies(ptr %record)
-  %copies = load i64, ptr %copies_at, align 8
-  %table_at = call ptr @call.copy_table(ptr %record)
-  %table = load ptr, ptr %table_at, align 8
-  br label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %number1, %copy ]
-  %row = phi ptr [ %table, %entry ], [ %row1, %copy ]
-  %more = icmp ult i64 %number, %copies
-  br i1 %more, label %copy, label %done
-copy:
-  %to_slot = load i64, ptr %row, align 8
-  %from_at = getelementptr inbounds i64, ptr %row, i64 1
-  %from_slot = load i64, ptr %from_at, align 8
-  %bytes_at = getelementptr inbounds i64, ptr %row, i64 2
-  %bytes = load i64, ptr %bytes_at, align 8
-  %to_at = getelementptr inbounds i64, ptr %slots, i64 %to_slot
-  %to = load ptr, ptr %to_at, align 8
-  %source_at = getelementptr inbounds i64, ptr %slots, i64 %from_slot
-  %from = load ptr, ptr %source_at, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  %number1 = add i64 %number, 1
-  %row1 = getelementptr inbounds i64, ptr %row, i64 3
-  br label %next
-done:
-  ret void
 }
 
 ; Let Python raise the error.

@@ -12,11 +12,9 @@ define void @hlojit_fork_parent() {
   ret void
 }
 
-; In the child: the workers are gone, and this thread is the main one.
+; In the child: the workers are gone.
 define void @hlojit_fork_child() {
   call void @memory.free_lock()
   call void @hlojit_pool_reset()
-  %self = call i64 @PyThread_get_thread_ident()
-  store atomic i64 %self, ptr @poll.main_thread monotonic, align 8
   ret void
 }

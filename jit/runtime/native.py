@@ -2,6 +2,10 @@
 
 No C compiler is involved.  The texts are readable on their own; what depends on the machine is in the files
 ``arch_*.ll``, ``threads_*.ll`` and ``pages_*.ll``, of which one each is taken.
+
+The *core* - thread pool, memory pool, polls, execution of host programs - needs the C library and nothing else: with it a
+compiled program runs in a process without Python.  The *Python part* (``python.ll``, ``call.ll``) adds signals, the GIL and
+the call path, and is what the core's hook for polls calls.  They are two objects that only know each other's symbols.
 """
 
 from __future__ import annotations
@@ -21,20 +25,21 @@ import numpy as np
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.runtime import layout, objects, quota
 
-GENERATED_CODE_SYMBOLS: Final = (
+CORE_SYMBOLS: Final = (
     "hlojit_parallel_for",
     "hlojit_poll",
     "hlojit_fail",
     "hlojit_allocate",
     "hlojit_release",
-    "hlojit_enter_python",
-    "hlojit_leave_python",
 )
-"""What kernels and host programs may call."""
+"""What kernels and host programs may call of the core."""
+
+GENERATED_CODE_SYMBOLS: Final = (*CORE_SYMBOLS, "hlojit_enter_python", "hlojit_leave_python")
+"""The same with what code may call that itself calls Python."""
 
 _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
-    "hlojit_poll_setup": (None, (ctypes.c_int64, ctypes.c_uint64)),
-    "hlojit_poll_close": (None, ()),
+    "hlojit_python_setup": (None, (ctypes.c_int64, ctypes.c_uint64)),
+    "hlojit_python_close": (None, ()),
     "hlojit_ticks": (ctypes.c_uint64, ()),
     "hlojit_pool_set_threads": (None, (ctypes.c_int32,)),
     "hlojit_pool_set_spin": (None, (ctypes.c_int64,)),
@@ -45,7 +50,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "hlojit_memory_trim": (None, ()),
     "hlojit_memory_setup": (None, (ctypes.c_int64, ctypes.c_int64)),
     "hlojit_memory_counters": (ctypes.c_void_p, ()),
-    "hlojit_fork_child": (None, ()),
+    "hlojit_python_fork_child": (None, ()),
     "hlojit_call_counters": (ctypes.c_void_p, ()),
 }
 """What Python calls: result and parameter types."""
@@ -82,7 +87,7 @@ _OTHER_API: Final = ("malloc", "free", "memcpy", "memset")
 _NUMPY_API: Final = {"PyArray_Type": 2, "PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
 """Positions in NumPy's table of C functions, which are part of its binary interface."""
 
-_FORK_HANDLERS: Final = ("hlojit_fork_prepare", "hlojit_fork_parent", "hlojit_fork_child")
+_FORK_HANDLERS: Final = ("hlojit_fork_prepare", "hlojit_fork_parent", "hlojit_python_fork_child")
 
 POLL_SECONDS: Final = 0.01
 SPIN_SECONDS: Final = 50e-6
@@ -90,31 +95,46 @@ CACHE_SHARE: Final = 0.25
 """Share of the memory limit that freed blocks may keep."""
 
 
-def source(triple: str) -> str:
-    """The LLVM IR of the runtime for a processor and an operating system."""
+def core_source(triple: str) -> str:
+    """The LLVM IR of the runtime's core for a processor and an operating system."""
     architecture = triple.split("-", 1)[0]
     is_linux = "linux" in triple and architecture in ("x86_64", "aarch64")
+    return "\n".join(
+        [
+            layout.accessors(),
+            *_texts(
+                f"arch_{architecture if architecture in ('x86_64', 'aarch64') else 'other'}.ll",
+                "poll.ll",
+                "parallel.ll",
+                "threads_linux.ll" if is_linux else "threads_serial.ll",
+                "pages_linux.ll" if is_linux else "pages_other.ll",
+                "memory.ll",
+                "execute.ll",
+                "fork.ll",
+            ),
+        ]
+    )
+
+
+def python_source() -> str:
+    """The LLVM IR of the part that knows Python, for this interpreter and its NumPy."""
     offsets = objects.measure() or objects.expected()
-    files = [
-        f"arch_{architecture if architecture in ('x86_64', 'aarch64') else 'other'}.ll",
-        "poll.ll",
-        "parallel.ll",
-        "threads_linux.ll" if is_linux else "threads_serial.ll",
-        "pages_linux.ll" if is_linux else "pages_other.ll",
-        "memory.ll",
-        "call.ll",
-        "fork.ll",
-    ]
+    return "\n".join([offsets.llvm_ir(), layout.accessors(), *_texts("python.ll", "call.ll")])
+
+
+def _texts(*names: str) -> list[str]:
     folder = resources.files(__package__)
-    texts = [(folder / name).read_text(encoding="utf-8") for name in files]
-    return "\n".join([offsets.llvm_ir(), layout.accessors(), *texts])
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _imports() -> dict[str, int]:
-    addresses = {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON_API}
+def core_imports() -> dict[str, int]:
+    """Addresses of what the core needs of the C library."""
     library = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
-    for name in _LINUX_API if sys.platform == "linux" else _OTHER_API:
-        addresses[name] = _address(getattr(library, name))
+    return {name: _address(getattr(library, name)) for name in (_LINUX_API if sys.platform == "linux" else _OTHER_API)}
+
+
+def _python_imports() -> dict[str, int]:
+    addresses = {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON_API}
     get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
@@ -138,9 +158,10 @@ class Native:
         from hlojit.cpu import codegen
 
         target = codegen.host_target()
-        image = codegen.compile_to_object(source(target.triple), target, pipeline="inline")
+        core = codegen.compile_to_object(core_source(target.triple), target, pipeline="inline")
+        python = codegen.compile_to_object(python_source(), target, pipeline="inline")
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)
-        code = codegen.load_objects([image], exports, _imports())
+        code = codegen.load_objects([core, python], exports, core_imports() | _python_imports())
         # Destructors of arrays and sleeping workers outlive every Python object: this code is never unloaded.
         for immortal in (code, code._tracker, codegen._jit()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
@@ -160,7 +181,7 @@ class Native:
     def _set_up(self) -> None:
         rate = self._ticks_per_second()
         self._poll_interval = int(rate * POLL_SECONDS)
-        self.hlojit_poll_setup(self._poll_interval, threading.main_thread().ident or 0)
+        self.hlojit_python_setup(self._poll_interval, threading.main_thread().ident or 0)
         self.hlojit_pool_set_spin(int(rate * SPIN_SECONDS))
         self.hlojit_pool_set_threads(quota.default_threads())
         limit = _bytes_from_environment("HLOJIT_MEMORY_LIMIT", quota.memory_limit())
@@ -182,7 +203,7 @@ class Native:
         elif hasattr(library, "__register_atfork"):  # the GNU C library's, behind its static pthread_atfork
             getattr(library, "__register_atfork")(*handlers, None)
         else:
-            os.register_at_fork(after_in_child=self.hlojit_fork_child)
+            os.register_at_fork(after_in_child=self.hlojit_python_fork_child)
 
 
 def _bytes_from_environment(name: str, default: int) -> int:
@@ -219,4 +240,4 @@ def native() -> Native:
 def stop_other_threads() -> None:
     """Stop the programs that run on other threads than the main one, for good: the interpreter ends."""
     if _native.cache_info().currsize:
-        _native().hlojit_poll_close()
+        _native().hlojit_python_close()

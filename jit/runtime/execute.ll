@@ -1,0 +1,103 @@
+; The execution of a host program: temporaries, constants, context, floating-point environment.  It knows nothing of whoever
+; calls; with the rest of the core it is all that a compiled program needs to run.
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; i32 hlojit_execute(ptr context, ptr record, ptr slots): run the program of a call record (layout.py).  The context is all
+; zero, but for what its owner keeps there (thread); `slots` holds the inputs and outputs, and has room for the arena and the
+; constants behind them.  Returns a status; what explains it, and the counters of the call, are in the context.
+define i32 @hlojit_execute(ptr %context, ptr %record, ptr %slots) {
+entry:
+  %inputs_at = call ptr @call.inputs(ptr %record)
+  %inputs = load i64, ptr %inputs_at, align 8
+  %outputs_at = call ptr @call.outputs(ptr %record)
+  %outputs = load i64, ptr %outputs_at, align 8
+  %arena_slot = add i64 %inputs, %outputs
+  %arena_slot_at = getelementptr inbounds i64, ptr %slots, i64 %arena_slot
+
+  %constants_at = call ptr @call.constants(ptr %record)
+  %constants = load i64, ptr %constants_at, align 8
+  %constant_bytes = shl i64 %constants, 3
+  %table_at = call ptr @call.constant_table(ptr %record)
+  %table = load ptr, ptr %table_at, align 8
+  %constant_slots = getelementptr inbounds i64, ptr %arena_slot_at, i64 1
+  call void @llvm.memcpy.p0.p0.i64(ptr %constant_slots, ptr %table, i64 %constant_bytes, i1 false)
+
+  %arena_bytes_at = call ptr @call.arena_bytes(ptr %record)
+  %arena_bytes = load i64, ptr %arena_bytes_at, align 8
+  %no_arena = icmp eq i64 %arena_bytes, 0
+  br i1 %no_arena, label %prepare, label %reserve
+reserve:
+  %reserved = call ptr @hlojit_allocate(i64 %arena_bytes)
+  %is_refused = icmp eq ptr %reserved, null
+  br i1 %is_refused, label %exhausted, label %prepare
+exhausted:
+  call void @hlojit_fail(ptr %context, i32 2, i64 %arena_bytes, i64 0)
+  ret i32 2
+
+prepare:
+  %arena = phi ptr [ null, %entry ], [ %reserved, %reserve ]
+  store ptr %arena, ptr %arena_slot_at, align 8
+  %c_arena = call ptr @context.arena(ptr %context)
+  store ptr %arena, ptr %c_arena, align 8
+  %c_record = call ptr @context.record(ptr %context)
+  store ptr %record, ptr %c_record, align 8
+  %limit_at = call ptr @call.threads(ptr %record)
+  %limit64 = load i64, ptr %limit_at, align 8
+  %limit = trunc i64 %limit64 to i32
+  %available = call i32 @hlojit_pool_threads()
+  %is_unlimited = icmp eq i32 %limit, 0
+  %fewer = call i32 @llvm.smin.i32(i32 %limit, i32 %available)
+  %threads = select i1 %is_unlimited, i32 %available, i32 %fewer
+  %c_threads = call ptr @context.threads(ptr %context)
+  store i32 %threads, ptr %c_threads, align 4
+  %environment = call i64 @float_environment.enter()
+  %entry_at = call ptr @call.entry(ptr %record)
+  %program = load ptr, ptr %entry_at, align 8
+  %returned = call i32 %program(ptr %context, ptr %slots)
+  call void @float_environment.leave(i64 %environment)
+  call void @copy_outputs(ptr %record, ptr %slots)
+  br i1 %no_arena, label %finish, label %free
+free:
+  call void @hlojit_release(ptr %arena)
+  br label %finish
+
+finish:
+  ; An error in the context counts even if the program returned 0: a kernel may have reported it.
+  %error_at = call ptr @context.error(ptr %context)
+  %error = load i32, ptr %error_at, align 4
+  %has_error = icmp ne i32 %error, 0
+  %status = select i1 %has_error, i32 %error, i32 %returned
+  ret i32 %status
+}
+
+; Outputs that are an input, a constant or another output: copied, so that no two arrays share memory unasked.
+define private void @copy_outputs(ptr %record, ptr %slots) {
+entry:
+  %copies_at = call ptr @call.copies(ptr %record)
+  %copies = load i64, ptr %copies_at, align 8
+  %table_at = call ptr @call.copy_table(ptr %record)
+  %table = load ptr, ptr %table_at, align 8
+  br label %next
+next:
+  %number = phi i64 [ 0, %entry ], [ %number1, %copy ]
+  %row = phi ptr [ %table, %entry ], [ %row1, %copy ]
+  %more = icmp ult i64 %number, %copies
+  br i1 %more, label %copy, label %done
+copy:
+  %to_slot = load i64, ptr %row, align 8
+  %from_at = getelementptr inbounds i64, ptr %row, i64 1
+  %from_slot = load i64, ptr %from_at, align 8
+  %bytes_at = getelementptr inbounds i64, ptr %row, i64 2
+  %bytes = load i64, ptr %bytes_at, align 8
+  %to_at = getelementptr inbounds i64, ptr %slots, i64 %to_slot
+  %to = load ptr, ptr %to_at, align 8
+  %source_at = getelementptr inbounds i64, ptr %slots, i64 %from_slot
+  %from = load ptr, ptr %source_at, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  %number1 = add i64 %number, 1
+  %row1 = getelementptr inbounds i64, ptr %row, i64 3
+  br label %next
+done:
+  ret void
+}
