@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -265,8 +266,15 @@ class GpuScalarBuilder:
         place = self.ir.gep(variable, [zero, self.zext(index, "i64").value], source_etype=array)
         return self._make(self.ir.load(place, typ=element), kind)
 
-    def call(self, symbol: str, result_kind: str, arguments: tuple[GpuScalar, ...], llvm_ir: str) -> GpuScalar:
+    def call(
+        self,
+        function: Callable[..., Any],
+        kinds: tuple[str, ...],
+        result_kind: str,
+        arguments: tuple[GpuScalar, ...],
+        user: str,
+    ) -> GpuScalar:
         """Plugins' numba functions in GPU kernels come later."""
         from hlojit.ir.errors import UnsupportedError
 
-        raise UnsupportedError(symbol, "cuda", "not yet: numba functions inside GPU kernels")
+        raise UnsupportedError(user, "cuda", "not yet: numba functions inside GPU kernels")

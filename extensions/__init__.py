@@ -3,6 +3,7 @@
 A plugin that needs more than what is exported here needs a hook that is missing: tell us.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, can_decompose, no
@@ -22,16 +23,16 @@ from hlojit.extensions.registry import Registry, registry
 from hlojit.ir.environment import Environment, current, process_environment
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
 from hlojit.ir.passes.pass_manager import Pass
-from hlojit.ir.scalar.formats import set_function_lowering
+from hlojit.ir.scalar.calls import ScalarFunction, set_function_compiler
 
 
-def _lower_scalar_function(function: Any, kinds: tuple[str, ...], result: str) -> tuple[str, str]:
-    from hlojit.extensions.numba_bridge import numba_scalar
+def _compile_function(function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str) -> ScalarFunction:
+    from hlojit.extensions.numba_bridge import compile_scalar
 
-    return numba_scalar(function, kinds, result)
+    return compile_scalar(function, kinds, result, user)
 
 
-set_function_lowering(_lower_scalar_function)
+set_function_compiler(_compile_function)
 
 register = registry().register
 unregister = registry().unregister

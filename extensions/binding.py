@@ -161,10 +161,11 @@ def scalar_function(
 
 def elementwise_record(call: ElementwiseCall) -> OpDefinition:
     """The op record of an elementwise custom call."""
+    user = f"custom call target {call.target!r}"
 
     def rule(builder: Any, record: PointwiseCall, *scalars: Any) -> Any:
         function = scalar_function(call, record.attributes, record.operand_types, record.result_type)
-        return call_scalar(builder, function, scalars, record.operand_types, record.result_type)
+        return call_scalar(builder, function, scalars, record.operand_types, record.result_type, user)
 
     def reference(record: ReferenceCall, *arrays: Any) -> Any:
         operand_types, result_type = _element_types(record.instruction)

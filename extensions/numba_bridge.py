@@ -1,57 +1,68 @@
 """numba functions inside our kernels: their LLVM code, to be linked in and inlined.
 
-A scalar function is compiled by numba for the kinds of its arguments; its LLVM module gets a small wrapper with our
-calling convention, marked to be inlined always.  A function that can raise is refused: a kernel has no way to raise.
+A scalar function is compiled by numba for the kinds of its arguments, with bounds checks; ``linked_code`` checks what the
+code does and makes it fit.  A function that could read or write memory that is not its own is refused by name.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
+import types
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
+from hlojit.extensions.linked_code import Signature, Unfit, linked_function
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType
+from hlojit.ir.scalar.calls import ScalarFunction
 from hlojit.ir.scalar.formats import compute_kind
 
+CACHE_BYTES: Final = 32 << 20
+"""Compiled functions that are kept, by the size of their text."""
+
 _lock = threading.Lock()
-_compiled: OrderedDict[tuple[Any, tuple[str, ...], str], tuple[str, str]] = OrderedDict()
-_KEPT = 256
-
-_LLVM = {"i1": "i1", "f32": "float", "f64": "double"} | {f"{s}{n}": f"i{n}" for s in "iu" for n in (8, 16, 32, 64)}
-"""LLVM's types by kind; ``u8`` ... ``u64`` are integers that numba is told are unsigned."""
+_compiled: OrderedDict[tuple[str, tuple[str, ...], str], ScalarFunction] = OrderedDict()
 
 
-def numba_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result: str) -> tuple[str, str]:
-    """Return (symbol, LLVM module text) of a scalar function of argument ``kinds`` with a ``result`` kind.
+def compile_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str) -> ScalarFunction:
+    """The code of a scalar function of argument ``kinds`` with a ``result`` kind; ``user`` is what needs it.
 
-    Raises ``PluginError`` if numba cannot compile the function, or if it can raise.
+    Raises ``PluginError`` if numba cannot compile the function, or if it does what a kernel cannot.
     """
+    try:
+        identity = fingerprint(function)
+    except NotKeyable as error:
+        return _described(_compile(function, kinds, result, user, error), function, user)
+    key = identity, kinds, result
     with fork_gate, _lock:
-        # By content: a function that reads another global now is another function, whatever object it is.
-        key = (content_of(function), kinds, result)
-        if key not in _compiled:
-            _compiled[key] = _compile(function, kinds, result)
-            if len(_compiled) > _KEPT:
+        found = _compiled.get(key)
+        if found is None:
+            found = _compiled[key] = _compile(function, kinds, result, user, None, identity)
+            while len(_compiled) > 1 and sum(len(each.llvm_ir) for each in _compiled.values()) > CACHE_BYTES:
                 _compiled.popitem(last=False)
         _compiled.move_to_end(key)
-        return _compiled[key]
+    return _described(found, function, user)
 
 
-def content_of(function: Callable[..., Any]) -> object:
-    """Fingerprint of a function; the function itself where it has none (it calls C through a pointer)."""
-    try:
-        return fingerprint(function)
-    except NotKeyable:
-        return function
+def _described(found: ScalarFunction, function: Callable[..., Any], user: str) -> ScalarFunction:
+    """What can fail, with the names of the function and of what uses it."""
+    return replace(found, failure=f"{user}: {found.failure} in {_name(function)}") if found.failure else found
 
 
-def _types() -> dict[str, Any]:
+def _name(function: Any) -> str:
+    """A function's name and where it is written."""
+    python = getattr(function, "py_func", function)
+    code = getattr(python, "__code__", None)
+    name: str = getattr(python, "__qualname__", repr(python))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
+
+
+def _numba_types() -> dict[str, Any]:
     from numba import types
 
     return {
@@ -61,74 +72,149 @@ def _types() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _compile(function: Callable[..., Any], kinds: tuple[str, ...], result: str) -> tuple[str, str]:
+def _compile(
+    function: Callable[..., Any],
+    kinds: tuple[str, ...],
+    result: str,
+    user: str,
+    unkeyable: NotKeyable | None,
+    identity: str = "",
+) -> ScalarFunction:
     import numba
 
-    types = _types()
-    python_function = getattr(function, "py_func", function)
-    signature = types[result](*(types[kind] for kind in kinds))
+    known = _numba_types()
+    signature = known[result](*(known[kind] for kind in kinds))
     try:
-        compiled = numba.njit(signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(
-            python_function
-        )
+        python = _checked_copy(getattr(function, "py_func", function), {})
+        compiled = numba.njit(
+            signature, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+        )(python)
     except Exception as error:
-        name = getattr(python_function, "__qualname__", repr(python_function))
-        raise PluginError(f"numba cannot compile {name} for ({', '.join(kinds)}) -> {result}: {error}") from error
-    overload = compiled.overloads[signature.args]
-    text: str = overload.library.get_llvm_str()
-    native = overload.fndesc.llvm_func_name
-    symbol = "hlojit_scalar_" + hashlib.sha256(f"{native}{kinds}{result}".encode()).hexdigest()[:16]
-    return symbol, _with_wrapper(python_function, text, native, symbol, kinds, result)
-
-
-def _with_wrapper(function: Any, text: str, native: str, symbol: str, kinds: tuple[str, ...], result: str) -> str:
-    """numba's convention is ``i32 status(ptr result, ptr exception, arguments...)``; a status of 0 is success."""
-    body = _function_body(text, native)
-    if re.search(r"ret i32 (?!0\b)", body) or "NRT_" in body:
-        name = getattr(function, "__qualname__", repr(function))
         raise PluginError(
-            f"{name} can raise an exception or allocates memory, so it cannot run inside a kernel; write it without "
-            "assert, raise, division that checks, or containers"
+            f"{user}: numba cannot compile {_name(function)} for ({', '.join(kinds)}) -> {result}: {error}"
+        ) from error
+    overload = compiled.overloads[signature.args]
+    try:
+        for complaint in _complaints(overload):
+            raise Unfit(complaint)
+        if unkeyable is not None:
+            raise Unfit(f"depends on what has no content: {unkeyable}")
+        text: str = overload.library.get_llvm_str()
+        symbol = "hlojit_scalar_" + hashlib.sha256(f"{identity}{kinds}{result}".encode()).hexdigest()[:16]
+        return linked_function(text, overload.fndesc.llvm_func_name, symbol, Signature(kinds, result))
+    except Unfit as error:
+        raise PluginError(f"{user}: {_name(function)} {error}, so it cannot run inside a kernel") from None
+
+
+# ------------------------------------------------------------------------------------------------ what numba is given
+
+
+def _checked_copy(function: Any, copies: dict[int, Any]) -> Any:
+    """The function with jitted functions that it names compiled anew, with bounds checks, whenever numba asks."""
+    if not isinstance(function, types.FunctionType):
+        return function
+    names = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+    cells = [_contents(cell) for cell in function.__closure__ or ()]
+    values: dict[str | int, Any] = dict(enumerate(cells))
+    values.update(names)
+    changed = {key: _checked_value(value, copies) for key, value in values.items()}
+    if all(changed[key] is value for key, value in values.items()):
+        return function
+    captured = tuple(types.CellType(changed[number]) for number in range(len(cells)))
+    scope = {**function.__globals__, **{name: changed[name] for name in names}}
+    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, captured)
+    copy.__kwdefaults__, copy.__qualname__, copy.__module__ = (
+        function.__kwdefaults__,
+        function.__qualname__,
+        function.__module__,
+    )
+    return copy
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _checked_value(value: Any, copies: dict[int, Any]) -> Any:
+    from numba import njit
+    from numba.core.dispatcher import Dispatcher
+
+    if not isinstance(value, Dispatcher):
+        return value
+    python = value.py_func
+    if id(python) not in copies:
+        copies[id(python)] = value  # what calls itself stays as it is, and is refused later
+        copies[id(python)] = njit(error_model="numpy", boundscheck=True)(_checked_copy(python, copies))
+    return copies[id(python)]
+
+
+def _complaints(overload: Any, depth: int = 0) -> Iterator[str]:
+    """What numba's types tell of a function: pointers, views without bounds, signs that would be lost."""
+    import numba
+    from numba.extending import _Intrinsic
+    from numpy.lib.stride_tricks import as_strided
+
+    kinds: Any = numba.types
+    annotation = overload.type_annotation
+    for kind in annotation.typemap.values():
+        key = getattr(kind, "typing_key", None)
+        if isinstance(kind, kinds.Function) and (
+            key in (numba.carray, numba.farray, as_strided) or isinstance(key, _Intrinsic)
+        ):
+            yield f"uses {getattr(key, '__name__', key)}, whose memory is not checked"
+        elif isinstance(kind, (kinds.ExternalFunctionPointer, kinds.ExternalFunction, kinds.FunctionType)):
+            yield "calls a C function through its address"
+        elif isinstance(kind, (kinds.CPointer, kinds.RawPointer)):
+            yield "uses a C pointer"
+        elif isinstance(kind, kinds.NumpyFlatType):
+            yield "uses .flat, whose indices numba does not check"
+        elif isinstance(kind, kinds.Dispatcher) and depth < 16:
+            for other in kind.dispatcher.overloads.values():
+                yield from _unchecked(kind.dispatcher, other)
+                yield from _complaints(other, depth + 1)
+    yield from _lost_signs(annotation)
+
+
+def _unchecked(dispatcher: Any, overload: Any) -> Iterator[str]:
+    from numba.core import types as kinds
+
+    if dispatcher.targetoptions.get("boundscheck"):
+        return
+    if any(isinstance(kind, kinds.Array) for kind in overload.type_annotation.typemap.values()):
+        yield (
+            f"calls {dispatcher.py_func.__qualname__} through its module, which is compiled without bounds checks; import "
+            "the function by its name"
         )
-    in_memory = {kind: ("i8" if kind == "i1" else _LLVM[kind]) for kind in (*kinds, result)}
-    parameters = ", ".join(f"{_LLVM[kind]} %a{number}" for number, kind in enumerate(kinds))
-    lines = [f"define {_LLVM[result]} @{symbol}({parameters}) alwaysinline nounwind {{"]
-    lines += [f"  %r = alloca {in_memory[result]}", "  %e = alloca ptr"]
-    passed = []
-    for number, kind in enumerate(kinds):
-        # numba passes booleans as bits too.
-        passed.append(f"{_LLVM[kind]} %a{number}")
-    quoted = native if re.fullmatch(r"[\w.$]+", native) else f'"{native}"'
-    lines.append(f"  %s = call i32 @{quoted}(ptr %r, ptr %e, {', '.join(passed)})")
-    lines.append(f"  %v = load {in_memory[result]}, ptr %r")
-    if result == "i1":
-        lines += ["  %b = trunc i8 %v to i1", "  ret i1 %b"]
-    else:
-        lines.append(f"  ret {_LLVM[result]} %v")
-    lines.append("}")
-    return _make_inlinable(text, native) + "\n".join(lines) + "\n"
 
 
-def _function_body(text: str, native: str) -> str:
-    start = re.search(rf'^define [^\n]*@"?{re.escape(native)}"?\(', text, re.MULTILINE)
-    if start is None:
-        raise PluginError(f"numba's module has no function {native}")
-    return text[start.start() : text.index("\n}", start.start())]
+def _lost_signs(annotation: Any) -> Iterator[str]:
+    """Divisions of a ui64 and a signed number: numba takes both as signed, and numbers from 2**63 on as negative."""
+    from numba.core import ir
+    from numba.core import types as kinds
+
+    for expression, signature in annotation.calltypes.items():
+        if not isinstance(expression, ir.Expr) or expression.op not in ("binop", "inplace_binop"):
+            continue
+        operands = (expression.lhs.name, expression.rhs.name)
+        operator = getattr(expression.fn, "__name__", "")
+        if operator.removeprefix("i") not in ("floordiv", "truediv", "mod", "pow"):
+            continue
+        found = [annotation.typemap.get(name) for name in operands]
+        if kinds.uint64 in found and any(argument == kinds.int64 for argument in signature.args):
+            yield f"mixes ui64 and signed numbers in {operator}, which loses the sign: write np.uint64(2) instead of 2"
 
 
-def _make_inlinable(text: str, native: str) -> str:
-    """Let every function of numba's module be inlined and dropped, and strip what belongs to another module."""
-    text = re.sub(r"^(target (triple|datalayout)|source_filename) = .*$", "", text, flags=re.MULTILINE)
-    text = re.sub(
-        r"^define (?!internal|private)(?:linkonce_odr |weak_odr |dso_local )*",
-        "define internal ",
-        text,
-        flags=re.MULTILINE,
-    )
-    # The environment and the parent's argument wrappers are only data here.
-    return re.sub(
-        r"^(@[^\n]*) = common (local_unnamed_addr )?global", r"\1 = internal global", text, flags=re.MULTILINE
-    )
+# ------------------------------------------------------------------------------------------------------- for custom calls
 
 
 def scalar_kind(element: ElementType) -> str:
@@ -143,11 +229,8 @@ def call_scalar(
     arguments: Sequence[Any],
     operand_types: Sequence[ElementType],
     result_type: ElementType,
+    user: str,
 ) -> Any:
-    """Emit a call of a scalar function through ``ScalarBuilder.call``; a builder that evaluates calls it directly."""
-    kinds, result = tuple(map(scalar_kind, operand_types)), scalar_kind(result_type)
-    evaluate = getattr(builder, "call_python", None)
-    if evaluate is not None:
-        return evaluate(function, kinds, result, arguments)
-    symbol, text = numba_scalar(function, kinds, result)
-    return builder.call(symbol, compute_kind(result_type), tuple(arguments), text)
+    """Emit a call of a scalar function of elements; ``user`` says in errors what calls it."""
+    kinds = tuple(map(scalar_kind, operand_types))
+    return builder.call(function, kinds, scalar_kind(result_type), tuple(arguments), user)

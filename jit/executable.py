@@ -275,6 +275,9 @@ class _Explaining:
                 f"{self.spec.name}: no memory for {detail0:,} bytes "
                 "(the limit is what machine and container allow, or HLOJIT_MEMORY_LIMIT)"
             )
+        if status == layout.Status.FUNCTION_FAILED:
+            # The message is part of the kernel's code, which is alive as long as the call is.
+            raise ExecutionError(f"{self.spec.name}: {ctypes.string_at(detail0, detail1).decode()}")
         if self.spec.explain is not None:
             raise self.spec.explain(status, detail0, detail1)
         raise ExecutionError(f"{self.spec.name} failed with status {status} ({detail0}, {detail1})")

@@ -17,7 +17,8 @@ guard against it (see ``hlojit.ir.scalar.arithmetic``).
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 
 class Scalar(Protocol):
@@ -95,5 +96,13 @@ class ScalarBuilder(Protocol):
     # optional (rules go through hlojit.ir.scalar.expression.rare): slow(builder, *arguments) in lanes where the
     # condition holds, evaluated only if there is such a lane, and fast in the others
     # def rare(self, condition: Scalar, slow: Callable[..., Scalar], arguments, fast: Scalar) -> Scalar: ...
-    # a call of an external scalar function that a plugin brought (numba-compiled), linked in and inlined
-    def call(self, symbol: str, result_kind: str, arguments: tuple[Scalar, ...], llvm_ir: str) -> Scalar: ...
+    # a Python function of a plugin, applied to scalars (hlojit.ir.scalar.calls): kinds are those of the arguments, or
+    # u8 ... u64 where it is to see them as unsigned; ``user`` says in errors what needs the function
+    def call(
+        self,
+        function: Callable[..., Any],
+        kinds: tuple[str, ...],
+        result_kind: str,
+        arguments: tuple[Scalar, ...],
+        user: str,
+    ) -> Scalar: ...

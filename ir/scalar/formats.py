@@ -16,7 +16,6 @@ than ``IEEE``), infinity is the largest pattern that is not NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -164,7 +163,8 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
     if not isinstance(element, FloatFormat) or element.is_native:
         return stored
     if element.decode is not None:
-        return _call_python(b, element.decode, _code_kind(element), element.compute, stored)
+        user = f"the decode function of {element.name}"
+        return b.call(element.decode, (_code_kind(element),), element.compute, (stored,), user)
     if is_half(element):
         return b.half_to_float(stored)
     if is_bfloat(element):
@@ -222,8 +222,8 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
     if element.is_native:
         return _resize_native(b, value, element.name)
     if element.encode is not None:
-        number = _resize_native(b, value, element.compute)
-        return _call_python(b, element.encode, element.compute, _code_kind(element), number)
+        number, user = _resize_native(b, value, element.compute), f"the encode function of {element.name}"
+        return b.call(element.encode, (element.compute,), _code_kind(element), (number,), user)
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
@@ -466,33 +466,10 @@ def largest_number(format: FloatFormat) -> Fraction:
 
 # formats given by functions
 
-FunctionLowering = Callable[[Callable[..., Any], tuple[str, ...], str], tuple[str, str]]
-"""(function, argument kinds, result kind) -> (symbol, LLVM IR that defines it); ``u8`` ... are unsigned integers."""
-
-_function_lowering: list[FunctionLowering] = []
-
-
-def set_function_lowering(lowering: FunctionLowering) -> None:
-    """Say how a numba-compilable Python function becomes LLVM IR; ``hlojit.extensions`` does so when it is loaded."""
-    _function_lowering[:] = [lowering]
-
 
 def _code_kind(element: FloatFormat) -> str:
     """The kind as which a format's functions see its bits: an unsigned integer."""
     return f"u{element.storage_bits.itemsize * 8}"
-
-
-def _call_python(
-    b: ScalarBuilder, function: Callable[..., Any], argument_kind: str, result_kind: str, argument: Scalar
-) -> Scalar:
-    evaluate = getattr(b, "call_python", None)
-    if evaluate is not None:
-        result: Scalar = evaluate(function, (argument_kind,), result_kind, (argument,))
-        return result
-    if not _function_lowering:
-        raise HlojitError("no way to compile Python functions of number formats was registered")
-    symbol, llvm_ir = _function_lowering[0](function, (argument_kind,), result_kind)
-    return b.call(symbol, result_kind.replace("u", "i"), (argument,), llvm_ir)
 
 
 def format_of(name: str) -> FloatFormat:

@@ -10,12 +10,13 @@ conspicuous garbage where LLVM gives poison that a later ``select`` may discard 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
+from hlojit.ir.scalar.calls import plain_kind
 
 Array = np.ndarray[Any, Any]
 
@@ -288,21 +289,19 @@ class NumpyBuilder:
         values = np.stack([self.constant(kind, value).array for value in table])
         return NumpyScalar(kind, values[index.array])
 
-    def call(self, symbol: str, result_kind: str, arguments: tuple[NumpyScalar, ...], llvm_ir: str) -> NumpyScalar:
-        raise NotImplementedError("LLVM code cannot run on NumPy; see call_python")
-
-    def call_python(
+    def call(
         self,
         function: Callable[..., Any],
-        kinds: Sequence[str],
+        kinds: tuple[str, ...],
         result_kind: str,
-        arguments: Sequence[NumpyScalar],
+        arguments: tuple[NumpyScalar, ...],
+        user: str,
     ) -> NumpyScalar:
         """Apply a Python function to each element; integers of kinds ``u8`` ... are passed as unsigned."""
         views = [_unsigned(a.array) if kind[0] == "u" else a.array for kind, a in zip(kinds, arguments, strict=True)]
         arrays = np.broadcast_arrays(*views)
         results = [function(*values) for values in zip(*(array.ravel().tolist() for array in arrays))]
-        kind = result_kind.replace("u", "i")
+        kind = plain_kind(result_kind)
         if kind[0] == "f" or kind == "i1":
             flat = np.array(results, dtype=DTYPE[kind])
         else:

@@ -13,8 +13,10 @@ cancel flag.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from hlojit.lowering.foreign_calls import UNBOUNDED_NANOSECONDS
 
 if TYPE_CHECKING:
     from hlojit.lowering.llvm_builder import LlvmBuilder
@@ -75,6 +77,8 @@ class KernelCode:
         updates: bool = False,
     ) -> KernelCode:
         """What a builder emitted, with the foreign functions that it calls; ``widened``: its vectors are explicit."""
-        linked = tuple(builder.linked.items())
+        linked = tuple(builder.foreign.linked.items())
+        if builder.foreign.has_loops:
+            phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
         pipeline = "vectorize" if not widened else "inline" if linked else "lean"
         return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)

@@ -19,8 +19,10 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from hlojit.ir.scalar.calls import FunctionTable, plain_kind
+from hlojit.lowering.foreign_calls import ForeignCalls
 from hlojit.lowering.rare_path import emit_rare
 from hlojit.lowering.target import KIND_BITS
 
@@ -93,14 +95,15 @@ class LlvmBuilder:
         self._globals: dict[str, str] = {}
         self._entry_line = 0
         self._scratch: dict[tuple[int, str, int], Val] = {}
-        self.linked: dict[str, str] = {}
-        """LLVM modules (text) to link in, by the symbol that is called."""
+        self.foreign = ForeignCalls(self)
+        self._functions = FunctionTable()
 
     # ---------------------------------------------------------------- text
 
     def module_text(self) -> str:
         """Declarations, constants and all functions emitted so far."""
-        return "\n".join([*self._globals.values(), *self._declarations.values(), *self.lines, ""])
+        functions = self.foreign.with_context("\n".join(self.lines))
+        return "\n".join([*self._globals.values(), *self._declarations.values(), functions, ""])
 
     def declare(self, symbol: str, declaration: str) -> None:
         """Remember a ``declare`` line, once per symbol."""
@@ -155,10 +158,16 @@ class LlvmBuilder:
         self._entry_line = len(self.lines)
         self.lines.append("")
         self._scratch = {}
+        self.foreign.begin(symbol, is_helper=linkage == "internal")
         yield [Val(f"%{name}", kind) for kind, name in parameters]
         if result == "void":
+            self.foreign.end()
             self.line("ret void")
         self.lines.append("}")
+
+    def at_entry(self, *instructions: str) -> None:
+        """Put instructions into the entry block of the function under construction."""
+        self.lines[self._entry_line] += "".join(f"  {text}\n" for text in instructions)
 
     def begin_block(self, label: str) -> None:
         """Start a basic block."""
@@ -578,6 +587,13 @@ class LlvmBuilder:
             f"select {self.type_of(condition)} {condition.text}, {self.type_of(a)} {a.text}, {self.type_of(b)} {b.text}",
         )
 
+    def constant_bytes(self, content: bytes) -> Val:
+        """A private constant of bytes; returns its address."""
+        text = "".join(f"\\{byte:02X}" for byte in content)
+        symbol = f"@.bytes.{len(self._globals)}"
+        self._globals[symbol] = f'{symbol} = private unnamed_addr constant [{len(content)} x i8] c"{text}"'
+        return Val(symbol, "ptr")
+
     def lookup(self, kind: str, table: tuple[int | float, ...], index: Val) -> Val:
         base = self.constant_table(kind, table)
         wide = self.zext(index, "i64")
@@ -625,21 +641,22 @@ class LlvmBuilder:
         self._globals[symbol] = f"{symbol} = private unnamed_addr constant {body}, align 64"
         return Val(symbol, "ptr")
 
-    def call(self, symbol: str, result_kind: str, arguments: tuple[Val, ...], llvm_ir: str) -> Val:
-        self.linked[symbol] = llvm_ir
-        types = ", ".join(LLVM_TYPE[argument.kind] for argument in arguments)
-        result = LLVM_TYPE[result_kind]
-        self.declare(symbol, f"declare {result} @{symbol}({types})")
+    def call(
+        self,
+        function: Callable[..., Any],
+        kinds: tuple[str, ...],
+        result_kind: str,
+        arguments: tuple[Val, ...],
+        user: str,
+    ) -> Val:
+        """A plugin's function, lane by lane: in kernels that call one, LLVM does the widening."""
+        compiled, kind = self._functions.get(function, kinds, result_kind, user), plain_kind(result_kind)
         lanes = max((argument.lanes for argument in arguments), default=1)
         if lanes == 1:
-            return self._call_scalar(symbol, result_kind, arguments)
-        value = Val("poison", result_kind, lanes)
+            return self.foreign.call(compiled, kind, arguments)
+        value = Val("poison", kind, lanes)
         vectors = [self.splat(argument, lanes) for argument in arguments]
         for lane in range(lanes):
-            part = self._call_scalar(symbol, result_kind, tuple(self.extract(vector, lane) for vector in vectors))
-            value = self.insert(value, lane, part)
+            scalars = [self.extract(vector, lane) for vector in vectors]
+            value = self.insert(value, lane, self.foreign.call(compiled, kind, scalars))
         return value
-
-    def _call_scalar(self, symbol: str, result_kind: str, arguments: Sequence[Val]) -> Val:
-        text = ", ".join(f"{LLVM_TYPE[argument.kind]} {argument.text}" for argument in arguments)
-        return self.emit(result_kind, 1, f"call {LLVM_TYPE[result_kind]} @{symbol}({text})")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, final
 
+from hlojit.ir.scalar.calls import plain_kind
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.target import KIND_BITS
 
@@ -248,7 +249,14 @@ class Probe:
         """A gather."""
         return self.record(kind, _HEAVY["lookup"], index)
 
-    def call(self, symbol: str, result_kind: str, arguments: tuple[ProbeScalar, ...], llvm_ir: str) -> ProbeScalar:
+    def call(
+        self,
+        function: Callable[..., Any],
+        kinds: tuple[str, ...],
+        result_kind: str,
+        arguments: tuple[ProbeScalar, ...],
+        user: str,
+    ) -> ProbeScalar:
         """A foreign function: nothing is known about it."""
         self.facts.has_call = True
-        return self.record(result_kind, _HEAVY["call"], *arguments)
+        return self.record(plain_kind(result_kind), _HEAVY["call"], *arguments)

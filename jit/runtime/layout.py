@@ -107,6 +107,8 @@ class Status(enum.IntEnum):
     """``detail0`` is the number of bytes."""
     PROGRAM_ERROR = 3
     """The program itself failed; the details are the host program's own."""
+    FUNCTION_FAILED = 4
+    """A plugin's function failed; the details are the address and the length of a message in UTF-8."""
 
 
 def accessors() -> str:

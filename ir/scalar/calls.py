@@ -1,0 +1,86 @@
+"""Python functions of plugins inside generated code: what a rule asks for, and what a compiled function is.
+
+    number = builder.call(row.decode, ("u8",), "f32", (code,), "the decode function of posit8")
+
+Kinds are those of scalars, and ``u8`` ... ``u64`` for integers that the function is to see as unsigned (a format's bits,
+elements of ``ui8``).  A builder that evaluates runs the function; one that emits code asks ``compiled_function`` for its
+LLVM code, which ``hlojit.extensions`` gets from numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hlojit.ir.errors import HlojitError
+
+FAILED_OFFSET = 8
+TICKS_OFFSET = 12
+STATE_BYTES = 16
+"""A call's state, see ``ScalarFunction``: the context's address, an i32 of failures, an i32 of iterations."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """LLVM code of a function on scalars, to be linked in and inlined.
+
+    ``llvm_ir`` defines ``symbol``, which takes the arguments and returns the result.  One that can fail, or that has
+    loops, takes one argument more, the address of a *state* that the kernel keeps on its stack: the context's address,
+    a word into which failures are or-ed, and a count of iterations, by which loops know when to look whether the call
+    is cancelled.  ``failure`` is what the kernel reports at its end when something failed; empty: nothing can.
+    """
+
+    symbol: str
+    llvm_ir: str
+    failure: str = ""
+    has_loops: bool = False
+
+    @property
+    def takes_state(self) -> bool:
+        """Whether the last parameter is the state."""
+        return self.has_loops or bool(self.failure)
+
+
+class FunctionCompiler(Protocol):
+    """How a Python function becomes LLVM code."""
+
+    def __call__(
+        self, function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str
+    ) -> ScalarFunction: ...
+
+
+_compiler: list[FunctionCompiler] = []
+
+
+def set_function_compiler(compiler: FunctionCompiler) -> None:
+    """Say how functions are compiled; ``hlojit.extensions`` does so when it is loaded."""
+    _compiler[:] = [compiler]
+
+
+def compiled_function(function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str) -> ScalarFunction:
+    """The code of a function for argument and result kinds; ``user`` says in errors what needs it."""
+    if not _compiler:
+        raise HlojitError("no way to compile Python functions was registered")
+    return _compiler[0](function, kinds, result, user)
+
+
+def plain_kind(kind: str) -> str:
+    """The kind of scalar: integers have no sign there."""
+    return f"i{kind[1:]}" if kind[0] == "u" else kind
+
+
+class FunctionTable:
+    """Functions that one kernel uses, compiled (or found) once each."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[str, ...], str, str], tuple[object, ScalarFunction]] = {}
+
+    def get(self, function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str) -> ScalarFunction:
+        """See ``compiled_function``."""
+        key = id(function), kinds, result, user
+        known = self._known.get(key)
+        if known is None:
+            # The function is kept: an address names an object only as long as the object lives.
+            known = self._known[key] = function, compiled_function(function, kinds, result, user)
+        return known[1]
