@@ -129,7 +129,8 @@ class Device(ABC):
 
         Called in the order of the user's calls, possibly from several threads.  ``after`` is the event that the
         arguments are ready: the program must not read them before (a ``Queue`` takes it), and need not run if it
-        failed.  Results must not share memory with arguments, except those that the program says are donated.
+        failed.  Results must not share memory with arguments, except those that the program says are donated - and
+        these may still be read by programs that were started before.
         """
 
     def free(self, handle: Any) -> None:  # noqa: B027  a device whose handles are Python objects needs nothing here
@@ -275,7 +276,7 @@ class Buffer:
     ``ready`` is the event that it is filled: pending while the program that makes it runs, failed if that failed.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_memory", "device", "memory_space", "ready", "type")
+    __slots__ = ("__weakref__", "_gone", "_is_viewed", "_memory", "_reading", "device", "memory_space", "ready", "type")
 
     def __init__(self, device: Device, type: TensorType, space: MemorySpace, memory: Memory, ready: Event):
         self.device = device
@@ -284,6 +285,9 @@ class Buffer:
         self.ready = ready
         self._memory: Memory | None = memory
         self._gone = ""
+        # Held while the contents are read, so that no program is given the memory meanwhile.
+        self._reading = threading.Lock()
+        self._is_viewed = False
 
     @property
     def is_deleted(self) -> bool:
@@ -301,24 +305,30 @@ class Buffer:
 
     def to_host(self) -> NDArray:
         """Wait for the contents and copy them into a new array of the type's storage dtype."""
-        view = self.host_view()
-        return self._transfer_out() if view is None else view.copy()
+        self._wait()
+        with self._reading:
+            handle = self.memory().handle
+            view = self.device.host_view(handle, self.type)
+            return self._transferred(handle) if view is None else view.copy()
 
     def host_view(self) -> NDArray | None:
         """Wait, and return the contents without a copy, read-only; None if the host cannot read the memory."""
-        memory = self.memory()
-        self.ready.wait()
-        view = self.device.host_view(memory.handle, self.type)
-        if view is not None:
-            view = view.view()
-            view.flags.writeable = False
-        return view
+        self._wait()
+        with self._reading:
+            view = self.device.host_view(self.memory().handle, self.type)
+            if view is not None:
+                self._is_viewed = True
+                view = view.view()
+                view.flags.writeable = False
+            return view
 
-    def _transfer_out(self) -> NDArray:
-        memory = self.memory()
+    def _wait(self) -> None:
+        self.memory()
         self.ready.wait()
+
+    def _transferred(self, handle: Any) -> NDArray:
         try:
-            array = self.device.transfer_out(memory.handle, self.type)
+            array = self.device.transfer_out(handle, self.type)
         except HlojitError:
             raise
         except Exception as error:
@@ -338,11 +348,20 @@ class Buffer:
             self._memory = None
 
     def donate(self, program: str) -> Memory:
-        """Hand the memory over to a program; using the buffer is an error from now on, and names that program."""
-        memory = self.memory()
-        self._gone = f"the buffer of {self.type} on {self.device} was donated to {program}"
-        self._memory = None
-        return memory
+        """Hand the memory over to a program; using the buffer is an error from now on, and names that program.
+
+        Where NumPy arrays look at the memory (``host_view``), the program gets a copy: what they show does not change.
+        """
+        with self._reading:
+            memory = self.memory()
+            self._gone = f"the buffer of {self.type} on {self.device} was donated to {program}"
+            self._memory = None
+            view = self.device.host_view(memory.handle, self.type) if self._is_viewed else None
+        if view is None:
+            return memory
+        copy = self.device.put(view, self.type, self.memory_space)
+        copy.ready.wait()
+        return copy.memory()
 
     def _refuse(self) -> NoReturn:
         raise ExecutionError(f"{self._gone}; its contents are gone")

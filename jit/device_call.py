@@ -30,16 +30,18 @@ def has_device_array(arguments: Sequence[object]) -> bool:
 class DeviceCall:
     """A program that can be executed on the devices of a back end."""
 
-    __slots__ = ("backend", "program")
+    __slots__ = ("_devices", "backend", "program")
 
     def __init__(self, program: DeviceProgram, backend: Backend | None):
         self.program = program
         self.backend = backend
+        self._devices: tuple[Device, ...] = ()
 
     def __call__(self, *arguments: object) -> Any:
         """Run and wait: results on the device if an argument is on one, otherwise on the host."""
         device, buffers = self._place(arguments, None)
-        if isinstance(device, HostDevice):
+        # A donated argument may still be read by programs before this one: they keep their order on the device's thread.
+        if isinstance(device, HostDevice) and not self.program.donated:
             results = self._run_here(device, buffers)
         else:
             results = self._start(device, buffers)
@@ -55,7 +57,9 @@ class DeviceCall:
 
     def devices(self) -> tuple[Device, ...]:
         """Where the program can run: native code that belongs to no back end runs on the CPU's."""
-        return devices_of(self.backend) if self.backend is not None else devices(DEFAULT_BACKEND)
+        if not self._devices:
+            self._devices = devices_of(self.backend) if self.backend is not None else devices(DEFAULT_BACKEND)
+        return self._devices
 
     def _place(self, arguments: Sequence[object], chosen: Device | str | None) -> tuple[Device, list[Buffer]]:
         """Check the arguments, choose the device, and transfer those that are on the host."""
@@ -67,13 +71,14 @@ class DeviceCall:
                 f"({', '.join(map(str, types))})"
             )
         device = self._device(arguments, chosen)
-        places = [f"{name}, argument {number}" for number in range(len(types))]
         # All are checked before one is transferred.
-        checked = [_checked(*each) for each in zip(arguments, types, places)]
+        checked = [
+            _checked(argument, type_, name, number) for number, (argument, type_) in enumerate(zip(arguments, types))
+        ]
         buffers = [each if isinstance(each, Buffer) else device.put(each, type_) for each, type_ in zip(checked, types)]
         for number in self.program.donated:
             if sum(each is buffers[number] for each in buffers) > 1:
-                raise ArgumentError(f"{places[number]} is donated and given as another argument, too")
+                raise ArgumentError(f"{name}, argument {number} is donated and given as another argument, too")
         return device, buffers
 
     def _device(self, arguments: Sequence[object], chosen: Device | str | None) -> Device:
@@ -123,14 +128,16 @@ class DeviceCall:
         ]
 
 
-def _checked(argument: object, type_: TensorType, where: str) -> Buffer | NDArray:
+def _checked(argument: object, type_: TensorType, name: str, number: int) -> Buffer | NDArray:
     if type(argument) is not Array or argument.buffer is None:
-        return to_storage(argument, type_, where)
-    if argument.shape != type_.shape or argument.element_type != type_.element_type:
-        raise ArgumentError(f"{where}: expected {type_}, got {argument.type}")
+        return to_storage(argument, type_, f"{name}, argument {number}")
+    buffer = argument.buffer
+    # Types are interned while somebody has them; the comparison of their parts is for those made in another scope.
+    if buffer.type is not type_ and (buffer.type.shape, buffer.type.element_type) != (type_.shape, type_.element_type):
+        raise ArgumentError(f"{name}, argument {number}: expected {type_}, got {buffer.type}")
     # Deleted and donated ones are refused here.
-    argument.buffer.memory()
-    return argument.buffer
+    buffer.memory()
+    return buffer
 
 
 def _unpacked(values: list[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from typing import Any
 
@@ -12,10 +13,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hlojit import ArgumentError, Array, ExecutionError, HlojitError
-from hlojit.extensions import DEVICE_MEMORY, FloatFormat, MemorySpace, hookimpl, registry
+from hlojit.extensions import (
+    DEVICE_MEMORY,
+    YES,
+    Backend,
+    DeviceProgram,
+    FloatFormat,
+    MemorySpace,
+    hookimpl,
+    registry,
+)
 from hlojit.ir.types import tensor
 
-from .vendor import REMOTE, TestBackend
+from .vendor import REMOTE, Plugin, TestBackend
 
 NDArray = np.ndarray[Any, Any]
 X = np.arange(24, dtype=np.float32).reshape(4, 6) - 5
@@ -331,3 +341,72 @@ def test_a_jitted_function_takes_and_keeps_arrays_on_a_device(name: str, backend
 def test_a_jitted_function_names_a_device_that_is_not_its_own(backend: TestBackend) -> None:
     with pytest.raises(ArgumentError, match="argument 0 is on test:0, the program is compiled for cpu:0"):
         hlojit.jit(lambda x: x + 1)(hlojit.put(X, "test"))
+
+
+# -------------------------------------------------------------------------------------- memory that programs write to
+
+
+class TakingBackend(Backend):
+    """Host devices; the program writes its result into the memory of its first argument, when it is told to."""
+
+    name = "taking"
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def capability(self, instruction: Any) -> Any:
+        return YES
+
+    def compile(self, module: Any, options: Any) -> DeviceProgram:
+        def run(x: NDArray, *others: NDArray) -> NDArray:
+            assert self.gate.wait(30)
+            if not others:
+                return x + 1
+            x += others[0]
+            return x
+
+        return DeviceProgram.of(module, run)
+
+
+DONATING = (
+    TWO.replace("%x: tensor<4x6xf32>", "%x: tensor<4x6xf32> {tf.aliasing_output = 0 : i32}")
+    .replace("(tensor<4x6xf32>, tensor<4x6xf32>) {", "tensor<4x6xf32> {")
+    .replace("return %0, %1 : tensor<4x6xf32>, tensor<4x6xf32>", "return %0 : tensor<4x6xf32>")
+)
+
+
+def test_a_program_that_takes_memory_leaves_views_and_earlier_programs_alone() -> None:
+    backend = TakingBackend()
+    with registry().load().using(Plugin(backend)):
+        reading, taking = (hlojit.compile(text, backend="taking") for text in (ADD_ONE, DONATING))
+        device = hlojit.devices("taking")[0]
+        seen, free = hlojit.put(X, device), hlojit.put(X, device)
+        view, address = np.asarray(seen), free.buffer.memory().handle.array.ctypes.data  # type: ignore[union-attr]
+        before = reading.execute(free)
+        results = [taking.execute(seen, X), taking.execute(free, X)]
+        backend.gate.set()
+        for result in results:
+            np.testing.assert_array_equal(result, 2 * X)
+        np.testing.assert_array_equal(view, X)
+        np.testing.assert_array_equal(before, X + 1)
+        assert not np.shares_memory(view, np.asarray(results[0]))
+        assert np.asarray(results[1]).ctypes.data == address, "the memory was taken, not copied"
+        for array in (seen, free):
+            with pytest.raises(ExecutionError, match="was donated to two"):
+                np.asarray(array)
+
+
+def test_a_synchronous_call_that_takes_memory_waits_for_earlier_programs() -> None:
+    backend = TakingBackend()
+    with registry().load().using(Plugin(backend)):
+        reading, taking = (hlojit.compile(text, backend="taking") for text in (ADD_ONE, DONATING))
+        for _ in range(20):
+            backend.gate.clear()
+            array = hlojit.put(X, "taking")
+            before = reading.execute(array)
+            timer = threading.Timer(0.001, backend.gate.set)
+            timer.start()
+            result = taking(array, X)
+            np.testing.assert_array_equal(result, 2 * X)
+            np.testing.assert_array_equal(before, X + 1)
+            timer.join()
