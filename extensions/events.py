@@ -28,7 +28,7 @@ _local = threading.local()
 
 
 def in_callback() -> bool:
-    """Whether this thread is running the callbacks of an event: it must not wait for work of the same device."""
+    """Whether this thread runs callbacks of an event or work of a queue: it must not wait for later work of a device."""
     return getattr(_local, "callbacks", 0) > 0
 
 
@@ -181,7 +181,7 @@ class Queue:
 
     def __init__(self, name: str):
         self.name = name
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._process = 0
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._close: weakref.finalize[..., Any] | None = None
@@ -202,7 +202,7 @@ class Queue:
     def _start(self) -> None:
         if self._process and self._process != os.getpid():
             # A child of fork: the lock may be held by a thread that does not exist here.
-            self._lock = threading.Lock()
+            self._lock = threading.RLock()
         with self._lock:
             if self._process == os.getpid():
                 return
@@ -219,6 +219,7 @@ class Queue:
 
 
 def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
+    _local.callbacks = 1
     while (job := jobs.get()) is not None:
         _do(*job)
         # Not held while waiting for the next one: inputs and results belong to whoever still wants them.

@@ -23,6 +23,7 @@ from hlojit.extensions import (
     hookimpl,
     registry,
 )
+from hlojit.ir.formats import IntegerType, QuantizedType, element_types
 from hlojit.ir.types import tensor
 
 from .vendor import REMOTE, Plugin, TestBackend
@@ -108,6 +109,41 @@ def test_results_on_a_device_have_the_dtype_of_results_on_the_host(
     for result in (on_host, np.asarray(on_device), hlojit.get(on_device)):
         assert result.dtype == dtype
         np.testing.assert_array_equal(result.astype("f4"), source.astype("f4"))
+
+
+@BACKENDS
+def test_every_element_type_goes_through_a_program_bit_by_bit(name: str, backend: TestBackend) -> None:
+    generator = np.random.default_rng(0)
+    for element in element_types():
+        if isinstance(element, QuantizedType) or not element.storage.itemsize:
+            continue
+        try:
+            executable = hlojit.compile(identity(element.name), backend=name)
+        except hlojit.UnsupportedError:
+            continue
+        if isinstance(element, IntegerType):
+            low, high = max(element.minimum, -100), min(element.maximum, 100)
+            storage = generator.integers(low, high, 5, endpoint=True).astype(element.storage)
+        elif element.storage.kind == "b":
+            storage = generator.integers(0, 2, 5).astype(bool)
+        else:
+            # Numbers, not NaN: a format may have several patterns of that.
+            storage = generator.integers(1, 4, 5).astype(element.storage)
+        result = executable.execute(hlojit.put(Array(storage, element), name))
+        np.testing.assert_array_equal(result.storage.view(np.uint8), storage.view(np.uint8), err_msg=element.name)
+
+
+@BACKENDS
+def test_programs_without_arguments_or_results_and_empty_arrays(name: str, backend: TestBackend) -> None:
+    constant = hlojit.compile(
+        "func.func @c() -> tensor<2xf32> {\n%0 = stablehlo.constant dense<2.5> : tensor<2xf32>\nreturn %0 : tensor<2xf32>\n}",
+        backend=name,
+    )
+    assert constant().tolist() == [2.5, 2.5] and np.asarray(constant.execute()).tolist() == [2.5, 2.5]
+    nothing = hlojit.compile("func.func @n(%x: tensor<2xf32>) {\nreturn\n}", backend=name)
+    assert nothing(np.zeros(2, "f4")) == () == nothing.execute(np.zeros(2, "f4"))
+    empty = hlojit.compile(identity("f32").replace("5x", "0x"), backend=name)
+    assert empty(hlojit.put(np.zeros(0, "f4"), name)).shape == (0,)
 
 
 def test_a_registered_format_travels(backend: TestBackend) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -446,3 +447,54 @@ def test_a_scope_around_the_call_is_in_scope_on_the_devices_thread(backend: Test
     device.fault = lambda: seen.append("test" in registry().backends)
     hlojit.compile(program("add"), backend="test").execute(X, X).wait()
     assert seen == [True]
+
+
+COLD = """
+import threading
+start, wrong, right = threading.Barrier(8), [], []
+def work(number):
+    start.wait()
+    import numpy as np, hlojit
+    op = ("add", "multiply")[number % 2]
+    text = f"func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {{ %0 = stablehlo.{op} %x, %x : tensor<3xf32> return %0 : tensor<3xf32> }}"
+    name = ("cpu", "reference")[number // 2 % 2]
+    x = np.arange(3, dtype="f4") + number
+    result = hlojit.compile(text, backend=name).execute(hlojit.put(x, name))
+    (right if (np.asarray(result) == (x + x if op == "add" else x * x)).all() else wrong).append(number)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+import hlojit
+assert len(right) == 8, (right, wrong)
+assert len(set(map(id, [hlojit.devices()[0], hlojit.devices("cpu")[0]]))) == 1
+print("good")
+"""
+
+
+def test_several_threads_begin_in_a_cold_process() -> None:
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
+
+
+@BACKENDS
+def test_executions_leave_no_memory_behind(name: str, backend: TestBackend) -> None:
+    add = hlojit.compile(program("add", 25_000), backend=name)
+    source = np.ones(25_000, "f4")
+
+    def run(count: int) -> None:
+        x = hlojit.put(source, name)
+        for _ in range(count):
+            x = add.execute(x, source)
+        x.wait()
+
+    run(20)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        run(300)
+        gc.collect()
+        left = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    # One array that stayed behind in each execution would be 30 MB.
+    assert left < 1_000_000
