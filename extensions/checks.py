@@ -12,12 +12,13 @@ import pluggy
 from hlojit.extensions import hooks
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
+from hlojit.extensions.record_checks import format_complaint, pass_complaint
 from hlojit.ir.environment import ELEMENT_TYPES, OPS, Contribution
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
-from hlojit.ir.passes.pass_manager import PHASES, Pass
+from hlojit.ir.passes.pass_manager import Pass
 
 CUSTOM_CALLS: Final = "custom call target"
 PASSES: Final = "pass"
@@ -66,25 +67,11 @@ class _Hook:
         return name if isinstance(name, str) else ""
 
 
-def _check_pass(pass_: Pass) -> str | None:
-    if pass_.phase not in PHASES:
-        return f"names the phase {pass_.phase!r}; phases are {', '.join(PHASES)}"
-    for attribute in ("before", "after", "targets"):
-        value: Any = getattr(pass_, attribute)
-        if (
-            isinstance(value, str)
-            or not isinstance(value, Iterable)
-            or not all(isinstance(each, str) for each in value)
-        ):
-            return f"has {attribute} = {value!r}, which is not a sequence of names such as ('cpu',)"
-    return None
-
-
 HOOKS: Final = {
-    "hlojit_formats": _Hook(ELEMENT_TYPES, ElementType, "name"),
+    "hlojit_formats": _Hook(ELEMENT_TYPES, ElementType, "name", format_complaint),
     "hlojit_custom_calls": _Hook(CUSTOM_CALLS, CustomCall, "target"),
     "hlojit_ops": _Hook(OPS, OpDefinition, "name"),
-    "hlojit_passes": _Hook(PASSES, Pass, "name", _check_pass),
+    "hlojit_passes": _Hook(PASSES, Pass, "name", pass_complaint),
     "hlojit_backends": _Hook(BACKENDS, Backend, "name"),
 }
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hlojit.ir.attributes import Attribute
-from hlojit.ir.environment import Scope, current
+from hlojit.ir.environment import Scope, current, scope_for
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.types import FunctionType, TensorType, Type, function_type
@@ -509,7 +509,8 @@ class Module:
     def __str__(self) -> str:
         from hlojit.ir.text.printer import print_module
 
-        return print_module(self)
+        with scope_for(self.environment).activate():
+            return print_module(self)
 
     def __repr__(self) -> str:
         return f"<Module @{self.name}: {', '.join(self.functions)}>"

@@ -24,6 +24,7 @@ from hlojit.ir.formats import (
     IntegerType,
     element_type,
     element_type_of,
+    find_element_type,
 )
 from hlojit.ir.types import TensorType, tensor
 
@@ -215,6 +216,20 @@ def _row(name: str) -> ElementType:
     return element_type(name)
 
 
+def row_of_now(element: ElementType) -> ElementType:
+    """The element type that the name of an array's element type means in the current environment.
+
+    Raises ``ArgumentError`` where it was registered again and the array's codes would be misread.
+    """
+    row = find_element_type(element.name)
+    if row is None or have_same_codes(element, row):
+        return row or element
+    raise ArgumentError(f"an Array of {element}: {_RENEWED.format(element)}; make it again")
+
+
+_RENEWED: Final = "{} was registered again since the array was made"
+
+
 def have_same_codes(a: ElementType, b: ElementType) -> bool:
     """Whether codes of the one mean the same numbers in the other.
 
@@ -262,7 +277,7 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     if isinstance(value, Array):
         if not have_same_codes(value.element_type, type_.element_type):
             renewed = value.element_type.name == type_.element_type.name
-            hint = f"; {value.element_type} was registered again since the array was made" if renewed else ""
+            hint = f"; {_RENEWED.format(value.element_type)}" if renewed else ""
             raise ArgumentError(f"{where}: expected {type_}, got {value.type}{hint}")
         return _plain(_with_shape(value.storage, type_, where), type_.element_type.storage)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):

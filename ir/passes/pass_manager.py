@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
+from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, PluginError, VerificationError
 from hlojit.ir.graph import Module
 
@@ -116,7 +117,7 @@ class PassPipeline:
         after every pass (dumping, timing and progress all hang on it).
         """
         changed = False
-        with _garbage_collection_paused():
+        with scope_for(module.environment).activate(), _garbage_collection_paused():
             for index, pass_ in enumerate(self.passes):
                 start = time.perf_counter()
                 pass_changed = _run_one(pass_, module)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-from hlojit.arrays import Array, NDArray
+from hlojit.arrays import Array, NDArray, row_of_now
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.environment import tables
@@ -205,7 +205,7 @@ def _as_array(leaf: Any) -> NDArray | Array:
 
 def _type_of(array: NDArray | Array) -> TensorType:
     if isinstance(array, Array):
-        return array.type
+        return array.type.with_element_type(row_of_now(array.element_type))
     try:
         return tensor(array.shape, element_type_of(array.dtype))
     except HlojitError as error:

@@ -480,3 +480,81 @@ def test_a_built_in_plugin_keeps_its_name() -> None:
     with pytest.raises(hlojit.PluginError, match="HLOJIT_DISABLE_PLUGINS"):
         ext.unregister("cpu")
     np.testing.assert_array_equal(hlojit.compile(ABS)(X), np.abs(X))
+
+
+# ------------------------------------------------------------------------------------------------- what registration checks
+
+
+class Nameless(ext.Backend):
+    """Has no name."""
+
+    def capability(self, instruction: Any) -> Any:
+        return ext.YES
+
+    def compile(self, module: Any, options: Any) -> Any:
+        return lambda *arrays: arrays
+
+
+def ordered(**attributes: Any) -> ext.Pass:
+    made: type[ext.Pass] = type("Ordered", (OtherSimplifier,), {"name": "test-pass", **attributes})
+    return made()
+
+
+def field_format(name: str = "test9", **fields: Any) -> ext.FloatFormat:
+    return ext.FloatFormat(name, **{"exponent_bits": 4, "mantissa_bits": 4, "bias": 7, **fields})
+
+
+@pytest.mark.parametrize(("hooks", "message"), [
+    ({"passes": None}, "hook hlojit_passes returned None, expected a list"),
+    ({"backends": [Nameless()]}, "returned a Nameless without a name"),
+    ({"passes": [ordered(name="")]}, "returned a Ordered whose name is ''"),
+    ({"passes": [ordered(name=7)]}, "whose name is 7"),
+    ({"passes": [ordered(phase="sometime")]}, "the pass 'test-pass' names the phase 'sometime'; phases are import"),
+    ({"passes": [ordered(targets="cpu")]}, r"targets = 'cpu', which is not a sequence of names"),
+    ({"passes": [ordered(before=[1])]}, r"before = \[1\], which is not a sequence of names"),
+    ({}, "'test' has no hooks"),
+    ({"formats": [field_format("7-bit")]}, "the element type '7-bit' cannot be written"),
+    ({"formats": [field_format(bits=9, exponent_bits=0, mantissa_bits=8)]}, "0 exponent bits"),
+    ({"formats": [field_format(bits=12)]}, "bits = 12, and its sign, exponent and mantissa have 9"),
+    ({"formats": [field_format(mantissa_bits=74)]}, "has 79 bits"),
+    ({"formats": [field_format(bias=5000)]}, "is bias = 5000 right"),
+    ({"formats": [field_format(has_infinity=False)]}, "overflows to infinity and has none"),
+    ({"formats": [field_format(has_infinity=False, nan=ext.NanEncoding.NONE, overflow=ext.Overflow.NAN)]}, "overflows to NaN"),
+    ({"formats": [field_format(accumulator="f16")]}, "accumulator = 'f16'"),
+    ({"formats": [field_format(decode=abs)]}, "has decode and no encode"),
+])  # fmt: skip
+def test_mistakes_are_named_when_a_plugin_is_registered(hooks: dict[str, Any], message: str) -> None:
+    with pytest.raises(hlojit.PluginError, match=message):
+        ext.register(plugin(**hooks))
+    assert "test" not in ext.registry().records
+
+
+def test_a_hook_without_its_mark_is_named() -> None:
+    with pytest.raises(hlojit.PluginError, match="hlojit_passes lacks the decorator @hookimpl"):
+        ext.register(SimpleNamespace(__name__="test", hlojit_passes=lambda: []))
+
+
+def test_a_module_is_printed_built_and_rewritten_in_its_own_scope() -> None:
+    from hlojit.ir.builder import build_function
+    from hlojit.ir.passes.pass_manager import PassPipeline
+    from hlojit.ir.types import tensor
+
+    @dataclass(frozen=True)
+    class Doubling(ext.Pass):
+        name: ClassVar[str] = "doubling"
+
+        def run(self, module: Any) -> bool:
+            from hlojit.ir import Builder
+
+            returned = module.main.body.terminator
+            builder = Builder.in_front_of(returned)
+            returned.operands = [builder.create("test.op", returned.operands).result]
+            return True
+
+    with ext.using(plugin(ops=[TWICE], formats=[stepped(0.25)])):
+        module = hlojit.Module("m")
+    with build_function(module, "main", [tensor((50,), "f32")]) as builder:
+        builder.return_(builder.create("test.op", builder.arguments).result)
+    PassPipeline((Doubling(),)).run(module)
+    np.testing.assert_array_equal(hlojit.compile(module)(X), 4 * X)
+    assert str(module).count("test.op") == 2
