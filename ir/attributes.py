@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from hlojit.ir.frozen import immutable_array
 from hlojit.ir.types import FunctionType, TensorType, Type
 
 
@@ -105,7 +106,7 @@ class OpaqueAttr(Attribute):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dense(Attribute):
-    """The elements of a constant: ``type`` and a read-only array of the type's storage dtype.
+    """The elements of a constant: ``type`` and an array of the type's storage dtype over memory that nobody can write.
 
     A splat is stored as an array of strides 0, so that memory stays proportional to the text.  Equality compares bits,
     so that -0.0 differs from 0.0 and NaN equals itself.
@@ -113,6 +114,9 @@ class Dense(Attribute):
 
     type: TensorType
     array: np.ndarray[Any, Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "array", immutable_array(self.array))
 
     @property
     def is_splat(self) -> bool:

@@ -10,17 +10,23 @@ to a plugin; passes work on a private ``clone``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.environment import Scope, current, scope_for
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.frozen import MESSAGE, frozen_dict, frozen_list, refuse
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.types import FunctionType, TensorType, Type, function_type
 
 if TYPE_CHECKING:
     from hlojit.ir.ops.definition import OpDefinition
+
+
+DEEPEST_REGION: Final = 128
+"""How deep regions may nest in one another: some steps of a compilation recurse into them."""
 
 
 class Value:
@@ -216,7 +222,7 @@ class Instruction:
 
     def _check_mutable(self) -> None:
         if self.block is not None and self.block.frozen:
-            raise HlojitError("the module is frozen; work on module.clone()")
+            raise HlojitError(MESSAGE)
 
     def __repr__(self) -> str:
         return f"<Instruction {self.op.name} -> {', '.join(map(str, self.result_types))}>"
@@ -301,9 +307,7 @@ class Block:
 
     def drop_all_references(self) -> None:
         """Forget all operands inside, so that the block can be thrown away."""
-        for instruction in self:
-            for region in instruction.regions:
-                region.drop_all_references()
+        for instruction in self.walk():
             instruction.operands = ()
 
     def clone_into(self, target: Block, mapping: dict[Value, Value], *, before: Instruction | None = None) -> None:
@@ -312,21 +316,38 @@ class Block:
         ``mapping`` gives the values to use for this block's arguments and for values from outside (those missing map to
         themselves); it receives the copies' results.
         """
-        for instruction in self:
-            copy = clone_instruction(instruction, mapping)
-            if before is None:
-                target.append(copy)
+        # A stack instead of recursion: blocks that are being copied, and instructions that wait for their regions.
+        stack: list[_Copying | _Waiting] = [_Copying(iter(self), target, before)]
+        while stack:
+            top = stack[-1]
+            if isinstance(top, _Waiting):
+                stack.pop()
+                top.into.add(_copy_of(top.instruction, top.regions, mapping))
+                continue
+            for instruction in top.source:
+                if instruction.regions:
+                    regions = [region._without_instructions(mapping) for region in instruction.regions]
+                    stack.append(_Waiting(instruction, regions, top))
+                    pairs = list(zip(instruction.regions, regions))
+                    stack.extend(_Copying(iter(region), copy) for region, copy in reversed(pairs))
+                    break
+                top.add(_copy_of(instruction, (), mapping))
             else:
-                target.insert_before(before, copy)
+                stack.pop()
 
     def clone(self, mapping: dict[Value, Value] | None = None) -> Block:
         """Copy the block; ``mapping`` as in ``clone_into``."""
         mapping = {} if mapping is None else mapping
+        copy = self._without_instructions(mapping)
+        self.clone_into(copy, mapping)
+        return copy
+
+    def _without_instructions(self, mapping: dict[Value, Value]) -> Block:
+        """A block with the same arguments, which ``mapping`` receives."""
         copy = Block([argument.type for argument in self.arguments])
         for old, new in zip(self.arguments, copy.arguments):
             new.name_hint = old.name_hint
             mapping[old] = new
-        self.clone_into(copy, mapping)
         return copy
 
     def _link(
@@ -364,17 +385,45 @@ class Block:
 
     def _check_mutable(self) -> None:
         if self.frozen:
-            raise HlojitError("the module is frozen; work on module.clone()")
+            raise HlojitError(MESSAGE)
+
+
+@dataclass(slots=True)
+class _Copying:
+    """A block whose instructions are being copied to the end of ``target``, or in front of ``before``."""
+
+    source: Iterator[Instruction]
+    target: Block
+    before: Instruction | None = None
+
+    def add(self, copy: Instruction) -> None:
+        if self.before is None:
+            self.target.append(copy)
+        else:
+            self.target.insert_before(self.before, copy)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An instruction that is copied when its regions are."""
+
+    instruction: Instruction
+    regions: Sequence[Block]
+    into: _Copying
 
 
 def clone_instruction(instruction: Instruction, mapping: dict[Value, Value]) -> Instruction:
     """Copy one instruction with its regions, mapping operands; the copies' results are added to ``mapping``."""
+    return _copy_of(instruction, [region.clone(mapping) for region in instruction.regions], mapping)
+
+
+def _copy_of(instruction: Instruction, regions: Sequence[Block], mapping: dict[Value, Value]) -> Instruction:
     copy = Instruction(
         instruction.op,
         [mapping.get(operand, operand) for operand in instruction.operands],
         instruction.result_types,
         instruction.attributes,
-        [region.clone(mapping) for region in instruction.regions],
+        regions,
         instruction.discardable,
         instruction.location,
     )
@@ -458,20 +507,25 @@ class Module:
     @property
     def main(self) -> Function:
         """The entry function: ``main``, or the only public one."""
-        if "main" in self.functions:
-            return self.functions["main"]
-        public = [function for function in self.functions.values() if function.visibility == "public"]
-        if len(public) == 1:
-            return public[0]
-        raise HlojitError(
-            f"the module has no function @main and {len(public)} public functions; "
-            "name the entry function main, or make exactly one function public"
-        )
+        found = self.functions.get("main")
+        if found is None:
+            public = [function for function in self.functions.values() if function.visibility == "public"]
+            if len(public) != 1:
+                raise HlojitError(
+                    f"the module has no function @main and {len(public)} public functions; "
+                    "name the entry function main, or make exactly one function public"
+                )
+            found = public[0]
+        if found.is_declaration:
+            raise HlojitError(
+                f"the entry function @{found.name} has no body, only a declaration\n  at {found.location}"
+            )
+        return found
 
     def add_function(self, function: Function) -> Function:
         """Add a function under its name."""
         if self.frozen:
-            raise HlojitError("the module is frozen; work on module.clone()")
+            raise HlojitError(MESSAGE)
         if function.name in self.functions:
             raise HlojitError(f"function @{function.name} is defined twice")
         self.functions[function.name] = function
@@ -496,14 +550,23 @@ class Module:
 
     def freeze(self) -> Module:
         """Make the module read-only and return it."""
-        self.frozen = True
+        if self.frozen:
+            return self
         for function in self.functions.values():
             stack = [function.body]
             while stack:
                 block = stack.pop()
-                block.frozen = True
                 for instruction in block:
                     stack.extend(instruction.regions)
+                    _freeze_instruction(instruction)
+                _freeze_block(block)
+            _freeze_function(function)
+        self.functions = frozen_dict(self.functions)
+        self.attributes = frozen_dict(self.attributes)
+        self.resources = frozen_dict(self.resources)
+        self.foreign = frozen_list(self.foreign)
+        self.frozen = True
+        self.__class__ = FrozenModule
         return self
 
     def __str__(self) -> str:
@@ -514,3 +577,70 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<Module @{self.name}: {', '.join(self.functions)}>"
+
+
+# frozen objects: the same ones, of classes that refuse every assignment
+
+
+class FrozenValue(Value):
+    """A value of a frozen module."""
+
+    __slots__ = ()
+    __setattr__ = __delattr__ = refuse
+
+
+class FrozenInstruction(Instruction):
+    """An instruction of a frozen module."""
+
+    __slots__ = ()
+    __setattr__ = __delattr__ = refuse
+
+
+class FrozenBlock(Block):
+    """A block of a frozen module."""
+
+    __slots__ = ()
+    __setattr__ = __delattr__ = refuse
+
+
+class FrozenFunction(Function):
+    """A function of a frozen module."""
+
+    __slots__ = ()
+    __setattr__ = __delattr__ = refuse
+
+
+class FrozenModule(Module):
+    """A frozen module."""
+
+    __slots__ = ()
+    __setattr__ = __delattr__ = refuse
+
+
+def _freeze_values(values: Iterable[Value]) -> None:
+    for value in values:
+        value.users = frozen_dict(value.users)
+        value.__class__ = FrozenValue
+
+
+def _freeze_instruction(instruction: Instruction) -> None:
+    _freeze_values(instruction.results)
+    instruction.attributes = frozen_dict(instruction.attributes)
+    instruction.discardable = frozen_dict(instruction.discardable)
+    instruction.regions = frozen_list(instruction.regions)
+    instruction.__class__ = FrozenInstruction
+
+
+def _freeze_block(block: Block) -> None:
+    _freeze_values(block.arguments)
+    block.arguments = frozen_list(block.arguments)
+    block.frozen = True
+    block.__class__ = FrozenBlock
+
+
+def _freeze_function(function: Function) -> None:
+    function.attributes = frozen_dict(function.attributes)
+    function.argument_attributes = frozen_list(map(frozen_dict, function.argument_attributes))
+    function.result_attributes = frozen_list(map(frozen_dict, function.result_attributes))
+    function.result_types = frozen_list(function.result_types)
+    function.__class__ = FrozenFunction

@@ -16,7 +16,7 @@ from typing import Any
 
 from hlojit.ir.builder import short_name, signature_complaint
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
-from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, ops
 from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
 
@@ -79,7 +79,10 @@ class _FunctionCheck:
             if frame.region < len(instruction.regions):
                 region = instruction.regions[frame.region]
                 frame.region += 1
-                frames.append(self.enter(region, instruction))
+                if len(frames) <= DEEPEST_REGION:
+                    frames.append(self.enter(region, instruction))
+                elif frame.region == 1:
+                    self.fault(instruction, f"its regions nest deeper than {DEEPEST_REGION} levels")
                 continue
             self.visible.update(instruction.results)
             frame.instruction = instruction.next

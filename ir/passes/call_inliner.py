@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.graph import Function, Instruction, Module, Value, clone_instruction
+from hlojit.ir.graph import DEEPEST_REGION, Function, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, CallSiteLocation, Location
 from hlojit.ir.passes.dead_code_elimination import remove_uncalled_functions
+from hlojit.ir.passes.graph_facts import deepest_region
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 
 _LARGEST_PROGRAM = 5_000_000
@@ -52,6 +53,10 @@ class CallInliner(Pass):
                 _inline(call, callee)
                 changed = True
             sizes[name] = size
+            if calls[name] and deepest_region(function) > DEEPEST_REGION:
+                raise HlojitError(
+                    f"inlining the calls in @{name} makes regions that nest deeper than {DEEPEST_REGION} levels"
+                )
         return remove_uncalled_functions(module) or changed
 
     def _calls(self, function: Function) -> list[tuple[Instruction, str]]:

@@ -38,6 +38,19 @@ def blocks_of(function: Function) -> list[Block]:
     return found
 
 
+def deepest_region(function: Function) -> int:
+    """How deep regions nest in the function's body."""
+    deepest = 0
+    stack = [(function.body, 0)]
+    while stack:
+        block, depth = stack.pop()
+        deepest = max(deepest, depth)
+        for instruction in block:
+            if instruction.regions:
+                stack.extend((region, depth + 1) for region in instruction.regions)
+    return deepest
+
+
 def is_control_flow(instruction: Instruction) -> bool:
     """Whether the regions hold code that the host program runs (``while``, ``if``, ``case``), not a combiner."""
     return isinstance(instruction.op.lowering, Structural) and bool(instruction.regions)

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hlojit.ir.attributes import Attribute, DenseArrayAttr
-from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.ops.attribute_kinds import quote
 from hlojit.ir.text.spelling import print_attribute, print_dictionary, print_location, print_symbol
@@ -50,7 +51,10 @@ def _resource(name: str) -> str:
 
 def print_function(function: Function, *, locations: bool = False, generic: bool = False, indentation: str = "") -> str:
     """Spell one function."""
-    return Printer(locations=locations, generic=generic, indentation=indentation).function(function)
+    try:
+        return Printer(locations=locations, generic=generic, indentation=indentation).function(function)
+    except RecursionError:
+        raise HlojitError(f"@{function.name}: nesting is too deep for what is left of Python's stack") from None
 
 
 def print_instruction(instruction: Instruction) -> str:
@@ -65,6 +69,7 @@ class Printer:
         self.locations = locations
         self.generic = generic
         self.indentation = indentation
+        self._depth = 0
         self._names: dict[Value, str] = {}
         self._taken: set[str] = set()
         self._suffixes: dict[str, int] = {}
@@ -140,12 +145,16 @@ class Printer:
     def region(self, block: Block, *, with_arguments: bool = True) -> str:
         """Spell ``{...}`` with the instructions of a block."""
         outer = self.indentation
+        if self._depth > DEEPEST_REGION:
+            raise HlojitError(f"regions nest deeper than {DEEPEST_REGION} levels: the program cannot be printed")
+        self._depth += 1
         lines = ["{"]
         if with_arguments and block.arguments:
             lines.append(f"{outer}^bb0({', '.join(map(self.argument, block.arguments))}):")
         self.indentation = inner = f"{outer}  "
         lines += [inner + self.instruction(instruction) for instruction in block]
         self.indentation = outer
+        self._depth -= 1
         lines.append(f"{outer}}}")
         return "\n".join(lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from hlojit.extensions import YES, Backend, Capability, CompileOptions, hookimpl, no
 from hlojit.ir.graph import Instruction, Module
 
@@ -25,7 +26,16 @@ class ReferenceBackend(Backend):
         """Return a function that interprets the module."""
         from hlojit.ir.interpreter import evaluate
 
-        return lambda *arrays: evaluate(module, *arrays)
+        # Results travel as they lie in memory: int4 is int8 there.
+        storages = [value.tensor_type.element_type.storage for value in module.main.body.returned]
+
+        def run(*arrays: Any) -> Sequence[Any]:
+            return [
+                np.asarray(result).astype(storage, copy=False)
+                for result, storage in zip(evaluate(module, *arrays), storages)
+            ]
+
+        return run
 
 
 @hookimpl
