@@ -83,10 +83,10 @@ def test_a_changed_kernel_is_named(tool: ModuleType, program: Any, tmp_path: Pat
 
 def test_a_changed_program_is_named_and_shown(tool: ModuleType, program: Any, tmp_path: Path) -> None:
     before = records(tmp_path, "before", tool, program)
-    program.arena_bytes += 64
+    program.temporaries[0].offset += 64
     first, *shown = tool.compare(before, records(tmp_path, "after", tool, program), lines=20)
     assert first == "loop: the program record differs"
-    assert any(line.strip().startswith("+arena_bytes: ") for line in shown)
+    assert any(line.strip().startswith("+  0: nbytes=") and line.endswith(" offset=64") for line in shown)
 
 
 def test_a_pass_left_out_shows_in_the_record(tool: ModuleType, program: Any, tmp_path: Path) -> None:

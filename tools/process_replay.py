@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # The programs belong to this tool: an old compiler and a new one are given the same.
 sys.path.insert(0, str(ROOT))
 
-LEFT_OUT = ("kernel", "location")
-"""Fields of steps that are shown in another way, or that say nothing about what happens."""
+LEFT_OUT = ("kernel", "buffers", "operands", "results", "workspace", "location")
+"""Fields of launches that are shown in another way, or that say nothing about what happens."""
 
 
 # ------------------------------------------------------------------------------------------------------- the programs
@@ -143,18 +143,28 @@ def kernel_text(kernel: Any) -> str:
 
 
 def _program_lines(program: Any, numbers: dict[str, int]) -> Iterator[str]:
+    yield f"arena_bytes: {program.arena_bytes}"
     for field in fields(program):
         value = getattr(program, field.name)
-        if field.name == "steps":
+        if field.name in ("steps", "arenas", "arena_bytes") or _has_default(field, value):
             continue
         if isinstance(value, list):
             yield f"{field.name}:"
             for index, item in enumerate(value):
-                yield f"  {index}: {_describe(item) if isinstance(item, np.ndarray) else _full(item)}"
+                yield f"  {index}: {_describe(item) if isinstance(item, np.ndarray) else _buffer(item)}"
         else:
             yield f"{field.name}: {_describe(value)}"
     yield "steps:"
     yield from _step_lines(program.steps, numbers, 1)
+
+
+def _buffer(buffer: Any) -> str:
+    """Size and place of a buffer, and what is special about its storage."""
+    parts = [f"{name}={getattr(buffer, name)}" for name in ("nbytes", "offset")]
+    storage = getattr(buffer, "storage", None)
+    if storage is not None and (storage.donated or not storage.is_plain):
+        parts.append(_full(storage))
+    return " ".join(parts)
 
 
 def _step_lines(steps: Sequence[Any], numbers: dict[str, int], depth: int) -> Iterator[str]:
@@ -162,8 +172,10 @@ def _step_lines(steps: Sequence[Any], numbers: dict[str, int], depth: int) -> It
         nested = {field.name: getattr(step, field.name) for field in fields(step)}
         nested = {name: value for name, value in nested.items() if isinstance(value, list)}
         kernel = getattr(step, "kernel", None)
-        launched = "" if kernel is None else f" kernel {numbers[kernel.phases[0].symbol]}"
-        described = " ".join(_plain_fields(step, (*LEFT_OUT, *nested)))
+        launched = ""
+        if kernel is not None:
+            launched = f" kernel {numbers[kernel.phases[0].symbol]} over {_describe(step.buffers)}"
+        described = " ".join(_plain_fields(step, (*(LEFT_OUT if launched else ()), *nested)))
         yield "  " * depth + f"{type(step).__name__}{launched} {described}".rstrip()
         for name, value in nested.items():
             cases = value if value and isinstance(value[0], list) else [value]
@@ -176,13 +188,13 @@ def _plain_fields(value: Any, without: Sequence[str] = ()) -> list[str]:
     parts = []
     for field in fields(value):
         content = getattr(value, field.name)
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if field.name not in without and not _same(content, default):
+        if field.name not in without and not _has_default(field, content):
             parts.append(f"{field.name}={_describe(content)}")
     return parts
 
 
-def _same(content: Any, default: Any) -> bool:
+def _has_default(field: Field[Any], content: Any) -> bool:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
     return default is not MISSING and type(content) is type(default) and bool(content == default)
 
 
