@@ -172,11 +172,6 @@ class Combiner:
         return values
 
 
-def is_free(instruction: Instruction) -> bool:
-    """Whether the elements of a reduction may be combined in any order."""
-    return combiner_of(instruction.regions[0]) is not None
-
-
 def unrounded_step(b: LlvmBuilder, step: Instruction, a: Val, x: Val) -> Val:
     """One step of a recognized combiner of one value, in compute form: a narrow float is rounded at the end only."""
     lowering = step.op.lowering

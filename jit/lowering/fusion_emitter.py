@@ -18,7 +18,8 @@ from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.loops import empty_kernel
 from hlojit.lowering.reductions import emit_reduction_kernel
-from hlojit.lowering.rows import emit_row_kernel, is_row_body
+from hlojit.lowering.row_plan import is_row_body
+from hlojit.lowering.rows import emit_row_kernel
 from hlojit.lowering.storage import Storage
 from hlojit.lowering.target import Target
 

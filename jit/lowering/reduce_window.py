@@ -9,56 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
-from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.combiners import combiner_of
-from hlojit.ir.ops.definition import Trait
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.combiners import Combiner
-from hlojit.lowering.elements import Body, Elements, constant_numbers
+from hlojit.lowering.elements import Body, Elements
 from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.index import Index, constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
-from hlojit.lowering.loops import (
-    KernelFrame,
-    divide,
-    empty_kernel,
-    fitted_lanes,
-    walk_lanes,
-    walk_units,
-)
+from hlojit.lowering.loop_plan import divide, fitted_lanes
+from hlojit.lowering.loops import KernelFrame, empty_kernel, walk_lanes, walk_units
 from hlojit.lowering.target import Target
 from hlojit.lowering.vector_access import scalars
-
-
-@dataclass(frozen=True)
-class Window:
-    """The window along one dimension."""
-
-    size: int
-    stride: int
-    base_dilation: int
-    dilation: int
-    low: int
-    high: int
-
-
-def windows_of(instruction: Instruction) -> list[Window]:
-    """The windows of all dimensions, defaults filled in."""
-    attributes = instruction.attributes
-    sizes = attributes["window_dimensions"]
-    ones = (1,) * len(sizes)
-    columns = [attributes.get(name) or ones for name in ("window_strides", "base_dilations", "window_dilations")]
-    padding = attributes.get("padding") or ((0, 0),) * len(sizes)
-    return [
-        Window(size, stride, base, dilation, low, high)
-        for size, stride, base, dilation, (low, high) in zip(sizes, *columns, padding, strict=True)
-    ]
+from hlojit.lowering.window_plan import Window, scanned_dimension, window_position, windows_of
 
 
 def emit_reduce_window(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
@@ -67,7 +33,7 @@ def emit_reduce_window(instruction: Instruction, target: Target, symbol: str) ->
     body = Body.of(instruction)
     if instruction.results[0].tensor_type.size == 0:
         return empty_kernel(symbol)
-    dimension = _scanned_dimension(instruction, windows)
+    dimension = scanned_dimension(instruction, windows)
     if dimension is not None:
         return _emit_scan(instruction, target, symbol, dimension, reverse=windows[dimension].low == 0)
     rules = {instruction: _window_rule(windows)}
@@ -81,7 +47,7 @@ def _window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
         initial = combiner.init()
 
         def step(offsets: Sequence[Index], carried: Sequence[Scalar]) -> Sequence[Scalar]:
-            source, condition = _position(elements, windows, shape, index, offsets)
+            source, condition = window_position(elements, windows, shape, index, offsets)
             values: list[Scalar] = [
                 elements.guarded(condition, lambda n=n: elements.operand(n, source), lambda n=n: _init(elements, n))  # type: ignore[misc]
                 for n in range(len(combiner.inputs))
@@ -95,66 +61,6 @@ def _window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
         return results if len(results) > 1 else results[0]
 
     return rule
-
-
-def _position(
-    elements: Elements,
-    windows: Sequence[Window],
-    shape: Sequence[int],
-    index: Sequence[Index],
-    offsets: Sequence[Index],
-) -> tuple[list[Index], Scalar | bool]:
-    """Index of the operand under a position of the window, and whether there is an element and no padding."""
-    source: list[Index] = []
-    condition: Scalar | bool = True
-    for window, extent, at, offset in zip(windows, shape, index, offsets, strict=True):
-        place = at * window.stride + offset * window.dilation - window.low
-        parts = [elements.in_range(place, 0, (extent - 1) * window.base_dilation + 1)]
-        if window.base_dilation > 1:
-            parts.append(elements.in_range(place % window.base_dilation, 0, 1))
-        for part in parts:
-            condition = _both(elements, condition, part)
-        source.append(place // window.base_dilation)
-    return source, condition
-
-
-def _both(elements: Elements, a: Scalar | bool, b: Scalar | bool) -> Scalar | bool:
-    if isinstance(a, bool):
-        return b if a else False
-    if isinstance(b, bool):
-        return a if b else False
-    return elements.builder.and_(a, b)
-
-
-# scans
-
-
-def _scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> int | None:
-    """The dimension along which the windows are all prefixes (or all suffixes), if this is a scan."""
-    shape = instruction.operands[0].tensor_type.shape
-    found = None
-    for dimension, (window, extent) in enumerate(zip(windows, shape, strict=True)):
-        if (window.stride, window.base_dilation, window.dilation) != (1, 1, 1):
-            return None
-        if (window.size, window.low, window.high) == (1, 0, 0):
-            continue
-        spans = window.size == extent and (window.low, window.high) in ((extent - 1, 0), (0, extent - 1))
-        if not spans or found is not None:
-            return None
-        found = dimension
-    combiner = combiner_of(instruction.regions[0])
-    if found is None or combiner is None or shape[found] == 0:
-        return None
-    if not combiner.is_idempotent:
-        # The padding is combined too: only the identity may be left out.
-        producer = instruction.operands[1].producer
-        if producer is None or Trait.CONSTANT not in producer.op.traits:
-            return None
-        dense = producer.attributes["value"]
-        assert isinstance(dense, Dense)
-        if constant_numbers(dense) != (combiner.identity(dense.type.element_type),):
-            return None
-    return found
 
 
 def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension: int, *, reverse: bool) -> KernelCode:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.scalar import formats
-from hlojit.lowering.combiners import Combiner, is_free
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, linear_index
-from hlojit.lowering.loops import Units, divide, probe_elements
+from hlojit.lowering.loop_plan import Units, divide, probe_elements
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.space import Space, collapse, split
 from hlojit.lowering.target import KIND_BITS
@@ -115,6 +115,11 @@ def _choose_chunks(plan: Plan) -> None:
     plan.chunk, plan.chunks = chunk, -(-extent // chunk)
 
 
+def is_free(instruction: Instruction) -> bool:
+    """Whether the elements of a reduction may be combined in any order."""
+    return combiner_of(instruction.regions[0]) is not None
+
+
 def column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
     """Long stretches of columns: reading a few columns of every row would waste most of each page."""
     units = divide(rows, extent, lanes, cost)
@@ -126,9 +131,9 @@ def column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
     return units
 
 
-def stretch_width(extent: int, lanes: int, combiners: Sequence[Combiner]) -> int:
+def stretch_width(extent: int, lanes: int, kinds: Sequence[str]) -> int:
     """Columns whose accumulators fit the first-level cache, in whole blocks of lanes."""
-    item = sum(max(8, KIND_BITS[kind]) // 8 for combiner in combiners for kind in combiner.kinds)
+    item = sum(max(8, KIND_BITS[kind]) // 8 for kind in kinds)
     width = max(lanes, STRETCH * 4 // item // lanes * lanes)
     return min(width, -(-extent // lanes) * lanes)
 

@@ -15,23 +15,13 @@ from typing import cast, final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.ops.definition import Reduction
 from hlojit.ir.scalar import formats
-from hlojit.lowering.combiners import Combiner, is_free
+from hlojit.lowering.combiners import Combiner
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
-from hlojit.lowering.loops import (
-    KernelFrame,
-    Units,
-    choose_lanes,
-    divide,
-    element_nanoseconds,
-    fitted_lanes,
-    lane_mask,
-    minimum,
-    walk_lanes,
-    walk_units,
-)
+from hlojit.lowering.loop_plan import Units, choose_lanes, divide, element_nanoseconds, fitted_lanes
+from hlojit.lowering.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
 from hlojit.lowering.reduction_plan import (
     LONGEST_CHAIN,
     ROWS_AT_ONCE,
@@ -39,6 +29,7 @@ from hlojit.lowering.reduction_plan import (
     accumulator_kinds,
     column_units,
     empty_plan,
+    is_free,
     make_plan,
     stretch_width,
 )
@@ -244,7 +235,7 @@ class ReductionKernel:
             and extent > lanes
             and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE
         ):
-            width = stretch_width(extent, lanes, self.combiners)
+            width = stretch_width(extent, lanes, [kind for one in self.combiners for kind in one.kinds])
             self.frame.loop(
                 "stretch", low, high, width, lambda start: self._wide_columns(name, extent, lanes, width, start, high)
             )

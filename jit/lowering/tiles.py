@@ -8,136 +8,49 @@ moves elements transposes straight into its result.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import final
 
-from hlojit.lowering.elements import Body
-from hlojit.lowering.index import Index, delinearized, variable
+from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.llvm_builder import LlvmBuilder, Val
-from hlojit.lowering.loops import (
-    KernelFrame,
-    Units,
-    choose_lanes,
-    divide,
-    element_nanoseconds,
-    fitted_lanes,
-    in_place_pairs,
-    lane_mask,
-    minimum,
-    walk_lanes,
-    walk_units,
-)
-from hlojit.lowering.probe import Facts, Load
-from hlojit.lowering.space import Space
+from hlojit.lowering.loop_plan import in_place_pairs
+from hlojit.lowering.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
+from hlojit.lowering.probe import Load
 from hlojit.lowering.target import KIND_BITS, Target
+from hlojit.lowering.tile_plan import TilePlan
 
-SMALLEST_EXTENT = 8
-"""Shorter rows are read by gathers."""
-MOST_STAGED = 4
 PREFETCHED_BYTES = 1 << 22
 """Operands from this size on are prefetched a tile ahead; smaller ones lie in a cache."""
 
 
-@dataclass(frozen=True)
-class TilePlan:
-    """Position of the variable along which the transposed loads are contiguous, and those loads."""
-
-    position: int
-    loads: tuple[Load, ...]
-
-
-def find_tiles(space: Space, facts: Facts) -> TilePlan | None:
-    """The tiles that a kernel needs, if one of its loads strides along the innermost variable."""
-    if len(space.names) < 2 or space.extents[-1] < SMALLEST_EXTENT or facts.has_loop or facts.has_call:
-        return None
-    inner = space.names[-1]
-    found: dict[int, list[Load]] = {}
-    for load in facts.loads:
-        step = load.linear.coefficient(inner)
-        if load.guarded or not load.linear.is_affine or step in (None, 0, 1, -1):
-            continue
-        for position, name in enumerate(space.names[:-1]):
-            if load.linear.coefficient(name) == 1 and space.extents[position] >= SMALLEST_EXTENT:
-                group = found.setdefault(position, [])
-                if load not in group:
-                    group.append(load)
-    if not found:
-        return None
-    position = max(found, key=lambda one: len(found[one]))
-    return TilePlan(position, tuple(found[position][:MOST_STAGED]))
-
-
-def emit_tiled_kernel(
-    body: Body, target: Target, symbol: str, space: Space, facts: Facts, plan: TilePlan
-) -> KernelCode:
+def emit_tiled_kernel(plan: TilePlan, target: Target, symbol: str) -> KernelCode:
     """A loop kernel over tiles."""
-    return _TileKernel(body, target, symbol, space, facts, plan).emit()
+    return _TileKernel(plan, target, symbol).emit()
 
 
 @final
 class _TileKernel:
-    def __init__(self, body: Body, target: Target, symbol: str, space: Space, facts: Facts, plan: TilePlan):
-        self.body, self.target, self.symbol = body, target, symbol
-        self.space, self.facts, self.plan = space, facts, plan
-        self.frame = KernelFrame(target, body, LlvmBuilder())
-        widest = max(KIND_BITS[load.kind] for load in plan.loads)
-        # Long stretches of the operand's rows for the prefetchers, and a tile that stays in the first-level cache.
-        self.tile = min(128, 4096 // widest), min(128, 2048 // widest)
-        self.u, self.v = space.names[plan.position], space.names[-1]
-        self.rows, self.columns = space.extents[plan.position], space.extents[-1]
-        lanes = min(choose_lanes(facts, target), self.tile[1])
-        self.lanes = fitted_lanes(lanes, self.columns, target)
-        self.is_copy = self._transposes_into_result()
-        self._bind()
-
-    def _transposes_into_result(self) -> bool:
-        """Whether blocks go straight into the result: it only moves, and its rows do not collide in caches."""
-        if len(self.body.roots) > 1 or not self.facts.is_copy or len(self.facts.loads) > 1:
-            return False
-        type = self.body.roots[0].tensor_type
-        step = self.body.linear(len(self.body.operand_types), self.space.root_index).coefficient(self.u) or 0
-        return step * type.element_type.itemsize % 256 != 0
-
-    def _bind(self) -> None:
-        """Express everything by ``row`` (the tile's number), ``u`` and ``v``."""
-        others = [n for n in range(len(self.space.names) - 1) if n != self.plan.position]
-        counts = -(-self.rows // self.tile[0]), -(-self.columns // self.tile[1])
-        extents = [*(self.space.extents[n] for n in others), *counts]
-        total = math.prod(extents)
-        parts = delinearized(variable("row", 0, total - 1), extents)
-        mapping = {self.space.names[n]: part for n, part in zip(others, parts)}
-        self.tile_rows, self.tile_columns = parts[-2] * self.tile[0], parts[-1] * self.tile[1]
-        self.mapping = mapping
-        self.index = tuple(position.substitute(mapping) for position in self.space.root_index)
-        self.requested = [
-            (value, tuple(position.substitute(mapping) for position in at)) for value, at in self.facts.requested
-        ]
-        stored = sum(root.tensor_type.element_type.itemsize for root in self.body.roots)
-        cost = (element_nanoseconds(self.facts, self.target, stored) + 0.06) * min(self.tile[0], self.rows)
-        self.units = divide(max(2, total), 1, 1, cost * min(self.tile[1], self.columns))
-        self.units = Units(total, 1, 1, 1, min(self.units.per_task, total), self.units.nanoseconds)
+    def __init__(self, plan: TilePlan, target: Target, symbol: str):
+        self.plan, self.target, self.symbol = plan, target, symbol
+        self.frame = KernelFrame(target, plan.body, LlvmBuilder())
 
     def emit(self) -> KernelCode:
-        frame, b = self.frame, self.frame.builder
-        self.facts.requested = self.requested
+        frame, b, plan = self.frame, self.frame.builder, self.plan
         with frame.function(self.symbol):
-            frame.evaluate(self.facts, frozenset())
-            scratch = [] if self.is_copy else [self._scratch(load) for load in self.plan.loads]
-            walk_units(frame, self.units, lambda low, high: self._unit(scratch))
-        linear = self.body.linear(len(self.body.operand_types), self.index)
+            frame.evaluate(plan.facts, frozenset())
+            scratch = [] if plan.is_copy else [self._scratch(load) for load in plan.loads]
+            walk_units(frame, plan.units, lambda low, high: self._unit(scratch))
         return KernelCode.of(
             b,
-            (Phase(self.symbol, self.units.tasks, self.units.cost),),
-            in_place=in_place_pairs(self.body, self.facts, linear, self.mapping),
+            (Phase(self.symbol, plan.units.tasks, plan.units.cost),),
+            in_place=in_place_pairs(plan.body, plan.facts, plan.stored_at, plan.mapping),
         )
 
     def _scratch(self, load: Load) -> int:
         """Memory for one tile; returns its buffer number."""
         access = self.frame.access
-        size = self.tile[0] * self.tile[1]
+        size = self.plan.tile[0] * self.plan.tile[1]
         access.bases.append(self.frame.builder.array(load.kind, size))
         access.sizes.append(size)
         return len(access.bases) - 1
@@ -145,33 +58,33 @@ class _TileKernel:
     def _unit(self, scratch: Sequence[int]) -> None:
         frame, b, access = self.frame, self.frame.builder, self.frame.access
         with frame.scope():
-            low = access.uniform(self.tile_rows), access.uniform(self.tile_columns)
+            low = access.uniform(self.plan.tile_rows), access.uniform(self.plan.tile_columns)
             ends = [
                 minimum(b, b.add(start, b.constant("i64", size)), b.constant("i64", extent))
-                for start, size, extent in zip(low, self.tile, (self.rows, self.columns))
+                for start, size, extent in zip(low, self.plan.tile, (self.plan.rows, self.plan.columns))
             ]
-            u, v = variable(self.u, 0, self.rows - 1), variable(self.v, 0, self.columns - 1)
-            if self.is_copy:
-                linear = self.body.linear(len(self.body.operand_types), self.index)
-                self._transpose(self.plan.loads[0], len(self.body.operand_types), linear, low, ends, exact=True)
+            u, v = variable(self.plan.u, 0, self.plan.rows - 1), variable(self.plan.v, 0, self.plan.columns - 1)
+            if self.plan.is_copy:
+                result = len(self.plan.body.operand_types)
+                self._transpose(self.plan.loads[0], result, self.plan.stored_at, low, ends, exact=True)
                 return
-            local = (u - self.tile_rows) * self.tile[1] + (v - self.tile_columns)
+            local = (u - self.plan.tile_rows) * self.plan.tile[1] + (v - self.plan.tile_columns)
             for load, buffer in zip(self.plan.loads, scratch):
                 self._transpose(load, buffer, local, low, ends, exact=False)
-                access.staged[load.buffer, load.linear.substitute(self.mapping)] = buffer, local
-            frame.evaluate(self.facts, frozenset(("row",)))
-            frame.loop(self.u, low[0], ends[0], 1, lambda _: self._row(low[1], ends[1]))
+                access.staged[load.buffer, load.linear.substitute(self.plan.mapping)] = buffer, local
+            frame.evaluate(self.plan.facts, frozenset(("row",)))
+            frame.loop(self.plan.u, low[0], ends[0], 1, lambda _: self._row(low[1], ends[1]))
 
     def _row(self, low: Val, high: Val) -> None:
         frame = self.frame
-        frame.evaluate(self.facts, frozenset(("row", self.u)))
+        frame.evaluate(self.plan.facts, frozenset(("row", self.plan.u)))
 
         def block() -> None:
-            values = [frame.elements.value(root, self.index, rounded=False) for root in self.body.roots]
+            values = [frame.elements.value(root, self.plan.index, rounded=False) for root in self.plan.body.roots]
             for number, scalar in enumerate(values):
-                frame.store_root(number, self.index, scalar, rounded=False)
+                frame.store_root(number, self.plan.index, scalar, rounded=False)
 
-        walk_lanes(frame, self.v, self.columns, self.lanes, low, high, block)
+        walk_lanes(frame, self.plan.v, self.plan.columns, self.plan.lanes, low, high, block)
 
     # ------------------------------------------------------------ transposition
 
@@ -181,15 +94,15 @@ class _TileKernel:
         """Copy a tile, block by block; ``exact`` writes nothing beyond the extents (scratch may take any)."""
         kind = "i8" if load.kind == "i1" else load.kind
         size = block_size(kind, self.target)
-        source = load.linear.substitute(self.mapping)
+        source = load.linear.substitute(self.plan.mapping)
 
         def block(rows: int, columns: int) -> None:
             self._block(kind, size, load.buffer, source, buffer, target, rows, columns, exact=exact)
 
         def along_rows(columns: int) -> None:
-            self._steps(self.u, self.rows, size, low[0], high[0], lambda rows: block(rows, columns))
+            self._steps(self.plan.u, self.plan.rows, size, low[0], high[0], lambda rows: block(rows, columns))
 
-        self._steps(self.v, self.columns, size, low[1], high[1], along_rows)
+        self._steps(self.plan.v, self.plan.columns, size, low[1], high[1], along_rows)
 
     def _prefetch(self, pointer: Val, ahead: int) -> None:
         b = self.frame.builder
@@ -229,11 +142,11 @@ class _TileKernel:
     ) -> None:
         """Transpose ``columns`` short vectors of ``rows`` neighbours into ``rows`` vectors of ``columns``."""
         access, b = self.frame.access, self.frame.builder
-        step, row_step = source_index.coefficient(self.v), target_index.coefficient(self.u)
+        step, row_step = source_index.coefficient(self.plan.v), target_index.coefficient(self.plan.u)
         assert step is not None and row_step is not None
         item = max(8, KIND_BITS[kind]) // 8
-        ahead = self.tile[1] * step * item if access.sizes[source] * item >= PREFETCHED_BYTES else 0
-        with access.lanes(size, self.u):
+        ahead = self.plan.tile[1] * step * item if access.sizes[source] * item >= PREFETCHED_BYTES else 0
+        with access.lanes(size, self.plan.u):
             start = access.pointer(source, kind, access.uniform(source_index))
             vectors = []
             for column in range(size):

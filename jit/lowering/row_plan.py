@@ -1,0 +1,178 @@
+"""What is decided about row kernels: the loops over a row, and the values that one loop keeps for later ones.
+
+Reductions that depend on each other run in loops of their own, independent ones share a loop; the roots that have the
+rows' shape are computed in the last loop.  What one loop computes at some cost and a later one needs again (the
+exponentials of a softmax) is kept in a scratch row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast, final
+
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.definition import Pointwise, Reduction
+from hlojit.ir.scalar import formats
+from hlojit.lowering.elements import Access, Body, Elements, Key
+from hlojit.lowering.index import Index, delinearized, variable
+from hlojit.lowering.loop_plan import Units, divide, element_nanoseconds
+from hlojit.lowering.probe import Facts, Probe, ProbeScalar
+from hlojit.lowering.target import KIND_BITS, Target
+
+WORTH_KEEPING = 8.0
+"""Values that cost fewer instructions are computed again."""
+LARGEST_STASH = 1 << 17
+"""Bytes of a row's kept values."""
+COLUMN = "column"
+
+
+@dataclass
+class Loop:
+    """One loop over a row: reductions that do not depend on each other, or (no reductions) the stores."""
+
+    reductions: list[Instruction]
+    facts: Facts = field(default_factory=Facts)
+    kept: list[Key] = field(default_factory=list)
+    """Values to keep for later loops."""
+    fetched: list[Key] = field(default_factory=list)
+
+
+def is_row_body(body: Body) -> bool:
+    """Whether something in the body is computed from the result of a reduction."""
+    for root in body.roots:
+        for value in _dependencies(body, root):
+            producer = value.producer
+            if producer is not None and isinstance(producer.op.lowering, Reduction) and producer is not root.producer:
+                return True
+    return False
+
+
+def _dependencies(body: Body, root: Value) -> list[Value]:
+    """A value and everything inside the body that it is computed from."""
+    seen: dict[Value, None] = {}
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if value in seen or value in body.parameters:
+            continue
+        seen[value] = None
+        if value.producer is not None:
+            stack.extend(value.producer.operands)
+    return list(seen)
+
+
+@final
+class RowPlan:
+    """The loops of one row kernel."""
+
+    def __init__(self, body: Body):
+        self.body = body
+        reductions = _levels(body)
+        first = next(iter(reductions))
+        shape, dimensions = first.operands[0].tensor_type.shape, tuple(first.attributes["dimensions"])
+        kept = len(shape) - len(dimensions)
+        for one in reductions:
+            same = one.operands[0].tensor_type.shape == shape and tuple(one.attributes["dimensions"]) == dimensions
+            if not same or sorted(dimensions) != list(range(kept, len(shape))):
+                raise UnsupportedError(one.op.name, "", "a row kernel reduces the last dimensions", one.location)
+        self.rows, self.extent = math.prod(shape[:kept]), math.prod(shape[kept:])
+        self.row = variable("row", 0, self.rows - 1)
+        column = variable(COLUMN, 0, self.extent - 1)
+        self.index = (*delinearized(self.row, shape[:kept]), *delinearized(column, shape[kept:]))
+        others = [number for number, root in enumerate(body.roots) if root.producer not in reductions]
+        self.stored = [number for number in others if body.roots[number].tensor_type.shape == shape]
+        self.per_row = [number for number in others if number not in self.stored]
+        self.row_index = delinearized(self.row, shape[:kept])
+        for number in self.per_row:
+            if body.roots[number].tensor_type.shape != shape[:kept]:
+                raise UnsupportedError("hlojit.fusion", "", "a root of a row kernel has neither rows nor results")
+        count = max(reductions.values()) + 1
+        self.loops = [Loop([one for one in reductions if reductions[one] == level]) for level in range(count)]
+        if self.stored:
+            self.loops.append(Loop([]))
+        self._plan()
+
+    def wanted(self, loop: Loop) -> list[Value]:
+        """What a loop evaluates in every column."""
+        if not loop.reductions:
+            return [self.body.roots[number] for number in self.stored]
+        return [value for one in loop.reductions for value in one.operands[: len(one.operands) // 2]]
+
+    def _probe(self, values: Sequence[Value], stash: Sequence[Key]) -> tuple[Facts, list[Key]]:
+        probe = Probe()
+        elements = Elements(cast(Access, probe), self.body)
+        for loop in self.loops:
+            for one in loop.reductions:
+                for result in one.results:
+                    kind = formats.compute_kind(result.tensor_type.element_type)
+                    elements.reduced[result] = self.row, ProbeScalar(kind, -1)
+        for value, index in stash:
+            kind = formats.compute_kind(value.tensor_type.element_type)
+            elements.stash[value, index] = len(self.body.operand_types), kind, self.index_in_row()
+        found = [elements.value(value, self.index) for value in values]
+        facts = probe.finish(cast(list[ProbeScalar], found))
+        facts.requested = elements.requested
+        facts.kinds |= {formats.storage_kind(value.tensor_type.element_type) for value in values}
+        return facts, list(dict.fromkeys(elements.fetched))
+
+    def index_in_row(self) -> Index:
+        """The column, as the position in a scratch row."""
+        return variable(COLUMN, 0, self.extent - 1)
+
+    def _plan(self) -> None:
+        """Find out what each loop computes, and which values are worth keeping for later ones."""
+        computed: dict[Key, Loop] = {}
+        budget = LARGEST_STASH
+        for loop in self.loops:
+            loop.facts, _ = self._probe(self.wanted(loop), ())
+            shared = [key for key in computed if key in set(loop.facts.requested)]
+            _, frontier = self._probe(self.wanted(loop), shared)
+            for key in frontier:
+                size = self.extent * KIND_BITS[formats.compute_kind(key[0].tensor_type.element_type)] // 8
+                source = computed[key]
+                if key in source.kept:
+                    loop.fetched.append(key)
+                elif size <= budget and self._probe_at(key).cost >= WORTH_KEEPING:
+                    source.kept.append(key)
+                    loop.fetched.append(key)
+                    budget -= size
+            loop.facts, _ = self._probe(self.wanted(loop), loop.fetched)
+            for key in loop.facts.requested:
+                value, index = key
+                pointwise = value.producer is not None and isinstance(value.producer.op.lowering, Pointwise)
+                if index == self.index and pointwise and value.tensor_type.element_type.bits > 1:
+                    computed.setdefault(key, loop)
+
+    def _probe_at(self, key: Key) -> Facts:
+        return self._probe([key[0]], ())[0]
+
+    def units(self, target: Target) -> Units:
+        """Rows and tasks."""
+        stored = sum(self.body.roots[number].tensor_type.element_type.itemsize for number in self.stored)
+        cost = sum(element_nanoseconds(loop.facts, target, 0) for loop in self.loops) + stored / 40
+        units = divide(max(2, self.rows), 1, 1, cost * self.extent + 20)
+        return Units(self.rows, 1, 1, 1, min(units.per_task, self.rows), units.nanoseconds)
+
+
+def _levels(body: Body) -> dict[Instruction, int]:
+    """The reductions of a body with the number of the loop in which each can run, in the order of the program."""
+    found: dict[Instruction, set[Instruction]] = {}
+    for root in body.roots:
+        for value in _dependencies(body, root):
+            producer = value.producer
+            if producer is not None and isinstance(producer.op.lowering, Reduction) and producer not in found:
+                below = {
+                    inner.producer
+                    for operand in producer.operands
+                    for inner in _dependencies(body, operand)
+                    if inner.producer is not None and isinstance(inner.producer.op.lowering, Reduction)
+                }
+                found[producer] = below
+    levels: dict[Instruction, int] = {}
+    # A reduction has more reductions below it than each of those.
+    for one in sorted(found, key=lambda instruction: len(found[instruction])):
+        levels[one] = 1 + max((levels[inner] for inner in found[one]), default=-1)
+    return levels
