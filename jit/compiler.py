@@ -14,6 +14,7 @@ from typing import Any, cast
 from hlojit.collection import collection_paused
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
 from hlojit.extensions.legalization import Legalization, Legalizer
+from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
@@ -54,16 +55,21 @@ def compile(
     options: CompileOptions | Mapping[str, Any] | None = None,
     num_replicas: int = 1,
     num_partitions: int = 1,
+    donate: Sequence[int] = (),
 ) -> Any:
     """Compile StableHLO text or a module to an ``Executable``.
 
     ``backend`` is the name of a registered back end (default: ``HLOJIT_BACKEND``, then the CPU); ``options`` is a
-    ``CompileOptions`` or a mapping of its fields.  The module given is not changed.
+    ``CompileOptions`` or a mapping of its fields.  ``donate`` holds numbers of arguments whose memory the program may take,
+    beside those that the text names (docs/donation.md).  The module given is not changed.
 
     Raises ``ParseError``, ``VerificationError``, or ``UnsupportedError`` naming the op, the back end and the reason.
     """
     with fork_gate:
         registry().load()
+        if donate:
+            program = parse(program) if isinstance(program, str) else program.clone()
+            mark_donated(program.main, donate)
         home = program.environment if isinstance(program, Module) else current()
         # One state of the tables from beginning to end, whatever is registered meanwhile.
         with scope_for(home).snapshot().activate() as scope:

@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn, final
 import numpy as np
 from hlojit.arrays import from_storage, is_outside_form_different, to_storage
 from hlojit.device_call import DeviceCall, has_device_array
+from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
@@ -43,9 +44,11 @@ class ExecutableSpec:
     addresses: inputs, outputs, the arena (``arena_bytes`` of temporaries, aligned to 64 bytes; null if 0), constants.
     It returns a ``layout.Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has
     run, the output is copied from that slot - an input, a constant or another output that the program returns as it is.
-    ``explain`` turns (status, detail0, detail1) of a failed run into an exception.  ``threads`` limits the threads of
-    this executable (0: as many as the process uses).  ``keepalive`` holds whatever the addresses depend on; ``program``
-    is the back end's own record of what happens, for people and tools to look at.
+    ``donated`` holds pairs (input number, output number or -1): the program writes the input's memory, and the output is
+    made in it, so that its slot holds the same address.  ``explain`` turns (status, detail0, detail1) of a failed run into
+    an exception.  ``threads`` limits the threads of this executable (0: as many as the process uses).  ``keepalive`` holds
+    whatever the addresses depend on; ``program`` is the back end's own record of what happens, for people and tools to look
+    at.
     """
 
     name: str
@@ -56,6 +59,7 @@ class ExecutableSpec:
     constants: tuple[int, ...] = ()
     keepalive: tuple[object, ...] = ()
     output_copies: tuple[tuple[int, int], ...] = ()
+    donated: tuple[tuple[int, int], ...] = ()
     estimated_nanoseconds: float = float("inf")
     threads: int = 0
     explain: Callable[[int, int, int], Exception] | None = None
@@ -85,7 +89,7 @@ class Executable:
             on_device = _device_call(spec, inner, backend)
             plain = _Wrapping(spec, inner, on_device)
         else:
-            inner = _native_call(spec, _refuse)
+            inner = _giving_call(spec) if spec.donated else _native_call(spec, _refuse)
             on_device = _device_call(spec, inner, backend)
             if any(map(is_outside_form_different, (*spec.inputs, *spec.outputs))):
                 plain = _Wrapping(spec, inner, on_device)
@@ -166,7 +170,8 @@ def python_executable(
 
 def _device_call(spec: ExecutableSpec, function: Callable[..., Any], backend: Backend | None) -> DeviceCall:
     """The program on host devices: ``function`` takes and returns storage arrays."""
-    return DeviceCall(DeviceProgram(spec.name, spec.inputs, spec.outputs, function), backend)
+    donated = tuple(number for number, _ in spec.donated)
+    return DeviceCall(DeviceProgram(spec.name, spec.inputs, spec.outputs, function, donated), backend)
 
 
 def _check(spec: ExecutableSpec) -> None:
@@ -228,9 +233,13 @@ def _call_record(spec: ExecutableSpec, otherwise: object) -> tuple[bytes, tuple[
         ]
     )
     inputs = [(id(dtype), type_.rank, *type_.shape) for dtype, type_ in zip(dtypes, spec.inputs)]
+    givers = {output: number for number, output in spec.donated}
     outputs = [
-        (id(dtype), type_.rank, type_.nbytes, *type_.shape) for dtype, type_ in zip(dtypes[first_output:], spec.outputs)
+        (id(dtype), type_.rank, -1 - givers[number] if number in givers else type_.nbytes, *type_.shape)
+        for number, (dtype, type_) in enumerate(zip(dtypes[first_output:], spec.outputs))
     ]
+    donations = _table([number for number, _ in spec.donated])
+    input_bytes = _table([type_.nbytes for type_ in spec.inputs])
     fields = {
         "entry": spec.entry,
         "inputs": len(spec.inputs),
@@ -245,10 +254,14 @@ def _call_record(spec: ExecutableSpec, otherwise: object) -> tuple[bytes, tuple[
         "constant_table": ctypes.addressof(constants),
         "copy_table": ctypes.addressof(copies),
         "output_words": 0,
+        "donated": len(spec.donated),
+        "donation_table": ctypes.addressof(donations),
+        "input_bytes": ctypes.addressof(input_bytes),
     }
     words = [fields[name] for name in layout.CALL]
     words += itertools.chain.from_iterable(inputs + outputs)
-    return struct.pack(f"={len(words)}q", *words), (otherwise, explain, dtypes, constants, copies, spec.keepalive)
+    needed = (otherwise, explain, dtypes, constants, copies, donations, input_bytes, spec.keepalive)
+    return struct.pack(f"={len(words)}q", *words), needed
 
 
 def _native_call(spec: ExecutableSpec, otherwise: Callable[..., Any]) -> Callable[..., Any]:
@@ -258,6 +271,12 @@ def _native_call(spec: ExecutableSpec, otherwise: Callable[..., Any]) -> Callabl
     )
     function: Callable[..., Any] = new_function(ctypes.addressof(_definition()), (record, needed), None)
     return function
+
+
+def _giving_call(spec: ExecutableSpec) -> GivingCall:
+    """Calls with donated arguments, which are copied where their memory cannot be taken."""
+    numbers = [number for number, _ in spec.donated]
+    return GivingCall(numbers, _native_call(spec, CopyingCall(numbers, _native_call(spec, _refuse))))
 
 
 @final
@@ -397,6 +416,11 @@ class _PythonCall:
         inputs = _convert(self.spec, arguments)
         try:
             outputs = [np.empty(type_.shape, type_.element_type.storage) for type_ in self.spec.outputs]
+            for number, output in self.spec.donated:
+                inputs[number] = inputs[number].copy()
+                if output >= 0:
+                    type_ = self.spec.outputs[output]
+                    outputs[output] = inputs[number].reshape(-1).view(type_.element_type.storage).reshape(type_.shape)
         except (MemoryError, ValueError) as error:
             raise ExecutionError(f"{self.spec.name}: no memory for the outputs: {error}") from error
         addresses = [array.ctypes.data for array in (*inputs, *outputs)]

@@ -108,6 +108,7 @@ class CpuBackend(Backend):
             arena_bytes=program.arena_bytes,
             constants=tuple(constant.ctypes.data for constant in program.constants),
             keepalive=(loaded, *program.constants),
+            donated=program.donated,
             estimated_nanoseconds=cost,
             program=program,
         )

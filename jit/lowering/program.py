@@ -336,6 +336,12 @@ class Program:
             raise ProgramError(f"{self.name}: the arena takes {nbytes} bytes, which only the arguments tell")
         return nbytes
 
+    @property
+    def donated(self) -> tuple[tuple[int, int], ...]:
+        """Inputs whose memory the program takes, each with the output that is made in it, or -1."""
+        outputs = {number: output for output, number in self.aliases.items()}
+        return tuple((each.index, outputs.get(each.index, -1)) for each in self.inputs if each.storage.donated)
+
     def walk(self) -> Iterator[Step]:
         """Yield all steps, those of loops and branches after the one that holds them."""
         stack = list(reversed(self.steps))

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hlojit.ir.donation import ALIASING_OUTPUT, donated_arguments
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
@@ -37,13 +39,16 @@ from hlojit.lowering.storage import Storage
 def build_program(function: Function, source: KernelSource, donated: Mapping[int, int | None] | None = None) -> Program:
     """Schedule ``function`` (all calls inlined, tensors only) with kernels from ``source``.
 
-    ``donated`` maps numbers of donated arguments to the output that is to have their memory, or to None.
+    ``donated`` maps numbers of donated arguments to the output that is to have their memory, or to None; by default they
+    are those that the function's attributes name.
     """
+    if donated is None:
+        donated = checked_donations(function)
     for value in (*function.body.arguments, *function.body.returned):
         assert isinstance(value.type, TensorType), value
     order = InstructionOrder(function.body)
     aliases = AliasAnalysis(function.body, order, source)
-    placement = CopyInsertion(function, aliases, donated or {}).run()
+    placement = CopyInsertion(function, aliases, donated).run()
     program = Program(
         function.name,
         StepEmitter(aliases, placement).emit(function.body),
@@ -57,6 +62,25 @@ def build_program(function: Function, source: KernelSource, donated: Mapping[int
     _give_back(program)
     assign_buffers(program)
     return program
+
+
+def checked_donations(function: Function) -> dict[int, int | None]:
+    """The donated arguments that a function's attributes name; ``HlojitError`` where they name no output that could be."""
+    donated = donated_arguments(function)
+    results = function.body.returned
+    partners = [output for output in donated.values() if output is not None]
+    for number, output in donated.items():
+        if output is None:
+            continue
+        where = f"@{function.name}, argument {number}: {ALIASING_OUTPUT} = {output}"
+        if not 0 <= output < len(results):
+            raise HlojitError(f"{where}, but the function has {len(results)} results")
+        if results[output].tensor_type.nbytes != function.body.arguments[number].tensor_type.nbytes:
+            types = results[output].type, function.body.arguments[number].type
+            raise HlojitError(f"{where}, but the result is {types[0]} and the argument {types[1]}")
+        if partners.count(output) > 1:
+            raise HlojitError(f"{where}, which is another argument's, too")
+    return donated
 
 
 def _give_back(program: Program) -> None:

@@ -170,7 +170,7 @@ lay_out:
   %slots = alloca i64, i64 %slots_count1, align 16
   %outputs1 = add i64 %outputs, 1
   %results = alloca ptr, i64 %outputs1, align 16
-  %descriptions = getelementptr inbounds i8, ptr %record, i64 104   ; CALL_BYTES
+  %descriptions = getelementptr inbounds i8, ptr %record, i64 128   ; CALL_BYTES
   br label %input
 
   ; --- inputs
@@ -239,10 +239,16 @@ accept:
 
   ; --- outputs
 outputs_begin:
-  br label %output
+  %donated_at = call ptr @call.donated(ptr %record)
+  %donated = load i64, ptr %donated_at, align 8
+  %gives = icmp ne i64 %donated, 0
+  br i1 %gives, label %claim, label %output
+claim:
+  %is_claimed = call i1 @donation.claim(ptr %record, ptr %arguments, ptr %slots)
+  br i1 %is_claimed, label %output, label %unusual
 output:
-  %made = phi i64 [ 0, %outputs_begin ], [ %made1, %keep ]
-  %wanted = phi ptr [ %description, %outputs_begin ], [ %wanted_after, %keep ]
+  %made = phi i64 [ 0, %outputs_begin ], [ 0, %claim ], [ %made1, %keep ]
+  %wanted = phi ptr [ %description, %outputs_begin ], [ %description, %claim ], [ %wanted_after, %keep ]
   %more_outputs = icmp ult i64 %made, %outputs
   br i1 %more_outputs, label %allocate, label %run
 allocate:
@@ -252,6 +258,18 @@ allocate:
   %output_bytes_at = getelementptr inbounds i64, ptr %wanted, i64 2
   %output_bytes = load i64, ptr %output_bytes_at, align 8
   %output_shape = getelementptr inbounds i64, ptr %wanted, i64 3
+  %is_shared = icmp slt i64 %output_bytes, 0
+  br i1 %is_shared, label %share, label %take
+share:
+  %giver = xor i64 %output_bytes, -1
+  %given_at = getelementptr inbounds ptr, ptr %arguments, i64 %giver
+  %given = load ptr, ptr %given_at, align 8
+  %given_slot = getelementptr inbounds ptr, ptr %slots, i64 %giver
+  %given_data = load ptr, ptr %given_slot, align 8
+  %shared = call ptr @donation.array(ptr %output_dtype, i64 %output_rank, ptr %output_shape, ptr %given)
+  %no_shared = icmp eq ptr %shared, null
+  br i1 %no_shared, label %unwind, label %keep
+take:
   %block = call ptr @hlojit_allocate(i64 %output_bytes)
   %no_block = icmp eq ptr %block, null
   br i1 %no_block, label %exhausted, label %wrap
@@ -260,11 +278,13 @@ wrap:
   %no_array = icmp eq ptr %array, null
   br i1 %no_array, label %unwind, label %keep
 keep:
+  %made_array = phi ptr [ %array, %wrap ], [ %shared, %share ]
+  %made_data = phi ptr [ %block, %wrap ], [ %given_data, %share ]
   %result_at = getelementptr inbounds ptr, ptr %results, i64 %made
-  store ptr %array, ptr %result_at, align 8
+  store ptr %made_array, ptr %result_at, align 8
   %output_number = add i64 %inputs, %made
   %output_slot = getelementptr inbounds ptr, ptr %slots, i64 %output_number
-  store ptr %block, ptr %output_slot, align 8
+  store ptr %made_data, ptr %output_slot, align 8
   %wanted_after = getelementptr inbounds i64, ptr %output_shape, i64 %output_rank
   %made1 = add i64 %made, 1
   br label %output
@@ -302,7 +322,7 @@ give:
 
   ; --- failure: drop the outputs made so far; an exception is pending
 unwind:
-  %to_drop = phi i64 [ %made, %exhausted ], [ %made, %wrap ], [ %outputs, %run ], [ %outputs, %several ]
+  %to_drop = phi i64 [ %made, %exhausted ], [ %made, %wrap ], [ %made, %share ], [ %outputs, %run ], [ %outputs, %several ]
   br label %drop
 drop:
   %left = phi i64 [ %to_drop, %unwind ], [ %left1, %release ]
@@ -315,6 +335,11 @@ release:
   call void @Py_DecRef(ptr %dropped)
   br label %drop
 failed:
+  br i1 %gives, label %return, label %null
+return:
+  call void @donation.return(ptr %record, ptr %arguments, i64 %donated)
+  br label %null
+null:
   ret ptr null
 
 unusual:

@@ -86,12 +86,16 @@ CALL: Final[Mapping[str, Field]] = _layout(
         ("constant_table", "ptr"),  # addresses of the constants
         ("copy_table", "ptr"),  # triples (to slot, from slot, bytes)
         ("output_words", "ptr"),  # where the descriptions of the outputs begin
+        ("donated", "i64"),  # number of donated inputs whose memory the program takes
+        ("donation_table", "ptr"),  # their input numbers
+        ("input_bytes", "ptr"),  # bytes of every input
     )
 )
 """The call record: what the compiled call path knows of an executable.
 
 It is followed by one description per input, then one per output, as 64-bit words: input = (dtype object, rank,
-dimensions...), output = (dtype object, rank, bytes, dimensions...).
+dimensions...), output = (dtype object, rank, bytes, dimensions...).  An output that is made in the memory of donated input
+``n`` has ``-1 - n`` in place of its bytes.
 """
 
 CALL_BYTES: Final = 8 * len(CALL)

@@ -65,6 +65,7 @@ _PYTHON_API: Final = (
     "Py_DecRef",
     "PyCapsule_New",
     "PyCapsule_GetPointer",
+    "PyCapsule_IsValid",
     "PyTuple_New",
     "PyTuple_SetItem",
     "PyObject_Vectorcall",
@@ -119,7 +120,7 @@ def core_source(triple: str) -> str:
 def python_source() -> str:
     """The LLVM IR of the part that knows Python, for this interpreter and its NumPy."""
     offsets = objects.measure() or objects.expected()
-    return "\n".join([offsets.llvm_ir(), layout.accessors(), *_texts("python.ll", "call.ll")])
+    return "\n".join([offsets.llvm_ir(), layout.accessors(), *_texts("python.ll", "donation.ll", "call.ll")])
 
 
 def _texts(*names: str) -> list[str]:

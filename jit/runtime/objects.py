@@ -1,6 +1,6 @@
 """Where Python and NumPy keep the fields of their objects, measured instead of compiled in.
 
-The compiled call path reads an array's type, dtype, rank, shape, flags and data pointer straight from the object.  The
+The compiled call path reads an array's type, dtype, rank, shape, base, flags and data pointer straight from the object.  The
 offsets are derived from the size of an object header in this interpreter (longer in a free-threaded one) and checked
 against arrays whose fields are known; if anything differs, ``measure`` returns None and calls go through Python.
 """
@@ -26,6 +26,7 @@ class ObjectLayout:
     array_data: int
     array_rank: int
     array_shape: int
+    array_base: int
     array_dtype: int
     array_flags: int
 
@@ -48,6 +49,7 @@ def expected() -> ObjectLayout:
         array_data=header,
         array_rank=header + 8,
         array_shape=header + 16,
+        array_base=header + 32,
         array_dtype=header + 40,
         array_flags=header + 48,
     )
@@ -56,15 +58,18 @@ def expected() -> ObjectLayout:
 def _agrees(layout: ObjectLayout, array: np.ndarray[Any, Any]) -> bool:
     address = id(array)
     flags = ctypes.c_int.from_address(address + layout.array_flags).value
-    expected_flags = array.flags.c_contiguous | array.flags.aligned << 8 | array.flags.writeable << 10
+    expected_flags = (
+        array.flags.c_contiguous | array.flags.owndata << 2 | array.flags.aligned << 8 | array.flags.writeable << 10
+    )
     shape = _word(address + layout.array_shape) if array.ndim else 0
     return (
         _word(address + layout.type) == id(np.ndarray)
         and _word(address + layout.array_data) == array.ctypes.data
         and ctypes.c_int.from_address(address + layout.array_rank).value == array.ndim
         and all(_word(shape + 8 * axis) == extent for axis, extent in enumerate(array.shape))
+        and _word(address + layout.array_base) == (0 if array.base is None else id(array.base))
         and _word(address + layout.array_dtype) == id(array.dtype)
-        and flags & 0x501 == expected_flags
+        and flags & 0x505 == expected_flags
     )
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from hlojit.arrays import Array, NDArray, row_of_now
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
+from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
@@ -32,6 +33,7 @@ from hlojit.ir.graph import Function, Module
 from hlojit.ir.location import FileLocation
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import Structure, flatten, paths, unflatten
+from hlojit.tracing.donated import DonatedParameters
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer, TracingError
 
@@ -49,6 +51,8 @@ class JittedFunction:
         backend: str | None,
         options: CompileOptions | Mapping[str, Any] | None,
         plugins: Sequence[Any],
+        donate_argnums: Sequence[int] = (),
+        donate_argnames: Sequence[str] = (),
     ):
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TracingError(f"{function.__qualname__} is a generator or coroutine; jit takes plain functions")
@@ -66,6 +70,9 @@ class JittedFunction:
                 f"static_argnames names {', '.join(sorted(unknown))}, but {function.__name__} has the parameters "
                 f"{', '.join(self.signature.parameters)}"
             )
+        self._donated = DonatedParameters(
+            function.__name__, self.signature, donate_argnums, donate_argnames, self.static_argnames
+        )
         functools.update_wrapper(self, function)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -149,6 +156,7 @@ class JittedFunction:
         function = Function("main", types, (), location=location)
         for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
             argument.name_hint = name
+        mark_donated(function, self._donated.leaves(dynamic))
         builder = Builder(function.body, location=location)
         operations = Operations(builder)
         tracers = [
@@ -221,6 +229,8 @@ def jit(
     backend: str | None = None,
     options: CompileOptions | Mapping[str, Any] | None = None,
     plugins: Sequence[Any] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], JittedFunction]: ...
 def jit(
     function: Callable[..., Any] | None = None,
@@ -230,17 +240,23 @@ def jit(
     backend: str | None = None,
     options: CompileOptions | Mapping[str, Any] | None = None,
     plugins: Sequence[Any] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
 ) -> Any:
     """Compile a NumPy-style function; a decorator with or without arguments.
 
     ``static_argnames``: parameters that are Python values rather than arrays (compiled once per value).  ``backend`` and
     ``options`` as for ``hlojit.compile``.  ``plugins``: plugins that take part in compiling this function only.
+    ``donate_argnums``, ``donate_argnames``: parameters whose arrays the caller gives up: the program may make its results in
+    their memory, and they are read-only with undefined contents afterwards (docs/donation.md).
 
     Raises ``TracingError`` where the function does what a compiled one cannot, naming what to use instead.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    numbers = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
+    donated = (donate_argnames,) if isinstance(donate_argnames, str) else tuple(donate_argnames)
 
     def decorate(function: Callable[..., Any]) -> JittedFunction:
-        return JittedFunction(function, names, backend, options, plugins)
+        return JittedFunction(function, names, backend, options, plugins, numbers, donated)
 
     return decorate if function is None else decorate(function)

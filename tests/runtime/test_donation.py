@@ -1,0 +1,522 @@
+"""Donated arguments: their memory becomes the results', nothing else is ever written, and nothing is freed too early."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from typing import Any
+
+import hlojit
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hlojit import runtime
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.lowering.program import Copy, Loop
+
+Array = np.ndarray[Any, Any]
+T = "tensor<1000xf32>"
+ADD = f"""func.func public @main(%x: {T} {{tf.aliasing_output = 0 : i32}}, %y: {T}) -> {T} {{
+  %r = stablehlo.add %x, %y : {T}
+  return %r : {T} }}"""
+
+
+@pytest.fixture(scope="module")
+def add() -> Any:
+    return hlojit.compile(ADD)
+
+
+def address(array: Array) -> int:
+    return int(array.ctypes.data)
+
+
+def numbers(count: int = 1000, dtype: Any = "f4") -> Array:
+    return np.arange(count).astype(dtype)
+
+
+ONES = np.ones(1000, "f4")
+
+
+# ------------------------------------------------------------------------------------------------ whose memory it is
+
+
+def test_the_result_lies_in_the_donated_memory_and_the_array_is_read_only(add: Any) -> None:
+    x = numbers()
+    place = address(x)
+    result = add(x, ONES)
+    assert address(result) == place and result.flags.writeable and not x.flags.writeable
+    np.testing.assert_array_equal(result, numbers() + 1)
+    with pytest.raises(ValueError, match="read-only"):
+        x[0] = 5
+    assert ONES.flags.writeable
+
+
+def test_the_result_keeps_the_memory(add: Any) -> None:
+    """The array that owned it lives until the last result, and last view of one, in its memory is gone."""
+    x = numbers()
+    result = add(x, ONES)
+    alive = sys.getrefcount(x)
+    view = result[500:]
+    again = add(result, ONES)
+    del result
+    assert sys.getrefcount(x) == alive
+    del again
+    assert sys.getrefcount(x) == alive
+    del view
+    gc.collect()
+    assert sys.getrefcount(x) == alive - 1
+
+
+def test_a_block_of_the_pool_is_given_back_once(add: Any) -> None:
+    plain = hlojit.compile(ADD.replace("{tf.aliasing_output = 0 : i32}", ""))
+    before = runtime.statistics()
+    x = plain(numbers(), ONES)
+    held = (runtime.statistics() - before).bytes_in_use
+    for _ in range(20):
+        x = add(x, ONES)
+    spent = runtime.statistics() - before
+    assert spent.bytes_in_use == held and spent.allocations == 1
+    np.testing.assert_array_equal(x, numbers() + 21)
+    del x
+    assert (runtime.statistics() - before).bytes_in_use == 0
+
+
+def test_a_thousand_donations_are_no_chain(add: Any) -> None:
+    x = numbers()
+    first = x
+    for _ in range(1000):
+        x = add(x, ONES)
+    base = x.base
+    assert type(base).__name__ == "PyCapsule" and sys.getrefcount(first) <= 4
+    np.testing.assert_array_equal(x, numbers() + 1000)
+
+
+# --------------------------------------------------------------------------------------------------- what is copied
+
+
+def untouched(add: Any, x: Array, *, y: Array = ONES) -> None:
+    """The call works, and neither the array nor its flags change."""
+    before, writeable = x.copy(), x.flags.writeable
+    result = add(x, y)
+    np.testing.assert_array_equal(result, before + (before if y is x else y))
+    assert not np.may_share_memory(result, x)
+    result[...] = 0
+    np.testing.assert_array_equal(x, before)
+    assert x.flags.writeable == writeable
+
+
+def test_what_does_not_own_its_memory_is_copied(add: Any) -> None:
+    whole = numbers(2000)
+    untouched(add, whole[500:1500])
+    untouched(add, whole[:1000].reshape(1000))
+    untouched(add, whole[::2])
+    untouched(add, np.frombuffer(bytearray(4000), "f4"))
+    untouched(add, np.frombuffer(bytes(4000), "f4"))
+    untouched(add, np.asarray(memoryview(numbers())))
+    untouched(add, np.from_dlpack(numbers()))
+    result = add(numbers(), ONES)
+    untouched(add, result[:])
+    untouched(add, result.reshape(10, 100).reshape(1000))
+
+
+def test_read_only_arrays_are_copied(add: Any, tmp_path: Any) -> None:
+    x = numbers()
+    x.flags.writeable = False
+    untouched(add, x)
+    np.save(tmp_path / "x.npy", x)
+    untouched(add, np.load(tmp_path / "x.npy", mmap_mode="r"))
+    untouched(add, np.load(tmp_path / "x.npy", mmap_mode="r+"))
+    constant = jnp.arange(1000, dtype="f4")
+    np.testing.assert_array_equal(add(constant, ONES), numbers() + 1)
+    np.testing.assert_array_equal(constant, numbers())
+
+
+def test_one_array_in_two_places_is_copied(add: Any) -> None:
+    x = numbers()
+    untouched(add, x, y=x)
+    result = add(x[:], x)
+    np.testing.assert_array_equal(result, 2 * numbers())
+    np.testing.assert_array_equal(x, numbers())
+
+
+def test_an_array_that_was_given_away_is_copied(add: Any) -> None:
+    """Its contents are undefined, but the result in its memory is somebody else's."""
+    x = numbers()
+    result = add(x, ONES)
+    second = add(x, ONES)
+    assert not np.may_share_memory(result, second)
+    np.testing.assert_array_equal(result, numbers() + 1)
+
+
+def test_arguments_of_other_forms_are_converted(add: Any) -> None:
+    swapped = numbers(dtype=">f4")
+    np.testing.assert_array_equal(add(swapped, ONES), numbers() + 1)
+    np.testing.assert_array_equal(swapped, numbers())
+    assert swapped.flags.writeable
+    odd = np.zeros(4001, "u1")[1:].view("f4")
+    np.testing.assert_array_equal(add(odd, ONES), ONES)
+    with pytest.raises(ArgumentError, match="argument 0: expected"):
+        add(numbers(dtype="f8"), ONES)
+    x = numbers()
+    with pytest.raises(ArgumentError, match="argument 1: expected"):
+        add(x, numbers(5))
+    assert x.flags.writeable
+
+
+def test_a_good_array_is_taken_although_another_must_be_converted() -> None:
+    """The state is not copied because the learning rate is a Python number."""
+    step = hlojit.compile(f"""func.func public @main(%x: {T} {{jax.buffer_donor = true}}, %s: tensor<f32>) -> {T} {{
+      %b = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> {T}
+      %r = stablehlo.multiply %x, %b : {T}
+      return %r : {T} }}""")
+    x = numbers()
+    place = address(x)
+    result = step(x, 0.5)
+    assert address(result) == place
+    np.testing.assert_array_equal(result, numbers() * np.float32(0.5))
+
+
+@pytest.mark.parametrize("element", ["bf16", "f8E4M3FN", "i4", "i1", "f16"])
+def test_other_element_types(element: str) -> None:
+    dtype = {"bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn, "i4": ml_dtypes.int4, "i1": np.bool_,
+             "f16": np.float16}[element]  # fmt: skip
+    kind = f"tensor<64x{element}>"
+    step = hlojit.compile(f"""func.func public @main(%x: {kind} {{jax.buffer_donor = true}}) -> {kind} {{
+      %r = stablehlo.maximum %x, %x : {kind}
+      return %r : {kind} }}""")
+    x = (np.arange(64) % 5).astype(dtype)
+    expected = x.copy()
+    for _ in range(3):
+        x = step(x)
+        np.testing.assert_array_equal(x.astype("f4"), expected.astype("f4"))
+
+
+def test_a_failing_call_leaves_the_array_writable() -> None:
+    huge = hlojit.compile(f"""
+    func.func public @main(%x: {T} {{jax.buffer_donor = true}}, %h: tensor<i8>) -> ({T}, tensor<{1 << 43}xi8>) {{
+      %r = stablehlo.negate %x : {T}
+      %b = stablehlo.broadcast_in_dim %h, dims = [] : (tensor<i8>) -> tensor<{1 << 43}xi8>
+      return %r, %b : {T}, tensor<{1 << 43}xi8> }}""")
+    x = numbers()
+    count = sys.getrefcount(x)
+    with pytest.raises(ExecutionError, match="no memory"):
+        huge(x, np.array(1, "i1"))
+    assert sys.getrefcount(x) == count
+    assert x.flags.writeable
+    np.testing.assert_array_equal(x, numbers())
+
+
+# ----------------------------------------------------------------------------------------------------------- threads
+
+
+def test_threads_that_give_the_same_array_never_share_a_result(add: Any) -> None:
+    """Only one of them gets the memory; what the others read is undefined, but every result is its own."""
+    for _ in range(60):
+        x = numbers()
+        results: list[Array] = []
+        start = threading.Barrier(4)
+
+        def work(x: Array = x, start: threading.Barrier = start, results: list[Array] = results) -> None:
+            start.wait()
+            results.append(add(x, ONES))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(address(result) == address(x) for result in results) == 1
+        assert len({address(result) for result in results}) == 4
+
+
+def test_threads_with_states_of_their_own(add: Any) -> None:
+    failures: list[str] = []
+
+    def work(number: int) -> None:
+        state = numbers() + number
+        for _ in range(200):
+            state = add(state, ONES)
+        if not (state == numbers() + number + 200).all():
+            failures.append(f"{number}: {state[:4]}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+# ------------------------------------------------------------------------------------------- programs of every kind
+
+
+def compiled(function: Any, *arguments: Any, donate: tuple[int, ...]) -> Any:
+    """A JAX function with JAX's own donation attributes."""
+    lowered = jax.jit(function, donate_argnums=donate, keep_unused=True).lower(*arguments)
+    return hlojit.compile(lowered.as_text())
+
+
+def checked(function: Any, *arguments: Array, donate: tuple[int, ...], taken: int) -> Any:
+    """Compare with JAX; ``taken`` results lie in donated memory."""
+    executable = compiled(function, *arguments, donate=donate)
+    expected = jax.tree.leaves(jax.jit(function)(*arguments))
+    given = [argument.copy() for argument in arguments]
+    places = {address(each) for each in given}
+    results = executable(*given)
+    results = results if isinstance(results, tuple) else (results,)
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert sum(address(result) in places for result in results) == taken
+    assert len({address(result) for result in results}) == len(results)
+    for number, each in enumerate(given):
+        if number not in donate:
+            np.testing.assert_array_equal(each, arguments[number])
+    return executable.spec.program
+
+
+X, Y = numbers() / 100, numbers()[::-1].copy() / 50
+
+
+def test_outputs_that_are_inputs() -> None:
+    checked(lambda x: x, X, donate=(0,), taken=1)
+    checked(lambda x: (x, x), X, donate=(0,), taken=1)
+    checked(lambda x, y: (y, x), X, Y, donate=(0, 1), taken=2)
+    checked(lambda x, y: (y, x), X, Y, donate=(0,), taken=1)
+    checked(lambda x, y: (x, x + y), X, Y, donate=(0,), taken=1)
+    checked(lambda x, y: (x * 2, x + y), X, Y, donate=(0, 1), taken=2)
+
+
+def test_an_input_that_is_read_later_is_not_overwritten() -> None:
+    checked(lambda x, y: jnp.flip(jnp.sin(x)) @ jnp.outer(x, y), X[:50], Y[:50], donate=(0,), taken=1)
+    checked(lambda x, y: (x + 1, jnp.flip(x), x.sum()), X, Y, donate=(0, 1), taken=1)
+    checked(lambda x, y: (jnp.flip(x), x.sum() + y), X, Y, donate=(0,), taken=1)
+    checked(lambda x, y: (jnp.flip(x), jnp.flip(x) * y), X, Y, donate=(0,), taken=0)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_the_state_of_a_loop_lies_in_the_donated_argument(steps: int) -> None:
+    program = checked(lambda x, y: jax.lax.fori_loop(0, steps, lambda i, s: s * 0.5 + y, x), X, Y, donate=(0,), taken=1)
+    if steps > 1:
+        assert not [step for step in program.walk() if isinstance(step, Copy) and step.target.nbytes > 100]
+    checked(
+        lambda x, y: jax.lax.fori_loop(0, steps, lambda i, s: s + 0.1 * (jnp.roll(s, 1) - s), x),
+        X,
+        Y,
+        donate=(0,),
+        taken=int(steps != 1),
+    )
+    checked(
+        lambda x, y: jax.lax.fori_loop(0, steps, lambda i, s: (s[1], s[0] * 2), (x, y)), X, Y, donate=(0, 1), taken=2
+    )
+    checked(lambda x, y: jax.lax.fori_loop(0, steps, lambda i, s: s.at[i].set(y[i]), x), X, Y, donate=(0,), taken=1)
+
+
+def test_updates_happen_in_the_donated_memory() -> None:
+    """A key-value cache: one row is written, nothing is copied."""
+    cache = np.zeros((128, 64), "f4")
+    row = np.ones((1, 64), "f4")
+    executable = compiled(
+        lambda c, r, i: jax.lax.dynamic_update_slice(c, r, (i, 0)), cache, row, np.int32(0), donate=(0,)
+    )
+    assert not [step for step in executable.spec.program.walk() if isinstance(step, Copy)]
+    state = cache.copy()
+    place = address(state)
+    for position in range(128):
+        state = executable(state, row * position, np.int32(position))
+    assert address(state) == place
+    np.testing.assert_array_equal(state, np.arange(128)[:, None] * np.ones(64, "f4"))
+
+
+def test_a_branch_makes_its_result_in_the_donated_memory_or_beside_it() -> None:
+    for flag in (True, False):
+        executable = compiled(
+            lambda p, x, y: jax.lax.cond(p, lambda: x + y, lambda: jnp.flip(x) * y), np.bool_(0), X, Y, donate=(1,)
+        )
+        expected = X + Y if flag else X[::-1] * Y
+        np.testing.assert_allclose(executable(np.bool_(flag), X.copy(), Y), expected, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_donated_memory_without_an_output_holds_temporaries() -> None:
+    program = checked(lambda x, y: (jnp.flip(jnp.sort(jnp.sin(x) * y))[:7],), X, Y, donate=(0,), taken=0)
+    assert program.donated in ((), ((0, -1),))
+
+
+# --------------------------------------------------------------------------------------------- how it is asked for
+
+
+def test_compile_takes_argument_numbers() -> None:
+    plain = ADD.replace("{tf.aliasing_output = 0 : i32}", "")
+    executable = hlojit.compile(plain, donate=(1,))
+    x, y = numbers(), numbers() * 2
+    place = address(y)
+    result = executable(x, y)
+    assert address(result) == place and x.flags.writeable
+    module = hlojit.parse(plain)
+    hlojit.compile(module, donate=(0,))
+    assert module.main.argument_attributes == [{}, {}]
+    with pytest.raises(HlojitError, match="@main has 2 arguments; there is no argument 2 to donate"):
+        hlojit.compile(plain, donate=(2,))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ("{tf.aliasing_output = 1 : i32}", "argument 0: tf.aliasing_output = 1, but the function has 1 results"),
+        ("{tf.aliasing_output = -1 : i32}", "argument 0: tf.aliasing_output = -1, but"),
+    ],
+)
+def test_outputs_that_do_not_exist_are_refused(attributes: str, message: str) -> None:
+    with pytest.raises(HlojitError, match=message):
+        hlojit.compile(ADD.replace("{tf.aliasing_output = 0 : i32}", attributes))
+
+
+def test_outputs_of_another_size_or_of_two_arguments_are_refused() -> None:
+    other = f"""func.func public @main(%x: {T}, %y: tensor<3xf32> {{tf.aliasing_output = 0 : i32}}) -> {T} {{
+      return %x : {T} }}"""
+    with pytest.raises(
+        HlojitError, match="argument 1: .* the result is tensor<1000xf32> and the argument tensor<3xf32>"
+    ):
+        hlojit.compile(other)
+    with pytest.raises(HlojitError, match="which is another argument's, too"):
+        hlojit.compile(ADD.replace(f"%y: {T}", f"%y: {T} {{tf.aliasing_output = 0 : i32}}"))
+
+
+def test_jit_donates_parameters_by_number_and_name() -> None:
+    def step(state: Any, gradient: Any, *, rate: Any = 0.5) -> Any:
+        return {name: value - rate * gradient[name] for name, value in state.items()}
+
+    for options in ({"donate_argnums": 0}, {"donate_argnames": "state"}, {"donate_argnums": (-3,)},
+                    {"donate_argnums": (0,), "static_argnames": "rate"}):  # fmt: skip
+        function = hlojit.jit(**options)(step)  # type: ignore[call-overload]
+        state = {"a": numbers(dtype="f8"), "b": np.ones((7, 10))}
+        gradient = {name: np.ones_like(value) for name, value in state.items()}
+        places = [address(value) for value in state.values()]
+        for _ in range(3):
+            state = function(state, gradient)
+        assert [address(value) for value in state.values()] == places
+        np.testing.assert_array_equal(state["a"], numbers() - 1.5)
+        assert all(value.flags.writeable for value in gradient.values())
+        assert "jax.buffer_donor" in str(function.lower(state, gradient))
+
+
+def test_jit_donates_of_variable_arguments() -> None:
+    first = hlojit.jit(donate_argnums=(1,))(lambda *xs, **named: [x + 1 for x in (*xs, *named.values())])
+    arrays = [numbers(), numbers(), numbers()]
+    first(arrays[0], arrays[1], extra=arrays[2])
+    assert [array.flags.writeable for array in arrays] == [True, False, True]
+    second = hlojit.jit(donate_argnames=("extra",))(lambda *xs, **named: [x + 1 for x in (*xs, *named.values())])
+    arrays = [numbers(), numbers()]
+    second(arrays[0], extra=arrays[1])
+    assert [array.flags.writeable for array in arrays] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"donate_argnums": 2}, "donate_argnums holds 2, but step has the parameters x, n"),
+        ({"donate_argnums": -3}, "donate_argnums holds -1"),
+        ({"donate_argnames": "y"}, "donate_argnames names y, but step has the parameters x, n"),
+        ({"donate_argnums": 1, "static_argnames": "n"}, "n of step: static arguments cannot be donated"),
+    ],
+)
+def test_jit_refuses_parameters_that_are_none(options: dict[str, Any], message: str) -> None:
+    def step(x: Any, n: Any) -> Any:
+        return x
+
+    with pytest.raises(HlojitError, match=message):
+        hlojit.jit(**options)(step)  # type: ignore[call-overload]
+
+
+def test_arrays_on_a_device_are_given_up(add: Any) -> None:
+    device = add.devices[0]
+    x = hlojit.put(numbers(), device)
+    result = add(x, hlojit.put(ONES, device))
+    np.testing.assert_array_equal(np.asarray(result), numbers() + 1)
+    with pytest.raises(ExecutionError, match="donated to main"):
+        np.asarray(x)
+    pending = add.execute(result, ONES)
+    np.testing.assert_array_equal(np.asarray(pending), numbers() + 2)
+
+
+def test_without_known_object_layouts_donated_arrays_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hlojit.runtime import objects
+
+    monkeypatch.setattr(objects, "measure", lambda: None)
+    executable = hlojit.compile(ADD)
+    x = numbers()
+    np.testing.assert_array_equal(executable(x, ONES), numbers() + 1)
+    np.testing.assert_array_equal(x, numbers())
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+
+def adam_step(state: Any, gradient: Any) -> Any:
+    """Parameters, first and second moments; the bias correction is left to the rate."""
+    new = []
+    for (weights, first, second), g in zip(state, gradient):
+        m = 0.9 * first + 0.1 * g
+        v = 0.999 * second + 0.001 * g * g
+        new.append((weights - 0.01 * m / (jnp.sqrt(v) + 1e-8), m, v))
+    return new
+
+
+def test_an_adam_step_needs_no_second_copy_of_the_state() -> None:
+    """Peak bytes of the pool during steps: without donation twice the state, with it the state alone."""
+    shapes = [(300, 200), (200,), (200, 100)]
+    state_bytes = 3 * 4 * sum(int(np.prod(shape)) for shape in shapes)
+    state = [tuple(np.full(shape, 0.1 * k, "f4") for k in range(3)) for shape in shapes]
+    gradient = [np.full(shape, 0.5, "f4") for shape in shapes]
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, state)
+    expected = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(adam_step)(doubled, gradient))]
+    peaks = {}
+    for donate in ((), (0,)):
+        text = jax.jit(adam_step, donate_argnums=donate).lower(state, gradient).as_text()
+        executable = hlojit.compile(text)
+        assert executable.spec.arena_bytes == 0
+        leaves = [leaf.copy() for leaf in jax.tree.leaves(state)]
+        gradients = jax.tree.leaves(gradient)
+        own = {address(leaf) for leaf in leaves}
+        # A result of the pool, so that the pool counts the state as well.
+        adopted = hlojit.compile(jax.jit(lambda each: [2 * leaf for leaf in each]).lower(leaves).as_text())
+        gc.collect()
+        before = runtime.statistics()
+        leaves = list(adopted(*leaves))
+        held = (runtime.statistics() - before).bytes_in_use
+        assert not own & {address(leaf) for leaf in leaves} and held >= state_bytes
+        result = executable(*leaves, *gradients)
+        for ours, theirs in zip(result, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+        peaks[donate] = (runtime.statistics() - before).bytes_in_use / held
+        places = {address(leaf) for leaf in leaves} & {address(leaf) for leaf in result}
+        assert len(places) == (len(leaves) if donate else 0)
+        del result, leaves, ours
+    assert peaks == {(): 2.0, (0,): 1.0}
+
+
+def test_nothing_is_leaked() -> None:
+    executable = hlojit.compile(ADD)
+    reference = weakref.ref(executable)
+    x = numbers()
+    for _ in range(10):
+        x = executable(x, ONES)
+    before = runtime.statistics().bytes_in_use
+    for _ in range(1000):
+        executable(numbers(), ONES)
+    assert runtime.statistics().bytes_in_use == before
+    del executable
+    gc.collect()
+    assert reference() is None
+    np.testing.assert_array_equal(x, numbers() + 10)
+
+
+def test_the_program_says_whose_memory_an_output_is() -> None:
+    program = hlojit.compile(ADD).spec.program
+    program.check()
+    assert program.donated == ((0, 0),) and "output0    1000xf32 = input0" in str(program)
+    assert not [step for step in program.walk() if isinstance(step, (Copy, Loop))]
