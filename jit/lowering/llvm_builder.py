@@ -145,11 +145,15 @@ class LlvmBuilder:
         result: str = "void",
         attributes: str = "nounwind",
         linkage: str = "",
+        outer: bool = False,
     ) -> Iterator[list[Val]]:
         """Emit a function; the parameters are given as (kind or ``ptr``, name).  ``ret`` is the caller's for non-void.
 
-        ``linkage="internal"`` keeps a helper function private to its module.
+        ``linkage="internal"`` keeps a helper function private to its module.  ``outer`` says that the time is spent in
+        the functions that it calls: LLVM does not optimize it, which saves most of what compiling it costs.
         """
+        if outer:
+            attributes = "nounwind noinline optnone"
         signature = ", ".join(
             f"{LLVM_TYPE.get(kind, kind)}{' noundef' if kind == 'ptr' else ''} %{name}" for kind, name in parameters
         )

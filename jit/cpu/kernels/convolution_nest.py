@@ -76,7 +76,7 @@ class WindowNest:
         }
         extents = [self.problem.batch, self.problem.groups, blocks, groups]
         steps = [(source.outer, source.group) for source in self.sources]
-        with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
+        with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
             bases = [at(b, buffer(b, buffers, source.buffer), source.offset) for source in self.sources]
             loop = b.begin_loop(begin, end)
             *outer, block, panel_group = unflatten(b, loop.index, extents)
@@ -165,7 +165,7 @@ class WindowNest:
         if edge_rows:
             edge.emit(b)
         parameters = [("ptr", "input"), ("ptr", "kernel"), ("ptr", "result"), ("i64", "first"), ("i64", "last")]
-        with b.function(symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
+        with b.function(symbol, parameters, linkage="internal", outer=True) as values:
             *pointers, first, last = values
             loops = []
             for axis in self.taps:

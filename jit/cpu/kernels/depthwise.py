@@ -98,7 +98,7 @@ class Depthwise:
         cost = 3 * machine.product_nanoseconds(problem.macs / lines / self.target.native_lanes(self.input.compute)) + 20
         per_task = max(1, int(machine.task_nanoseconds / 2 / cost))
         tasks = ceil_divide(lines, per_task)
-        with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
+        with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
             image, weights, out = (buffer(b, buffers, number) for number in range(3))
             weights = at(b, weights, self._reversed_offset())
             stop = minimum(b, scaled(b, end, per_task), literal(lines))

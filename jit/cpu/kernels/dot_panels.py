@@ -180,7 +180,7 @@ class _Panels:
         groups = ceil_divide(whole + (rest > 0), self.group)
         extents = [*problem.batch, blocks, groups]
         tasks = problem.batch_size * blocks * groups
-        with b.function(plan.symbol, PARAMETERS) as (_, buffers, begin, end):
+        with b.function(plan.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
             a_base, b_base, c_base = (
                 at(b, buffer(b, buffers, place[0]), place[1]) for place in (plan.left_at, plan.right_at, out)
             )
@@ -286,7 +286,7 @@ class _Panels:
         tile, pack = self._tiles(b, symbol, columns, result, resumes)
         edge_tile, left, out = self._edge(tile), tile.a, tile.c
         parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "tiles"), ("i1", "edge")]
-        with b.function(symbol, parameters, attributes="nounwind noinline", linkage="internal") as (
+        with b.function(symbol, parameters, linkage="internal", outer=True) as (
             a,
             source,
             c,

@@ -191,7 +191,7 @@ class DotRows:
         group = max(1, min(column_tiles, int(per_task / (cost * block))))
         groups = ceil_divide(column_tiles, group)
         tasks = problem.batch_size * blocks * groups
-        with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
+        with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
             a, right, out = (
                 at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at, self.result_at)
             )

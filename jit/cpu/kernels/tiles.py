@@ -208,7 +208,9 @@ class Tile:
         """Sum over start <= k < end; chain ``i`` takes every ``step``-th product from ``i`` on."""
         count = len(self._zeros(b))
         carried = [at(b, a, scaled(b, start, self.a.step_k)), at(b, right, scaled(b, start, self.b.step_k))]
-        loop = b.begin_loop(start, end, step, [*carried, *(x for chain in chains for x in chain)])
+        # A product without terms is no tile's: a loop that is not cut into chains runs at least once.
+        sums_before = [x for chain in chains for x in chain]
+        loop = b.begin_loop(start, end, step, [*carried, *sums_before], guarded=self.chains > 1)
         a_k, b_k = loop.carried[:2]
         sums = [list(loop.carried[2 + i * count : 2 + (i + 1) * count]) for i in range(len(chains))]
         for position in range(step):
