@@ -175,7 +175,9 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
             results = np.frompyfunc(python, len(arrays), 1)(*arrays)
         except Exception as error:
             raise HlojitError(f"custom call target {call.target!r}: its function raised {error!r}") from error
-        return _as_declared(np.asarray(results, dtype=object), result_type)
+        # Without operands there is one number for all elements.
+        shape = record.instruction.result.tensor_type.shape if not arrays else np.shape(results)
+        return np.broadcast_to(_as_declared(np.asarray(results, dtype=object), result_type), shape)
 
     return OpDefinition(
         record_name(call.target),

@@ -14,7 +14,7 @@ import ctypes
 import itertools
 import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
 
@@ -199,7 +199,7 @@ class _MethodDefinition(ctypes.Structure):
     )
 
 
-_METH_FASTCALL = 0x80
+_METH_FASTCALL_KEYWORDS = 0x82
 _definitions: list[_MethodDefinition] = []
 _definitions_lock = threading.Lock()
 
@@ -209,7 +209,9 @@ def _definition() -> _MethodDefinition:
     address = native().addresses["hlojit_call"]
     with fork_gate, _definitions_lock:
         if not _definitions:
-            definition = _MethodDefinition(b"executable", address, _METH_FASTCALL, b"A program compiled by hlojit.")
+            definition = _MethodDefinition(
+                b"executable", address, _METH_FASTCALL_KEYWORDS, b"A program compiled by hlojit."
+            )
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
             _definitions.append(definition)
         return _definitions[0]
@@ -318,6 +320,15 @@ def _convert(spec: ExecutableSpec, arguments: Sequence[object]) -> list[np.ndarr
     ]
 
 
+def _refuse_keywords(spec: ExecutableSpec, keywords: Mapping[str, object]) -> None:
+    """The arguments of a compiled program have no names."""
+    if keywords:
+        raise ArgumentError(
+            f"{spec.name} takes its arguments by position, {spec.name}({', '.join(map(str, spec.inputs))}); "
+            f"it was called with {', '.join(f'{name}=' for name in keywords)}"
+        )
+
+
 def _refuse(*arguments: object) -> NoReturn:
     raise AssertionError(f"converted arguments are not what the call path takes: {arguments!r}")
 
@@ -333,7 +344,8 @@ class _Converting:
         self.function = function
         self.on_device = on_device
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> Any:
+        _refuse_keywords(self.spec, keywords)
         if has_device_array(arguments):
             return self.on_device(*arguments)
         return self.function(*_convert(self.spec, arguments))
@@ -350,7 +362,8 @@ class _Wrapping:
         self.function = function
         self.on_device = on_device
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> Any:
+        _refuse_keywords(self.spec, keywords)
         if has_device_array(arguments):
             return self.on_device(*arguments)
         results = self.function(*_convert(self.spec, arguments))
@@ -412,7 +425,8 @@ class _PythonCall:
         self.runtime = runtime
         self.record, self.needed = _call_record(spec, _refuse)
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> Any:
+        _refuse_keywords(self.spec, keywords)
         inputs = _convert(self.spec, arguments)
         try:
             outputs = [np.empty(type_.shape, type_.element_type.storage) for type_ in self.spec.outputs]

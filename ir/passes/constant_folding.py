@@ -107,18 +107,20 @@ class Folder:
     ) -> Sequence[Dense] | None:
         from hlojit.ir.scalar.arrays import to_compute, to_storage
 
-        values = [
-            to_compute(array, operand.tensor_type.element_type) for array, operand in zip(arrays, instruction.operands)
-        ]
+        elements = [operand.tensor_type.element_type for operand in instruction.operands]
         try:
+            values = [to_compute(array, element) for array, element in zip(arrays, elements)]
             with np.errstate(all="ignore"):
                 results = self._interpreter.evaluate(instruction, values, {})
+            stored = [
+                np.asarray(to_storage(np.asarray(value), result.tensor_type.element_type))
+                for value, result in zip(results, instruction.results)
+            ]
         except (HlojitError, KeyError):
-            return None  # it reads something that is not known here
+            return None  # it reads something that is not known here, or a plugin's function raises
         folded = []
-        for value, result in zip(results, instruction.results):
+        for array, result in zip(stored, instruction.results):
             type = result.tensor_type
-            array = np.asarray(to_storage(np.asarray(value), type.element_type))
             if check_shape and array.shape != type.shape:
                 return None
             folded.append(_dense(type, array))

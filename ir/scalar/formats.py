@@ -164,7 +164,7 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
         return stored
     if element.decode is not None:
         user = f"the decode function of {element.name}"
-        return b.call(element.decode, (_code_kind(element),), element.compute, (stored,), user)
+        return b.call(element.decode, (_code_kind(element),), element.compute, (_own_bits(b, stored, element),), user)
     if is_half(element):
         return b.half_to_float(stored)
     if is_bfloat(element):
@@ -223,7 +223,8 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
         return _resize_native(b, value, element.name)
     if element.encode is not None:
         number, user = _resize_native(b, value, element.compute), f"the encode function of {element.name}"
-        return b.call(element.encode, (element.compute,), _code_kind(element), (number,), user)
+        code = b.call(element.encode, (element.compute,), _code_kind(element), (number,), user)
+        return _own_bits(b, code, element)
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
@@ -465,6 +466,13 @@ def largest_number(format: FloatFormat) -> Fraction:
 
 
 # formats given by functions
+
+
+def _own_bits(b: ScalarBuilder, code: Scalar, element: FloatFormat) -> Scalar:
+    """The bits of a code that are the format's; others may hold anything."""
+    if element.bits == element.storage_bits.itemsize * 8:
+        return code
+    return b.and_(code, b.constant(code.kind, (1 << element.bits) - 1))
 
 
 def _code_kind(element: FloatFormat) -> str:

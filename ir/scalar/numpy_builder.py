@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.scalar.calls import plain_kind
 
 Array = np.ndarray[Any, Any]
@@ -300,10 +301,17 @@ class NumpyBuilder:
         """Apply a Python function to each element; integers of kinds ``u8`` ... are passed as unsigned."""
         views = [_unsigned(a.array) if kind[0] == "u" else a.array for kind, a in zip(kinds, arguments, strict=True)]
         arrays = np.broadcast_arrays(*views)
-        results = [function(*values) for values in zip(*(array.ravel().tolist() for array in arrays))]
+        python: Callable[..., Any] = getattr(function, "py_func", function)
+        results = []
+        for values in zip(*(array.ravel().tolist() for array in arrays)):
+            try:
+                results.append(python(*values))
+            except Exception as error:
+                raise HlojitError(f"{user} raised {error!r} for {', '.join(map(repr, values))}") from error
         kind = plain_kind(result_kind)
         if kind[0] == "f" or kind == "i1":
-            flat = np.array(results, dtype=DTYPE[kind])
+            with np.errstate(all="ignore"):
+                flat = np.array(results, dtype=DTYPE[kind])
         else:
             bits = DTYPE[kind].itemsize * 8
             wrapped = [int(value) & ((1 << bits) - 1) for value in results]

@@ -1,6 +1,6 @@
 ; The call path from Python.
 ;
-; PyObject *hlojit_call(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+; PyObject *hlojit_call(PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *keywords)
 ;
 ; is the C function behind every executable (METH_FASTCALL).  `self` is a tuple whose first item is a bytes object: the call
 ; record (layout.py).  Arguments that are plain arrays of exactly the expected dtype and shape are taken as they are;
@@ -146,7 +146,7 @@ done:
 
 ; ------------------------------------------------------------------------------------------------------------ the call
 
-define ptr @hlojit_call(ptr %self, ptr %arguments, i64 %count) {
+define ptr @hlojit_call(ptr %self, ptr %arguments, i64 %count, ptr %keywords) {
 entry:
   %item_offset = load i64, ptr @offset.tuple_item, align 8
   %item_at = getelementptr inbounds i8, ptr %self, i64 %item_offset
@@ -159,7 +159,9 @@ entry:
   %outputs_at = call ptr @call.outputs(ptr %record)
   %outputs = load i64, ptr %outputs_at, align 8
   %is_count = icmp eq i64 %count, %inputs
-  br i1 %is_count, label %lay_out, label %unusual
+  %no_keywords = icmp eq ptr %keywords, null
+  %is_usual = and i1 %is_count, %no_keywords
+  br i1 %is_usual, label %lay_out, label %unusual
 
 lay_out:
   %constants_at = call ptr @call.constants(ptr %record)
@@ -345,6 +347,6 @@ null:
 unusual:
   %otherwise_at = call ptr @call.otherwise(ptr %record)
   %otherwise = load ptr, ptr %otherwise_at, align 8
-  %answer = call ptr @PyObject_Vectorcall(ptr %otherwise, ptr %arguments, i64 %count, ptr null)
+  %answer = call ptr @PyObject_Vectorcall(ptr %otherwise, ptr %arguments, i64 %count, ptr %keywords)
   ret ptr %answer
 }

@@ -408,3 +408,38 @@ def test_constants_in_a_configuration_are_told_apart() -> None:
         for first, second in ((2, 3), (5, 7)):
             text = leaky_text(f"{{backend_config = {{table = dense<[{first}, {second}]> : tensor<2xi32>}}}}")
             np.testing.assert_array_equal(hlojit.compile(text)(x), x * first + second)
+
+
+CONSTANT_CALLS = {
+    "no operands": ("() -> tensor<4xf32>", "", lambda: 3.5, 3.5),
+    "constants": ("(tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>", "%c, %c", lambda x, y: x * y, 4.0),
+    "a logarithm": ("(tensor<4xf32>) -> tensor<4xf32>", "%c", lambda x: math.log(x + 3.0), 0.0),
+}
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("name", CONSTANT_CALLS)
+def test_calls_of_constants_or_of_nothing(name: str, backend: str) -> None:
+    types, operands, function, expected = CONSTANT_CALLS[name]
+    text = f"""func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {{
+      %c = stablehlo.constant dense<-2.0> : tensor<4xf32>
+      %0 = stablehlo.custom_call @test.f({operands}) : {types}
+      %1 = stablehlo.add %0, %x : tensor<4xf32>
+      return %0, %1 : tensor<4xf32>, tensor<4xf32>
+    }}"""
+    with ext.using(plugin(ext.ElementwiseCall("test.f", function=function))):
+        alone, added = hlojit.compile(text, backend=backend)(np.ones(4, "f4"))
+    np.testing.assert_array_equal(alone, np.full(4, expected, "f4"))
+    np.testing.assert_array_equal(added, np.full(4, expected + 1, "f4"))
+
+
+def test_what_cannot_be_folded_is_computed_at_run_time() -> None:
+    """Python's logarithm of a negative number raises, the compiled one is NaN."""
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c = stablehlo.constant dense<-2.0> : tensor<4xf32>
+      %0 = stablehlo.custom_call @test.f(%c) : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = stablehlo.add %0, %x : tensor<4xf32>
+      return %1 : tensor<4xf32>
+    }"""
+    with ext.using(plugin(ext.ElementwiseCall("test.f", function=lambda x: math.log(x)))):
+        assert np.isnan(hlojit.compile(text)(np.ones(4, "f4"))).all()

@@ -185,3 +185,44 @@ def test_format_is_unknown_after_its_plugin_has_gone() -> None:
         )
     with pytest.raises(hlojit.HlojitError, match="test7"):
         hlojit.parse("func.func @main(%x: tensor<2xtest7>) -> tensor<2xtest7> { return %x : tensor<2xtest7> }")
+
+
+def test_a_codec_that_raises_is_named() -> None:
+    def encode(value: float) -> int:
+        return int(math.log2(value))
+
+    row = ext.FloatFormat("testlog", bits=8, decode=lambda code: 2.0**code, encode=encode, nan=ext.NanEncoding.NONE)
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c = stablehlo.constant dense<VALUE> : tensor<4xtestlog>
+      %0 = stablehlo.subtract %c, %c : tensor<4xtestlog>
+      %1 = stablehlo.convert %0 : (tensor<4xtestlog>) -> tensor<4xf32>
+      return %1 : tensor<4xf32>
+    }"""
+    with ext.using(plugin(row)):
+        with pytest.raises(hlojit.HlojitError, match=r"the encode function of testlog raised .*math domain error"):
+            hlojit.compile(text.replace("VALUE", "-1.0"))
+        with pytest.raises(hlojit.HlojitError, match="the encode function of testlog raised"):
+            hlojit.Array.from_values([0.0], row)
+        hlojit.compile(text.replace("VALUE", "1.0"))  # folding fails, and what remains compiles
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_bits_beyond_a_format_hold_anything(backend: str) -> None:
+    values = np.array([0.0, 1.0, 2.0, 4.0], "f4")
+    row = ext.FloatFormat(
+        "test2",
+        bits=2,
+        decode=lambda code: values[code],
+        encode=lambda value: int(value) + 12,
+        nan=ext.NanEncoding.NONE,
+    )
+    text = """func.func @main(%x: tensor<8xtest2>) -> (tensor<8xf32>, tensor<8xtest2>) {
+      %0 = stablehlo.convert %x : (tensor<8xtest2>) -> tensor<8xf32>
+      %1 = stablehlo.convert %0 : (tensor<8xf32>) -> tensor<8xtest2>
+      return %0, %1 : tensor<8xf32>, tensor<8xtest2>
+    }"""
+    with ext.using(plugin(row)):
+        codes = np.array([0, 1, 2, 3, 4, 7, 250, 255], "u1")
+        decoded, encoded = hlojit.compile(text, backend=backend)(hlojit.Array(codes, row))
+    np.testing.assert_array_equal(decoded, values[codes & 3])
+    np.testing.assert_array_equal(encoded.storage, values[codes & 3].astype("u1") & 3)

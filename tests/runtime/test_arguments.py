@@ -378,3 +378,21 @@ def test_every_element_type_with_a_dtype_keeps_it(copy: Any) -> None:
         result = copy(tensor((2, 2), row))(value)
         assert result.dtype == row.dtype
         assert result.tobytes() == value.tobytes()
+
+
+def test_keywords_are_refused_with_the_signature(copy: Any) -> None:
+    executable = copy(tensor((4, 6), "f32"))
+    for call in (
+        lambda: executable(x=MATRIX),
+        lambda: executable(MATRIX, axis=0),
+        lambda: executable.call(MATRIX, x=1),
+    ):
+        with pytest.raises(ArgumentError, match=r"by position, copy\(tensor<4x6xf32>\); it was called with (x|axis)="):
+            call()
+    np.testing.assert_array_equal(executable(MATRIX, **{}), MATRIX)
+    wrapped = copy(tensor((4,), "i4"))
+    with pytest.raises(ArgumentError, match=r"by position, copy\(tensor<4xi4>\)"):
+        wrapped(x=np.zeros(4, ml_dtypes.int4))
+    function = python_executable("identity", lambda x: [x], [tensor((4,), "f32")], [tensor((4,), "f32")])
+    with pytest.raises(ArgumentError, match=r"by position, identity\(tensor<4xf32>\)"):
+        function(x=np.zeros(4, "f4"))
