@@ -327,7 +327,7 @@ def infer_types(
     if record.infer is None:
         raise TypeInferenceError(f"{name}: result types do not follow from the operands; give result_types")
     key = None
-    known = tables().inferred
+    known = tables().memory
     if isinstance(record.lowering, Pointwise):
         key = (record.infer, operand_types, *attributes.items())
         found: Sequence[Type] | None = known.get(key)

@@ -68,7 +68,7 @@ class Snapshot:
         "element_types",
         "environment",
         "identity",
-        "inferred",
+        "memory",
         "ops",
         "owners",
     )
@@ -96,8 +96,8 @@ class Snapshot:
         # Looked up for every instruction: without the proxy.
         self.ops: Mapping[str, OpDefinition] = tables.get(OPS, {})
         self.element_types: Mapping[str, ElementType] = tables.get(ELEMENT_TYPES, {})
-        self.inferred: dict[Any, Any] = {}
-        """For type inference: what it has found, for as long as these tables are used."""
+        self.memory: dict[Any, Any] = {}
+        """What others have worked out of the records, for as long as these tables are used."""
         self._changes: int = base._changes if base else environment._changes
         self.identity = _identity(self._changes, kept)
         """Equal for snapshots with equal plugins; what was compiled under one serves under the other."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 
+from hlojit.ir.environment import tables
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Cost, Indexed, OpDefinition, Pointwise, Reduction, Trait
 from hlojit.ir.passes.graph_facts import constant_of
@@ -25,28 +26,26 @@ class Role(enum.Enum):
     REDUCTION = "a root that reduces"
 
 
-_KINDS: dict[OpDefinition, Role] = {}
-
-
 def _kind_of(op: OpDefinition) -> Role:
-    """The role that the lowering admits, before shapes are looked at."""
-    found = _KINDS.get(op)
-    if found is None:
-        lowering = op.lowering
-        if Trait.EFFECT in op.traits:
-            found = Role.OPAQUE
-        elif Trait.CONSTANT in op.traits:
-            found = Role.SPLAT
-        elif isinstance(lowering, Pointwise):
-            found = Role.POINTWISE
-        elif isinstance(lowering, Indexed):
-            found = Role.MOVEMENT
-        elif isinstance(lowering, Reduction):
-            found = Role.REDUCTION
-        else:
-            found = Role.OPAQUE
-        _KINDS[op] = found
-    return found
+    """The role that the lowering admits, before shapes are looked at; remembered with the tables that the op is from."""
+    memory = tables().memory
+    found: tuple[OpDefinition, Role] | None = memory.get(op)
+    if found is None or found[0] is not op:
+        found = memory[op] = op, _new_kind(op)
+    return found[1]
+
+
+def _new_kind(op: OpDefinition) -> Role:
+    lowering = op.lowering
+    if Trait.EFFECT in op.traits:
+        return Role.OPAQUE
+    if Trait.CONSTANT in op.traits:
+        return Role.SPLAT
+    if isinstance(lowering, Pointwise):
+        return Role.POINTWISE
+    if isinstance(lowering, Indexed):
+        return Role.MOVEMENT
+    return Role.REDUCTION if isinstance(lowering, Reduction) else Role.OPAQUE
 
 
 def role_of(instruction: Instruction) -> Role:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import Attribute
+from hlojit.ir.environment import OPS, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.ops.attribute_kinds import (
     BoolKind,
@@ -395,15 +396,19 @@ def _pattern_of(pieces: Sequence[Piece]) -> str | None:
     return "".join(out)
 
 
-_forms: dict[OpDefinition, tuple[OpDefinition, Form | None]] = {}
+_forms: dict[str, tuple[OpDefinition, Form | None]] = {}
+"""Of hlojit's own ops, by name; those of plugins' are kept with the tables that the op is from."""
 
 
 def form_of(op: OpDefinition) -> Form | None:
     """The compiled pretty form of an op; None if it has only the generic one."""
-    found = _forms.get(op)
-    # Records are equal by name; a plugin may have replaced the one that this form was made for.
+    found = _forms.get(op.name)
     if found is None or found[0] is not op:
-        found = _forms[op] = (op, _compile(op))
+        known = tables()
+        forms = known.memory.setdefault("forms", {}) if (OPS, op.name) in known.owners else _forms
+        found = forms.get(op.name)
+        if found is None or found[0] is not op:
+            found = forms[op.name] = op, _compile(op)
     return found[1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import gc
 import math
 import threading
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 from hlojit.ir import evaluate
 from hlojit.ir.formats import find_element_type
-from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise, find_op
+from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise, Trait, find_op
 
 X = np.linspace(-2, 2, 50, dtype="f4")
 BACKENDS = pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -343,6 +344,17 @@ def test_a_module_parsed_before_an_op_was_replaced(backend: str) -> None:
     np.testing.assert_array_equal(old(X), -X)
 
 
+def test_an_op_that_fuses_since_it_was_registered_again() -> None:
+    text = OP.replace("%0 =", "%a = stablehlo.abs %x : tensor<50xf32>\n  %0 =").replace("(%x) :", "(%a) :")
+    launches = []
+    for traits in (frozenset({Trait.EFFECT}), frozenset[Trait]()):
+        ext.register(plugin(ops=[dataclasses.replace(NEGATE, traits=traits)]))
+        executable = hlojit.compile(text)
+        np.testing.assert_array_equal(executable(X), -np.abs(X))
+        launches.append(len(executable.spec.program.launches()))
+    assert launches == [2, 1]
+
+
 FACTOR = 2.0
 
 
@@ -396,13 +408,16 @@ def test_arrays_of_a_format_that_was_registered_again() -> None:
 def test_nothing_interned_outlives_its_plugin() -> None:
     def use() -> Any:
         row = stepped(0.25)
-        with ext.using(plugin(formats=[row])):
-            hlojit.compile(STEPPED, backend="reference")(X)
-        return weakref.ref(row.decode)  # type: ignore[arg-type]
+        rule = lambda b, call, x: b.fneg(x)  # noqa: E731
+        with ext.using(plugin(formats=[row], ops=[dataclasses.replace(NEGATE, lowering=Pointwise(rule))])):
+            for backend in ("cpu", "reference"):
+                hlojit.compile(STEPPED, backend=backend)(X)
+                print(hlojit.compile(OP, backend=backend)(X), hlojit.parse(OP))
+        return weakref.ref(row.decode), weakref.ref(rule)  # type: ignore[arg-type]
 
-    reference = use()
+    references = use()
     gc.collect()
-    assert reference() is None
+    assert [reference() for reference in references] == [None, None]
 
 
 def test_interned_types_are_given_back() -> None:
