@@ -162,19 +162,42 @@ class Device(ABC):
             raise ArgumentError(f"put on {self}: expected {type}, got dtype {array.dtype} and shape {array.shape}")
         space = self._known(space)
         source = np.ascontiguousarray(array, storage).reshape(type.shape)
+        what = f"transfer of {type}"
         try:
             handle, event = self.transfer_in(source, type, space)
         except HlojitError:
             raise
         except Exception as error:
-            raise failure(f"transfer of {type}", self, error) from error
-        return Buffer(self, type, space, Memory(self, handle), event)
+            raise failure(what, self, error) from error
+        if not isinstance(event, Event):
+            raise PluginError(
+                f"{what}: the back end {self.backend!r} returned {event!r} from transfer_in, not an Event"
+            )
+        memory = Memory(self, handle)
+        return Buffer(self, type, space, memory, event if event is READY else self._outcome(event, what, [memory]))
 
     @final
     def allocate(self, type: TensorType, space: MemorySpace | None = None) -> Buffer:
         """A buffer whose contents are not defined."""
         space = self._known(space)
-        return Buffer(self, type, space, Memory(self, self.reserve(type, space)), READY)
+        try:
+            handle = self.reserve(type, space)
+        except HlojitError:
+            raise
+        except Exception as error:
+            raise failure(f"allocation of {type}", self, error) from error
+        return Buffer(self, type, space, Memory(self, handle), READY)
+
+    def _outcome(self, event: Event, what: str, kept: list[Memory]) -> Event:
+        """The vendor's event with an error that names what failed; memories live until then."""
+        done = Event()
+
+        def finish(_: Event) -> None:
+            kept.clear()
+            done.complete(None if event.error is None else failure(what, self, event.error))
+
+        event.then(finish)
+        return done
 
     def _known(self, space: MemorySpace | None) -> MemorySpace:
         if space is None:

@@ -157,20 +157,27 @@ class Array:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        if copy is False and (dtype is not None or not self._is_readable):
+            raise ValueError("the array's elements cannot be had in this form without a copy")
         if dtype is None:
             values = from_storage(self.storage, self.type)
             array = values.storage if isinstance(values, Array) else values
             return array.copy() if copy else array
         return np.array(self.to_values(), dtype=dtype)
 
+    @property
+    def _is_readable(self) -> bool:
+        """Whether NumPy can read the elements where they are."""
+        return self._buffer is None or self._buffer.memory_space.is_host
+
     def __dlpack__(self, **options: Any) -> Any:
         wanted = options.get("dl_device")
-        if self._buffer is not None and not self._buffer.memory_space.is_host and (wanted is None or wanted[0] != 1):
+        if self._buffer is not None and not self._is_readable and (wanted is None or wanted[0] != _DLPACK_CPU):
             raise BufferError(f"the array is in the memory of {self._buffer.device}; hlojit.get copies it to the host")
         return np.asarray(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if self._buffer is not None and not self._buffer.memory_space.is_host:
+        if self._buffer is not None and not self._is_readable:
             return _DLPACK_EXTENSION, self._buffer.device.id
         return _DLPACK_CPU, 0
 

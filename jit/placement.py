@@ -38,11 +38,11 @@ def devices_of(backend: Backend) -> tuple[Device, ...]:
     """A back end's devices, checked."""
     try:
         found = tuple(backend.devices())
+        names = [str(device) for device in found if isinstance(device, Device)]
     except HlojitError:
         raise
     except Exception as error:
         raise PluginError(f"the back end {backend.name!r} failed to list its devices: {error!r}") from error
-    names = [str(device) for device in found if isinstance(device, Device)]
     if not found or len(set(names)) != len(found) or any(device.backend != backend.name for device in found):
         raise PluginError(
             f"the back end {backend.name!r} lists the devices {list(found)!r}; expected at least one Device of its own, "

@@ -253,6 +253,15 @@ def test_dlpack_and_the_buffer_protocol_where_the_host_can_read(backend: TestBac
         assert memoryview(near).shape == (4, 6)
 
 
+def test_a_copy_is_refused_where_it_was_not_wanted(backend: TestBackend) -> None:
+    near, far = hlojit.put(X, "cpu"), hlojit.put(X, "test")
+    assert np.shares_memory(np.array(near, copy=False), np.asarray(near))
+    for array, dtype in ((far, None), (near, np.float64)):
+        with pytest.raises(ValueError, match="without a copy"):
+            np.array(array, dtype=dtype, copy=False)
+    assert np.array(near, copy=True).flags.writeable
+
+
 def test_numbers_of_one_element() -> None:
     array = hlojit.put(np.float32(2.5))
     assert float(array) == 2.5 and int(array) == 2 and bool(array) and array.item() == 2.5

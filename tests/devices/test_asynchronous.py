@@ -20,7 +20,7 @@ from hlojit import Array, ExecutionError, PluginError
 from hlojit.extensions import READY, YES, Backend, Capability, Device, DeviceProgram, Event, registry
 from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT
 
-from .vendor import Plugin, TestBackend
+from .vendor import Plugin, TestBackend, TestDevice
 
 X = np.arange(6, dtype=np.float32)
 BACKENDS = pytest.mark.parametrize("name", ["cpu", "reference", "test"])
@@ -243,6 +243,50 @@ def test_a_device_that_breaks_its_contract_is_named(answer: Callable[[], Any], m
         for _ in range(MAXIMUM_IN_FLIGHT + 1):  # what failed is not counted as running
             with pytest.raises(hlojit.HlojitError, match=message):
                 add(X, X)
+
+
+class SlowTransfers(TestDevice):
+    """Transfers to the device are asynchronous."""
+
+    def transfer_in(self, array: Any, type: Any, space: Any) -> tuple[int, Event]:
+        handle, copied = next(self._handles), array.copy()
+
+        def run() -> None:
+            assert self.gate.wait(30)
+            self.fault()
+            assert handle not in self.freed, "memory that is still written to"
+            self.memory[handle] = copied
+
+        return handle, self._queue.submit(run)
+
+    freed: tuple[int, ...] = ()
+
+    def free(self, handle: int) -> None:
+        self.freed += (handle,)
+        super().free(handle)
+
+
+def test_transfers_may_be_asynchronous_and_fail() -> None:
+    slow = TestBackend("slow")
+    device = slow._devices[0] = SlowTransfers("slow", 0)
+    with registry().load().using(Plugin(slow)):
+        add = hlojit.compile(program("add"), backend="slow")
+        device.gate.clear()
+        source = X.copy()
+        array = hlojit.put(source, "slow")
+        source[:] = 0
+        result = add.execute(array, array)
+        dropped = hlojit.put(X, "slow")
+        del dropped
+        assert not array.is_ready and not result.is_ready and device.freed == ()
+        device.gate.set()
+        np.testing.assert_array_equal(result, 2 * X)
+        device.fault = failing
+        broken = hlojit.put(X, "slow")
+        device._queue.submit(lambda: setattr(device, "fault", lambda: None)).wait()
+        for use in (broken.wait, lambda: np.asarray(broken), lambda: np.asarray(add.execute(broken, array))):
+            with pytest.raises(ExecutionError, match=r"transfer of tensor<6xf32> on slow:0: .*the power is off"):
+                use()
 
 
 @pytest.mark.parametrize("found", [[], [1], [OddDevice("other", lambda: None)], [OddDevice("odd", lambda: None)] * 2])
