@@ -182,8 +182,11 @@ class Array:
         return _DLPACK_CPU, 0
 
     def __buffer__(self, flags: int) -> memoryview:
-        # PEP 688: Python 3.12 and later ask for it.
-        return np.asarray(self).data
+        # PEP 688: Python 3.12 and later ask for it.  NumPy asks first, hides what is raised here, Ctrl-C too, and then
+        # takes __array__: so nothing waits or transfers here.
+        if not self._is_readable or not self.is_ready:
+            raise BufferError(f"the elements of {self!r} are not in the host's memory; numpy.asarray brings them there")
+        return self.__array__().data
 
     def item(self) -> Any:
         """The number that an array of one element holds, as a Python object."""
