@@ -24,6 +24,7 @@ from typing import Any
 
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand
@@ -116,5 +117,17 @@ class Backend(ABC):
         """Compile a verified module with every call inlined.
 
         Returns a callable that takes one array per argument (storage dtype, C-contiguous) and returns one per result,
-        or an ``hlojit.executable.ExecutableSpec`` of native code; with devices of its own a ``DeviceProgram``.
+        or an ``hlojit.executable.ExecutableSpec`` of native code; with devices of its own a ``DeviceProgram``.  A back end
+        with ``load`` returns an ``hlojit.compiled.CompiledProgram``, plain data, which can be kept and saved.
         """
+
+    def cache_identity(self) -> str | None:
+        """Everything that compiled programs depend on besides module, options and plugins: the device, and versions.
+
+        None, the default, says that what ``compile`` returns is not to be kept on disk.
+        """
+        return None
+
+    def load(self, compiled: Any) -> Any:
+        """Make an ``ExecutableSpec`` of a ``CompiledProgram`` that ``compile`` returned, in this process or another."""
+        raise HlojitError(f"the back end {self.name!r} does not load compiled programs")

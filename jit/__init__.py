@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hlojit.arrays import Array
-    from hlojit.compiler import compile, parse, verify
+    from hlojit.compiler import compile, load, parse, verify
     from hlojit.executable import Executable
     from hlojit.extensions import CompileOptions
     from hlojit.ir.errors import (
@@ -43,6 +43,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Array": "hlojit.arrays",
     "compile": "hlojit.compiler",
+    "load": "hlojit.compiler",
     "parse": "hlojit.compiler",
     "verify": "hlojit.compiler",
     "Executable": "hlojit.executable",
@@ -82,6 +83,7 @@ __all__ = [
     "devices",
     "get",
     "jit",
+    "load",
     "parse",
     "put",
     "set_threads",

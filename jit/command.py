@@ -62,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
 
     plugins = commands.add_parser("plugins", help="list plugins and what they brought")
     plugins.set_defaults(run=_plugins)
+
+    cache = commands.add_parser("cache", help="show what is kept on disk, or remove it")
+    cache.add_argument("--clear", action="store_true", help="remove every entry")
+    cache.set_defaults(run=_cache)
     return parser
 
 
@@ -201,6 +205,30 @@ def _plugins(options: argparse.Namespace) -> int:
         if record.error:
             console.print(f"\n[bold]{name}[/bold] was not loaded:", highlight=False)
             console.print(record.error, markup=False, highlight=False)
+    return 0
+
+
+def _cache(options: argparse.Namespace) -> int:
+    from hlojit.disk_cache import KINDS, DiskCache, folder_setting, limit_setting, reason_against
+
+    folder = folder_setting()
+    if folder is None:
+        print("the cache is off (HLOJIT_CACHE)")
+        return 0
+    reason = reason_against(folder)
+    if reason:
+        print(f"the cache is not used: {reason}")
+        return 0
+    cache = DiskCache(folder, limit_setting())
+    entries = list(cache.entries())
+    if options.clear:
+        print(f"removed {cache.clear()} entries from {folder}")
+        return 0
+    total = sum(entry.nbytes for entry in entries)
+    print(f"{folder}: {total / 1e6:,.1f} of {cache.limit / 1e6:,.0f} MB")
+    for kind in KINDS:
+        chosen = [entry.nbytes for entry in entries if entry.kind == kind]
+        print(f"  {kind:9} {len(chosen):6,} entries {sum(chosen) / 1e6:10,.1f} MB")
     return 0
 
 

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from hlojit.collection import collection_paused
+from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.donation import mark_donated
@@ -86,9 +87,13 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
     reason = chosen.unavailable()
     if reason:
         raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
+    from hlojit import program_cache
     from hlojit.progress import stage_progress
 
     with collection_paused(), stage_progress(settings.progress) as progress:
+        key, origin, kept = program_cache.find(program, chosen, settings)
+        if kept is not None:
+            return load_program(kept, chosen)
         progress("parse")
         module = parse(program) if isinstance(program, str) else resolved(program, scope)
         if module is program:
@@ -98,7 +103,12 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         verify(module)
         lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
         progress("generate code")
-        return _executable(chosen, lowered.freeze(), settings)
+        compiled = _compiled(chosen, lowered.freeze(), settings)
+        if isinstance(compiled, CompiledProgram):
+            compiled = program_cache.with_provenance(compiled, origin)
+            program_cache.keep(key, compiled)
+            return load_program(compiled, chosen)
+        return _executable(chosen, lowered, compiled)
 
 
 def lower(module: Module, backend: Backend, options: CompileOptions, *, callback: PassCallback | None = None) -> Module:
@@ -165,12 +175,10 @@ def _settings(
     return replace(options or CompileOptions(), num_replicas=num_replicas, num_partitions=num_partitions)
 
 
-def _executable(backend: Backend, module: Module, options: CompileOptions) -> Any:
-    from hlojit.executable import Executable, ExecutableSpec
-
-    main = module.main
+def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:
+    """What the back end makes of a module."""
     try:
-        compiled: Any = backend.compile(module, options)
+        return backend.compile(module, options)
     except UnsupportedError as error:
         if error.backend:
             raise
@@ -179,7 +187,32 @@ def _executable(backend: Backend, module: Module, options: CompileOptions) -> An
     except HlojitError:
         raise
     except Exception as error:
-        raise PluginError(f"the back end {backend.name!r} failed to compile @{main.name}: {error!r}") from error
+        raise PluginError(f"the back end {backend.name!r} failed to compile @{module.main.name}: {error!r}") from error
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The executable of a file that ``Executable.save`` wrote.
+
+    A saved executable is native code, and is run as it is: load files of people you trust.  Raises ``HlojitError`` if the
+    file is damaged, or was made for another processor (naming the features that are missing) or runtime.
+    """
+    with fork_gate:
+        compiled = read(path)
+        return load_program(compiled, registry().backend(compiled.backend))
+
+
+def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
+    """The executable of a compiled program."""
+    from hlojit.executable import Executable
+
+    return Executable(backend.load(compiled), backend)
+
+
+def _executable(backend: Backend, module: Module, compiled: Any) -> Any:
+    """The executable of anything else that a back end may return."""
+    from hlojit.executable import Executable, ExecutableSpec
+
+    main = module.main
     if isinstance(compiled, ExecutableSpec):
         return Executable(compiled, backend)
     if isinstance(compiled, DeviceProgram):
@@ -187,7 +220,7 @@ def _executable(backend: Backend, module: Module, options: CompileOptions) -> An
     if not callable(compiled):
         raise PluginError(
             f"the back end {backend.name!r} returned {compiled!r} from compile of @{main.name}; "
-            "expected a callable, an ExecutableSpec or a DeviceProgram"
+            "expected a callable, a CompiledProgram, an ExecutableSpec or a DeviceProgram"
         )
     inputs = [argument.tensor_type for argument in main.body.arguments]
     outputs = [value.tensor_type for value in main.body.returned]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Final, NoReturn, final
 
 import numpy as np
 from hlojit.arrays import from_storage, is_outside_form_different, to_storage
+from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import DeviceCall, has_device_array
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
@@ -47,8 +49,8 @@ class ExecutableSpec:
     ``donated`` holds pairs (input number, output number or -1): the program writes the input's memory, and the output is
     made in it, so that its slot holds the same address.  ``explain`` turns (status, detail0, detail1) of a failed run into
     an exception.  ``threads`` limits the threads of this executable (0: as many as the process uses).  ``keepalive`` holds
-    whatever the addresses depend on; ``program`` is the back end's own record of what happens, for people and tools to look
-    at.
+    whatever the addresses depend on; ``record`` is the back end's own record of what happens, for people and tools to look
+    at.  ``compiled`` is the program as data, if the back end made such data.
     """
 
     name: str
@@ -63,7 +65,13 @@ class ExecutableSpec:
     estimated_nanoseconds: float = float("inf")
     threads: int = 0
     explain: Callable[[int, int, int], Exception] | None = None
-    program: object = None
+    record: Any = None
+    compiled: CompiledProgram | None = None
+
+    @property
+    def program(self) -> Any:
+        """The back end's record of what happens, for people and tools to look at."""
+        return self.record if self.compiled is None else self.compiled.program
 
 
 @final
@@ -118,7 +126,7 @@ class Executable:
     @classmethod
     def from_program(cls, program: DeviceProgram, backend: Backend) -> Executable:
         """An executable of a program for a back end's own devices."""
-        spec = ExecutableSpec(program.name, entry=0, inputs=program.inputs, outputs=program.outputs, program=program)
+        spec = ExecutableSpec(program.name, entry=0, inputs=program.inputs, outputs=program.outputs, record=program)
         _check(spec)
         made = cls.__new__(cls)
         on_device = DeviceCall(program, backend)
@@ -144,6 +152,18 @@ class Executable:
     def devices(self) -> tuple[Device, ...]:
         """Where the program can run; the first one is taken where nothing else is said."""
         return self._device_call.devices()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the program to a file that ``hlojit.load`` makes an executable of, in any process on such a processor.
+
+        Raises ``HlojitError`` naming what cannot be written down: C pointers, Python callables.
+        """
+        if self.spec.compiled is None:
+            raise HlojitError(
+                f"{self.spec.name} cannot be saved: its back end returned a Python callable or addresses of this process, "
+                "not a compiled program"
+            )
+        write(self.spec.compiled, path)
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 
 def pytest_addoption(parser: Any) -> None:
     """Add ``--update-golden``, which rewrites golden files instead of comparing with them."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what comes out now")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache() -> Iterator[None]:
+    """The suite neither reads nor fills the user's cache; processes that tests start share the session's."""
+    folder = tempfile.mkdtemp(prefix="hlojit-test-cache-")
+    before = os.environ.get("HLOJIT_CACHE")
+    os.environ["HLOJIT_CACHE"] = folder
+    yield
+    if before is None:
+        del os.environ["HLOJIT_CACHE"]
+    else:
+        os.environ["HLOJIT_CACHE"] = before
+    shutil.rmtree(folder, ignore_errors=True)

@@ -17,12 +17,13 @@ IR = ("hlojit.ir",)
 EXTENSIONS = (*IR, "hlojit.extensions")
 # The layout of the records that generated code and the runtime share is a table of offsets; it imports nothing.
 LOWERING = (*IR, "hlojit.lowering", "hlojit.runtime.layout")
+CACHE = ("hlojit.compiled", "hlojit.disk_cache")
 MAY_IMPORT = {
     "hlojit.ir": IR,
     "hlojit.extensions": EXTENSIONS,
     "hlojit.lowering": LOWERING,
     "hlojit.runtime": ("hlojit.ir", "hlojit.runtime", "hlojit.cpu.codegen"),
-    "hlojit.cpu": (*EXTENSIONS, "hlojit.lowering", "hlojit.runtime", "hlojit.cpu", "hlojit.executable"),
+    "hlojit.cpu": (*EXTENSIONS, "hlojit.lowering", "hlojit.runtime", "hlojit.cpu", "hlojit.executable", *CACHE),
     "hlojit.cuda": (*EXTENSIONS, "hlojit.lowering", "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
     "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),

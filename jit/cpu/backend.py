@@ -6,12 +6,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from hlojit.compiled import CompiledProgram, ProgramRecord, Provenance
 from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.kernel_cache import KernelCache
 from hlojit.cpu.kernels import has_kernel
 from hlojit.extensions import Device
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, no
-from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
@@ -19,15 +21,22 @@ from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType
+from hlojit.ir.versions import versions, versions_text
 from hlojit.lowering.host import emit_host
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.structure import Identities
+from hlojit.runtime.layout import identity as runtime_identity
+from hlojit.runtime.native import native
 
 BACKEND_NAME = "cpu"
 MAXIMUM_BYTES = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
+
+
+ENTRY = "hlojit_main"
+"""Symbol of the host program."""
 
 
 class CpuKernelSource:
@@ -86,32 +95,107 @@ class CpuBackend(Backend):
         """Schedule the module's entry function."""
         return build_program(module.main, CpuKernelSource(self.cache))
 
-    def compile(self, module: Module, options: CompileOptions) -> Any:
-        """Compile to native code; returns an ``ExecutableSpec``."""
-        from hlojit.cpu.codegen import compile_to_object, load_objects
-        from hlojit.executable import ExecutableSpec
-        from hlojit.runtime.native import native
+    def cache_identity(self) -> str:
+        """What programs depend on besides module and options: the processor, and the versions of what compiles for it."""
+        return f"{self.cache.target.identity} {versions_text()} {runtime_identity()}"
+
+    def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
+        """Compile to native code, as plain data."""
+        from hlojit.cpu.codegen import kept_object
 
         _check_signature(module)
         program = self.program(module)
         codes = {launch.kernel.symbol: launch.kernel for launch in program.launches()}
-        symbol = "hlojit_main"
-        host = compile_to_object(emit_host(program, symbol), self.cache.target)
-        loaded = load_objects([host, *self.cache.objects(codes.values())], [symbol], native().symbols())
+        host = kept_object(emit_host(program, ENTRY), self.cache.target)
         main = module.main
+        inputs = tuple(argument.tensor_type for argument in main.body.arguments)
+        outputs = tuple(value.tensor_type for value in main.body.returned)
         cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
-        return ExecutableSpec(
+        provenance, unkeyable = self._provenance((*inputs, *outputs))
+        return CompiledProgram(
             name=main.name,
-            entry=loaded.address(symbol),
-            inputs=tuple(argument.tensor_type for argument in main.body.arguments),
-            outputs=tuple(value.tensor_type for value in main.body.returned),
+            backend=self.name,
+            inputs=inputs,
+            outputs=outputs,
+            objects=((ENTRY, host), *self.cache.objects(codes.values())),
+            entry=ENTRY,
             arena_bytes=program.arena_bytes,
-            constants=tuple(constant.ctypes.data for constant in program.constants),
-            keepalive=(loaded, *program.constants),
+            constants=tuple(program.constants),
+            record=ProgramRecord(program),
             donated=program.donated,
-            estimated_nanoseconds=cost,
-            program=program,
+            estimated_nanoseconds=float(cost),
+            provenance=provenance,
+            unkeyable=(*unkeyable, *(code.unkeyable for code in codes.values() if code.unkeyable)),
         )
+
+    def _provenance(self, signature: Sequence[TensorType]) -> tuple[Provenance, tuple[str, ...]]:
+        """What running the program takes, and what of it cannot be written down."""
+        identities, formats, unkeyable = Identities(), {}, []
+        for kind in signature:
+            try:
+                identity = identities.of(kind.element_type)
+            except NotKeyable as error:
+                unkeyable.append(str(error))
+                continue
+            if identity:
+                formats[kind.element_type.name] = identity
+        target = self.cache.target
+        features = tuple(name[1:] for name in target.features.split(",") if name.startswith("+"))
+        provenance = Provenance(
+            formats=formats,
+            triple=target.triple,
+            cpu=target.cpu,
+            features=features,
+            runtime=runtime_identity(),
+            versions=dict(versions()),
+        )
+        return provenance, tuple(unkeyable)
+
+    def load(self, compiled: CompiledProgram) -> Any:
+        """Load the code of a compiled program; returns an ``ExecutableSpec``."""
+        from hlojit.cpu.codegen import load_objects
+        from hlojit.executable import ExecutableSpec
+
+        self._check_loadable(compiled)
+        loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], native().symbols())
+        return ExecutableSpec(
+            name=compiled.name,
+            entry=loaded.address(compiled.entry),
+            inputs=compiled.inputs,
+            outputs=compiled.outputs,
+            arena_bytes=compiled.arena_bytes,
+            constants=tuple(constant.ctypes.data for constant in compiled.constants),
+            keepalive=(loaded, compiled),
+            donated=compiled.donated,
+            estimated_nanoseconds=compiled.estimated_nanoseconds,
+            compiled=compiled,
+        )
+
+    def _check_loadable(self, compiled: CompiledProgram) -> None:
+        made, target = compiled.provenance, self.cache.target
+        if made.triple != target.triple:
+            raise HlojitError(
+                f"{compiled.name} was compiled for {made.triple}, this is {target.triple}; compile it here from its source"
+            )
+        missing = [name for name in made.features if not target.has_feature(name)]
+        if missing:
+            raise HlojitError(
+                f"{compiled.name} was compiled for a processor ({made.cpu}) with features that this one does not have: "
+                f"{', '.join(missing)}; compile it here from its source"
+            )
+        if made.runtime != runtime_identity():
+            raise HlojitError(
+                f"{compiled.name} was compiled by hlojit {made.versions.get('hlojit', 'of another version')}, whose runtime "
+                "differs from this one's; compile it again from its source"
+            )
+        identities = Identities()
+        for kind in (*compiled.inputs, *compiled.outputs):
+            element = kind.element_type
+            if made.formats.get(element.name, "") != identities.of(element):
+                raise HlojitError(
+                    f"{compiled.name} was compiled with another element type {element.name!r} than the one that is "
+                    "registered here"
+                )
 
 
 _HOST_ROLES = ("constant", "loop", "branch", "call", "return", "alias", "tuple")

@@ -7,14 +7,20 @@ Objects contain no absolute address; symbols are resolved by name when an object
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from hlojit.disk_cache import disk_cache
+from hlojit.ir.binary import FormatError
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.versions import versions_text
 from hlojit.lowering.target import Target
 
 
@@ -75,6 +81,7 @@ def target_machine(target: Target, optimization: int = 2) -> Any:
     )
 
 
+_MAGIC = b"hlojito\n"
 _LEAN = ("sroa", "instcombine", "simplifycfg")
 _lock = threading.Lock()
 
@@ -118,48 +125,91 @@ def compile_to_object(ir: str, target: Target, *, pipeline: str = "lean", linked
         return bytes(target_machine(target).emit_object(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
 
 
+def kept_object(ir: str, target: Target, *, pipeline: str = "lean") -> bytes | memoryview:
+    """``compile_to_object``, or what it returned before: in this process or another one, from the cache on disk."""
+    cache_ = disk_cache()
+    if cache_ is None:
+        return compile_to_object(ir, target, pipeline=pipeline)
+    text = f"{target.identity}\0{versions_text()}\0{pipeline}\0{ir}"
+    key = hashlib.sha256(text.encode()).hexdigest()
+    data = cache_.get("objects", key)
+    if data is not None:
+        try:
+            return unsealed(_MAGIC, 1, data)
+        except FormatError:
+            cache_.discard("objects", key)
+    image = compile_to_object(ir, target, pipeline=pipeline)
+    cache_.put("objects", key, sealed(_MAGIC, 1, image))
+    return image
+
+
 def compile_to_assembly(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
     """Compile LLVM IR text to assembly, for people and tests to read."""
     with fork_gate, _lock:
         return str(target_machine(target).emit_assembly(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
 
 
+LIBRARIES_PER_JIT = 16
+"""Programs that share one of ORC's sessions, whose own tables grow with every program and shrink with none."""
+
+
+class _Session:
+    """One LLJIT.  It is disposed of with the last program in it, and gives back what ORC had noted of all of them."""
+
+    def __init__(self) -> None:
+        # JITLink lays an object's sections out side by side and returns errors.  The older linker ended the process in
+        # long runs, for a reason that is only suspected: docs/decisions/linking-with-jitlink.md.
+        self.jit = llvm.create_lljit_compiler(_session_machine(), use_jit_link=True, suppress_errors=True)
+        self.libraries = 0
+
+
+@cache
+def _session_machine() -> Any:
+    _initialize()
+    # Only objects are given to it; what it would compile for does not matter.
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(reloc="pic", codemodel="small")
+
+
+_session: _Session | None = None
+
+
 class LoadedCode:
     """Objects loaded into the process; keep it alive as long as any of its addresses may be called."""
 
-    def __init__(self, tracker: Any):
+    def __init__(self, tracker: Any, session: _Session):
         self._tracker = tracker
+        self._session = session
 
     def address(self, symbol: str) -> int:
         """Address of an exported symbol."""
         return int(self._tracker[symbol])
 
+    def keep_for_ever(self) -> None:
+        """Never unload this code, not even when the interpreter ends."""
+        for immortal in (self, self._tracker, self._session.jit):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
 
-@cache
-def _jit() -> Any:
-    _initialize()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(reloc="pic", codemodel="small")
-    # JITLink lays an object's sections out side by side and returns errors.  The older linker ended the process in long
-    # runs, for a reason that is only suspected: docs/decisions/linking-with-jitlink.md.
-    return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
-
-
-_loaded = 0
+    def __del__(self) -> None:
+        # Before the session, which may go with this object.
+        self.__dict__.pop("_tracker", None)
 
 
 def load_objects(
-    objects: Iterable[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None
+    objects: Iterable[bytes | memoryview], exports: Iterable[str], imports: Mapping[str, int] | None = None
 ) -> LoadedCode:
     """Load object files together; ``imports`` gives addresses for symbols that the process does not export."""
-    global _loaded
+    global _session
+    builder = llvm.JITLibraryBuilder()
+    for image in objects:
+        builder.add_object_img(image)
+    builder.add_current_process()
+    for symbol, address in (imports or {}).items():
+        builder.import_symbol(symbol, address)
+    for symbol in exports:
+        builder.export_symbol(symbol)
     with fork_gate, _lock:
-        _loaded += 1
-        builder = llvm.JITLibraryBuilder()
-        for image in objects:
-            builder.add_object_img(image)
-        builder.add_current_process()
-        for symbol, address in (imports or {}).items():
-            builder.import_symbol(symbol, address)
-        for symbol in exports:
-            builder.export_symbol(symbol)
-        return LoadedCode(builder.link(_jit(), f"hlojit.{_loaded}"))
+        if _session is None or _session.libraries == LIBRARIES_PER_JIT:
+            _session = _Session()
+        session = _session
+        session.libraries += 1
+        return LoadedCode(builder.link(session.jit, f"hlojit.{session.libraries}"), session)

@@ -14,11 +14,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hlojit.cpu.kernels import kernel_emitter
+from hlojit.disk_cache import disk_cache
+from hlojit.ir.binary import FormatError, Reader, Writer, records_of
+from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
 from hlojit.ir.versions import versions_text
+from hlojit.lowering import kernel
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.math_library import with_own_math
 from hlojit.lowering.structure import Identities, structure_text
@@ -26,6 +30,10 @@ from hlojit.lowering.target import Target
 
 MAXIMUM_BYTES = 64 << 20
 """Code that the cache keeps in memory; what programs use lives as long as they do."""
+
+_MAGIC = b"hlojitk\n"
+_VERSION = 1
+_RECORDS = records_of(kernel)
 
 _private = itertools.count()
 
@@ -38,7 +46,7 @@ class KernelCache:
         self.maximum_bytes = maximum_bytes
         self._stamp = f"{target.identity}\0{versions_text()}\0"
         self._codes: OrderedDict[str, KernelCode] = OrderedDict()
-        self._objects: dict[str, bytes] = {}
+        self._objects: dict[str, bytes | memoryview] = {}
         self._bytes = 0
         self._lock = threading.RLock()
 
@@ -55,29 +63,42 @@ class KernelCache:
         with fork_gate, self._lock:
             return self._find(symbol) or self._keep(_emit(instruction, self.target, symbol))
 
-    def objects(self, codes: Iterable[KernelCode]) -> list[bytes]:
-        """Object code of kernels, compiled once each."""
-        return [self._object(code) for code in codes]
+    def objects(self, codes: Iterable[KernelCode]) -> list[tuple[str, bytes | memoryview]]:
+        """Symbol and object code of kernels, compiled once each."""
+        return [(code.symbol, self._object(code)) for code in codes]
 
-    def _object(self, code: KernelCode) -> bytes:
+    def _object(self, code: KernelCode) -> bytes | memoryview:
         from hlojit.cpu.codegen import compile_to_object
 
         with self._lock:
-            image = self._objects.get(code.symbol)
-        if image is None:
-            linked = [with_own_math(text) for _, text in code.linked]
-            image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
+            kept = self._objects.get(code.symbol)
+        if kept is not None:
+            return kept
+        linked = [with_own_math(text) for _, text in code.linked]
+        image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
+        if not code.unkeyable:
+            _write(code, image)
             with self._lock:
-                if self._codes.get(code.symbol) is code and code.symbol not in self._objects:
-                    self._objects[code.symbol] = image
-                    self._grow(len(image))
+                if self._codes.get(code.symbol) is code:
+                    self._add_object(code, image)
         return image
+
+    def _add_object(self, code: KernelCode, image: bytes | memoryview) -> None:
+        if code.symbol not in self._objects:
+            self._objects[code.symbol] = image
+            self._grow(len(image))
 
     def _find(self, symbol: str) -> KernelCode | None:
         code = self._codes.get(symbol)
         if code is not None:
             self._codes.move_to_end(symbol)
-        return code
+            return code
+        found = _read(symbol)
+        if found is None:
+            return None
+        self._keep(found[0])
+        self._add_object(*found)
+        return found[0]
 
     def _keep(self, code: KernelCode) -> KernelCode:
         self._codes[code.symbol] = code
@@ -95,3 +116,27 @@ def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
     lowering = instruction.op.lowering
     name = lowering.name if isinstance(lowering, Kernel) else "fusion"
     return kernel_emitter(name)(instruction, target, symbol)
+
+
+def _read(symbol: str) -> tuple[KernelCode, memoryview] | None:
+    """A kernel and its object from the cache on disk."""
+    cache = disk_cache()
+    data = cache.get("kernels", symbol) if cache is not None else None
+    if cache is None or data is None:
+        return None
+    try:
+        found = Reader(unsealed(_MAGIC, _VERSION, data), _RECORDS).value()
+        if isinstance(found, tuple) and [type(part) for part in found] == [KernelCode, memoryview]:
+            return found[0], found[1]
+    except FormatError:
+        pass
+    cache.discard("kernels", symbol)
+    return None
+
+
+def _write(code: KernelCode, image: bytes) -> None:
+    cache = disk_cache()
+    if cache is not None:
+        writer = Writer(_RECORDS)
+        writer.put((code, image))
+        cache.put("kernels", code.symbol, sealed(_MAGIC, _VERSION, writer.finish()))

@@ -82,3 +82,7 @@ class KernelCode:
             phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
         pipeline = "vectorize" if not widened else "inline" if linked else "lean"
         return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)
+
+    def without_text(self) -> KernelCode:
+        """What a launch needs to know once the code is compiled."""
+        return replace(self, ir="", linked=())

@@ -51,16 +51,22 @@ class Identities:
 
     def of(self, record: OpDefinition | ElementType) -> str:
         """The hash of a record, or an empty text if it is built in; raises ``NotKeyable``."""
-        if isinstance(record, OpDefinition):
-            built_in: Any = BUILT_IN.get(record.name)
-        else:
-            built_in = record if isinstance(record, QuantizedType) else formats.BUILT_IN.get(record.name)
-        if built_in is record:
+        if _is_built_in(record):
             return ""
         known = self._known.get(id(record))
         if known is None:
             known = self._known[id(record)] = record, fingerprint(record)
         return known[1]
+
+
+def _is_built_in(record: OpDefinition | ElementType) -> bool:
+    if isinstance(record, OpDefinition):
+        return BUILT_IN.get(record.name) is record
+    # Quantized types are spelled out in their names; rows are compared, since anyone may make an equal one.
+    functions = (getattr(record, "decode", None), getattr(record, "encode", None))
+    return isinstance(record, QuantizedType) or (
+        formats.BUILT_IN.get(record.name) == record and functions == (None, None)
+    )
 
 
 def structure_text(instruction: Instruction, identities: Identities | None = None) -> str:

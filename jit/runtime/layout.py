@@ -14,6 +14,7 @@ Emitters of kernels and host programs use ``CONTEXT["cancel"].offset``.
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -127,3 +128,9 @@ def accessors() -> str:
                 "}",
             ]
     return "\n".join(lines) + "\n"
+
+
+def identity() -> str:
+    """Hash of everything that compiled code and runtime must agree on."""
+    text = repr((sorted(CONTEXT.items()), CONTEXT_BYTES, [(member.name, member.value) for member in Status]))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -159,13 +159,12 @@ class Native:
         from hlojit.cpu import codegen
 
         target = codegen.host_target()
-        core = codegen.compile_to_object(core_source(target.triple), target, pipeline="inline")
-        python = codegen.compile_to_object(python_source(), target, pipeline="inline")
+        core = codegen.kept_object(core_source(target.triple), target, pipeline="inline")
+        python = codegen.kept_object(python_source(), target, pipeline="inline")
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)
         code = codegen.load_objects([core, python], exports, core_imports() | _python_imports())
-        # Destructors of arrays and sleeping workers outlive every Python object: this code is never unloaded.
-        for immortal in (code, code._tracker, codegen._jit()):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+        # Destructors of arrays and sleeping workers outlive every Python object.
+        code.keep_for_ever()
         self.addresses: dict[str, int] = {name: code.address(name) for name in exports}
         for name, (result, parameters) in _FUNCTIONS.items():
             setattr(self, name, ctypes.PYFUNCTYPE(result, *parameters)(self.addresses[name]))

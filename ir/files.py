@@ -1,0 +1,68 @@
+"""Files that are written as a whole and checked when they are read.
+
+write_file(path, sealed(MAGIC, 1, body)); body = unsealed(MAGIC, 1, read_aligned(file, size))
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from hlojit.ir.binary import ALIGNMENT, FormatError
+
+_HEADER: Final = struct.Struct("<8sIIQ32s")
+"""Magic, version, 0, length of the body, SHA-256 of the body; padded to ``ALIGNMENT``."""
+
+
+def sealed(magic: bytes, version: int, body: bytes) -> bytes:
+    """A body with a header that says what it is and whether it is whole."""
+    head = _HEADER.pack(magic, version, 0, len(body), hashlib.sha256(body).digest())
+    return head.ljust(ALIGNMENT, b"\0") + body
+
+
+def unsealed(magic: bytes, version: int, data: memoryview) -> memoryview:
+    """The body; raises ``FormatError`` if it is of another kind or version, cut off, or altered."""
+    if len(data) < ALIGNMENT or bytes(data[: len(magic)]) != magic:
+        raise FormatError("this is no file of the kind that hlojit writes here")
+    _, found, _, length, digest = _HEADER.unpack_from(data)
+    if found != version:
+        raise FormatError(f"the file has version {found} of the format, this hlojit reads version {version}")
+    body = data[ALIGNMENT:]
+    if len(body) != length:
+        raise FormatError(f"the file is cut off: {len(body)} bytes of {length}")
+    if hashlib.sha256(body).digest() != digest:
+        raise FormatError("the file is damaged: its checksum is wrong")
+    return body
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file under another name first, so that nobody ever sees a part of it."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def read_aligned(file: Any, size: int) -> memoryview:
+    """The bytes of a file, in memory that begins where a constant may begin."""
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    view: memoryview = room.data[start : start + size]
+    got = 0
+    while got < size:
+        step = file.readinto(view[got:])
+        if not step:
+            break
+        got += step
+    return view[:got]

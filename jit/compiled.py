@@ -1,0 +1,216 @@
+"""Compiled programs as plain data: what ``Backend.compile`` ends in, and what a file holds.
+
+    compiled = CompiledProgram(...)          # objects, constants, signature, program record, provenance
+    write(compiled, path); compiled = read(path)
+
+``Backend.load`` makes an executable of one.  Reading checks everything and runs nothing, but the objects in it *are native
+code*, and whoever loads it runs them: load files of people you trust, as you would import their modules.  The checksum is
+against damage, not against malice.  ``docs/file-format.md`` describes the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+from hlojit.ir import location
+from hlojit.ir.binary import FormatError, Reader, Records, Writer, records_of
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.files import read_aligned, sealed, unsealed, write_file
+from hlojit.ir.fingerprint import NotKeyable
+from hlojit.ir.types import TensorType
+from hlojit.lowering import kernel, program, sizes, storage
+from hlojit.lowering.program import Program
+
+MAGIC: Final = b"hlojit\r\n"
+FORMAT_VERSION: Final = 1
+"""Of the file format; a reader takes files of its own version only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a compiled program comes from, and what it takes to run it; all of it plain data."""
+
+    source: str = ""
+    """Hash of the text or module that was compiled."""
+    options: dict[str, Any] = field(default_factory=dict)
+    plugins: dict[str, str] = field(default_factory=dict)
+    """Plugins that were in scope, with the identity of what they brought."""
+    formats: dict[str, str] = field(default_factory=dict)
+    """Element types of the signature that plugins bring, with the hashes of their records."""
+    triple: str = ""
+    cpu: str = ""
+    features: tuple[str, ...] = ()
+    """Processor features that the code may use."""
+    runtime: str = ""
+    """Identity of the records that code and runtime share."""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@final
+class ProgramRecord:
+    """A ``Program``, or its bytes as long as nobody has asked for it: running takes the code alone."""
+
+    __slots__ = ("_data", "_program")
+
+    def __init__(self, program: Program | None = None, data: memoryview | None = None):
+        self._program = program
+        self._data = data
+
+    def program(self, constants: Sequence[np.ndarray[Any, Any]]) -> Program:
+        """The program, with its constants; raises ``FormatError`` if the bytes are of no program."""
+        if self._program is None:
+            assert self._data is not None
+            found = Reader(self._data, _program_records()).value()
+            if not isinstance(found, Program):
+                raise FormatError("the program record is no program")
+            found.constants[:] = constants
+            self._program = found
+        return self._program
+
+    def encode(self) -> bytes:
+        """The bytes, without constants and kernels' texts."""
+        if self._data is not None:
+            return bytes(self._data)
+        assert self._program is not None
+        writer = _ProgramWriter(_program_records())
+        writer.put(replace(self._program, constants=[]))
+        return writer.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """A program for one kind of processor; see the module's docstring.
+
+    ``objects`` are named relocatable objects, ``entry`` is the symbol of the host program among them.  ``unkeyable`` says
+    why the program cannot leave this process, if it cannot.
+    """
+
+    name: str
+    backend: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    objects: tuple[tuple[str, Any], ...]
+    entry: str
+    arena_bytes: Any
+    constants: tuple[np.ndarray[Any, Any], ...]
+    record: ProgramRecord
+    donated: tuple[tuple[int, int], ...]
+    """Pairs of input and output (or -1): the program writes the input's memory, and the output is made in it."""
+    estimated_nanoseconds: float
+    provenance: Provenance
+    unkeyable: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> Program:
+        """The record of what happens at run time; that of a program from a file has no LLVM IR in its kernels."""
+        return self.record.program(self.constants)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of code and constants."""
+        return sum(len(image) for _, image in self.objects) + sum(array.nbytes for array in self.constants)
+
+
+@cache
+def _program_records() -> Records:
+    return records_of(program, storage, sizes, kernel, location)
+
+
+def encode(compiled: CompiledProgram) -> bytes:
+    """The bytes of a file.  Raises ``NotKeyable`` for what cannot be written down, by name."""
+    if compiled.unkeyable:
+        raise NotKeyable(compiled.unkeyable[0])
+    outer = Writer({"Provenance": Provenance})
+    outer.put({each.name: _written(compiled, each.name) for each in fields(compiled) if each.name != "unkeyable"})
+    return sealed(MAGIC, FORMAT_VERSION, outer.finish())
+
+
+def _written(compiled: CompiledProgram, name: str) -> Any:
+    if name == "record":
+        return compiled.record.encode()
+    if name == "objects":
+        return tuple((symbol, bytes(image)) for symbol, image in compiled.objects)
+    return getattr(compiled, name)
+
+
+class _ProgramWriter(Writer):
+    """Leaves out kernels' texts: what they were compiled to is among the objects."""
+
+    def __init__(self, records: Records):
+        super().__init__(records)
+        self._bare: dict[int, tuple[kernel.KernelCode, kernel.KernelCode]] = {}
+
+    def put(self, value: Any) -> None:
+        """Append a value."""
+        if isinstance(value, kernel.KernelCode):
+            if id(value) not in self._bare:
+                self._bare[id(value)] = value, value.without_text()
+            value = self._bare[id(value)][1]
+        super().put(value)
+
+
+def decode(data: bytes | memoryview) -> CompiledProgram:
+    """The program in the bytes of a file; raises ``FormatError`` (a ``HlojitError``) for anything else."""
+    body = unsealed(MAGIC, FORMAT_VERSION, memoryview(data))
+    values = Reader(body, {"Provenance": Provenance}).value()
+    names = [each.name for each in fields(CompiledProgram) if each.name != "unkeyable"]
+    if not isinstance(values, dict) or list(values) != names:
+        raise FormatError("the file does not hold a compiled program")
+    _check(values)
+    return CompiledProgram(**{**values, "record": ProgramRecord(data=values["record"])})
+
+
+def _check(values: dict[str, Any]) -> None:
+    def all_of(kind: type, value: Any) -> bool:
+        return isinstance(value, tuple) and all(isinstance(each, kind) for each in value)
+
+    sound = (
+        all(isinstance(values[name], str) for name in ("name", "backend", "entry"))
+        and all(all_of(TensorType, values[name]) for name in ("inputs", "outputs"))
+        and all_of(tuple, values["objects"])
+        and all([type(part) for part in each] == [str, memoryview] for each in values["objects"])
+        and all_of(np.ndarray, values["constants"])
+        and type(values["arena_bytes"]) is int
+        and values["arena_bytes"] >= 0
+        and isinstance(values["record"], memoryview)
+        and all_of(tuple, values["donated"])
+        and all([type(part) for part in pair] == [int, int] for pair in values["donated"])
+        and all(0 <= given < len(values["inputs"]) for given, _ in values["donated"])
+        and all(-1 <= made < len(values["outputs"]) for _, made in values["donated"])
+        and type(values["estimated_nanoseconds"]) is float
+        and isinstance(values["provenance"], Provenance)
+    )
+    if not sound:
+        raise FormatError("the file does not hold a compiled program")
+
+
+def write(compiled: CompiledProgram, path: str | os.PathLike[str]) -> None:
+    """Write a file, all of it or nothing."""
+    try:
+        data = encode(compiled)
+    except NotKeyable as error:
+        raise HlojitError(f"{compiled.name} cannot be saved: {error}") from error
+    write_file(Path(path), data)
+
+
+def read(path: str | os.PathLike[str]) -> CompiledProgram:
+    """Read a file; raises ``HlojitError`` with the path if it is not what ``write`` writes."""
+    try:
+        with open(path, "rb") as file:
+            data = read_aligned(file, os.fstat(file.fileno()).st_size)
+        compiled = decode(data)
+        compiled.program  # noqa: B018 - all of a file that somebody gives us is checked at once
+        return compiled
+    except FormatError as error:
+        raise FormatError(f"{os.fspath(path)}: {error}") from error
+
+
+def missing_features(compiled: CompiledProgram, available: Mapping[str, bool]) -> list[str]:
+    """Features that the code may use and the processor does not have."""
+    return [name for name in compiled.provenance.features if not available.get(name)]

@@ -1,0 +1,79 @@
+"""Whole programs in the cache on disk, by a key that is known before anything is parsed.
+
+The key is the hash of the text (of a module: of its structure), the options, the back end with its processor and
+versions, and the content of every plugin in scope.  Where one of these has no content hash, the program is compiled anew
+every time; its kernels are still found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields, replace
+from typing import Any
+
+from hlojit.compiled import CompiledProgram, Provenance, decode, encode
+from hlojit.disk_cache import disk_cache
+from hlojit.extensions import Backend, CompileOptions, PluginRecord
+from hlojit.ir.binary import FormatError
+from hlojit.ir.environment import tables
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.fingerprint import NotKeyable, fingerprint
+from hlojit.ir.graph import Module
+from hlojit.lowering.structure import module_key
+
+_KIND = "programs"
+_NOT_IN_KEYS = ("progress",)
+"""Options that change nothing of what comes out."""
+
+
+def provenance_of(program: str | Module, options: CompileOptions) -> Provenance:
+    """What the driver knows of a program before it is compiled; raises ``NotKeyable``."""
+    source = hashlib.sha256(program.encode()).hexdigest() if isinstance(program, str) else module_key(program)
+    plugins = {}
+    for name, contribution in sorted(tables().contributions.items()):
+        record = contribution.record
+        if not contribution.built_in and not contribution.failure and isinstance(record, PluginRecord):
+            plugins[name] = fingerprint((record.formats, record.ops, record.passes, record.custom_calls))
+    chosen = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in _NOT_IN_KEYS}
+    return Provenance(source=source, options=chosen, plugins=plugins)
+
+
+def find(program: str | Module, backend: Backend, options: CompileOptions) -> tuple[str, Any, CompiledProgram | None]:
+    """Key, provenance and, if it was compiled before, the program; the key is empty where there can be none."""
+    identity = backend.cache_identity()
+    if identity is None:
+        return "", None, None
+    try:
+        provenance = provenance_of(program, options)
+        text = fingerprint((identity, backend.name, provenance.source, provenance.options, provenance.plugins))
+    except NotKeyable:
+        return "", None, None
+    cache = disk_cache()
+    data = cache.get(_KIND, text) if cache is not None else None
+    if cache is None or data is None:
+        return text, provenance, None
+    try:
+        return text, provenance, decode(data)
+    except HlojitError:
+        cache.discard(_KIND, text)
+        return text, provenance, None
+
+
+def keep(key: str, compiled: CompiledProgram) -> None:
+    """Put a program into the cache, if it can be written down."""
+    cache = disk_cache()
+    if cache is None or not key or compiled.unkeyable:
+        return
+    try:
+        data = encode(compiled)
+    except (NotKeyable, FormatError):
+        return
+    cache.put(_KIND, key, data)
+
+
+def with_provenance(compiled: CompiledProgram, known: Provenance | None) -> CompiledProgram:
+    """The program with what the driver knows of its origin, beside what the back end does."""
+    if known is None:
+        return compiled
+    made = replace(compiled.provenance, source=known.source, options=known.options, plugins=known.plugins)
+    return replace(compiled, provenance=made)
