@@ -13,7 +13,7 @@ from typing import Protocol
 
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Structural, Trait
-from hlojit.lowering.instruction_order import InstructionOrder, has_host_regions, host_role, visit
+from hlojit.lowering.instruction_order import InstructionOrder, has_host_regions, visit
 from hlojit.lowering.kernel import KernelCode
 
 
@@ -26,7 +26,7 @@ class KernelSource(Protocol):
 
 def is_alias(instruction: Instruction) -> bool:
     """Whether the results are the operands' memory: an unfused reshape, a barrier, an annotation."""
-    return Trait.BITCAST in instruction.op.traits or host_role(instruction) == "alias"
+    return Trait.BITCAST in instruction.op.traits or instruction.op.host_role == "alias"
 
 
 def home(value: Value) -> Block:
@@ -108,7 +108,7 @@ class AliasAnalysis:
             return False
         reads = [k for k, operand in enumerate(producer.operands) if self.root(operand) is argument]
         if has_host_regions(producer):
-            looped = host_role(producer) == "loop" and argument not in self.captured
+            looped = producer.op.host_role == "loop" and argument not in self.captured
             return looped and reads == [root.index]
         if isinstance(producer.op.lowering, Structural):
             return False
@@ -124,7 +124,7 @@ class AliasAnalysis:
             if is_alias(instruction):
                 for operand, result in zip(instruction.operands, instruction.results):
                     self._roots[result] = self.root(operand)
-            elif host_role(instruction) == "loop":
+            elif instruction.op.host_role == "loop":
                 for number, operand in enumerate(instruction.operands):
                     if is_invariant(instruction, number):
                         names = [*(region.arguments[number] for region in instruction.regions)]

@@ -24,7 +24,6 @@ from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.definition import Structural
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, is_alias, is_invariant
-from hlojit.lowering.instruction_order import host_role
 from hlojit.lowering.program import Buffer, BufferKind, Copy, PointCell, Step, Swap
 from hlojit.lowering.sizes import Size
 from hlojit.lowering.storage import Storage
@@ -204,7 +203,7 @@ class CopyInsertion:
             if instruction is terminator or is_alias(instruction):
                 continue
             pending = len(self._work)
-            self._handlers.get(host_role(instruction), self._kernel)(instruction)
+            self._handlers.get(instruction.op.host_role, self._kernel)(instruction)
             if len(self._work) > pending:
                 self._work.insert(pending, partial(self._continue, instructions, terminator))
                 return

@@ -17,14 +17,9 @@ from collections.abc import Iterator
 from hlojit.ir.graph import Block, Instruction
 
 
-def host_role(instruction: Instruction) -> str:
-    """What the host program does with an instruction that is no kernel (see ``Structural``), or an empty string."""
-    return instruction.op.host_role
-
-
 def has_host_regions(instruction: Instruction) -> bool:
     """Whether the host program executes the regions (while, if, case), as opposed to a kernel (reduce, sort, fusion)."""
-    return host_role(instruction) in ("loop", "branch")
+    return instruction.op.host_role in ("loop", "branch")
 
 
 def visit(body: Block) -> Iterator[tuple[Instruction, bool]]:

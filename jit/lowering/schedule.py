@@ -21,7 +21,7 @@ from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
 from hlojit.lowering.buffer_assignment import assign_buffers
 from hlojit.lowering.copy_insertion import CopyInsertion, Placement
-from hlojit.lowering.instruction_order import InstructionOrder, host_role
+from hlojit.lowering.instruction_order import InstructionOrder
 from hlojit.lowering.program import (
     Branch,
     Buffer,
@@ -115,7 +115,7 @@ class StepEmitter:
     def _block(self, block: Block, steps: list[Step]) -> None:
         placement, terminator = self.placement, block.terminator
         for instruction in block:
-            role = host_role(instruction)
+            role = instruction.op.host_role
             if instruction is terminator or is_alias(instruction) or role == "constant":
                 continue
             steps.extend(placement.before.get(instruction, ()))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from hlojit.ir.types import DYNAMIC, TensorType
 from hlojit.lowering.sizes import Size, add, divide_up, extent, multiply
@@ -22,7 +23,7 @@ HOST = "host"
 """The memory space that the host program itself reads and writes.  Devices name theirs (``cuda:0``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Storage:
     """Where the elements of a tensor are, counted from the first byte of its buffer.
 
@@ -58,12 +59,12 @@ class Storage:
         """Number of dimensions."""
         return len(self.shape)
 
-    @property
+    @cached_property
     def size(self) -> Size:
         """Number of elements."""
         return multiply(*self.shape) if self.shape else 1
 
-    @property
+    @cached_property
     def span(self) -> Size:
         """Elements from the first to behind the last one, gaps included."""
         if 0 in self.shape:
@@ -71,7 +72,7 @@ class Storage:
         reach = [multiply(step, add(size, -1)) for size, step in zip(self.shape, self.strides)]
         return add(1, *reach)
 
-    @property
+    @cached_property
     def nbytes(self) -> Size:
         """Bytes from the buffer's first one to behind the last element."""
         span = self.size if self.is_row_major else self.span
@@ -79,7 +80,7 @@ class Storage:
             span = divide_up(span, self.packing)
         return add(self.offset, multiply(span, self.itemsize))
 
-    @property
+    @cached_property
     def is_row_major(self) -> bool:
         """Whether the last dimension's elements are neighbours and nothing lies between rows."""
         return self.strides == row_major(self.shape)
