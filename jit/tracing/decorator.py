@@ -40,6 +40,9 @@ from hlojit.tracing.tracer import Tracer, TracingError
 _KEPT_ENVIRONMENTS = 4
 """Of how many earlier sets of plugins a jitted function keeps the compiled forms."""
 
+_Compiled = tuple[Any, Structure, Any]
+"""A fast callable, the structure of its results, and the executable that both belong to."""
+
 
 class JittedFunction:
     """A traced and compiled function; calling it compiles it once per signature."""
@@ -62,7 +65,7 @@ class JittedFunction:
         self.backend = backend
         self.options = options
         self.plugins = tuple(plugins)
-        self._compiled: dict[tuple[Any, ...], tuple[Any, Structure]] = {}
+        self._compiled: dict[tuple[Any, ...], _Compiled] = {}
         self._lock = threading.RLock()
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
@@ -84,19 +87,19 @@ class JittedFunction:
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             # Called from a function that is being traced: part of that graph.
             return self.function(*arguments, **named)
-        arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
-        signature = tuple(
-            (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else _signature_of(leaf, array)
-            for leaf, array in zip(leaves, arrays)
-        )
-        registry().load()
-        # What is registered, not when: under the same plugins the same code serves again.
-        key = (structure, static, signature, tables().identity)
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compile(key, dynamic, static, arrays)
-        call, result_structure = found
+        arrays, (call, result_structure, _) = self._prepare(leaves, structure, dynamic, static)
         results = call(*arrays)
+        return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
+
+    def execute(self, *arguments: Any, **named: Any) -> Any:
+        """Start the function and return at once: like a call, with arrays on a device whose contents are pending.
+
+        See ``Executable.execute``.
+        """
+        dynamic, static = self._bind(arguments, named)
+        leaves, structure = flatten(dynamic)
+        arrays, (_, result_structure, executable) = self._prepare(leaves, structure, dynamic, static)
+        results = executable.execute(*arrays)
         return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
 
     def lower(self, *arguments: Any, **named: Any) -> Module:
@@ -126,7 +129,21 @@ class JittedFunction:
             ) from None
         return ((), dict(bound.arguments)), static
 
-    def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> Any:
+    def _prepare(
+        self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: Hashable
+    ) -> tuple[list[NDArray | Array], _Compiled]:
+        """The arrays of a call, and what is compiled for them."""
+        arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
+        signature = tuple(
+            (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else _signature_of(leaf, array)
+            for leaf, array in zip(leaves, arrays)
+        )
+        registry().load()
+        # What is registered, not when: under the same plugins the same code serves again.
+        key = (structure, static, signature, tables().identity)
+        return arrays, self._compiled.get(key) or self._compile(key, dynamic, static, arrays)
+
+    def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
         from hlojit.compiler import compile as compile_module
 
         with fork_gate, self._lock:
@@ -137,7 +154,7 @@ class JittedFunction:
                 executable = compile_module(module, backend=self.backend, options=self.options)
             self._forget(key)
             # Without the executable's own indirection: this is called again and again.
-            self._compiled[key] = getattr(executable, "call", executable), structure
+            self._compiled[key] = getattr(executable, "call", executable), structure, executable
             return self._compiled[key]
 
     def _forget(self, key: tuple[Any, ...]) -> None:

@@ -457,3 +457,63 @@ def test_a_synchronous_call_that_takes_memory_waits_for_earlier_programs() -> No
             np.testing.assert_array_equal(result, 2 * X)
             np.testing.assert_array_equal(before, X + 1)
             timer.join()
+
+
+def adam(state: Any, gradient: Any) -> Any:
+    weight, mean, square = state
+    mean = 0.9 * mean + 0.1 * gradient
+    square = 0.99 * square + 0.01 * gradient * gradient
+    return (weight - 0.5 * mean / (np.sqrt(square) + 1e-3), mean, square)
+
+
+@pytest.mark.parametrize("name", ["cpu", "test"])
+def test_donated_state_stays_on_the_device(name: str, backend: TestBackend) -> None:
+    step = hlojit.jit(donate_argnums=0, backend=name)(adam)
+    gradient = np.linspace(-1, 1, 24, dtype="f4").reshape(4, 6)
+    expected: Any = (X, np.zeros_like(X), np.ones_like(X))
+    state: Any = tuple(hlojit.put(array, name) for array in expected)
+    for _ in range(4):
+        old = state
+        state = step(state, gradient)
+        expected = adam(expected, gradient)
+        for array in old:
+            with pytest.raises(ExecutionError, match=f"the buffer of tensor<4x6xf32> on {name}:0 was donated to main"):
+                np.asarray(array)
+    for array, wanted in zip(state, expected):
+        assert array.device is hlojit.devices(name)[0]
+        np.testing.assert_allclose(array, wanted, rtol=1e-5)
+
+
+def test_a_donated_array_on_the_cpu_gives_its_memory_to_the_result() -> None:
+    add = hlojit.compile(TWO.replace("%x: tensor<4x6xf32>", "%x: tensor<4x6xf32> {tf.aliasing_output = 0 : i32}"))
+    array, seen = hlojit.put(X), hlojit.put(X)
+    assert array.buffer is not None
+    address = array.buffer.memory().handle.array.ctypes.data
+    view = np.asarray(seen)
+    total, product = add.execute(array, X)
+    assert np.asarray(total).ctypes.data == address
+    np.testing.assert_array_equal(total, 2 * X)
+    np.testing.assert_array_equal(product, X * X)
+    np.testing.assert_array_equal(add(seen, X)[0], 2 * X)
+    np.testing.assert_array_equal(view, X, err_msg="what NumPy looks at does not change")
+    # Host arrays are copied by execute, and the copy is what the program takes.
+    source = X.copy()
+    np.testing.assert_array_equal(add.execute(source, X)[0], 2 * X)
+    assert source.flags.writeable
+    np.testing.assert_array_equal(source, X)
+
+
+def test_a_jitted_function_is_executed_without_waiting(backend: TestBackend) -> None:
+    device = backend.devices()[0]
+
+    @hlojit.jit(backend="test")
+    def both(x: Any, y: float) -> Any:
+        return {"sum": x + y, "product": x * y}
+
+    device.gate.clear()
+    first = both.execute(X, 2.0)
+    second = both.execute(first["sum"], y=3.0)
+    assert not first["sum"].is_ready and not second["product"].is_ready
+    device.gate.set()
+    np.testing.assert_array_equal(second["product"], (X + 2) * 3)
+    np.testing.assert_array_equal(first["product"], X * 2)
