@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from hlojit.arrays import Array, NDArray, to_storage
-from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
+from hlojit.extensions import Backend, Buffer, Device, DeviceProgram, Event
 from hlojit.extensions.devices import Memory, failure
 from hlojit.extensions.host_device import HostDevice
 from hlojit.ir.errors import ArgumentError, HlojitError
@@ -44,16 +44,16 @@ class DeviceCall:
         if isinstance(device, HostDevice) and not self.program.donated:
             results = self._run_here(device, buffers)
         else:
-            results = self._start(device, buffers)
-            for buffer in results:
-                buffer.ready.wait()
+            results, done = self._start(device, buffers)
+            done.wait()
         if has_device_array(arguments):
             return _unpacked([Array.from_buffer(buffer) for buffer in results])
         return _unpacked([to_outside(buffer) for buffer in results])
 
     def execute(self, *arguments: object, device: Device | str | None = None) -> Any:
         """Start the program and return at once; see ``Executable.execute``."""
-        return _unpacked([Array.from_buffer(buffer) for buffer in self._start(*self._place(arguments, device))])
+        results, _ = self._start(*self._place(arguments, device))
+        return _unpacked([Array.from_buffer(buffer) for buffer in results])
 
     def devices(self) -> tuple[Device, ...]:
         """Where the program can run: native code that belongs to no back end runs on the CPU's."""
@@ -98,12 +98,13 @@ class DeviceCall:
             )
         return device
 
-    def _start(self, device: Device, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Start the program; the results are pending."""
+    def _start(self, device: Device, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
+        """Start the program; the results are pending until the event."""
         ready = [buffer.ready for buffer in buffers]
         memories, done = device.start(self.program, self._take(buffers), ready)
         space = device.memory_spaces[0]
-        return [Buffer(device, type_, space, memory, done) for type_, memory in zip(self.program.outputs, memories)]
+        results = zip(self.program.outputs, memories)
+        return [Buffer(device, type_, space, memory, done) for type_, memory in results], done
 
     def _run_here(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Run on this thread, which would wait anyway."""

@@ -125,6 +125,15 @@ def test_a_synchronous_call_raises_at_once(name: str, backend: TestBackend) -> N
         np.testing.assert_array_equal(add(X, X), 2 * X)
 
 
+def test_a_call_without_results_waits_and_raises_too(backend: TestBackend) -> None:
+    device = backend.devices()[0]
+    nothing = hlojit.compile("func.func @nothing(%x: tensor<6xf32>) {\nreturn\n}", backend="test")
+    assert nothing(X) == () and device.executions == 1
+    device.fault = failing
+    with pytest.raises(ExecutionError, match="nothing on test:0: .*the power is off"):
+        nothing(X)
+
+
 OUT_OF_MEMORY = """
 func.func @large(%x: tensor<6xf32>) -> tensor<6000000000000xf32> {
   %0 = stablehlo.iota dim = 0 : tensor<6000000000000xf32>
