@@ -24,10 +24,14 @@ CANCELLED: Final = 2
 REPORTED: Final[Mapping[str, str]] = {
     "IndexError": "an index is out of range",
     "ZeroDivisionError": "a division by zero",
+    "OverflowError": "an overflow",
 }
 """Exceptions that indexing and arithmetic raise by themselves: the call ends with an error that says so."""
 
 LLVM_TYPE: Final = {"i1": "i1", "f32": "float", "f64": "double"} | {f"i{n}": f"i{n}" for n in (8, 16, 32, 64)}
+
+WIDENED: Final = {"u8": "i64", "u16": "i64", "u32": "i64"}
+"""Kinds of arguments that a function gets as another kind, in which they are what they are in Python."""
 
 _MATH: Final = frozenset(
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 exp10 expm1 fabs fdim floor "
@@ -270,7 +274,12 @@ def _wrapper(native: str, symbol: str, signature: Signature, takes_state: bool) 
     result = LLVM_TYPE[plain_kind(signature.result)]
     memory = "i8" if result == "i1" else result
     parameters = [f"{kind} %a{number}" for number, kind in enumerate(kinds)]
-    passed = ["ptr %r", "ptr %e", *parameters]
+    passed, widened = ["ptr %r", "ptr %e"], []
+    for number, (kind, parameter) in enumerate(zip(signature.kinds, parameters)):
+        wide = WIDENED.get(kind)
+        if wide is not None:
+            widened.append(f"  %w{number} = zext {parameter} to {wide}")
+        passed.append(parameter if wide is None else f"{wide} %w{number}")
     if takes_state:
         parameters, passed = [*parameters, "ptr %state"], ["ptr %state", *passed]
     quoted = native if re.fullmatch(r"[\w.$]+", native) else f'"{native}"'
@@ -279,6 +288,7 @@ def _wrapper(native: str, symbol: str, signature: Signature, takes_state: bool) 
         f"  %r = alloca {memory}",
         "  %e = alloca ptr",
         f"  store {memory} zeroinitializer, ptr %r",
+        *widened,
         f"  %s = call i32 @{quoted}({', '.join(passed)})",
     ]
     if takes_state:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from hlojit.extensions.linked_code import Signature, Unfit, linked_function
+from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.fork_gate import fork_gate
@@ -63,6 +63,11 @@ def _name(function: Any) -> str:
 
 
 def _numba_types() -> dict[str, Any]:
+    """numba's type by kind.
+
+    Unsigned arguments that fit are given as int64: numba negates and subtracts unsigned integers as unsigned, Python
+    does not.
+    """
     from numba import types
 
     return {
@@ -83,7 +88,7 @@ def _compile(
     import numba
 
     known = _numba_types()
-    signature = known[result](*(known[kind] for kind in kinds))
+    signature = known[result](*(known[WIDENED.get(kind, kind)] for kind in kinds))
     try:
         python = _checked_copy(getattr(function, "py_func", function), {})
         compiled = numba.njit(
@@ -198,20 +203,24 @@ def _unchecked(dispatcher: Any, overload: Any) -> Iterator[str]:
 
 
 def _lost_signs(annotation: Any) -> Iterator[str]:
-    """Divisions of a ui64 and a signed number: numba takes both as signed, and numbers from 2**63 on as negative."""
+    """Where numba takes a ui64 for a signed number, or a negated one for a large one, and Python does not."""
     from numba.core import ir
     from numba.core import types as kinds
 
     for expression, signature in annotation.calltypes.items():
-        if not isinstance(expression, ir.Expr) or expression.op not in ("binop", "inplace_binop"):
+        if not isinstance(expression, ir.Expr) or expression.op not in ("unary", "binop", "inplace_binop"):
             continue
-        operands = (expression.lhs.name, expression.rhs.name)
         operator = getattr(expression.fn, "__name__", "")
-        if operator.removeprefix("i") not in ("floordiv", "truediv", "mod", "pow"):
-            continue
-        found = [annotation.typemap.get(name) for name in operands]
-        if kinds.uint64 in found and any(argument == kinds.int64 for argument in signature.args):
-            yield f"mixes ui64 and signed numbers in {operator}, which loses the sign: write np.uint64(2) instead of 2"
+        if expression.op == "unary" and operator == "neg":
+            if annotation.typemap.get(expression.value.name) == kinds.uint64:
+                yield "negates a ui64, which numba leaves unsigned: write -np.int64(x) or -float(x)"
+        elif expression.op != "unary" and operator.removeprefix("i") in _DIVISIONS:
+            found = [annotation.typemap.get(name) for name in (expression.lhs.name, expression.rhs.name)]
+            if kinds.uint64 in found and any(argument == kinds.int64 for argument in signature.args):
+                yield f"mixes ui64 and signed numbers in {operator}, which loses the sign: write np.uint64(2) instead of 2"
+
+
+_DIVISIONS: Final = frozenset({"floordiv", "truediv", "mod", "pow"})
 
 
 # ------------------------------------------------------------------------------------------------------- for custom calls

@@ -443,3 +443,14 @@ def test_what_cannot_be_folded_is_computed_at_run_time() -> None:
     }"""
     with ext.using(plugin(ext.ElementwiseCall("test.f", function=lambda x: math.log(x)))):
         assert np.isnan(hlojit.compile(text)(np.ones(4, "f4"))).all()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("kind", ["ui8", "ui16", "ui32"])
+def test_unsigned_elements_are_python_integers(kind: str, backend: str) -> None:
+    """In numba a negated or subtracted unsigned integer is unsigned."""
+    with ext.using(plugin(ext.ElementwiseCall("test.f", function=lambda x, y: -abs(x) / 4 + (x - y)))):
+        executable = hlojit.compile(call("test.f", kind, 2, "tensor<1000xf64>"), backend=backend)
+    random, dtype = np.random.default_rng(0), np.dtype(kind.replace("ui", "uint"))
+    x, y = random.integers(0, np.iinfo(dtype).max, (2, 1000), dtype, endpoint=True)
+    np.testing.assert_array_equal(executable(x, y), -x.astype("f8") / 4 + (x.astype("i8") - y.astype("i8")))
