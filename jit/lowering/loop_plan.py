@@ -49,11 +49,6 @@ def element_nanoseconds(facts: Facts, target: Target, stored_bytes: int) -> floa
     return max(compute, (loaded + stored_bytes) / BYTES_PER_NANOSECOND, 0.01)
 
 
-def has_masks(target: Target) -> bool:
-    """Whether masked loads and stores of all widths are instructions of the processor."""
-    return target.has_feature("avx512vl") and target.has_feature("avx512bw")
-
-
 def choose_lanes(facts: Facts, target: Target, *, widest_unroll: int | None = None) -> int:
     """Lanes of the main loop: several native vectors where the body's values leave registers for them."""
     if facts.has_call:
@@ -70,7 +65,7 @@ def choose_lanes(facts: Facts, target: Target, *, widest_unroll: int | None = No
 
 def fitted_lanes(lanes: int, extent: int, target: Target) -> int:
     """No more lanes than a row can fill."""
-    while lanes > 1 and (lanes // 2 >= extent if has_masks(target) else lanes > extent):
+    while lanes > 1 and (lanes // 2 >= extent if target.has_masks else lanes > extent):
         lanes //= 2
     return lanes
 
@@ -117,7 +112,7 @@ def divide(rows: int, extent: int, lanes: int, element_cost: float) -> Units:
 
 def tail_blocks(start: int, tail: int, target: Target) -> Iterator[tuple[int, int, int]]:
     """(start, lanes, lanes that take part) of the blocks for what is left at the end."""
-    if has_masks(target):
+    if target.has_masks:
         count = 1 << (tail - 1).bit_length()
         yield start, count, tail
         return

@@ -56,6 +56,11 @@ class Target:
         return f"+{name}" in self.features.split(",")
 
     @property
+    def has_masks(self) -> bool:
+        """Whether masked loads and stores of all widths are instructions of the processor."""
+        return self.has_feature("avx512vl") and self.has_feature("avx512bw")
+
+    @property
     def tile_unit(self) -> TileUnit | None:
         """The matrix unit, by its features (Intel's AMX), or None."""
         kinds = {"amx-bf16": "bf16", "amx-int8": "i8", "amx-fp16": "f16"}
