@@ -15,15 +15,17 @@ FOLDERS = {"hlojit": "jit", "hlojit.ir": "ir", "hlojit.extensions": "extensions"
 
 IR = ("hlojit.ir",)
 EXTENSIONS = (*IR, "hlojit.extensions")
+# Plans are common to all targets: they know neither a dialect nor a runtime.
+LOWERING = (*IR, "hlojit.lowering")
 # The layout of the records that generated code and the runtime share is a table of offsets; it imports nothing.
-LOWERING = (*IR, "hlojit.lowering", "hlojit.runtime.layout")
-CACHE = ("hlojit.compiled", "hlojit.disk_cache")
+DIALECT = (*LOWERING, "hlojit.llvm", "hlojit.runtime.layout", "hlojit.disk_cache")
 MAY_IMPORT = {
     "hlojit.ir": IR,
     "hlojit.extensions": EXTENSIONS,
     "hlojit.lowering": LOWERING,
-    "hlojit.runtime": ("hlojit.ir", "hlojit.runtime", "hlojit.cpu.codegen"),
-    "hlojit.cpu": (*EXTENSIONS, "hlojit.lowering", "hlojit.runtime", "hlojit.cpu", "hlojit.executable", *CACHE),
+    "hlojit.llvm": DIALECT,
+    "hlojit.runtime": ("hlojit.ir", "hlojit.runtime", "hlojit.llvm.codegen"),
+    "hlojit.cpu": (*EXTENSIONS, *DIALECT, "hlojit.runtime", "hlojit.cpu", "hlojit.executable", "hlojit.compiled"),
     "hlojit.cuda": (*EXTENSIONS, "hlojit.lowering", "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
     "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
@@ -35,7 +37,7 @@ HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
 LOADED_WHEN_NEEDED = (
     "hlojit.cuda.kernels",
     "hlojit.cuda.scalar_builder",
-    "hlojit.cpu.codegen",
+    "hlojit.llvm.codegen",
     "hlojit.cpu.inspection",
 )
 
@@ -81,6 +83,18 @@ def wrong_imports(layer: str, sources: Iterator[tuple[str, Path]]) -> list[str]:
 @pytest.mark.parametrize("layer", MAY_IMPORT)
 def test_imports_go_one_way(layer: str) -> None:
     assert not wrong_imports(layer, modules())
+
+
+def test_plans_know_no_dialect() -> None:
+    """Not in annotations either, and no plan writes text of LLVM."""
+    words = ("hlojit.llvm", "getelementptr", "call void")
+    faults = [
+        f"{path.name}: {word!r}"
+        for path in sorted((ROOT / "jit" / "lowering").glob("*.py"))
+        for word in words
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert not faults
 
 
 def test_the_check_sees_an_import_inside_a_function(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hlojit.cpu.codegen import compile_to_assembly, compile_to_object, host_target, load_objects
+from hlojit.cpu.processor import host_target
 from hlojit.ir.scalar import functions
-from hlojit.lowering.llvm_builder import LlvmBuilder
+from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.codegen import compile_to_assembly, compile_to_object, load_objects
 from hlojit.lowering.target import Target
 
 Array = np.ndarray[Any, Any]

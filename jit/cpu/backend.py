@@ -22,7 +22,7 @@ from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Poin
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType
 from hlojit.ir.versions import versions, versions_text
-from hlojit.lowering.host import emit_host
+from hlojit.llvm.host import emit_host
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
@@ -75,7 +75,7 @@ class CpuBackend(Backend):
             with fork_gate, self._lock:
                 if self._cache is None:
                     # LLVM is loaded with the first compilation, not when plugins are listed.
-                    from hlojit.cpu.codegen import host_target
+                    from hlojit.cpu.processor import host_target
 
                     self._cache = KernelCache(host_target())
         return self._cache
@@ -101,7 +101,7 @@ class CpuBackend(Backend):
 
     def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
         """Compile to native code, as plain data."""
-        from hlojit.cpu.codegen import kept_object
+        from hlojit.llvm.codegen import kept_object
 
         _check_signature(module)
         program = self.program(module)
@@ -153,8 +153,8 @@ class CpuBackend(Backend):
 
     def load(self, compiled: CompiledProgram) -> Any:
         """Load the code of a compiled program; returns an ``ExecutableSpec``."""
-        from hlojit.cpu.codegen import load_objects
         from hlojit.executable import ExecutableSpec
+        from hlojit.llvm.codegen import load_objects
 
         self._check_loadable(compiled)
         loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], native().symbols())

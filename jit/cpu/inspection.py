@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hlojit.cpu.codegen import compile_to_assembly, host_target
+from hlojit.cpu.processor import host_target
+from hlojit.llvm.codegen import compile_to_assembly
+from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.math_library import with_own_math
 from hlojit.lowering.target import Target
 
 

@@ -22,9 +22,9 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
 from hlojit.ir.versions import versions_text
+from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering import kernel
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.math_library import with_own_math
 from hlojit.lowering.structure import Identities, structure_text
 from hlojit.lowering.target import Target
 
@@ -68,7 +68,7 @@ class KernelCache:
         return [(code.symbol, self._object(code)) for code in codes]
 
     def _object(self, code: KernelCode) -> bytes | memoryview:
-        from hlojit.cpu.codegen import compile_to_object
+        from hlojit.llvm.codegen import compile_to_object
 
         with self._lock:
             kept = self._objects.get(code.symbol)

@@ -12,14 +12,7 @@ cancel flag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-from hlojit.lowering.foreign_calls import UNBOUNDED_NANOSECONDS
-
-if TYPE_CHECKING:
-    from hlojit.lowering.llvm_builder import LlvmBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +58,6 @@ class KernelCode:
     def nbytes(self) -> int:
         """Bytes of the texts, about."""
         return len(self.ir) + sum(len(text) for _, text in self.linked)
-
-    @staticmethod
-    def of(
-        builder: LlvmBuilder,
-        phases: Iterable[Phase],
-        workspace_bytes: int = 0,
-        *,
-        widened: bool = True,
-        in_place: tuple[tuple[int, int], ...] = (),
-        updates: bool = False,
-    ) -> KernelCode:
-        """What a builder emitted, with the foreign functions that it calls; ``widened``: its vectors are explicit."""
-        linked = tuple(builder.foreign.linked.items())
-        if builder.foreign.has_loops:
-            phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
-        pipeline = "vectorize" if not widened else "inline" if linked else "lean"
-        return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)
 
     def without_text(self) -> KernelCode:
         """What a launch needs to know once the code is compiled."""

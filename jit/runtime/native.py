@@ -156,9 +156,9 @@ class Native:
 
     def __init__(self) -> None:
         # Imported here: LLVM is loaded with the first compilation, not with hlojit.
-        from hlojit.cpu import codegen
+        from hlojit.llvm import codegen
 
-        target = codegen.host_target()
+        target = codegen.process_target()
         core = codegen.kept_object(core_source(target.triple), target, pipeline="inline")
         python = codegen.kept_object(python_source(), target, pipeline="inline")
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)

@@ -14,7 +14,8 @@ import numpy as np
 def main() -> None:
     import hlojit
     from hlojit import compiler
-    from hlojit.cpu import codegen, kernel_cache
+    from hlojit.cpu import kernel_cache
+    from hlojit.llvm import codegen
 
     done = {"parsed": 0, "emitted": 0, "compiled": 0}
 

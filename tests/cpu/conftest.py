@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import LoadedCode, compile_to_object, host_target, load_objects
+from hlojit.cpu.processor import host_target
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import OpDefinition, Operand
 from hlojit.ir.types import TensorType
+from hlojit.llvm.codegen import LoadedCode, compile_to_object, load_objects
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import hlojit
 import numpy as np
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
 from hlojit.cpu.kernels import kernel_emitter
+from hlojit.cpu.processor import host_target
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
-from hlojit.lowering.math_library import with_own_math
+from hlojit.llvm.codegen import compile_to_object, load_objects
+from hlojit.llvm.math_library import with_own_math
 
 from .conftest import Guarded
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import host_target
 from hlojit.cpu.kernels.blocking import BLOCKS, STACK_BYTES, Blocking, Panels, is_cuttable
 from hlojit.cpu.kernels.convolution import emit_convolution
 from hlojit.cpu.kernels.dot import emit_dot_general
 from hlojit.cpu.kernels.problem import DotProblem, Matrix
 from hlojit.cpu.kernels.tiles import choose_shape
 from hlojit.cpu.machine import with_speeds
+from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.types import tensor
 from hlojit.lowering.machine import Machine, parse_machine

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import compile_to_assembly, host_target
 from hlojit.cpu.kernels.convolution import emit_convolution
+from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import ConvDimensionNumbers
 from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import tensor
+from hlojit.llvm.codegen import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4
 
 Array = np.ndarray[Any, Any]

@@ -8,12 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import compile_to_assembly, host_target
 from hlojit.cpu.kernels.dot import emit_dot_general
+from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import TensorType, tensor
+from hlojit.llvm.codegen import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4, Target
 
 Array = np.ndarray[Any, Any]

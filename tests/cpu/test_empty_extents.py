@@ -10,8 +10,8 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.lowering.llvm_builder import LlvmBuilder
-from hlojit.lowering.loops import lane_mask
+from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.loops import lane_mask
 
 from .conftest import Guarded
 

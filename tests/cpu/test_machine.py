@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from hlojit.cpu import machine as detection
-from hlojit.cpu.codegen import architecture_level, host_target
 from hlojit.cpu.machine import caches_from_cpuid, caches_from_system, host_machine, with_speeds
+from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import HlojitError
+from hlojit.llvm.codegen import architecture_level
 from hlojit.lowering.machine import GENERIC, Cache, Machine, parse_machine
 from hlojit.lowering.target import X86_64_V4, Target
 

@@ -13,7 +13,7 @@ from hlojit.compiler import lower
 from hlojit.cpu.inspection import assembly_of
 from hlojit.extensions import CompileOptions, Support, registry
 from hlojit.ir.graph import Instruction
-from hlojit.lowering.fusion_emitter import emit_fusion
+from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
 
 GELU_LIKE = """

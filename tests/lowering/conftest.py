@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.processor import host_target
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import op
 from hlojit.ir.types import TensorType, tensor
-from hlojit.lowering.fusion_emitter import emit_fusion
+from hlojit.llvm.codegen import compile_to_object, load_objects
+from hlojit.llvm.fusion_emitter import emit_fusion
+from hlojit.llvm.reduce_window import emit_reduce_window
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.reduce_window import emit_reduce_window
 
 Array = np.ndarray[Any, Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hlojit.compiler import lower
 from hlojit.extensions import CompileOptions, registry
-from hlojit.lowering.host import SEGMENT_STEPS, emit_host
+from hlojit.llvm.host import SEGMENT_STEPS, emit_host
 from hlojit.lowering.program import Program
 from hlojit.lowering.structure import structure_text
 

@@ -12,14 +12,15 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.compiler import lower
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.processor import host_target
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir import evaluate
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.types import tensor
+from hlojit.llvm.codegen import compile_to_object, load_objects
+from hlojit.llvm.host import emit_host
 from hlojit.lowering.buffer_assignment import assign_buffers
-from hlojit.lowering.host import emit_host
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.program import (
     Branch,

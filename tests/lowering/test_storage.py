@@ -10,11 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import tensor
-from hlojit.lowering.fusion_emitter import emit_fusion
+from hlojit.llvm.codegen import compile_to_object, load_objects
+from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.lowering.sizes import add, divide_up, evaluate, extent, known, maximum, multiply, round_up, text
 from hlojit.lowering.storage import HOST, Storage
 from hlojit.lowering.storage_arrays import from_memory, to_memory

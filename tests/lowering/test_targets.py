@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from hlojit.cpu.codegen import compile_to_assembly
 from hlojit.ir.types import tensor
-from hlojit.lowering.fusion_emitter import emit_fusion
+from hlojit.llvm.codegen import compile_to_assembly
+from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4, Target
 
 MATRIX = tensor((64, 1000), "f32")

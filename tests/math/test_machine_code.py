@@ -6,8 +6,8 @@ import re
 
 import llvmlite.binding as llvm
 import pytest
-from hlojit.cpu.codegen import compile_to_assembly
 from hlojit.ir.scalar import functions
+from hlojit.llvm.codegen import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
 from vector_function import loop_text
 

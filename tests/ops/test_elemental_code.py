@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.codegen import compile_to_object, host_target, load_objects
+from hlojit.cpu.processor import host_target
 from hlojit.ir.formats import (
     BooleanType,
     ComplexType,
@@ -21,7 +21,8 @@ from hlojit.ir.ops.definition import Pointwise, PointwiseCall, op
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.arrays import decode_array
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
-from hlojit.lowering.llvm_builder import LlvmBuilder
+from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.codegen import compile_to_object, load_objects
 
 B: Any = NumpyBuilder()
 LANES = 8

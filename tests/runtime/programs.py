@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hlojit.cpu import codegen
+from hlojit.cpu.processor import host_target
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.ir.types import TensorType
+from hlojit.llvm import codegen
 from hlojit.runtime import native_symbols
 from hlojit.runtime.layout import CALL, CONTEXT
 
@@ -60,7 +61,7 @@ Build = Callable[..., Executable]
 def make_executable(ir: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], **fields: Any) -> Executable:
     """Compile ``i32 @main(ptr context, ptr slots)`` to an executable; ``fields`` are those of its specification."""
     declarations = "\n".join(line for line in DECLARATIONS.splitlines() if line and line not in ir)
-    image = codegen.compile_to_object(declarations + ir, codegen.host_target(), pipeline="vectorize")
+    image = codegen.compile_to_object(declarations + ir, host_target(), pipeline="vectorize")
     code = codegen.load_objects([image], ["main"], native_symbols())
     fields.setdefault("name", "program")
     keepalive = (code, *fields.pop("keepalive", ()))

@@ -14,10 +14,11 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.compiler import lower
-from hlojit.cpu import codegen
+from hlojit.cpu.processor import host_target
 from hlojit.extensions import CompileOptions, registry
-from hlojit.lowering.host import emit_host
-from hlojit.lowering.math_library import with_own_math
+from hlojit.llvm import codegen
+from hlojit.llvm.host import emit_host
+from hlojit.llvm.math_library import with_own_math
 from hlojit.runtime.layout import CALL, CONTEXT_BYTES
 from hlojit.runtime.native import CORE_SYMBOLS, core_source, python_source
 
@@ -54,7 +55,7 @@ class Compiled:
         backend: Any = registry().backend("cpu")
         module = lower(hlojit.parse(PROGRAM), backend, CompileOptions(fold_limit=0)).freeze()
         self.program = backend.program(module)
-        target = codegen.host_target()
+        target = host_target()
         self.core = codegen.compile_to_object(core_source(target.triple), target, pipeline="inline")
         kernels = {launch.kernel.phases[0].symbol: launch.kernel for launch in self.program.launches()}
         self.objects = [codegen.compile_to_object(emit_host(self.program, SYMBOL), target)]
@@ -142,7 +143,7 @@ def test_a_program_needs_the_core_and_the_core_the_c_library_only(compiled: Comp
 
 @on_linux
 def test_python_is_in_the_python_part_only() -> None:
-    target = codegen.host_target()
+    target = host_target()
     undefined, _ = symbols(codegen.compile_to_object(python_source(), target, pipeline="inline"))
     assert any(name.startswith("Py") for name in undefined)
     assert not re.search(r"@_?Py[A-Z]", core_source(target.triple))
@@ -157,7 +158,8 @@ def test_a_program_runs_in_a_process_that_never_loads_the_python_part(compiled: 
     script = f"""
 import ctypes, pathlib, struct, sys
 import numpy as np
-from hlojit.cpu import codegen
+from hlojit.cpu.processor import host_target
+from hlojit.llvm import codegen
 from hlojit.runtime import native
 from hlojit.runtime.layout import CALL, CONTEXT_BYTES
 
@@ -237,7 +239,7 @@ def main_program(compiled: Compiled) -> str:
 @on_linux
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no system linker")
 def test_a_program_is_an_executable_without_libpython(compiled: Compiled, tmp_path: Path) -> None:
-    main = codegen.compile_to_object(main_program(compiled), codegen.host_target())
+    main = codegen.compile_to_object(main_program(compiled), host_target())
     paths = []
     for number, image in enumerate([main, compiled.core, *compiled.objects]):
         paths.append(tmp_path / f"{number}.o")

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hlojit.cpu import codegen
+from hlojit.llvm import codegen
 from hlojit.lowering.target import AARCH64, X86_64_V2, Target
 from hlojit.runtime import layout, objects
 from hlojit.runtime.native import CORE_SYMBOLS, GENERATED_CODE_SYMBOLS, core_source, python_source

@@ -227,7 +227,8 @@ def test_kernels_see_the_default_float_environment(build: Build) -> None:
     # numpy cannot change it, so a program sets "flush to zero" in the caller as a library with fast-math would.
     if not hasattr(os, "fork") or sys.platform != "linux" or os.uname().machine != "x86_64":
         pytest.skip("changes MXCSR in a child process")
-    from hlojit.cpu import codegen
+    from hlojit.cpu.processor import host_target
+    from hlojit.llvm import codegen
 
     ir = """
 declare void @llvm.x86.sse.ldmxcsr(ptr)
@@ -247,7 +248,7 @@ define i32 @get() {
 """
     import ctypes
 
-    image = codegen.compile_to_object(ir, codegen.host_target())
+    image = codegen.compile_to_object(ir, host_target())
     code = codegen.load_objects([image], ["set", "get"])
     set_word = ctypes.CFUNCTYPE(None, ctypes.c_int32)(code.address("set"))
     get_word = ctypes.CFUNCTYPE(ctypes.c_int32)(code.address("get"))

@@ -16,13 +16,13 @@ from hlojit.lowering.target import Target
 KernelEmitter = Callable[[Instruction, Target, str], KernelCode]
 
 _EMITTERS = {
-    "fusion": "hlojit.lowering.fusion_emitter:emit_fusion",
+    "fusion": "hlojit.llvm.fusion_emitter:emit_fusion",
     "dot_general": "hlojit.cpu.kernels.dot:emit_dot_general",
     "convolution": "hlojit.cpu.kernels.convolution:emit_convolution",
     "dynamic_update_slice": "hlojit.cpu.kernels.update:emit_dynamic_update_slice",
     "scatter": "hlojit.cpu.kernels.scatter:emit_scatter",
     "sort": "hlojit.cpu.kernels.sort:emit_sort",
-    "reduce_window": "hlojit.lowering.reduce_window:emit_reduce_window",
+    "reduce_window": "hlojit.llvm.reduce_window:emit_reduce_window",
 }
 
 

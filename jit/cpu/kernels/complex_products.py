@@ -18,8 +18,8 @@ from hlojit.cpu.kernels.elements import Elements, at, scaled
 from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, CopyKernel, buffer, dot_product, literal, unflatten
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps
 from hlojit.ir.formats import ComplexType
+from hlojit.llvm.builder import LlvmBuilder
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder
 from hlojit.lowering.target import Target
 
 

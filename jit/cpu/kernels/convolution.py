@@ -29,8 +29,9 @@ from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_ste
 from hlojit.cpu.kernels.tiles import choose_shape
 from hlojit.ir.formats import ComplexType, ElementType
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder
 from hlojit.lowering.target import KIND_BITS, Target
 
 UNCUT = 1 << 14
@@ -113,7 +114,7 @@ class Convolution:
 
     def code(self) -> KernelCode:
         """What was emitted."""
-        return KernelCode.of(self.builder, self.phases, self.workspace)
+        return kernel_code(self.builder, self.phases, self.workspace)
 
     def emit(self) -> None:
         """Emit all launches."""

@@ -10,8 +10,8 @@ from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
 from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import Axis, ceil_divide
 from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 Triple = tuple[int, int, int]

@@ -14,8 +14,9 @@ from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, Spatial
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
 from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import ceil_divide
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
 Pattern = tuple[tuple[int, int], ...]
@@ -122,7 +123,7 @@ class Depthwise:
             target = dot_product(b, [batch, line], [problem.output_batch_step * size, vertical.output_step * size])
             self._tiles(b, symbols, row, taps, at(b, out, target), b.sub(last, first))
             b.end_loop(loop)
-        return KernelCode.of(b, (Phase(self.symbol, tasks, cost * per_task),))
+        return kernel_code(b, (Phase(self.symbol, tasks, cost * per_task),))
 
     def _reversed_offset(self) -> int:
         offsets = ((a.window - 1) * a.kernel_step * self.kernel.size for a in self.axes if a.reversed)

@@ -23,8 +23,9 @@ from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, canonical
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder
 from hlojit.lowering.target import KIND_BITS, Target
 
 RESULT = 2
@@ -110,7 +111,7 @@ class Product:
 
     def code(self) -> KernelCode:
         """What was emitted."""
-        return KernelCode.of(self.builder, self.phases, self.workspace)
+        return kernel_code(self.builder, self.phases, self.workspace)
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""

@@ -26,8 +26,8 @@ from hlojit.cpu.kernels.packing import (
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps
 from hlojit.cpu.kernels.tiles import TALLEST_TILE, Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import element_type
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 WORKSPACE = 3

@@ -17,7 +17,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import ScalarBuilder
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 

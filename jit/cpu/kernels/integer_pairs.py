@@ -22,8 +22,8 @@ from hlojit.cpu.kernels.packing import (
 )
 from hlojit.cpu.kernels.problem import Copy, DotProblem, Matrix, ceil_divide, dense_steps
 from hlojit.ir.formats import ElementType, IntegerType, element_type
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
 MINIMUM_ROWS = 6

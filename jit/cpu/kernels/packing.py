@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.cpu.kernels.problem import Axis, Copy, ceil_divide, merge_axes
 from hlojit.cpu.kernels.tiles import Segment
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 ZERO = Val("0", "i64")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import ceil_divide
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 _CHUNK = 8192

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block
 from hlojit.ir.scalar import formats
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.elements import Body, Elements
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 
 
 class ScalarAccess:

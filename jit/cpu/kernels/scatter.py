@@ -13,8 +13,9 @@ from hlojit.cpu.kernels.update import delinearize, load_buffer, load_index
 from hlojit.ir.attributes import ScatterDimensionNumbers
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
 NANOSECONDS_PER_ELEMENT = 1.5
@@ -51,7 +52,7 @@ class _Scatter:
             self._emit_updates()
         cost = self.updates.size * NANOSECONDS_PER_ELEMENT
         in_place = tuple((number, number) for number in range(self.count))
-        return KernelCode.of(b, (Phase(self.symbol, 1, cost),), in_place=in_place, updates=True)
+        return kernel_code(b, (Phase(self.symbol, 1, cost),), in_place=in_place, updates=True)
 
     def _emit_updates(self) -> None:
         b = self.b

@@ -15,8 +15,9 @@ from hlojit.cpu.kernels.update import byte_pointer, copy_bytes, load_buffer
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.scalar import formats
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
 INSERTION_BLOCK = 12
@@ -69,7 +70,7 @@ class _Sort:
         workspace = (
             sum(self._line_bytes(element) for element in self.elements) * self.lines * self._buffers_in_workspace
         )
-        return KernelCode.of(b, (Phase(self.symbol, self.lines, cost),), workspace_bytes=workspace)
+        return kernel_code(b, (Phase(self.symbol, self.lines, cost),), workspace_bytes=workspace)
 
     def _line_bytes(self, element: ElementType) -> int:
         return -(-self.length * element.itemsize // 64) * 64

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, prefetch, scaled
 from hlojit.cpu.kernels.problem import ceil_divide
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.target import KIND_BITS, Target
 
 LATENCY_CHAINS = 8

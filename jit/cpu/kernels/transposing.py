@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled
 from hlojit.cpu.kernels.packing import ZERO, dot_product, literal, transpose_square, unflatten
 from hlojit.cpu.kernels.problem import Axis, ceil_divide, dense_steps
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val
 
 Write = Callable[[LlvmBuilder, Val, Val, Val | None], None]
 

@@ -6,8 +6,9 @@ import math
 
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
 BYTES_PER_NANOSECOND = 20.0
@@ -41,7 +42,7 @@ def emit_dynamic_update_slice(instruction: Instruction, target: Target, symbol: 
         b.end_loop(loop)
     tasks = math.prod(update.shape[:outer])
     cost = 2.0 + run * itemsize / BYTES_PER_NANOSECOND
-    return KernelCode.of(b, (Phase(symbol, tasks, cost),), in_place=((0, 0),), updates=True)
+    return kernel_code(b, (Phase(symbol, tasks, cost),), in_place=((0, 0),), updates=True)
 
 
 def contiguous_suffix(shape: tuple[int, ...], part: tuple[int, ...]) -> int:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import cast, final
 
 from hlojit.ir.scalar.builder import ScalarBuilder
+from hlojit.llvm.builder import LLVM_TYPE, LlvmBuilder, Val
 from hlojit.lowering.index import Atom, Index, Quotient, Remainder, RunTime, constant, variable
-from hlojit.lowering.llvm_builder import LLVM_TYPE, LlvmBuilder, Val
 from hlojit.lowering.target import Target
 
 

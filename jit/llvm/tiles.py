@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loop_plan import in_place_pairs
-from hlojit.lowering.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
 from hlojit.lowering.probe import Load
 from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.lowering.tile_plan import TilePlan
@@ -41,7 +42,7 @@ class _TileKernel:
             frame.evaluate(plan.facts, frozenset())
             scratch = [] if plan.is_copy else [self._scratch(load) for load in plan.loads]
             walk_units(frame, plan.units, lambda low, high: self._unit(scratch))
-        return KernelCode.of(
+        return kernel_code(
             b,
             (Phase(self.symbol, plan.units.tasks, plan.units.cost),),
             in_place=in_place_pairs(plan.body, plan.facts, plan.stored_at, plan.mapping),

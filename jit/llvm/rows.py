@@ -13,19 +13,20 @@ from collections.abc import Callable
 from typing import cast, final
 
 from hlojit.ir.scalar import formats
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
+from hlojit.llvm.reductions import ReductionKernel
+from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body, Key, is_narrow, round_element
 from hlojit.lowering.index import Index, linear_index
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loop_plan import choose_lanes, fitted_lanes, in_place_pairs
-from hlojit.lowering.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.reduction_plan import Plan
-from hlojit.lowering.reductions import ReductionKernel
 from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import Target
-from hlojit.lowering.vector_access import scalars
 
 
 def emit_row_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
@@ -53,7 +54,7 @@ class _RowKernel:
         linear = linear_index(self.plan.index, shape.strides) if shape else Index(-1)
         merged = Facts(loads=[load for loop in self.plan.loops for load in loop.facts.loads])
         has_call = any(loop.facts.has_call for loop in self.plan.loops)
-        return KernelCode.of(
+        return kernel_code(
             b,
             (Phase(self.symbol, units.tasks, units.cost),),
             widened=not has_call,

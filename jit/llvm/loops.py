@@ -11,14 +11,15 @@ from typing import cast, final
 
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.vector_access import VectorAccess, scalars
 from hlojit.lowering.elements import Access, Body, Elements, is_narrow
 from hlojit.lowering.index import Index, RunTime
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loop_plan import Units, tail_blocks
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.target import Target
-from hlojit.lowering.vector_access import VectorAccess, scalars
 
 KERNEL_PARAMETERS = (("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end"))
 
@@ -177,4 +178,4 @@ def empty_kernel(symbol: str) -> KernelCode:
     b = LlvmBuilder()
     with b.function(symbol, KERNEL_PARAMETERS):
         pass
-    return KernelCode.of(b, (Phase(symbol, 0, 0.0),))
+    return kernel_code(b, (Phase(symbol, 0, 0.0),))

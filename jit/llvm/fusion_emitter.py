@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Reduction
+from hlojit.llvm.elementwise import emit_loop_kernel
+from hlojit.llvm.loops import empty_kernel
+from hlojit.llvm.reductions import emit_reduction_kernel
+from hlojit.llvm.rows import emit_row_kernel
 from hlojit.lowering.elements import Body
-from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.loops import empty_kernel
-from hlojit.lowering.reductions import emit_reduction_kernel
 from hlojit.lowering.row_plan import is_row_body
-from hlojit.lowering.rows import emit_row_kernel
 from hlojit.lowering.storage import Storage
 from hlojit.lowering.target import Target
 

@@ -15,13 +15,15 @@ from typing import cast, final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.ops.definition import Reduction
 from hlojit.ir.scalar import formats
-from hlojit.lowering.combiners import Combiner
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.combiners import Combiner
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
+from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loop_plan import Units, choose_lanes, divide, element_nanoseconds, fitted_lanes
-from hlojit.lowering.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
 from hlojit.lowering.reduction_plan import (
     LONGEST_CHAIN,
     ROWS_AT_ONCE,
@@ -34,7 +36,6 @@ from hlojit.lowering.reduction_plan import (
     stretch_width,
 )
 from hlojit.lowering.target import KIND_BITS, Target
-from hlojit.lowering.vector_access import scalars
 
 
 def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
@@ -103,7 +104,7 @@ class ReductionKernel:
                 self.workspace_bytes += -(-count * max(8, KIND_BITS[kind]) // 8 // 64) * 64
 
     def _finished(self, phases: Sequence[Phase]) -> KernelCode:
-        return KernelCode.of(self.builder, phases, self.workspace_bytes, widened=not self.plan.facts.has_call)
+        return kernel_code(self.builder, phases, self.workspace_bytes, widened=not self.plan.facts.has_call)
 
     def _store_results(self, accumulators: Sequence[Sequence[Val]], linear: Index) -> None:
         """Store finished accumulators, or those of a chunk."""

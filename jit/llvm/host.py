@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hlojit.ir.errors import UnsupportedError
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.program import (
     Branch,
     Buffer,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hlojit.ir.scalar import functions
-from hlojit.lowering.llvm_builder import LlvmBuilder
+from hlojit.llvm.builder import LlvmBuilder
 
 _NAMES = frozenset(
     "exp expm1 exp2 log log1p log2 tanh sinh cosh asinh acosh atanh sin cos tan asin acos atan atan2 pow cbrt erf "

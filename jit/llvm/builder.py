@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hlojit.ir.scalar.calls import FunctionTable, plain_kind
-from hlojit.lowering.foreign_calls import ForeignCalls
-from hlojit.lowering.rare_path import emit_rare
+from hlojit.llvm.foreign_calls import ForeignCalls
+from hlojit.llvm.rare_path import emit_rare
 from hlojit.lowering.target import KIND_BITS
 
 LLVM_TYPE = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+    from hlojit.llvm.builder import LlvmBuilder, Val
 
 _UNLIKELY = "!91001"
 _WEIGHTS = f'{_UNLIKELY} = !{{!"branch_weights", i32 1, i32 2000}}'

@@ -20,7 +20,7 @@ from hlojit.ir.scalar.calls import FAILED_OFFSET, STATE_BYTES, TICKS_OFFSET, Sca
 from hlojit.runtime.layout import Status
 
 if TYPE_CHECKING:
-    from hlojit.lowering.llvm_builder import LlvmBuilder, Val
+    from hlojit.llvm.builder import LlvmBuilder, Val
 
 UNBOUNDED_NANOSECONDS: Final = 50_000.0
 """What a task is taken to last at least whose functions have loops: long enough to let other Python threads run."""

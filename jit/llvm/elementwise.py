@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
+from hlojit.llvm.tiles import emit_tiled_kernel
 from hlojit.lowering.elements import Body
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loop_plan import plan_loop, plan_space
-from hlojit.lowering.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import Target
 from hlojit.lowering.tile_plan import find_tiles, plan_tiles
-from hlojit.lowering.tiles import emit_tiled_kernel
 
 
 def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
@@ -37,7 +38,7 @@ def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
     with frame.function(symbol):
         frame.evaluate(facts, frozenset())
         walk_units(frame, plan.units, unit)
-    return KernelCode.of(
+    return kernel_code(
         frame.builder,
         (Phase(symbol, plan.units.tasks, plan.units.cost),),
         widened=not facts.has_call,

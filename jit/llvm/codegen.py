@@ -48,10 +48,8 @@ def architecture_level(features: Collection[str]) -> str:
 
 
 @cache
-def host_target() -> Target:
+def process_target() -> Target:
     """The processor that this process runs on, by its features: names are what virtual machines make up."""
-    from hlojit.cpu.machine import host_machine
-
     _initialize()
     triple = llvm.get_process_triple()
     available = llvm.get_host_cpu_features()
@@ -68,8 +66,7 @@ def host_target() -> Target:
             bits, registers, unroll = 128, 16, 2
     else:
         bits, registers, unroll = 128, 32, 4
-    machine = host_machine([name for name, there in available.items() if there])
-    return Target(triple, cpu, available.flatten(), bits, registers, unroll, machine)
+    return Target(triple, cpu, available.flatten(), bits, registers, unroll)
 
 
 @cache

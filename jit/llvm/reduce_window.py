@@ -14,16 +14,17 @@ from typing import Any, cast
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.lowering.combiners import Combiner
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.combiners import Combiner
+from hlojit.llvm.elementwise import emit_loop_kernel
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.loops import KernelFrame, empty_kernel, walk_lanes, walk_units
+from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body, Elements
-from hlojit.lowering.elementwise import emit_loop_kernel
 from hlojit.lowering.index import Index, constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.llvm_builder import LlvmBuilder, Val
 from hlojit.lowering.loop_plan import divide, fitted_lanes
-from hlojit.lowering.loops import KernelFrame, empty_kernel, walk_lanes, walk_units
 from hlojit.lowering.target import Target
-from hlojit.lowering.vector_access import scalars
 from hlojit.lowering.window_plan import Window, scanned_dimension, window_position, windows_of
 
 
@@ -100,4 +101,4 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
     with frame.function(symbol):
         Combiner(instruction, frame.elements, b).init()
         walk_units(frame, units, lambda low, high: walk_lanes(frame, "column", inner, lanes, low, high, block))
-    return KernelCode.of(b, (Phase(symbol, units.tasks, units.cost),))
+    return kernel_code(b, (Phase(symbol, units.tasks, units.cost),))

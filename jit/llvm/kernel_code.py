@@ -1,0 +1,27 @@
+"""The end of every emitter: what a builder holds, as the record of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.foreign_calls import UNBOUNDED_NANOSECONDS
+from hlojit.lowering.kernel import KernelCode, Phase
+
+
+def kernel_code(
+    builder: LlvmBuilder,
+    phases: Iterable[Phase],
+    workspace_bytes: int = 0,
+    *,
+    widened: bool = True,
+    in_place: tuple[tuple[int, int], ...] = (),
+    updates: bool = False,
+) -> KernelCode:
+    """What a builder emitted, with the foreign functions that it calls; ``widened``: its vectors are explicit."""
+    linked = tuple(builder.foreign.linked.items())
+    if builder.foreign.has_loops:
+        phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
+    pipeline = "vectorize" if not widened else "inline" if linked else "lean"
+    return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)
