@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlojit.ir.builder import short_name, signature_complaint
+from hlojit.ir.environment import tables
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, ops
@@ -127,7 +128,7 @@ class _FunctionCheck:
                 self.fault(instruction, f"operand {position} ({operand!r}) is not defined before its use")
         if not record.registered:
             if not self.allow_unregistered:
-                self.fault(instruction, "the op is not registered")
+                self.fault(instruction, f"the op is not registered{tables().failures()}")
             return
         if record.is_terminator and instruction.next is not None:
             self.fault(instruction, "a terminator must be the last instruction of its block")

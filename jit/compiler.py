@@ -64,6 +64,9 @@ def compile(
     ``CompileOptions`` or a mapping of its fields.  ``donate`` holds numbers of arguments whose memory the program may take,
     beside those that the text names (docs/donation.md).  The module given is not changed.
 
+    Names of ops, element types, targets and back ends mean what they mean now, in the environment in which a module was made
+    and in the current one (``hlojit.extensions.using``); what is registered later changes nothing for the executable.
+
     Raises ``ParseError``, ``VerificationError``, or ``UnsupportedError`` naming the op, the back end and the reason.
     """
     with fork_gate:

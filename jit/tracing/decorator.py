@@ -86,7 +86,8 @@ class JittedFunction:
         leaves, structure = flatten(dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             # Called from a function that is being traced: part of that graph.
-            return self.function(*arguments, **named)
+            with registry().using(*self.plugins):
+                return self.function(*arguments, **named)
         arrays, (call, result_structure, _) = self._prepare(leaves, structure, dynamic, static)
         results = call(*arrays)
         return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
@@ -263,7 +264,8 @@ def jit(
     """Compile a NumPy-style function; a decorator with or without arguments.
 
     ``static_argnames``: parameters that are Python values rather than arrays (compiled once per value).  ``backend`` and
-    ``options`` as for ``hlojit.compile``.  ``plugins``: plugins that take part in compiling this function only.
+    ``options`` as for ``hlojit.compile``.  ``plugins``: plugins that take part in compiling this function only, on
+    top of those of the environment in which it is called.
     ``donate_argnums``, ``donate_argnames``: parameters whose arrays the caller gives up: the program may make its results in
     their memory, and they are read-only with undefined contents afterwards (docs/donation.md).
 

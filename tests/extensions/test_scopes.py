@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import dataclasses
 import gc
@@ -215,6 +216,22 @@ def test_an_environment_is_handed_to_another_thread() -> None:
     with environment.activate():
         context = contextvars.copy_context()
     np.testing.assert_array_equal(in_thread(lambda: context.run(hlojit.compile, SCALE))(X), X * 3)
+
+
+def test_tasks_have_scopes_of_their_own() -> None:
+    async def work(factor: float) -> Any:
+        with ext.using(plugin(custom_calls=[scaling(factor)])):
+            await asyncio.sleep(0)
+            executable = hlojit.compile(SCALE, backend="reference")
+            await asyncio.sleep(0)
+            return executable(X), await asyncio.to_thread(ext.registry().custom_call, "test.scale")
+
+    async def both() -> Any:
+        return await asyncio.gather(work(2), work(3))
+
+    for factor, (result, inherited) in zip((2, 3), asyncio.run(both())):
+        np.testing.assert_array_equal(result, X * np.float32(factor))
+        assert inherited is not None
 
 
 def test_a_scope_sees_what_the_process_registers_later() -> None:

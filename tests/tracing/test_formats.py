@@ -146,3 +146,13 @@ def test_an_array_of_a_format_that_was_registered_again() -> None:
         pytest.raises(hlojit.ArgumentError, match="acme8 was registered again"),
     ):
         f(x, np.float32([0.5, 1]))
+
+
+def test_plugins_of_a_jitted_function_that_another_one_calls() -> None:
+    other = ext.FloatFormat("other8", exponent_bits=4, mantissa_bits=3, bias=7)
+    inner = hlojit.jit(plugins=[SimpleNamespace(__name__="inner", hlojit_formats=ext.hookimpl(lambda: [other]))])(
+        lambda x: x.astype("other8").astype(np.float32)
+    )
+    x = np.float32([1.01, 3.3])
+    np.testing.assert_array_equal(hlojit.jit(lambda x: inner(x) + 1)(x), np.float32([2.0, 4.25]))
+    np.testing.assert_array_equal(inner(x), np.float32([1.0, 3.25]))
