@@ -106,7 +106,7 @@ class CpuBackend(Backend):
         _check_signature(module)
         program = self.program(module)
         codes = {launch.kernel.symbol: launch.kernel for launch in program.launches()}
-        host = kept_object(emit_host(program, ENTRY), self.cache.target)
+        host = kept_object(emit_host(program, ENTRY, self.cache.target.machine), self.cache.target)
         main = module.main
         inputs = tuple(argument.tensor_type for argument in main.body.arguments)
         outputs = tuple(value.tensor_type for value in main.body.returned)

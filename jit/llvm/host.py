@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from hlojit.ir.errors import UnsupportedError
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.machine import GENERIC, Machine
 from hlojit.lowering.program import (
     Branch,
     Buffer,
@@ -41,10 +42,6 @@ from hlojit.runtime.layout import CONTEXT
 SEGMENT_STEPS = 96
 SEGMENT_DEPTH = 8
 """Loops and branches within one another in one function."""
-PARALLEL_THRESHOLD_NS = 6_000.0
-"""Launches that take less altogether run on the calling thread."""
-GRAIN_NS = 4_000.0
-"""What one thread takes at a time, at least."""
 POLL_NS = 200_000.0
 """A launch that takes longer is followed by a poll for cancellation."""
 
@@ -54,8 +51,9 @@ _CONTEXT = [("ptr", "context"), ("ptr", "slots"), ("ptr", "cells")]
 class HostEmitter:
     """Emits the host program of one ``Program``; see the module's docstring."""
 
-    def __init__(self, program: Program, symbol: str):
+    def __init__(self, program: Program, symbol: str, machine: Machine = GENERIC):
         self.program = program
+        self.machine = machine
         self.symbol = symbol
         self.builder = LlvmBuilder()
         self._segments = 0
@@ -212,10 +210,10 @@ class HostEmitter:
         for phase in step.kernel.phases:
             cost = phase.tasks * phase.cost
             total += cost
-            if cost < PARALLEL_THRESHOLD_NS or phase.tasks == 1:
+            if cost < self.machine.parallel_nanoseconds or phase.tasks == 1:
                 b.line(f"call void @{phase.symbol}(ptr %context, ptr {self._arguments.text}, i64 0, i64 {phase.tasks})")
             else:
-                grain = max(1, min(phase.tasks, int(GRAIN_NS / max(phase.cost, 1e-3))))
+                grain = max(1, min(phase.tasks, int(self.machine.grain_nanoseconds / max(phase.cost, 1e-3))))
                 b.line(
                     f"call void @hlojit_parallel_for(ptr %context, ptr @{phase.symbol}, ptr {self._arguments.text}, "
                     f"i64 {phase.tasks}, i64 {grain})"
@@ -324,6 +322,6 @@ def _known(size: Size) -> int:
     raise _unsupported(f"the size {size} is known only when the program is called")
 
 
-def emit_host(program: Program, symbol: str) -> str:
+def emit_host(program: Program, symbol: str, machine: Machine = GENERIC) -> str:
     """LLVM IR text of the host program under the name ``symbol``."""
-    return HostEmitter(program, symbol).emit() + "!0 = !{}\n"
+    return HostEmitter(program, symbol, machine).emit() + "!0 = !{}\n"

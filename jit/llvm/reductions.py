@@ -127,7 +127,7 @@ class ReductionKernel:
         """Nothing to reduce: the results are the init values."""
         extent = math.prod(self.plan.space.extents)
         lanes = fitted_lanes(16, extent, self.target)
-        units = divide(1, extent, lanes, 0.05)
+        units = divide(1, extent, lanes, 0.05, self.target.machine)
 
         def block() -> None:
             for combiner in self.combiners:
@@ -152,11 +152,12 @@ class ReductionKernel:
         element_cost = element_nanoseconds(plan.facts, target, stored)
         reduced_total = math.prod(plan.space.extents[position] for position in plan.reduced)
         rows, extent, lanes = self._lanes()
+        cost = element_cost * reduced_total / plan.chunks
         if plan.by_rows:
-            units = divide(max(rows * plan.chunks, 2), 1, 1, element_cost * reduced_total / plan.chunks + 10)
+            units = divide(max(rows * plan.chunks, 2), 1, 1, cost + 10, target.machine)
             units = Units(rows * plan.chunks, 1, 1, 1, min(units.per_task, rows * plan.chunks), units.nanoseconds)
         else:
-            units = column_units(rows * plan.chunks, extent, lanes, element_cost * reduced_total / plan.chunks + 0.5)
+            units = column_units(rows * plan.chunks, extent, lanes, cost + 0.5, target.machine)
         self._bind_rows(rows)
         with self.frame.function(self.symbol):
             self._open()
@@ -236,7 +237,9 @@ class ReductionKernel:
             and extent > lanes
             and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE
         ):
-            width = stretch_width(extent, lanes, [kind for one in self.combiners for kind in one.kinds])
+            width = stretch_width(
+                extent, lanes, [kind for one in self.combiners for kind in one.kinds], self.target.machine
+            )
             self.frame.loop(
                 "stretch", low, high, width, lambda start: self._wide_columns(name, extent, lanes, width, start, high)
             )
@@ -515,7 +518,7 @@ class ReductionKernel:
         """Second phase: combine the chunks' partial results in their order."""
         plan, b = self.plan, self.builder
         lanes = fitted_lanes(16, plan.results, self.target)
-        units = divide(1, plan.results, lanes, 0.5 * plan.chunks)
+        units = divide(1, plan.results, lanes, 0.5 * plan.chunks, self.target.machine)
         flat = variable("flat", 0, plan.results - 1)
 
         def load(chunk: Index) -> list[Val]:

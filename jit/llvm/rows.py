@@ -38,7 +38,7 @@ def emit_row_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
 class _RowKernel:
     def __init__(self, body: Body, target: Target, symbol: str):
         self.target, self.symbol = target, symbol
-        self.plan = RowPlan(body)
+        self.plan = RowPlan(body, target)
         self.frame = KernelFrame(target, body, LlvmBuilder())
 
     def emit(self) -> KernelCode:

@@ -21,9 +21,6 @@ from hlojit.lowering.probe import Load
 from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.lowering.tile_plan import TilePlan
 
-PREFETCHED_BYTES = 1 << 22
-"""Operands from this size on are prefetched a tile ahead; smaller ones lie in a cache."""
-
 
 def emit_tiled_kernel(plan: TilePlan, target: Target, symbol: str) -> KernelCode:
     """A loop kernel over tiles."""
@@ -146,7 +143,9 @@ class _TileKernel:
         step, row_step = source_index.coefficient(self.plan.v), target_index.coefficient(self.plan.u)
         assert step is not None and row_step is not None
         item = max(8, KIND_BITS[kind]) // 8
-        ahead = self.plan.tile[1] * step * item if access.sizes[source] * item >= PREFETCHED_BYTES else 0
+        # Operands much larger than the second level are prefetched a tile ahead; smaller ones lie in a cache.
+        large = access.sizes[source] * item >= 4 * self.target.machine.second.size
+        ahead = self.plan.tile[1] * step * item if large else 0
         with access.lanes(size, self.plan.u):
             start = access.pointer(source, kind, access.uniform(source_index))
             vectors = []

@@ -1,7 +1,7 @@
 """What is decided about a loop nest before code is written: tasks, pieces of rows, lanes.
 
 A kernel walks over *units*: rows of the iteration space, or pieces of one row where rows are few and long.  A task is a
-number of units that take about ``TASK_NANOSECONDS``.  Within a unit the innermost variable goes through the body in
+number of units that take about ``Machine.task_nanoseconds``.  Within a unit the innermost variable goes through the body in
 blocks of lanes; what is left at the end takes a masked block, or narrower ones where the processor has no masks.
 """
 
@@ -15,14 +15,12 @@ from typing import cast
 from hlojit.ir.graph import Value
 from hlojit.lowering.elements import Access, Body, Elements, memory_kind
 from hlojit.lowering.index import Index, delinearized, variable
+from hlojit.lowering.machine import Machine
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
 from hlojit.lowering.space import Space, collapse, split
 from hlojit.lowering.target import KIND_BITS, Target
 
-TASK_NANOSECONDS = 20_000.0
-CYCLES_PER_NANOSECOND = 4.0
 INSTRUCTIONS_PER_CYCLE = 2.0
-BYTES_PER_NANOSECOND = 40.0
 
 
 def probe_elements(body: Body, values: Sequence[tuple[Value, tuple[Index, ...]]]) -> Facts:
@@ -44,9 +42,9 @@ def probe_elements(body: Body, values: Sequence[tuple[Value, tuple[Index, ...]]]
 def element_nanoseconds(facts: Facts, target: Target, stored_bytes: int) -> float:
     """Rough time of one element on one core."""
     native = max(1, target.vector_bits // facts.widest_bits)
-    compute = facts.cost / INSTRUCTIONS_PER_CYCLE / CYCLES_PER_NANOSECOND / native
+    compute = facts.cost / INSTRUCTIONS_PER_CYCLE / target.machine.gigahertz / native
     loaded = sum(max(8, KIND_BITS[load.kind]) // 8 for load in facts.loads if load.linear.variables)
-    return max(compute, (loaded + stored_bytes) / BYTES_PER_NANOSECOND, 0.01)
+    return max(compute, (loaded + stored_bytes) / target.machine.memory_bandwidth, 0.01)
 
 
 def choose_lanes(facts: Facts, target: Target, *, widest_unroll: int | None = None) -> int:
@@ -99,15 +97,15 @@ class Units:
         return self.nanoseconds * min(self.per_task, self.count)
 
 
-def divide(rows: int, extent: int, lanes: int, element_cost: float) -> Units:
+def divide(rows: int, extent: int, lanes: int, element_cost: float, machine: Machine) -> Units:
     """Choose pieces and tasks."""
-    wanted = max(1, int(TASK_NANOSECONDS / element_cost))
+    wanted = max(1, int(machine.task_nanoseconds / element_cost))
     if rows == 1 or extent >= 2 * wanted:
         piece = min(extent, -(-wanted // lanes) * lanes)
         pieces = -(-extent // piece)
         return Units(rows, extent, pieces, piece, 1, piece * element_cost)
     row_cost = extent * element_cost + 2.0
-    return Units(rows, extent, 1, extent, max(1, min(rows, int(TASK_NANOSECONDS / row_cost))), row_cost)
+    return Units(rows, extent, 1, extent, max(1, min(rows, int(machine.task_nanoseconds / row_cost))), row_cost)
 
 
 def tail_blocks(start: int, tail: int, target: Target) -> Iterator[tuple[int, int, int]]:
@@ -179,7 +177,7 @@ def plan_loop(body: Body, target: Target, space: Space, facts: Facts) -> LoopPla
     rows = math.prod(space.extents[:-1])
     stored = sum(root.tensor_type.element_type.itemsize for root in body.roots)
     lanes = fitted_lanes(choose_lanes(facts, target), extent, target)
-    units = divide(rows, extent, lanes, element_nanoseconds(facts, target, stored))
+    units = divide(rows, extent, lanes, element_nanoseconds(facts, target, stored), target.machine)
     row_index = delinearized(variable("row", 0, rows - 1), space.extents[:-1])
     mapping = dict(zip(space.names[:-1], row_index))
     name = space.names[-1] if space.names else "point"

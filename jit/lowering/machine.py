@@ -82,7 +82,7 @@ class Machine:
     """Multiply-adds of whole native vectors that begin in a cycle."""
     memory_latency: float = 400.0
     """Cycles."""
-    memory_bandwidth: float = 50.0
+    memory_bandwidth: float = 40.0
     """Bytes a nanosecond that one core reads."""
     pages: int = 1024
     """Pages whose translation is at hand without a walk through memory."""
@@ -129,6 +129,16 @@ class Machine:
     def task_nanoseconds(self) -> float:
         """What a task should take, so that handing it out costs little."""
         return 200 / 3 * self.fork_nanoseconds
+
+    @property
+    def parallel_nanoseconds(self) -> float:
+        """Launches that take less altogether run on the calling thread."""
+        return 20 * self.fork_nanoseconds
+
+    @property
+    def grain_nanoseconds(self) -> float:
+        """What one thread takes at a time, at least."""
+        return 40 / 3 * self.fork_nanoseconds
 
     @property
     def most_tasks(self) -> int:

@@ -12,6 +12,7 @@ from hlojit.ir.scalar import formats
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, linear_index
 from hlojit.lowering.loop_plan import Units, divide, probe_elements
+from hlojit.lowering.machine import Machine
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.space import Space, collapse, split
 from hlojit.lowering.target import KIND_BITS
@@ -20,7 +21,7 @@ LONGEST_CHAIN = 4096
 CHUNK_ELEMENTS = 1 << 16
 MOST_CHUNKS = 256
 STRETCH = 4096
-"""Columns that are summed side by side, their accumulators in the first-level cache."""
+"""Columns that count as one result when it is decided about chunks; by no machine, since chunks are an order."""
 ROWS_AT_ONCE = 8
 """Rows that are taken in between loading and storing the accumulators of columns."""
 ENOUGH_UNITS = 16
@@ -120,9 +121,9 @@ def is_free(instruction: Instruction) -> bool:
     return combiner_of(instruction.regions[0]) is not None
 
 
-def column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
+def column_units(rows: int, extent: int, lanes: int, cost: float, machine: Machine) -> Units:
     """Long stretches of columns: reading a few columns of every row would waste most of each page."""
-    units = divide(rows, extent, lanes, cost)
+    units = divide(rows, extent, lanes, cost, machine)
     if units.pieces > 1:
         # Equal pieces of whole lanes, none shorter than an eighth of a stretch.
         piece = max(units.piece, min(extent, STRETCH // 8))
@@ -131,10 +132,10 @@ def column_units(rows: int, extent: int, lanes: int, cost: float) -> Units:
     return units
 
 
-def stretch_width(extent: int, lanes: int, kinds: Sequence[str]) -> int:
-    """Columns whose accumulators fit the first-level cache, in whole blocks of lanes."""
+def stretch_width(extent: int, lanes: int, kinds: Sequence[str], machine: Machine) -> int:
+    """Columns whose accumulators fit half of the first-level cache, in whole blocks of lanes."""
     item = sum(max(8, KIND_BITS[kind]) // 8 for kind in kinds)
-    width = max(lanes, STRETCH * 4 // item // lanes * lanes)
+    width = max(lanes, machine.first.size // 2 // item // lanes * lanes)
     return min(width, -(-extent // lanes) * lanes)
 
 

@@ -24,8 +24,6 @@ from hlojit.lowering.target import KIND_BITS, Target
 
 WORTH_KEEPING = 8.0
 """Values that cost fewer instructions are computed again."""
-LARGEST_STASH = 1 << 17
-"""Bytes of a row's kept values."""
 COLUMN = "column"
 
 
@@ -68,7 +66,7 @@ def _dependencies(body: Body, root: Value) -> list[Value]:
 class RowPlan:
     """The loops of one row kernel."""
 
-    def __init__(self, body: Body):
+    def __init__(self, body: Body, target: Target):
         self.body = body
         reductions = _levels(body)
         first = next(iter(reductions))
@@ -93,7 +91,8 @@ class RowPlan:
         self.loops = [Loop([one for one in reductions if reductions[one] == level]) for level in range(count)]
         if self.stored:
             self.loops.append(Loop([]))
-        self._plan()
+        # A row's kept values take an eighth of the second-level cache.
+        self._plan(target.machine.second.size // 8)
 
     def wanted(self, loop: Loop) -> list[Value]:
         """What a loop evaluates in every column."""
@@ -122,10 +121,9 @@ class RowPlan:
         """The column, as the position in a scratch row."""
         return variable(COLUMN, 0, self.extent - 1)
 
-    def _plan(self) -> None:
+    def _plan(self, budget: int) -> None:
         """Find out what each loop computes, and which values are worth keeping for later ones."""
         computed: dict[Key, Loop] = {}
-        budget = LARGEST_STASH
         for loop in self.loops:
             loop.facts, _ = self._probe(self.wanted(loop), ())
             shared = [key for key in computed if key in set(loop.facts.requested)]
@@ -152,8 +150,11 @@ class RowPlan:
     def units(self, target: Target) -> Units:
         """Rows and tasks."""
         stored = sum(self.body.roots[number].tensor_type.element_type.itemsize for number in self.stored)
-        cost = sum(element_nanoseconds(loop.facts, target, 0) for loop in self.loops) + stored / 40
-        units = divide(max(2, self.rows), 1, 1, cost * self.extent + 20)
+        cost = (
+            sum(element_nanoseconds(loop.facts, target, 0) for loop in self.loops)
+            + stored / target.machine.memory_bandwidth
+        )
+        units = divide(max(2, self.rows), 1, 1, cost * self.extent + 20, target.machine)
         return Units(self.rows, 1, 1, 1, min(units.per_task, self.rows), units.nanoseconds)
 
 

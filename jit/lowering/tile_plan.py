@@ -96,7 +96,7 @@ def plan_tiles(body: Body, target: Target, space: Space, facts: Facts, found: Tr
     facts.requested = [(value, tuple(position.substitute(mapping) for position in at)) for value, at in facts.requested]
     stored = sum(root.tensor_type.element_type.itemsize for root in body.roots)
     cost = (element_nanoseconds(facts, target, stored) + 0.06) * min(tile[0], rows)
-    units = divide(max(2, total), 1, 1, cost * min(tile[1], columns))
+    units = divide(max(2, total), 1, 1, cost * min(tile[1], columns), target.machine)
     return TilePlan(
         body,
         facts,

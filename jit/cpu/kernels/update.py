@@ -11,8 +11,6 @@ from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
 
-BYTES_PER_NANOSECOND = 20.0
-
 
 def emit_dynamic_update_slice(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
     """Operands: operand, update, one start index a dimension.  One task copies one contiguous run of the update."""
@@ -41,7 +39,7 @@ def emit_dynamic_update_slice(instruction: Instruction, target: Target, symbol: 
         )
         b.end_loop(loop)
     tasks = math.prod(update.shape[:outer])
-    cost = 2.0 + run * itemsize / BYTES_PER_NANOSECOND
+    cost = 2.0 + 2 * run * itemsize / target.machine.memory_bandwidth  # read and written
     return kernel_code(b, (Phase(symbol, tasks, cost),), in_place=((0, 0),), updates=True)
 
 
