@@ -1,7 +1,7 @@
 """From LLVM IR text to object code to callable addresses, through llvmlite.
 
-Pipelines: *lean* for code whose vectors are explicit, *inline* the same after inlining what is marked ``alwaysinline``,
-*vectorize* for scalar loops that LLVM is to widen.
+Pipelines: *plain* for code to be compiled as it stands, *lean* for code whose vectors are explicit, *inline* the same after
+inlining what is marked ``alwaysinline``, *vectorize* for scalar loops that LLVM is to widen.
 Objects contain no absolute address; symbols are resolved by name when an object is loaded.
 """
 
@@ -99,6 +99,8 @@ def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked:
         module.verify()
     except RuntimeError as error:
         raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error
+    if pipeline == "plain":
+        return module
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = pipeline == "vectorize"
     builder = llvm.create_pass_builder(machine, options)

@@ -16,12 +16,16 @@ def kernel_code(
     workspace_bytes: int = 0,
     *,
     widened: bool = True,
+    finished: bool = False,
     in_place: tuple[tuple[int, int], ...] = (),
     updates: bool = False,
 ) -> KernelCode:
-    """What a builder emitted, with the foreign functions that it calls; ``widened``: its vectors are explicit."""
+    """What a builder emitted, with the foreign functions that it calls.
+
+    ``widened``: its vectors are explicit; ``finished``: LLVM's passes over the text would change nothing.
+    """
     linked = tuple(builder.foreign.linked.items())
     if builder.foreign.has_loops:
         phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
-    pipeline = "vectorize" if not widened else "inline" if linked else "lean"
+    pipeline = "vectorize" if not widened else "inline" if linked else "plain" if finished else "lean"
     return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)

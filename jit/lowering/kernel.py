@@ -31,9 +31,9 @@ class Phase:
 class KernelCode:
     """LLVM IR text (functions and declarations) and the launches it needs.
 
-    ``pipeline`` is ``lean`` for code with explicit vectors, ``inline`` for such code that calls foreign functions, and
-    ``vectorize`` for scalar loops that LLVM's loop vectorizer is to widen.  ``linked`` maps symbols to foreign LLVM
-    modules to link in.
+    ``pipeline`` is ``plain`` for code that is as it should be, ``lean`` for code with explicit vectors, ``inline`` for
+    such code that calls foreign functions, and ``vectorize`` for scalar loops that LLVM's loop vectorizer is to widen.
+    ``linked`` maps symbols to foreign LLVM modules to link in.
     ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
     share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
     ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is

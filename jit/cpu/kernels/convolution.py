@@ -114,7 +114,7 @@ class Convolution:
 
     def code(self) -> KernelCode:
         """What was emitted."""
-        return kernel_code(self.builder, self.phases, self.workspace)
+        return kernel_code(self.builder, self.phases, self.workspace, finished=True)
 
     def emit(self) -> None:
         """Emit all launches."""

@@ -159,11 +159,8 @@ class WindowNest:
         """Emit ``void symbol(ptr input, ptr kernel, ptr result, i64 first, i64 last)``: some output rows, all taps."""
         tile = self._tile(f"{symbol}.tile", columns)
         tiles, edge_rows = divmod(self.tall[0], self.tile_rows)
-        edge = replace(tile, rows=edge_rows, symbol=f"{symbol}.edge")
-        if tiles:
-            tile.emit(b)
-        if edge_rows:
-            edge.emit(b)
+        tile = replace(tile, rows=self.tile_rows if tiles else 0, edge_rows=edge_rows)
+        tile.emit(b)
         parameters = [("ptr", "input"), ("ptr", "kernel"), ("ptr", "result"), ("i64", "first"), ("i64", "last")]
         with b.function(symbol, parameters, linkage="internal", outer=True) as values:
             *pointers, first, last = values
@@ -186,13 +183,15 @@ class WindowNest:
                 self._call_tile(b, tile, here, scaled(b, row.index, self.tile_rows), resume)
                 b.end_loop(row)
             if edge_rows:
-                self._call_tile(b, edge, here, literal(tiles * self.tile_rows), resume)
+                self._call_tile(b, tile, here, literal(tiles * self.tile_rows), resume, edge=True)
             b.end_loop(line)
             for loop in reversed(loops):
                 b.end_loop(loop)
         return symbol
 
-    def _call_tile(self, b: LlvmBuilder, tile: Tile, pointers: list[Val], row: Val, resume: Val) -> None:
+    def _call_tile(
+        self, b: LlvmBuilder, tile: Tile, pointers: list[Val], row: Val, resume: Val, *, edge: bool = False
+    ) -> None:
         moved = [self._move(b, pointers[i], i, [row], [self.tall[1][i]]) for i in range(3)]
         left, right = (moved[1], moved[0]) if self.columns else (moved[0], moved[1])
-        tile.call(b, left, right, moved[2], literal(self.inside[-1].extent), resume)
+        tile.call(b, left, right, moved[2], literal(self.inside[-1].extent), resume, edge=edge)

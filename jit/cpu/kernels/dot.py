@@ -111,7 +111,7 @@ class Product:
 
     def code(self) -> KernelCode:
         """What was emitted."""
-        return kernel_code(self.builder, self.phases, self.workspace)
+        return kernel_code(self.builder, self.phases, self.workspace, finished=True)
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""

@@ -269,22 +269,16 @@ class _Panels:
             self.interleaves,
             prefetch,
             out_segments=existing,
+            edge_rows=problem.m % self.rows,
         )
-        if problem.m >= self.rows:
-            tile.emit(b)
-        if problem.m % self.rows:
-            self._edge(tile).emit(b)
+        tile.emit(b)
         return tile, pack
-
-    def _edge(self, tile: Tile) -> Tile:
-        """The tile of the last rows."""
-        return replace(tile, rows=self.plan.problem.m % self.rows, symbol=tile.symbol.replace(".tile", ".edge"))
 
     def _panel(self, b: LlvmBuilder, symbol: str, columns: int, result: Elements, resumes: bool) -> str:
         """Emit ``void symbol(ptr a, ptr b, ptr c, i64 tiles, i1 edge)``: one panel, all k, some tiles of rows."""
         problem = self.plan.problem
         tile, pack = self._tiles(b, symbol, columns, result, resumes)
-        edge_tile, left, out = self._edge(tile), tile.a, tile.c
+        left, out = tile.a, tile.c
         parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "tiles"), ("i1", "edge")]
         with b.function(symbol, parameters, linkage="internal", outer=True) as (
             a,
@@ -322,17 +316,18 @@ class _Panels:
                     resume,
                 )
                 b.end_loop(rows)
-            if edge_tile.rows:
+            if tile.edge_rows:
                 then, done = b.fresh_label("edge"), b.fresh_label("next")
                 b.branch_if(edge, then, done)
                 b.begin_block(then)
-                edge_tile.call(
+                tile.call(
                     b,
                     at(b, left_block, scaled(b, tiles, self.rows * left.step_row)),
                     block,
                     at(b, c, scaled(b, tiles, self.rows * out.step_row)),
                     k,
                     resume,
+                    edge=True,
                 )
                 b.branch(done)
                 b.begin_block(done)

@@ -11,7 +11,7 @@ tile is too small to hide the latency of one), so a result does not depend on ho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, prefetch, scaled
 from hlojit.cpu.kernels.problem import ceil_divide
@@ -112,9 +112,10 @@ Epilogue = Callable[[LlvmBuilder, Val, Val, Segment, Val], None]
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A micro-kernel: ``void symbol(ptr a, ptr b, ptr c, i64 k, i1 resume)``.
+    """A micro-kernel: ``void symbol(ptr a, ptr b, ptr c, i64 k, i1 resume, i1 edge)``.
 
-    ``resume`` makes it continue the sums found in ``c`` (which then must hold the compute kind).
+    ``resume`` makes it continue the sums found in ``c`` (which then must hold the compute kind).  ``edge`` asks for the
+    last rows, ``edge_rows`` of them: a second body in the same function, which is cheaper to compile than another one.
     """
 
     symbol: str
@@ -133,6 +134,7 @@ class Tile:
     """Loops around the one over k: extent, and byte steps in a and b (the taps of a convolution)."""
     out_segments: tuple[Segment, ...] | None = None
     """The segments as they exist in c, where those of b are padded."""
+    edge_rows: int = 0
 
     def __post_init__(self) -> None:
         assert not (self.can_resume and self.interleaves)
@@ -145,20 +147,33 @@ class Tile:
 
     def emit(self, b: LlvmBuilder) -> None:
         """Emit the function."""
-        parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "k"), ("i1", "resume")]
+        parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "k"), ("i1", "resume"), ("i1", "edge")]
         with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
-            a, right, c, k, resume = values
-            sums = self._initial(b, c, resume)
-            parts = self._nest(b, 0, a, right, k, [sums] + [self._zeros(b) for _ in range(self.chains - 1)])
-            while len(parts) > 1:
-                half = len(parts) // 2
-                parts = [[self.arithmetic.add(b, x, y) for x, y in zip(parts[i], parts[i + half])] for i in range(half)]
-            sums = parts[0]
-            self._store(b, c, sums)
+            *operands, edge = values
+            if self.edge_rows and self.rows:
+                labels = b.fresh_label("last"), b.fresh_label("whole")
+                b.branch_if(edge, *labels)
+                b.begin_block(labels[0])
+            if self.edge_rows:
+                replace(self, rows=self.edge_rows)._body(b, *operands)
+            if self.edge_rows and self.rows:
+                b.line("ret void")
+                b.begin_block(labels[1])
+            if self.rows:
+                self._body(b, *operands)
 
-    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val) -> None:
+    def _body(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val) -> None:
+        sums = self._initial(b, c, resume)
+        parts = self._nest(b, 0, a, right, k, [sums] + [self._zeros(b) for _ in range(self.chains - 1)])
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [[self.arithmetic.add(b, x, y) for x, y in zip(parts[i], parts[i + half])] for i in range(half)]
+        self._store(b, c, parts[0])
+
+    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val, *, edge: bool = False) -> None:
         """Emit a call."""
-        arguments = f"ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {k.text}, i1 {resume.text}"
+        last = "true" if edge else "false"
+        arguments = f"ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {k.text}, i1 {resume.text}, i1 {last}"
         b.line(f"call void @{self.symbol}({arguments})")
 
     def _zeros(self, b: LlvmBuilder) -> list[Val]:
