@@ -59,11 +59,11 @@ def program_of(text: str) -> Program:
     return program
 
 
-def objects_of(program: Program) -> dict[str, bytes]:
+def objects_of(program: Program) -> dict[str, bytes | memoryview]:
     """Object code of the kernels, by their first symbol."""
     backend: Any = registry().load().backend("cpu")
     codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
-    return dict(zip(codes, backend.cache.objects(codes.values())))
+    return dict(backend.cache.objects(codes.values()))
 
 
 def native_launch(program: Program) -> Callable[[Launch, list[Array]], None]:
@@ -88,7 +88,7 @@ def no_launch(step: Launch, memories: list[Array]) -> None:
 
 def native(program: Program, *callees: tuple[str, Program]) -> Executable:
     """The program as an executable, linked with others' host functions."""
-    objects: dict[str, bytes] = {}
+    objects: dict[str, bytes | memoryview] = {}
     for symbol, each in (("main", program), *callees):
         objects[symbol] = compile_to_object(emit_host(each, symbol), host_target())
         objects |= objects_of(each)
