@@ -29,6 +29,12 @@ def test_custom_call_computes_softplus(backend: str) -> None:
     np.testing.assert_allclose(result, np.logaddexp(0, (x + y).astype("f8")) * y, rtol=2e-6, atol=1e-6)
 
 
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes from the cache on disk has no text to look at."""
+    monkeypatch.setenv("HLOJIT_CACHE", "off")
+
+
 def test_custom_call_is_one_vectorized_loop() -> None:
     from hlojit.cpu.inspection import assembly_of
 
