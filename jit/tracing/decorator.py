@@ -139,10 +139,13 @@ class JittedFunction:
             (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else _signature_of(leaf, array)
             for leaf, array in zip(leaves, arrays)
         )
-        registry().load()
         # What is registered, not when: under the same plugins the same code serves again.
-        key = (structure, static, signature, tables().identity)
-        return arrays, self._compiled.get(key) or self._compile(key, dynamic, static, arrays)
+        found = self._compiled.get((structure, static, signature, tables().identity))
+        if found is None:
+            # Plugins that the first use of all loads belong to the key.
+            registry().load()
+            found = self._compile((structure, static, signature, tables().identity), dynamic, static, arrays)
+        return arrays, found
 
     def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
         from hlojit.compiler import compile as compile_module
