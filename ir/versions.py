@@ -64,8 +64,9 @@ def _files(folder: Path | str, prefix: str) -> list[tuple[str, int, int]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith((".py", ".ll")):
-                status = entry.stat()
-                found.append((prefix + entry.name, status.st_size, status.st_mtime_ns))
+                with suppress(OSError):  # a link to a file that is gone
+                    status = entry.stat()
+                    found.append((prefix + entry.name, status.st_size, status.st_mtime_ns))
             elif entry.name != "__pycache__" and entry.is_dir():
                 found += _files(entry.path, f"{prefix}{entry.name}/")
     return found

@@ -11,7 +11,8 @@ against damage, not against malice.  ``docs/file-format.md`` describes the bytes
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,9 @@ from hlojit.lowering.program import Program
 MAGIC: Final = b"hlojit\r\n"
 FORMAT_VERSION: Final = 1
 """Of the file format; a reader takes files of its own version only."""
+
+MAXIMUM_RECORD_BYTES: Final = 1 << 30
+"""Of a program record; compressed data can announce any size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class ProgramRecord:
         """The program, with its constants; raises ``FormatError`` if the bytes are of no program."""
         if self._program is None:
             assert self._data is not None
-            found = Reader(self._data, _program_records()).value()
+            found = Reader(_unpacked(self._data), _program_records()).value()
             if not isinstance(found, Program):
                 raise FormatError("the program record is no program")
             found.constants[:] = constants
@@ -74,13 +78,24 @@ class ProgramRecord:
         return self._program
 
     def encode(self) -> bytes:
-        """The bytes, without constants and kernels' texts."""
+        """The bytes, compressed: kernels' texts are long.  Constants are elsewhere in the file."""
         if self._data is not None:
             return bytes(self._data)
         assert self._program is not None
-        writer = _ProgramWriter(_program_records())
+        writer = Writer(_program_records())
         writer.put(replace(self._program, constants=[]))
-        return writer.finish()
+        return zlib.compress(writer.finish(), 1)
+
+
+def _unpacked(data: memoryview) -> bytes:
+    unpacking = zlib.decompressobj()
+    try:
+        found = unpacking.decompress(data, MAXIMUM_RECORD_BYTES)
+    except zlib.error as error:
+        raise FormatError(f"the program record is damaged: {error}") from None
+    if not unpacking.eof:
+        raise FormatError("the program record is cut off, or longer than any program's")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +123,8 @@ class CompiledProgram:
 
     @property
     def program(self) -> Program:
-        """The record of what happens at run time; that of a program from a file has no LLVM IR in its kernels."""
+        """The record of what happens at run time, read when it is first asked for."""
         return self.record.program(self.constants)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of code and constants."""
-        return sum(len(image) for _, image in self.objects) + sum(array.nbytes for array in self.constants)
 
 
 @cache
@@ -137,22 +147,6 @@ def _written(compiled: CompiledProgram, name: str) -> Any:
     if name == "objects":
         return tuple((symbol, bytes(image)) for symbol, image in compiled.objects)
     return getattr(compiled, name)
-
-
-class _ProgramWriter(Writer):
-    """Leaves out kernels' texts: what they were compiled to is among the objects."""
-
-    def __init__(self, records: Records):
-        super().__init__(records)
-        self._bare: dict[int, tuple[kernel.KernelCode, kernel.KernelCode]] = {}
-
-    def put(self, value: Any) -> None:
-        """Append a value."""
-        if isinstance(value, kernel.KernelCode):
-            if id(value) not in self._bare:
-                self._bare[id(value)] = value, value.without_text()
-            value = self._bare[id(value)][1]
-        super().put(value)
 
 
 def decode(data: bytes | memoryview) -> CompiledProgram:
@@ -209,8 +203,3 @@ def read(path: str | os.PathLike[str]) -> CompiledProgram:
         return compiled
     except FormatError as error:
         raise FormatError(f"{os.fspath(path)}: {error}") from error
-
-
-def missing_features(compiled: CompiledProgram, available: Mapping[str, bool]) -> list[str]:
-    """Features that the code may use and the processor does not have."""
-    return [name for name in compiled.provenance.features if not available.get(name)]

@@ -96,7 +96,11 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
     with collection_paused(), stage_progress(settings.progress) as progress:
         key, origin, kept = program_cache.find(program, chosen, settings)
         if kept is not None:
-            return load_program(kept, chosen)
+            try:
+                return load_program(kept, chosen)
+            except (HlojitError, RuntimeError):
+                # Whatever is wrong with what was kept: the program is here.
+                program_cache.discard(key)
         progress("parse")
         module = parse(program) if isinstance(program, str) else resolved(program, scope)
         if module is program:

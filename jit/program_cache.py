@@ -71,6 +71,13 @@ def keep(key: str, compiled: CompiledProgram) -> None:
     cache.put(_KIND, key, data)
 
 
+def discard(key: str) -> None:
+    """Remove a program that cannot be loaded."""
+    cache = disk_cache()
+    if cache is not None:
+        cache.discard(_KIND, key)
+
+
 def with_provenance(compiled: CompiledProgram, known: Provenance | None) -> CompiledProgram:
     """The program with what the driver knows of its origin, beside what the back end does."""
     if known is None:

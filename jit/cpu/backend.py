@@ -101,12 +101,14 @@ class CpuBackend(Backend):
 
     def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
         """Compile to native code, as plain data."""
-        from hlojit.llvm.codegen import kept_object
+        from hlojit.llvm.codegen import compile_to_object
 
         _check_signature(module)
         program = self.program(module)
         codes = {launch.kernel.symbol: launch.kernel for launch in program.launches()}
-        host = kept_object(emit_host(program, ENTRY, self.cache.target.machine), self.cache.target)
+        host = compile_to_object(
+            emit_host(program, ENTRY, self.cache.target.machine), self.cache.target, pipeline="plain"
+        )
         main = module.main
         inputs = tuple(argument.tensor_type for argument in main.body.arguments)
         outputs = tuple(value.tensor_type for value in main.body.returned)

@@ -28,8 +28,10 @@ from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.structure import Identities, structure_text
 from hlojit.lowering.target import Target
 
-MAXIMUM_BYTES = 64 << 20
+MAXIMUM_BYTES = 16 << 20
 """Code that the cache keeps in memory; what programs use lives as long as they do."""
+ENTRY_BYTES = 1 << 10
+"""What an entry takes besides its texts, about."""
 
 _MAGIC = b"hlojitk\n"
 _VERSION = 1
@@ -102,14 +104,14 @@ class KernelCache:
 
     def _keep(self, code: KernelCode) -> KernelCode:
         self._codes[code.symbol] = code
-        self._grow(code.nbytes)
+        self._grow(code.nbytes + ENTRY_BYTES)
         return code
 
     def _grow(self, nbytes: int) -> None:
         self._bytes += nbytes
         while self._bytes > self.maximum_bytes and len(self._codes) > 1:
             symbol, oldest = self._codes.popitem(last=False)
-            self._bytes -= oldest.nbytes + len(self._objects.pop(symbol, b""))
+            self._bytes -= oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
 
 
 def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -79,49 +80,82 @@ def target_machine(target: Target, optimization: int = 2) -> Any:
 
 
 _MAGIC = b"hlojito\n"
-_LEAN = ("sroa", "instcombine", "simplifycfg")
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
-def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> Any:
-    """Parse, verify, link and optimize; return llvmlite's module.  Malformed IR is our bug and raises ``HlojitError``."""
-    machine = target_machine(target)
-    header = f'target triple = "{target.triple}"\ntarget datalayout = "{machine.target_data}"\n'
-    try:
-        module = llvm.parse_assembly(header + ir)
-        own = {function.name for function in module.functions if not function.is_declaration}
-        for text in linked:
-            module.link_in(llvm.parse_assembly(text))
-        for function in module.functions:
-            # Several kernels of a program may bring the same function: it is nobody's but the kernel's.
-            if not function.is_declaration and function.name not in own:
-                function.linkage = "internal"
-        module.verify()
-    except RuntimeError as error:
-        raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error
-    if pipeline == "plain":
-        return module
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = pipeline == "vectorize"
-    builder = llvm.create_pass_builder(machine, options)
-    if pipeline == "vectorize":
-        manager = builder.getModulePassManager()
-    else:
-        manager = llvm.create_new_module_pass_manager()
-        if pipeline == "inline":
+class _Pipeline:
+    """The passes of one name for one processor.
+
+    Made once: llvmlite's pass builders, and passes with tables of their own, do not give everything back when they are
+    disposed of.  LLVM's default pipeline (``vectorize``) can be run only once, though.
+    """
+
+    def __init__(self, target: Target, name: str):
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = name == "vectorize"
+        self._builder = llvm.create_pass_builder(target_machine(target), options)
+        self._manager: Any = None
+        if name == "vectorize":
+            return
+        manager = self._manager = llvm.create_new_module_pass_manager()
+        if name == "inline":
             manager.add_always_inliner_pass()
             manager.add_global_dead_code_eliminate_pass()
-        manager.add_sroa_pass()
-        manager.add_instruction_combine_pass()
-        manager.add_simplify_cfg_pass()
-    manager.run(module, builder)
-    return module
+        if name in ("inline", "lean"):
+            manager.add_sroa_pass()
+            manager.add_instruction_combine_pass()
+            manager.add_simplify_cfg_pass()
+
+    def run(self, module: Any) -> None:
+        manager = self._builder.getModulePassManager() if self._manager is None else self._manager
+        manager.run(module, self._builder)
+
+
+_pipelines: dict[tuple[Target, str], _Pipeline] = {}
+
+
+def _pipeline(target: Target, name: str) -> _Pipeline:
+    key = (target, name)
+    if key not in _pipelines:
+        _pipelines[key] = _Pipeline(target, name)
+    return _pipelines[key]
+
+
+@contextmanager
+def optimized_module(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> Iterator[Any]:
+    """Parse, verify, link and optimize; llvmlite's module, for a ``with`` block.
+
+    Malformed IR is our bug and raises ``HlojitError``.  Types and constants live in a context of the module's own, and
+    go with it.
+    """
+    header = f'target triple = "{target.triple}"\ntarget datalayout = "{target_machine(target).target_data}"\n'
+    with fork_gate, _lock, llvm.create_context() as context:
+        modules = []
+        try:
+            try:
+                modules.append(module := llvm.parse_assembly(header + ir, context))
+                own = {function.name for function in module.functions if not function.is_declaration}
+                for text in linked:
+                    module.link_in(llvm.parse_assembly(text, context))
+                for function in module.functions:
+                    # Several kernels of a program may bring the same function: it is nobody's but the kernel's.
+                    if not function.is_declaration and function.name not in own:
+                        function.linkage = "internal"
+                module.verify()
+            except RuntimeError as error:
+                raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error
+            _pipeline(target, pipeline).run(module)
+            yield module
+        finally:
+            # Before the context that it lives in.
+            for each in modules:
+                each.close()
 
 
 def compile_to_object(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
     """Compile LLVM IR text to a relocatable object."""
-    with fork_gate, _lock:
-        return bytes(target_machine(target).emit_object(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
+    with optimized_module(ir, target, pipeline=pipeline, linked=linked) as module:
+        return bytes(target_machine(target).emit_object(module))
 
 
 def kept_object(ir: str, target: Target, *, pipeline: str = "lean") -> bytes | memoryview:
@@ -144,8 +178,8 @@ def kept_object(ir: str, target: Target, *, pipeline: str = "lean") -> bytes | m
 
 def compile_to_assembly(ir: str, target: Target, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
     """Compile LLVM IR text to assembly, for people and tests to read."""
-    with fork_gate, _lock:
-        return str(target_machine(target).emit_assembly(optimized_module(ir, target, pipeline=pipeline, linked=linked)))
+    with optimized_module(ir, target, pipeline=pipeline, linked=linked) as module:
+        return str(target_machine(target).emit_assembly(module))
 
 
 LIBRARIES_PER_JIT = 16

@@ -12,7 +12,7 @@ cancel flag.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,3 @@ class KernelCode:
     def nbytes(self) -> int:
         """Bytes of the texts, about."""
         return len(self.ir) + sum(len(text) for _, text in self.linked)
-
-    def without_text(self) -> KernelCode:
-        """What a launch needs to know once the code is compiled."""
-        return replace(self, ir="", linked=())

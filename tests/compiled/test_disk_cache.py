@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import stat
@@ -16,6 +17,7 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
+from hlojit import compiled as files
 from hlojit import disk_cache as caches
 from hlojit.disk_cache import DiskCache
 from hlojit.ir.errors import HlojitError
@@ -190,6 +192,20 @@ def test_damaged_entries_are_misses_and_are_replaced(damage: Callable[[Path], No
     value, counts = run(tmp_path, layers(1))
     assert value == first and counts["parsed"]
     assert run(tmp_path, layers(1)) == (first, NOTHING)
+
+
+def test_what_cannot_be_loaded_is_compiled_again(own_folder: Path) -> None:
+    """Entries whose checksum is right and whose code is not, or is for another runtime."""
+    text = layers(1, head="cosine")
+    compiles(text)
+    (entry,) = [each for each in DiskCache(own_folder).entries() if each.kind == "programs"]
+    kept = files.decode(memoryview(entry.path.read_bytes()))
+    junk = dataclasses.replace(kept, objects=tuple((symbol, b"no object") for symbol, _ in kept.objects))
+    stranger = dataclasses.replace(kept, provenance=dataclasses.replace(kept.provenance, runtime="another"))
+    for wrong in (junk, stranger):
+        entry.path.write_bytes(files.encode(wrong))
+        compiles(text)
+        assert files.decode(memoryview(entry.path.read_bytes())).provenance == kept.provenance
 
 
 def compiles(text: str) -> None:

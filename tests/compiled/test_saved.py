@@ -87,8 +87,9 @@ def test_what_is_written_down(tmp_path: Path) -> None:
     assert {"python", "hlojit", "llvmlite", "numba", "numpy"} <= set(origin.versions)
     assert origin.features and origin.triple
     assert [str(kind) for kind in compiled.inputs] == ["tensor<8x8xf32>", "tensor<i32>"]
-    launches = compiled.program.launches()
-    assert launches and all(launch.kernel.ir == "" for launch in launches)
+    # Kernels keep their LLVM IR, for people and tools to look at.
+    kernels = [launch.kernel for launch in hlojit.compile(hlojit.parse(TEXT)).spec.program.launches()]
+    assert kernels and [launch.kernel for launch in compiled.program.launches()] == kernels
     # Saved again, it is the same file: no text was lost in between, and nothing depends on the process.
     assert files.encode(compiled) == (tmp_path / "program.hlojit").read_bytes()
 
@@ -268,6 +269,13 @@ def test_alterations_under_a_right_checksum(tmp_path: Path) -> None:
             files.decode(sealed(files.MAGIC, files.FORMAT_VERSION, bytes(broken))).program  # noqa: B018
         except HlojitError:
             continue
+
+
+def test_a_program_record_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path)
+    monkeypatch.setattr(files, "MAXIMUM_RECORD_BYTES", 1000)
+    with pytest.raises(HlojitError, match="longer than any program"):
+        hlojit.load(path)
 
 
 def test_other_files_and_versions(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("kind", ["plain", "numba"])
 def test_children_compile(kind: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "8", kind], capture_output=True, text=True, timeout=500, check=False
-    )
+        [sys.executable, str(SCRIPT), "8", kind],
+        env={**os.environ, "HLOJIT_CACHE": "off"}, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -61,3 +62,26 @@ def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
         assert not each.is_alive()
     with gate:
         pass
+
+
+@needs_fork
+def test_a_child_collects_garbage_although_another_thread_held_that_off() -> None:
+    script = (
+        "import gc, os, threading\n"
+        "from hlojit.collection import collection_paused\n"
+        "held, done = threading.Event(), threading.Event()\n"
+        "def hold():\n"
+        "    with collection_paused():\n"
+        "        held.set(); done.wait()\n"
+        "thread = threading.Thread(target=hold); thread.start(); held.wait()\n"
+        "assert not gc.isenabled()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    inside = gc.isenabled()\n"
+        "    with collection_paused(): inside &= not gc.isenabled()\n"
+        "    os._exit(not (inside and gc.isenabled()))\n"
+        "status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "done.set(); thread.join()\n"
+        "assert status == 0 and gc.isenabled()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

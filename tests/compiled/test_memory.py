@@ -1,0 +1,73 @@
+"""What dropped programs give back."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.cpu.backend import CpuKernelSource
+from hlojit.cpu.kernel_cache import KernelCache
+from hlojit.cpu.processor import host_target
+from hlojit.llvm import codegen
+from hlojit.lowering.schedule import build_program
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "memory_growth.py"
+
+
+def text(size: int, op: str = "tanh") -> str:
+    kind = f"tensor<{size}xf32>"
+    return f"func.func @main(%a: {kind}) -> {kind} {{ %0 = stablehlo.{op} %a : {kind} return %0 : {kind} }}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")
+@pytest.mark.parametrize(("arguments", "bytes_each"), [((), 8000), (("--same",), 2000)])
+def test_growth(arguments: tuple[str, ...], bytes_each: int) -> None:
+    """24.5 kB and 15.6 kB a program stayed once; kernels in the bounded cache are among the first figure."""
+    count = 250
+    done = subprocess.run(
+        [sys.executable, str(TOOL), str(count), *arguments], capture_output=True, text=True, check=True
+    )
+    each = int(done.stdout.split()[-3].replace(",", ""))
+    assert each < bytes_each, done.stdout
+
+
+def fill_sessions() -> None:
+    """Begin a session that holds nothing that lives for ever, as the runtime does."""
+    for _ in range(codegen.LIBRARIES_PER_JIT):
+        hlojit.compile(text(5))
+
+
+def test_code_and_constants_go_with_the_executable() -> None:
+    fill_sessions()
+    executable = hlojit.compile(text(5))
+    call, loaded = executable.call, executable.spec.keepalive[0]
+    code, session = weakref.ref(loaded), weakref.ref(loaded._session)
+    del executable, loaded
+    gc.collect()
+    # A bare call keeps what it needs.
+    np.testing.assert_allclose(call(np.zeros(5, "f4")), np.zeros(5))
+    assert code() is not None
+    del call
+    gc.collect()
+    assert code() is None
+    fill_sessions()
+    gc.collect()
+    assert session() is None
+
+
+def test_the_cache_of_kernels_is_bounded() -> None:
+    cache = KernelCache(host_target(), maximum_bytes=40_000)
+    for size in range(2, 60):
+        program = build_program(hlojit.parse(text(size)).main, CpuKernelSource(cache))
+        cache.objects(launch.kernel for launch in program.launches())
+    codes, objects = list(cache._codes.values()), list(cache._objects.values())
+    assert 1 < len(codes) < 30
+    assert sum(code.nbytes for code in codes) + sum(map(len, objects)) <= 40_000
+    assert cache._objects.keys() <= cache._codes.keys()
