@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hlojit.ir.presentation import present_by
+
 if TYPE_CHECKING:
     from hlojit.ir.attributes import Dense
     from hlojit.ir.builder import Builder, build_function
@@ -49,6 +51,15 @@ __all__ = [
     "tensor",
     "verify",
 ]
+
+
+def _text_of(module: Any) -> str:
+    from hlojit.ir.text.printer import print_module
+
+    return print_module(module)
+
+
+present_by(_text_of)
 
 
 def __getattr__(name: str) -> Any:

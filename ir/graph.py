@@ -19,6 +19,7 @@ from hlojit.ir.environment import Scope, current, scope_for
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.frozen import MESSAGE, frozen_dict, frozen_list, refuse
 from hlojit.ir.location import UNKNOWN, Location
+from hlojit.ir.presentation import text_of
 from hlojit.ir.types import FunctionType, TensorType, Type, function_type
 
 if TYPE_CHECKING:
@@ -570,10 +571,8 @@ class Module:
         return self
 
     def __str__(self) -> str:
-        from hlojit.ir.text.printer import print_module
-
         with scope_for(self.environment).activate():
-            return print_module(self)
+            return text_of(self)
 
     def __repr__(self) -> str:
         return f"<Module @{self.name}: {', '.join(self.functions)}>"

@@ -143,7 +143,7 @@ def random_array(generator: np.random.Generator, kind: Any) -> Any:
 def _opt(options: argparse.Namespace) -> int:
     from hlojit.compiler import DEFAULT_BACKEND, default_pipeline
     from hlojit.extensions import CompileOptions, registry
-    from hlojit.ir.passes.pass_manager import parse_pipeline
+    from hlojit.ir.passes.pipeline_text import parse_pipeline
     from hlojit.ir.passes.registry import known_passes
 
     brought = registry().passes(options.backend or DEFAULT_BACKEND)

@@ -32,6 +32,33 @@ MAY_IMPORT = {
 }
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
+IR_ORDER = (
+    ("location", "presentation", "code_reads", "fork_gate"),
+    ("errors",),
+    ("environment", "binary", "files", "fingerprint", "versions", "frozen"),
+    ("formats",),
+    ("types",),
+    ("attributes",),
+    ("scalar", "graph"),
+    ("compare", "donation", "resolution"),
+    ("ops",),
+    ("builder", "interpreter"),
+    ("verifier",),
+    ("text",),
+    ("passes",),
+)
+"""The order inside of ``hlojit.ir``: a file or folder imports only what stands above it here.  Records (``ops``) know the
+graph and element types, and neither the builder nor the text."""
+
+FILE_CYCLES = {
+    frozenset({"binding", "checks", "custom_calls", "discovery", "hooks", "registry"}),
+    frozenset({"liveness", "program", "program_check", "program_text"}),
+    frozenset({"packing", "transposing"}),
+    frozenset({"complex_products", "convolution", "dot"}),
+    frozenset({"choosing", "functions", "indexing", "operations", "products", "reductions", "shapes"}),
+}
+"""Files that import each other (late, inside functions).  No others may; these are to become fewer."""
+
 HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
 """Never imported at module level, except where nothing else imports the module before it is needed."""
 LOADED_WHEN_NEEDED = (
@@ -95,6 +122,85 @@ def test_plans_know_no_dialect() -> None:
         if word in path.read_text(encoding="utf-8")
     ]
     assert not faults
+
+
+def part_of_ir(module: str) -> str:
+    """``ops`` for ``hlojit.ir.ops.slicing``; empty for the package itself."""
+    return module.removeprefix("hlojit.ir").lstrip(".").partition(".")[0]
+
+
+def test_the_inner_folders_of_ir_have_an_order() -> None:
+    rank = {part: number for number, parts in enumerate(IR_ORDER) for part in parts}
+    known = dict(modules())
+    faults = []
+    for module, path in known.items():
+        part = part_of_ir(module)
+        if not within(module, ("hlojit.ir",)) or not part:
+            continue
+        if part not in rank:
+            faults.append(f"{module} is not in IR_ORDER")
+            continue
+        for name, line in imports(path):
+            other = part_of_ir(name) if within(name, ("hlojit.ir",)) else ""
+            if other in rank and other != part and rank[other] >= rank[part]:
+                faults.append(f"{path.relative_to(ROOT)}:{line}: {part} imports {other}")
+    assert not faults, "\n".join(faults)
+
+
+def file_cycles(graph: dict[str, set[str]]) -> list[frozenset[str]]:
+    """Sets of modules that import each other, by Tarjan's algorithm with a stack of its own."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    open_: list[str] = []
+    found: list[frozenset[str]] = []
+    for root, first in graph.items():
+        walk = [(root, iter(sorted(first)))] if root not in order else []
+        if walk:
+            order[root] = low[root] = len(order)
+            open_.append(root)
+        while walk:
+            module, imported = walk[-1]
+            following = next(imported, None)
+            if following is None:
+                walk.pop()
+                if walk:
+                    low[walk[-1][0]] = min(low[walk[-1][0]], low[module])
+                if low[module] == order[module]:
+                    members = frozenset(open_[open_.index(module) :])
+                    del open_[open_.index(module) :]
+                    found += [members] if len(members) > 1 else []
+            elif following not in order:
+                order[following] = low[following] = len(order)
+                open_.append(following)
+                walk.append((following, iter(sorted(graph[following]))))
+            elif following in open_:
+                low[module] = min(low[module], order[following])
+    return found
+
+
+def test_files_import_each_other_in_no_circle() -> None:
+    known = dict(modules())
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        graph[module] = set()
+        for imported, _ in imports(path):
+            name = imported
+            while name and name not in known:
+                name = name.rpartition(".")[0]
+            # Packages list what is public; that is no use of theirs.
+            if name and name != module and name not in FOLDERS:
+                graph[module].add(name)
+    cycles = {frozenset(name.rpartition(".")[2] for name in cycle) for cycle in file_cycles(graph)}
+    new = [sorted(cycle) for cycle in cycles if not any(cycle <= old for old in FILE_CYCLES)]
+    assert not new, "files import each other in a circle: " + "; ".join(map(", ".join, new))
+
+
+def test_the_check_finds_circles_of_files() -> None:
+    assert file_cycles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert file_cycles({"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}}) == [
+        frozenset("de"),
+        frozenset("abc"),
+    ]
 
 
 def test_the_check_sees_an_import_inside_a_function(tmp_path: Path) -> None:

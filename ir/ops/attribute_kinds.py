@@ -1,7 +1,7 @@
-"""Kinds of op attributes: how a generic MLIR attribute becomes the Python value of an op record, and back to text.
+"""Kinds of op attributes: how a generic MLIR attribute becomes the Python value of an op record, and back.
 
->>> I64_ARRAY.to_text((0, 1))
-'array<i64: 0, 1>'
+>>> I64_ARRAY.to_generic((0, 1))
+DenseArrayAttr(element_type='i64', values=(0, 1))
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from hlojit.ir.attributes import (
     ArrayAttr,
     Attribute,
@@ -24,6 +25,7 @@ from hlojit.ir.attributes import (
     UnitAttr,
 )
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.types import tensor
 
 
 class AttributeKind(ABC):
@@ -39,8 +41,8 @@ class AttributeKind(ABC):
         """Convert; raise ``HlojitError`` saying what was expected if the attribute is of another kind."""
 
     @abstractmethod
-    def to_text(self, value: Any) -> str:
-        """Spell the value as in MLIR's generic form."""
+    def to_generic(self, value: Any) -> Attribute | None:
+        """The generic attribute that says the value; None for a value that is said by leaving the attribute out."""
 
     def refuse(self, attribute: Attribute) -> HlojitError:
         """The error for an attribute of another kind."""
@@ -62,8 +64,8 @@ class IntegerKind(AttributeKind):
             return attribute.value
         raise self.refuse(attribute)
 
-    def to_text(self, value: int) -> str:
-        return f"{value} : {self.type}"
+    def to_generic(self, value: int) -> IntegerAttr:
+        return IntegerAttr(value, self.type)
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,8 @@ class FloatKind(AttributeKind):
             return float(attribute.value)
         raise self.refuse(attribute)
 
-    def to_text(self, value: float) -> str:
-        from hlojit.ir.text.printer import print_attribute
-
-        return print_attribute(FloatAttr(value, self.type))
+    def to_generic(self, value: float) -> FloatAttr:
+        return FloatAttr(value, self.type)
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class BoolKind(AttributeKind):
             return True
         raise self.refuse(attribute)
 
-    def to_text(self, value: bool) -> str:
-        return "true" if value else "false"
+    def to_generic(self, value: bool) -> BoolAttr:
+        return BoolAttr(value)
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,8 @@ class UnitKind(AttributeKind):
             return attribute.value
         raise self.refuse(attribute)
 
-    def to_text(self, value: bool) -> str:
-        """``unit``; nothing, if the attribute is not to be printed at all."""
-        return "unit" if value else ""
+    def to_generic(self, value: bool) -> UnitAttr | None:
+        return UnitAttr() if value else None
 
 
 @dataclass(frozen=True)
@@ -141,8 +140,8 @@ class StringKind(AttributeKind):
             return attribute.value
         raise self.refuse(attribute)
 
-    def to_text(self, value: str) -> str:
-        return quote(value)
+    def to_generic(self, value: str) -> StringAttr:
+        return StringAttr(value)
 
 
 @dataclass(frozen=True)
@@ -160,10 +159,8 @@ class SymbolKind(AttributeKind):
             return attribute.value
         raise self.refuse(attribute)
 
-    def to_text(self, value: str) -> str:
-        from hlojit.ir.text.spelling import print_symbol
-
-        return print_symbol(value)
+    def to_generic(self, value: str) -> SymbolAttr:
+        return SymbolAttr(value)
 
 
 @dataclass(frozen=True)
@@ -185,11 +182,8 @@ class IntegerArrayKind(AttributeKind):
             return tuple(e.value for e in attribute.elements if isinstance(e, (IntegerAttr, BoolAttr)))
         raise self.refuse(attribute)
 
-    def to_text(self, value: tuple[Any, ...]) -> str:
-        if not value:
-            return f"array<{self.type}>"
-        words = ("true" if v else "false" for v in value) if self.type == "i1" else map(str, value)
-        return f"array<{self.type}: {', '.join(words)}>"
+    def to_generic(self, value: tuple[Any, ...]) -> DenseArrayAttr:
+        return DenseArrayAttr(self.type, tuple(value))
 
 
 @dataclass(frozen=True)
@@ -205,12 +199,10 @@ class IntegerMatrixKind(AttributeKind):
             return tuple(tuple(row) for row in attribute.array.tolist())
         raise self.refuse(attribute)
 
-    def to_text(self, value: tuple[tuple[int, ...], ...]) -> str:
+    def to_generic(self, value: tuple[tuple[int, ...], ...]) -> Dense:
         # Without rows the width is not known; every such attribute of StableHLO then has pairs.
-        width = len(value[0]) if value else 2
-        rows = ", ".join(f"[{', '.join(map(str, row))}]" for row in value)
-        body = f"[{rows}]" if value and width else ""
-        return f"dense<{body}> : tensor<{len(value)}x{width}xi64>"
+        shape = (len(value), len(value[0]) if value else 2)
+        return Dense(tensor(shape, "i64"), np.array(value, np.int64).reshape(shape))
 
 
 @dataclass(frozen=True)
@@ -226,10 +218,8 @@ class ElementsKind(AttributeKind):
             return attribute
         raise self.refuse(attribute)
 
-    def to_text(self, value: Dense) -> str:
-        from hlojit.ir.text.dense import print_dense
-
-        return print_dense(value)
+    def to_generic(self, value: Dense) -> Dense:
+        return value
 
 
 @dataclass(frozen=True)
@@ -254,8 +244,8 @@ class EnumKind(AttributeKind):
             return text
         raise self.refuse(attribute)
 
-    def to_text(self, value: str) -> str:
-        return f"#{self.dialect}<{self.type} {value}>"
+    def to_generic(self, value: str) -> OpaqueAttr:
+        return OpaqueAttr(f"#{self.dialect}<{self.type} {value}>")
 
 
 @dataclass(frozen=True)
@@ -273,8 +263,9 @@ class ArrayOfKind(AttributeKind):
             return tuple(self.element.from_generic(element) for element in attribute.elements)
         raise self.refuse(attribute)
 
-    def to_text(self, value: tuple[Any, ...]) -> str:
-        return f"[{', '.join(map(self.element.to_text, value))}]"
+    def to_generic(self, value: tuple[Any, ...]) -> ArrayAttr:
+        elements = map(self.element.to_generic, value)
+        return ArrayAttr(tuple(element for element in elements if element is not None))
 
 
 @dataclass(frozen=True)
@@ -292,10 +283,8 @@ class RecordKind(AttributeKind):
             return attribute
         raise self.refuse(attribute)
 
-    def to_text(self, value: Attribute) -> str:
-        from hlojit.ir.text.printer import print_attribute
-
-        return print_attribute(value)
+    def to_generic(self, value: Attribute) -> Attribute:
+        return value
 
 
 @dataclass(frozen=True)
@@ -309,19 +298,8 @@ class GenericKind(AttributeKind):
     def from_generic(self, attribute: Attribute) -> Attribute:
         return attribute
 
-    def to_text(self, value: Attribute) -> str:
-        from hlojit.ir.text.printer import print_attribute
-
-        return print_attribute(value)
-
-
-def quote(text: str) -> str:
-    """Spell a string as MLIR does."""
-    escaped = "".join(
-        char if 32 <= ord(char) < 127 and char not in '"\\' else "".join(f"\\{byte:02X}" for byte in char.encode())
-        for char in text
-    )
-    return f'"{escaped}"'
+    def to_generic(self, value: Attribute) -> Attribute:
+        return value
 
 
 I64 = IntegerKind("i64")

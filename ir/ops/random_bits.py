@@ -33,6 +33,7 @@ from hlojit.ir.ops.random_expansion import (
     THREEFRY_PARITY,
     THREEFRY_ROTATIONS,
     expand_rng_bit_generator,
+    split_dimension,
 )
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -85,14 +86,6 @@ def _high(words: Array) -> Array:
 
 def _join(low: Array, high: Array) -> Array:
     return low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
-
-
-def split_dimension(shape: Sequence[int]) -> int:
-    """The dimension along which Threefry's two words alternate: the first even one, else the first of the largest."""
-    for dimension, extent in enumerate(shape):
-        if extent % 2 == 0:
-            return dimension
-    return int(np.argmax(shape))
 
 
 def threefry_bits(state: Array, shape: Sequence[int], bits: int) -> tuple[Array, Array]:

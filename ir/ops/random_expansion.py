@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from hlojit.ir.formats import BooleanType, IntegerType
 from hlojit.ir.types import TensorType, tensor
 
@@ -21,6 +22,14 @@ THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_PARITY = 0x1BD11BDA
 PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+
+
+def split_dimension(shape: Sequence[int]) -> int:
+    """The dimension along which Threefry's two words alternate: the first even one, else the first of the largest."""
+    for dimension, extent in enumerate(shape):
+        if extent % 2 == 0:
+            return dimension
+    return int(np.argmax(shape))
 
 
 class _Words:
@@ -131,8 +140,6 @@ def _threefry(words: _Words, key: Value, counters: Value) -> tuple[Value, Value]
 
 
 def _threefry_bits(words: _Words, state: list[Value], shape: tuple[int, ...], bits: int) -> tuple[list[Value], Value]:
-    from hlojit.ir.ops.random_bits import split_dimension
-
     b = words.b
     if bits == 64:
         count = math.prod(shape)

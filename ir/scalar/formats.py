@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import (
@@ -486,20 +485,3 @@ def format_of(name: str) -> FloatFormat:
     if not isinstance(found, FloatFormat):
         raise HlojitError(f"{name} is not a float format")
     return found
-
-
-# whole arrays (in ``hlojit.ir.scalar.arrays``, which needs NumPy's builder)
-
-
-def decode_array(stored: Any, format: FloatFormat) -> Any:
-    """See ``hlojit.ir.scalar.arrays.decode_array``."""
-    from hlojit.ir.scalar import arrays
-
-    return arrays.decode_array(stored, format)
-
-
-def encode_array(values: Any, format: FloatFormat) -> Any:
-    """See ``hlojit.ir.scalar.arrays.encode_array``."""
-    from hlojit.ir.scalar import arrays
-
-    return arrays.encode_array(values, format)

@@ -217,7 +217,7 @@ def _intermediate(element: ElementType) -> Any:
 def encode_floats(values: Array, element: FloatFormat) -> Array:
     """Round f64 values once to a float format, in its storage dtype."""
     if element.dtype is None:
-        from hlojit.ir.scalar.formats import encode_array
+        from hlojit.ir.scalar.arrays import encode_array
 
         return np.asarray(encode_array(values, element))
     if element.dtype in (np.float64, np.float32, np.float16):
@@ -460,7 +460,7 @@ def print_float(item: Any, element: FloatFormat) -> str:
 def float_from_bits(pattern: int, element: FloatFormat) -> float:
     """The value of a bit pattern (the payload of a NaN is lost)."""
     if element.dtype is None:
-        from hlojit.ir.scalar.formats import decode_array
+        from hlojit.ir.scalar.arrays import decode_array
 
         return float(np.asarray(decode_array(np.array([pattern], element.storage_bits), element))[0])
     with np.errstate(invalid="ignore"):

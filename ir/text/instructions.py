@@ -14,9 +14,10 @@ from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.location import UNKNOWN, FileLocation, Location
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, find_op, ops, unregistered_op
 from hlojit.ir.text.attributes import AttributeReader
+from hlojit.ir.text.form_table import form_of
 from hlojit.ir.text.lexer import BLOCK_NAME, KEYWORD, SSA_NAME, STRING, Cursor, unquote
 from hlojit.ir.text.locations import LocationReader
-from hlojit.ir.text.templates import Form, OpState, form_of
+from hlojit.ir.text.templates import Form, OpState
 from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import Type
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import DotDimensionNumbers, OpaqueAttr
 from hlojit.ir.formats import ComplexType
-from hlojit.ir.ops.attribute_kinds import EnumKind, quote
+from hlojit.ir.ops.attribute_kinds import EnumKind
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.text.lexer import WORD
 from hlojit.ir.text.spelling import (
@@ -16,6 +16,7 @@ from hlojit.ir.text.spelling import (
     conv_is_regular,
     dot_algorithm_fields,
     print_symbol,
+    quote,
 )
 from hlojit.ir.text.templates import OpState, Piece, Types, spell_function
 from hlojit.ir.text.unspellable import Unspellable

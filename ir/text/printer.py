@@ -13,13 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hlojit.ir.attributes import Attribute, DenseArrayAttr
+from hlojit.ir.attributes import Attribute, DenseArrayAttr, UnitAttr
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.location import UNKNOWN, Location
-from hlojit.ir.ops.attribute_kinds import quote
-from hlojit.ir.text.spelling import print_attribute, print_dictionary, print_location, print_symbol
-from hlojit.ir.text.templates import form_of, spell_function
+from hlojit.ir.text.form_table import form_of
+from hlojit.ir.text.spelling import print_attribute, print_dictionary, print_location, print_symbol, quote
+from hlojit.ir.text.templates import spell_function
 from hlojit.ir.text.unspellable import Unspellable
 from hlojit.ir.types import Type
 
@@ -206,9 +206,9 @@ class Printer:
             if name in elided:
                 continue
             spec = instruction.op.attribute(name)
-            text = spec.kind.to_text(value) if spec is not None else print_attribute(value)
-            if text:
-                entries.append(f"{name} = {text}" if text != "unit" else name)
+            generic = spec.kind.to_generic(value) if spec is not None else value
+            if generic is not None:
+                entries.append(name if isinstance(generic, UnitAttr) else f"{name} = {print_attribute(generic)}")
         return entries
 
     def segments(self, instruction: Instruction, name: str) -> tuple[int, ...] | None:

@@ -15,6 +15,7 @@ from hlojit.ir.ops.attribute_kinds import (
 )
 from hlojit.ir.ops.definition import AttributeSpec
 from hlojit.ir.text.lexer import STRING, WORD
+from hlojit.ir.text.spelling import print_attribute
 
 if TYPE_CHECKING:
     from hlojit.ir.text.instructions import InstructionReader
@@ -69,4 +70,5 @@ def spell_short(kind: AttributeKind, value: Any) -> str:
         return f"[{', '.join(words)}]"
     if isinstance(kind, EnumKind):
         return str(value)
-    return kind.to_text(value)
+    generic = kind.to_generic(value)
+    return print_attribute(generic) if generic is not None else ""

@@ -35,11 +35,19 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.formats import FloatFormat, find_element_type
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
-from hlojit.ir.ops.attribute_kinds import quote
 from hlojit.ir.text.dense import encode_floats, print_dense, print_float
 
 _BARE_NAME: Final = re.compile(r"[A-Za-z_][\w$.]*")
 _BARE_SYMBOL: Final = re.compile(r"[A-Za-z_][\w$.]*")
+
+
+def quote(text: str) -> str:
+    """Spell a string as MLIR does."""
+    escaped = "".join(
+        char if 32 <= ord(char) < 127 and char not in '"\\' else "".join(f"\\{byte:02X}" for byte in char.encode())
+        for char in text
+    )
+    return f'"{escaped}"'
 
 
 def print_attribute(attribute: Attribute) -> str:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import Attribute
-from hlojit.ir.environment import OPS, tables
-from hlojit.ir.errors import HlojitError
 from hlojit.ir.ops.attribute_kinds import (
     BoolKind,
     EnumKind,
@@ -24,7 +22,6 @@ from hlojit.ir.ops.attribute_kinds import (
     IntegerKind,
 )
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition
-from hlojit.ir.text.forms import FORMS
 from hlojit.ir.text.short_values import read_short, short_pattern, spell_short
 from hlojit.ir.text.unspellable import Unspellable
 from hlojit.ir.types import FunctionType, Type, function_type
@@ -394,60 +391,3 @@ def _pattern_of(pieces: Sequence[Piece]) -> str | None:
         out.append(piece.pattern)
         last = piece
     return "".join(out)
-
-
-_forms: dict[str, tuple[OpDefinition, Form | None]] = {}
-"""Of hlojit's own ops, by name; those of plugins' are kept with the tables that the op is from."""
-
-
-def form_of(op: OpDefinition) -> Form | None:
-    """The compiled pretty form of an op; None if it has only the generic one."""
-    found = _forms.get(op.name)
-    if found is None or found[0] is not op:
-        known = tables()
-        forms = known.memory.setdefault("forms", {}) if (OPS, op.name) in known.owners else _forms
-        found = forms.get(op.name)
-        if found is None or found[0] is not op:
-            found = forms[op.name] = op, _compile(op)
-    return found[1]
-
-
-def _compile(op: OpDefinition) -> Form | None:
-    from hlojit.ir.text.controls import WHOLE_FORMS
-    from hlojit.ir.text.pieces import PIECES
-
-    template = FORMS.get(op.syntax, op.syntax if "$" in op.syntax or ":" in op.syntax else None)
-    if template is None:
-        raise HlojitError(f"op {op.name!r} names an unknown pretty form {op.syntax!r}; known are {', '.join(FORMS)}")
-    if not template:
-        return None
-    if template in WHOLE_FORMS:
-        return WHOLE_FORMS[template](op)
-
-    def piece(word: str) -> Piece:
-        if word == "$operands":
-            return Operands()
-        if word.startswith("$"):
-            spec = op.attribute(word[1:])
-            if spec is None:
-                raise HlojitError(f"op {op.name!r} has no attribute {word[1:]!r}, which its form {op.syntax!r} spells")
-            return AttributeValue(spec)
-        if word == "attr-dict":
-            return AttributeDictionary()
-        made = PIECES.get(word)
-        if made is None and re.fullmatch(r"types:.*|<\w+>", word):
-            raise HlojitError(f"op {op.name!r}: its form {op.syntax!r} names an unknown piece {word}")
-        return made(op) if made is not None else Literal(word)
-
-    pieces: list[Piece] = []
-    words = template.split()
-    while words:
-        word = words.pop(0)
-        if word == "(" and ")?" in words:
-            inner = words[: words.index(")?")]
-            if all(not w.startswith("$") or op.attribute(w[1:]) for w in inner):
-                pieces.append(Optional([piece(w) for w in inner]))
-            words = words[len(inner) + 1 :]
-        else:
-            pieces.append(piece(word))
-    return TemplateForm(op, pieces)

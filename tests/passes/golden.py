@@ -29,7 +29,7 @@ import numpy as np
 from hlojit.ir.formats import BooleanType, ElementType, IntegerType
 from hlojit.ir.graph import Module
 from hlojit.ir.interpreter import evaluate
-from hlojit.ir.passes.pass_manager import parse_pipeline
+from hlojit.ir.passes.pipeline_text import parse_pipeline
 from hlojit.ir.passes.rewriting import Effect, Rule, observe_rules
 from hlojit.ir.text.parser import parse_module
 from hlojit.ir.text.printer import print_module

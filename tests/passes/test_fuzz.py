@@ -10,7 +10,8 @@ import pytest
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.interpreter import evaluate
-from hlojit.ir.passes.pass_manager import order_passes, parse_pipeline
+from hlojit.ir.passes.pass_manager import order_passes
+from hlojit.ir.passes.pipeline_text import parse_pipeline
 from hlojit.ir.passes.registry import default_passes
 from hlojit.ir.text.printer import print_module
 from hlojit.ir.types import tensor

@@ -9,7 +9,8 @@ from typing import ClassVar
 import pytest
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.graph import Module
-from hlojit.ir.passes.pass_manager import Pass, PassEvent, PassPipeline, order_passes, parse_pipeline
+from hlojit.ir.passes.pass_manager import Pass, PassEvent, PassPipeline, order_passes
+from hlojit.ir.passes.pipeline_text import parse_pipeline
 from hlojit.ir.passes.registry import BUILTIN_PASSES, default_passes, known_passes
 from hlojit.ir.text.parser import parse_module
 from hlojit.ir.types import tensor

@@ -14,9 +14,9 @@ from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, NameLocation
 from hlojit.ir.ops.definition import ops
+from hlojit.ir.text.form_table import form_of
 from hlojit.ir.text.parser import parse_module
 from hlojit.ir.text.printer import print_instruction, print_module
-from hlojit.ir.text.templates import form_of
 from hlojit.ir.types import TOKEN, TensorType, tensor, tuple_type
 
 from . import programs
