@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hlojit.extensions.devices import Device
@@ -80,7 +80,6 @@ class CompileOptions:
     progress: bool | None = None
     num_replicas: int = 1
     num_partitions: int = 1
-    extra: tuple[tuple[str, Any], ...] = field(default=())
 
 
 class Backend(ABC):

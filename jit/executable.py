@@ -181,13 +181,6 @@ class Executable:
         return f"<Executable {self.spec.name}: ({inputs}) -> ({outputs})>"
 
 
-def python_executable(
-    name: str, function: Callable[..., Sequence[Any]], inputs: Sequence[TensorType], outputs: Sequence[TensorType]
-) -> Executable:
-    """See ``Executable.from_function``."""
-    return Executable.from_function(name, function, inputs, outputs)
-
-
 def _device_call(spec: ExecutableSpec, function: Callable[..., Any], backend: Backend | None) -> DeviceCall:
     """The program on host devices: ``function`` takes and returns storage arrays."""
     donated = tuple(number for number, _ in spec.donated)

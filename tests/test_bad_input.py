@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,25 +47,40 @@ ADD = program(
 # ---------------------------------------------------------------------------------------------------------- programs
 
 
-@pytest.mark.parametrize("text", [
-    "", "module", "func.func @main(", "\0", "func.func @main() { return", "\ud800", "}" * 10, "(" * 5000, "func.func @main() -> tensor<", "{" * 5000,
-    program("%x: tensor<3xf99>", "tensor<3xf32>", "return %x : tensor<3xf32>"),
-    program("%x: tensor<-3xf32>", "tensor<-3xf32>", "return %x : tensor<-3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<4xf32>", "return %x : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<3xf32>", "return %y : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<3xf32>", "%0 = stablehlo.adds %x, %x : tensor<3xf32>", "return %0 : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<3xf32>", "%0 = stablehlo.add %x : tensor<3xf32>", "return %0 : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<3xf32>", "%0 = stablehlo.add %x, %x, %x : tensor<3xf32>", "return %0 : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<3xf32>", "%0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<3xf32>", "return %0 : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<3xi1>", "%0 = stablehlo.not %x : tensor<3xf32>", "return %0 : tensor<3xf32>"),
-    program("%x: tensor<3xf32>", "tensor<6xf32>", "%0 = stablehlo.reshape %x : (tensor<3xf32>) -> tensor<6xf32>", "return %0 : tensor<6xf32>"),
-    program("%x: tensor<3xf32>", "tensor<2xf32>", "%0 = stablehlo.slice %x [2:5] : (tensor<3xf32>) -> tensor<3xf32>", "return %0 : tensor<3xf32>"),
-    ADD + "\n" + ADD, ADD.replace("@main", "@other") + "garbage",
+OF_F32 = ("%x: tensor<3xf32>", "tensor<3xf32>")
+
+
+@pytest.mark.parametrize(("text", "place", "message"), [
+    ("", "", "the module has no function @main and 0 public functions; name the entry function main"),
+    ("module", ":1:7", "expected '{', found the end of the text"),
+    ("func.func @main(", ":1:17", "expected a type, found the end of the text"),
+    ("\0", ":1:1", "expected func.func, a module or a definition, found '\\x00'"),
+    ("func.func @main() { return", ":1:19", "expected '}' to close the region that begins here"),
+    ("\ud800", ":1:1", "expected func.func, a module or a definition"),
+    ("}" * 10, ":1:1", "expected func.func, a module or a definition, found '}'"),
+    ("(" * 5000, ":1:1", "expected func.func, a module or a definition, found '('"),
+    ("{" * 5000, ":1:1", "expected func.func, a module or a definition, found '{'"),
+    ("func.func @main() -> tensor<", ":1:29", "expected a dimension or an element type, found the end of the text"),
+    (program("%x: tensor<3xf99>", "tensor<3xf32>", "return %x : tensor<3xf32>"), ":1:30", "unknown element type 'f99'"),
+    (program("%x: tensor<-3xf32>", "tensor<-3xf32>", "return %x : tensor<-3xf32>"), ":1:28", "expected a dimension or an element type"),
+    (program("%x: tensor<3xf32>", "tensor<4xf32>", "return %x : tensor<3xf32>"), ":3:1", "@main returns (tensor<3xf32>), but its signature says (tensor<4xf32>)"),
+    (program(*OF_F32, "return %y : tensor<3xf32>"), ":2:8", "use of undefined value %y"),
+    (program(*OF_F32, "%0 = stablehlo.adds %x, %x : tensor<3xf32>", "return %0 : tensor<3xf32>"), ":2:6", "unknown op 'stablehlo.adds'; did you mean stablehlo.add"),
+    (program(*OF_F32, "%0 = stablehlo.add %x : tensor<3xf32>", "return %0 : tensor<3xf32>"), ":2:6", "stablehlo.add: takes 2 operands (lhs, rhs), found 1"),
+    (program(*OF_F32, "%0 = stablehlo.add %x, %x, %x : tensor<3xf32>", "return %0 : tensor<3xf32>"), ":2:6", "stablehlo.add: takes 2 operands (lhs, rhs), found 3"),
+    (program(*OF_F32, "%0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<3xf32>", "return %0 : tensor<3xf32>"), ":2:40", "expected 3 elements in dimension 0 of tensor<3xf32>, found 2"),
+    (program(*OF_F32, "%0 = stablehlo.not %x : tensor<3xf32>", "return %0 : tensor<3xf32>"), ":2:1", "not (I1): operand must be a tensor of boolean or integer type, found tensor<3xf32>"),
+    (program("%x: tensor<3xf32>", "tensor<6xf32>", "%0 = stablehlo.reshape %x : (tensor<3xf32>) -> tensor<6xf32>", "return %0 : tensor<6xf32>"), ":2:1", "reshape (C2): operand has 3 elements, result 6"),
+    (program(*OF_F32, "%0 = stablehlo.slice %x [2:5] : (tensor<3xf32>) -> tensor<3xf32>", "return %0 : tensor<3xf32>"), ":2:1", "slice (C3): "),
+    (ADD + "\n" + ADD, ":5:1", "function @main is defined twice"),
+    (ADD.replace("@main", "@other") + "garbage", ":4:2", "expected func.func, a module or a definition, found 'garbage'"),
 ])  # fmt: skip
-def test_malformed_program_is_an_error_with_a_place(text: str) -> None:
+def test_malformed_program_is_an_error_with_a_place(text: str, place: str, message: str) -> None:
     with pytest.raises(hlojit.HlojitError) as caught:
         hlojit.compile(text)
-    assert str(caught.value)
+    found = str(caught.value)
+    assert message in found
+    assert re.search(rf"<string>{place}(?!\d)", found) if place else "<string>" not in found
 
 
 def test_unknown_op_names_the_nearest() -> None:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.arrays import Array
-from hlojit.executable import Executable, python_executable
+from hlojit.executable import Executable
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.formats import FloatFormat, element_type, register_element_type, unregister_element_type
 from hlojit.ir.types import TensorType, tensor
@@ -353,19 +353,19 @@ def test_dimensions_beyond_numpy_are_refused(build: Build) -> None:
         build("define i32 @main(ptr %c, ptr %s) {\n ret i32 0\n}", [tensor((-1,), "f32")], [])
 
 
-def test_python_executable_holds_the_function_to_its_types() -> None:
+def test_an_executable_of_a_python_function_holds_the_function_to_its_types() -> None:
     vector = tensor((3,), "f32")
     x = np.array([1, 2, 3], np.float32)
-    executable = python_executable("python", lambda a: [a], [vector], [vector])
+    executable = Executable.from_function("python", lambda a: [a], [vector], [vector])
     result = executable(x)
     np.testing.assert_array_equal(result, x)
     assert not np.shares_memory(result, x)
     with pytest.raises(ArgumentError, match="python, argument 0: expected"):
         executable(x.astype(np.float64))
     with pytest.raises(ExecutionError, match="returned 0 results, not 1"):
-        python_executable("none", lambda a: [], [vector], [vector])(x)
+        Executable.from_function("none", lambda a: [], [vector], [vector])(x)
     with pytest.raises(ExecutionError, match="promised tensor<3xf32> and returned dtype float64"):
-        python_executable("wrong", lambda a: [a.astype(np.float64)], [vector], [vector])(x)
+        Executable.from_function("wrong", lambda a: [a.astype(np.float64)], [vector], [vector])(x)
 
 
 def test_every_element_type_with_a_dtype_keeps_it(copy: Any) -> None:
@@ -393,6 +393,6 @@ def test_keywords_are_refused_with_the_signature(copy: Any) -> None:
     wrapped = copy(tensor((4,), "i4"))
     with pytest.raises(ArgumentError, match=r"by position, copy\(tensor<4xi4>\)"):
         wrapped(x=np.zeros(4, ml_dtypes.int4))
-    function = python_executable("identity", lambda x: [x], [tensor((4,), "f32")], [tensor((4,), "f32")])
+    function = Executable.from_function("identity", lambda x: [x], [tensor((4,), "f32")], [tensor((4,), "f32")])
     with pytest.raises(ArgumentError, match=r"by position, identity\(tensor<4xf32>\)"):
         function(x=np.zeros(4, "f4"))

@@ -10,7 +10,7 @@ tile is too small to hide the latency of one), so a result does not depend on ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, prefetch, scaled
@@ -104,10 +104,6 @@ class Side:
     elements: Elements
     step_row: int
     step_k: int
-
-
-Epilogue = Callable[[LlvmBuilder, Val, Val, Segment, Val], None]
-"""``epilogue(builder, value, row_pointer, segment, column)`` may replace how one vector of the result is stored."""
 
 
 @dataclass(frozen=True, slots=True)
