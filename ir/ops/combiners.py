@@ -14,6 +14,7 @@ from typing import Any
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Pointwise, Trait
+from hlojit.ir.ops.views import CompareView
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,10 @@ def _is_select(instruction: Instruction | None, a: Value, b: Value) -> bool:
 
 def _is_compare(value: Value, direction: str, a: Value, b: Value) -> bool:
     compare = value.producer
-    if compare is None or compare.name != "stablehlo.compare" or compare.attributes.get("compare_type") == "TOTALORDER":
+    if compare is None or compare.name != "stablehlo.compare" or CompareView.of(compare).is_total_order:
         return False
     mirrored = {"LT": "GT", "GT": "LT"}.get(direction, direction)
-    found = compare.attributes["comparison_direction"]
+    found = CompareView.of(compare).direction
     return (found == direction and compare.operands == (a, b)) or (found == mirrored and compare.operands == (b, a))
 
 

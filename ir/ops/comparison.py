@@ -38,6 +38,7 @@ from hlojit.ir.ops.rules import (
     operand_tensor,
     same_element,
 )
+from hlojit.ir.ops.views import CompareView
 from hlojit.ir.scalar import arithmetic
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.types import TensorType, Type, tensor
@@ -69,7 +70,7 @@ def allowed_compare_types(element: ElementType) -> tuple[str, ...]:
 
 
 def _compare_type_fits(call: OpCall) -> str | None:
-    found = call.attributes.get("compare_type") or "NOTYPE"
+    found = CompareView.of(call).order
     element = operand_tensor(call, 0).element_type
     allowed = allowed_compare_types(element)
     if found == "NOTYPE" or found in allowed:
@@ -85,9 +86,10 @@ _FLOAT_PREDICATES = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "
 
 
 def _compare(b: ScalarBuilder, call: PointwiseCall, x: Scalar, y: Scalar) -> Scalar:
-    direction, element = call.attributes["comparison_direction"], call.operand_types[0]
+    view, element = CompareView.of(call), call.operand_types[0]
+    direction = view.direction
     if isinstance(element, FloatFormat):
-        if call.attributes.get("compare_type") != "TOTALORDER":
+        if not view.is_total_order:
             return b.fcmp(_FLOAT_PREDICATES[direction], x, y)
         x, y = arithmetic.total_order_key(b, x), arithmetic.total_order_key(b, y)
     if direction in ("EQ", "NE"):
@@ -113,8 +115,9 @@ def _total_order(x: Array) -> Array:
 
 
 def _compare_arrays(call: Any, x: Array, y: Array) -> Array:
-    direction = call.attributes["comparison_direction"]
-    if call.attributes.get("compare_type") == "TOTALORDER":
+    view = CompareView.of(call)
+    direction = view.direction
+    if view.is_total_order:
         x, y = _total_order(x), _total_order(y)
     function = _COMPARISONS[direction]
     if x.dtype.kind != "c" or direction in ("EQ", "NE"):

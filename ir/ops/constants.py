@@ -23,6 +23,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, operand_tensor
+from hlojit.ir.ops.views import ConstantView, IotaView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.types import TensorType, Type, tensor
@@ -40,7 +41,7 @@ CONSTANT = define(
         attributes=(AttributeSpec("value", ELEMENTS),),
         infer=_constant_type,
         constraints=(inferred("C1"),),
-        reference=lambda call: call.attributes["value"].array,
+        reference=lambda call: ConstantView.of(call).value.array,
         syntax="constant",
         traits=frozenset({Trait.CONSTANT}),
         lowering=Structural("constant"),
@@ -60,7 +61,7 @@ def _iota_dimension(instruction: Any) -> str | None:
         "compl",
     ):
         return f"result must be a tensor of numbers, found {result}"
-    return in_range("iota_dimension", (instruction.attributes["iota_dimension"],), result.rank)
+    return in_range("iota_dimension", (IotaView.of(instruction).dimension,), result.rank)
 
 
 def iota_array(shape: tuple[int, ...], dimension: int) -> Array:
@@ -71,7 +72,7 @@ def iota_array(shape: tuple[int, ...], dimension: int) -> Array:
 
 def _iota_reference(call: Any) -> Array:
     type = call.instruction.result.tensor_type
-    counts = iota_array(type.shape, call.attributes["iota_dimension"])
+    counts = iota_array(type.shape, IotaView.of(call).dimension)
     return (
         counts.astype(np.float64)
         if isinstance(type.element_type, FloatFormat)
@@ -81,14 +82,14 @@ def _iota_reference(call: Any) -> Array:
 
 def _iota(emitter: Any, instruction: Any, index: Any) -> Scalar:
     type = instruction.result.tensor_type
-    dimension = instruction.attributes["iota_dimension"]
+    dimension = IotaView.of(instruction).dimension
     kind = "i32" if type.shape[dimension] <= 1 << 31 else "i64"
     count = emitter.index_value(index[dimension], kind)
     return formats.convert(emitter.builder, count, element_type(kind), type.element_type)
 
 
 def _iota_range(iota: Any, range_of: RangeOf) -> ValueRange | None:
-    extent = iota.results[0].tensor_type.shape[iota.attributes["iota_dimension"]]
+    extent = iota.results[0].tensor_type.shape[IotaView.of(iota).dimension]
     return (0, extent - 1) if extent > 0 else None
 
 

@@ -33,6 +33,7 @@ from hlojit.ir.ops.rules import (
     show,
     unique,
 )
+from hlojit.ir.ops.views import GatherView
 from hlojit.ir.scalar.formats import compute_kind
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
@@ -57,13 +58,11 @@ def is_index(element: ElementType) -> bool:
 
 def gather_numbers(call: OpCall) -> GatherDimensionNumbers:
     """The dimension numbers of a gather."""
-    found = call.attributes["dimension_numbers"]
-    assert isinstance(found, GatherDimensionNumbers)
-    return found
+    return GatherView.of(call).numbers
 
 
 def _slice_sizes(call: OpCall) -> tuple[int, ...]:
-    return tuple(call.attributes["slice_sizes"])
+    return GatherView.of(call).sizes
 
 
 def _small_slices(call: OpCall, name: str, dimensions: Sequence[int]) -> str | None:

@@ -36,6 +36,7 @@ from hlojit.ir.ops.rules import (
     show,
     unique,
 )
+from hlojit.ir.ops.views import BroadcastView, DimensionsView, TransposeView
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.types import DYNAMIC, TensorType, Type
 
@@ -59,8 +60,7 @@ def _element_kept(instruction: Any) -> str | None:
 
 
 def _targets(call: OpCall) -> tuple[int, ...]:
-    found: tuple[int, ...] = call.attributes["broadcast_dimensions"]
-    return found
+    return BroadcastView.of(call).dimensions
 
 
 def _broadcast_range(instruction: Any) -> str | None:
@@ -106,9 +106,9 @@ def _broadcast(emitter: Any, instruction: Any, index: Any) -> Scalar:
 def _broadcast_array(call: Any, x: Array) -> Array:
     shape = call.instruction.result.tensor_type.shape
     axes = [1] * len(shape)
-    for extent, target in zip(x.shape, call.attributes["broadcast_dimensions"]):
+    for extent, target in zip(x.shape, _targets(call)):
         axes[target] = extent
-    order = np.argsort(call.attributes["broadcast_dimensions"], kind="stable")
+    order = np.argsort(_targets(call), kind="stable")
     return np.broadcast_to(np.transpose(x, order).reshape(axes), shape)
 
 
@@ -140,8 +140,7 @@ BROADCAST_IN_DIM = define(
 
 
 def _permutation(call: OpCall) -> tuple[int, ...]:
-    found: tuple[int, ...] = call.attributes["permutation"]
-    return found
+    return TransposeView.of(call).permutation
 
 
 def _is_permutation(call: OpCall) -> str | None:
@@ -153,7 +152,7 @@ def _is_permutation(call: OpCall) -> str | None:
 
 def _transposed_type(request: InferenceRequest) -> tuple[Type, ...]:
     operand = operand_tensor(request, 0)
-    return (operand.with_shape([operand.shape[dimension] for dimension in request.attributes["permutation"]]),)
+    return (operand.with_shape([operand.shape[dimension] for dimension in _permutation(request)]),)
 
 
 def _transposed_quantized(instruction: Any) -> str | None:
@@ -187,7 +186,7 @@ TRANSPOSE = define(
             inferred("C3"),
             Constraint("C4", _transposed_quantized),
         ),
-        reference=lambda call, x: np.transpose(x, call.attributes["permutation"]),
+        reference=lambda call, x: np.transpose(x, _permutation(call)),
         syntax="transpose",
         lowering=Indexed(_transpose),
         value_range=same_range,
@@ -288,8 +287,7 @@ RESHAPE = define(
 
 
 def _dimensions(call: OpCall) -> tuple[int, ...]:
-    found: tuple[int, ...] = call.attributes["dimensions"]
-    return found
+    return DimensionsView.of(call).dimensions
 
 
 def _reverse(emitter: Any, instruction: Any, index: Any) -> Scalar:
@@ -314,7 +312,7 @@ REVERSE = define(
         attributes=(AttributeSpec("dimensions", I64_ARRAY),),
         infer=checked(_REVERSE_RULES, lambda request: request.operand_types),
         constraints=(*_REVERSE_RULES, inferred("C1")),
-        reference=lambda call, x: np.flip(x, call.attributes["dimensions"]),
+        reference=lambda call, x: np.flip(x, DimensionsView.of(call).dimensions),
         syntax="reverse",
         lowering=Indexed(_reverse),
         value_range=same_range,

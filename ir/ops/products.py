@@ -37,6 +37,7 @@ from hlojit.ir.ops.rules import (
     show,
     unique,
 )
+from hlojit.ir.ops.views import DotView
 from hlojit.ir.types import TensorType, Type, is_float, tensor
 
 PRECISION = EnumKind("precision", ("DEFAULT", "HIGH", "HIGHEST"))
@@ -45,9 +46,7 @@ PRECISION_CONFIG = AttributeSpec("precision_config", ArrayOfKind(PRECISION), opt
 
 def numbers(call: OpCall) -> DotDimensionNumbers:
     """The dimension numbers of a dot_general."""
-    found = call.attributes["dot_dimension_numbers"]
-    assert isinstance(found, DotDimensionNumbers)
-    return found
+    return DotView.of(call).numbers
 
 
 def free_dimensions(rank: int, batching: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ from hlojit.ir.ops.rules import (
     unique,
     without,
 )
+from hlojit.ir.ops.views import SortView
 from hlojit.ir.types import TensorType, Type, tensor
 
 if TYPE_CHECKING:
@@ -250,13 +251,12 @@ MAP = define(
 
 def sort_dimension(call: OpCall) -> int:
     """The dimension that is sorted, counted from the front."""
-    dimension = int(call.attributes.get("dimension", -1))
-    return dimension if dimension >= 0 else operand_tensors(call)[0].rank + dimension
+    return SortView.of(call).position(operand_tensors(call)[0].rank)
 
 
 def _sort_range(call: OpCall) -> str | None:
     rank = operand_tensors(call)[0].rank
-    dimension = call.attributes.get("dimension", -1)
+    dimension = SortView.of(call).dimension
     return None if -rank <= dimension < rank else f"dimension {dimension} must lie in [{-rank}, {rank})"
 
 

@@ -47,6 +47,7 @@ from hlojit.ir.ops.rules import (
     same_types,
     unique,
 )
+from hlojit.ir.ops.views import ScatterView
 from hlojit.ir.ops.windows import scatter_in_rounds
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
@@ -56,9 +57,7 @@ if TYPE_CHECKING:
 
 def scatter_numbers(call: OpCall) -> ScatterDimensionNumbers:
     """The dimension numbers of a scatter."""
-    found = call.attributes["scatter_dimension_numbers"]
-    assert isinstance(found, ScatterDimensionNumbers)
-    return found
+    return ScatterView.of(call).numbers
 
 
 def scatter_operands(call: OpCall) -> tuple[list[TensorType], TensorType, list[TensorType]]:

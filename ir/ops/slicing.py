@@ -36,6 +36,7 @@ from hlojit.ir.ops.rules import (
     positive,
     same_elements,
 )
+from hlojit.ir.ops.views import DimensionView, DynamicSliceView, PadView, SliceView
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.types import DYNAMIC, Type, tensor
 
@@ -52,8 +53,8 @@ def _slice_sizes_agree(call: OpCall) -> str | None:
 
 
 def _slice_bounds(call: OpCall) -> str | None:
-    attributes = call.attributes
-    bounds = zip(operand_tensor(call, 0).shape, attributes["start_indices"], attributes["limit_indices"])
+    view = SliceView.of(call)
+    bounds = zip(operand_tensor(call, 0).shape, view.starts, view.limits)
     for dimension, (extent, start, limit) in enumerate(bounds):
         if not 0 <= start <= limit or (extent != DYNAMIC and limit > extent):
             return f"0 <= start {start} <= limit {limit} <= size {extent} does not hold in dimension {dimension}"
@@ -61,23 +62,18 @@ def _slice_bounds(call: OpCall) -> str | None:
 
 
 def _sliced_type(request: InferenceRequest) -> tuple[Type, ...]:
-    attributes = request.attributes
-    ranges = zip(attributes["start_indices"], attributes["limit_indices"], attributes["strides"])
+    ranges = SliceView.of(request).ranges
     return (operand_tensor(request, 0).with_shape([-(-(limit - start) // stride) for start, limit, stride in ranges]),)
 
 
 def _slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
-    attributes = instruction.attributes
-    source = [
-        position * stride + start
-        for position, start, stride in zip(index, attributes["start_indices"], attributes["strides"])
-    ]
+    ranges = SliceView.of(instruction).ranges
+    source = [position * stride + start for position, (start, _, stride) in zip(index, ranges)]
     return emitter.operand(0, source)  # type: ignore[no-any-return]
 
 
 def _slice_array(call: Any, x: Array) -> Array:
-    attributes = call.attributes
-    ranges = zip(attributes["start_indices"], attributes["limit_indices"], attributes["strides"])
+    ranges = SliceView.of(call).ranges
     return np.asarray(x[tuple(slice(start, limit, stride) for start, limit, stride in ranges)])
 
 
@@ -112,12 +108,6 @@ def padded_extent(extent: int, low: int, high: int, interior: int) -> int:
     return DYNAMIC if extent == DYNAMIC else extent + low + max(extent - 1, 0) * interior + high
 
 
-def _pad_ranges(call: OpCall) -> tuple[tuple[int, int, int], ...]:
-    """Low, high and interior padding of each dimension."""
-    attributes = call.attributes
-    return tuple(zip(*(attributes[name] for name in PADDING)))
-
-
 PADDING = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
 
@@ -131,7 +121,7 @@ def _pad_elements(call: OpCall) -> str | None:
 
 
 def _pad_fits(call: OpCall) -> str | None:
-    for dimension, (extent, padding) in enumerate(zip(operand_tensor(call, 0).shape, _pad_ranges(call))):
+    for dimension, (extent, padding) in enumerate(zip(operand_tensor(call, 0).shape, PadView.of(call).ranges)):
         if extent != DYNAMIC and padded_extent(extent, *padding) < 0:
             return f"padding (low, high, interior) {padding} leaves less than nothing of dimension {dimension}"
     return None
@@ -141,7 +131,7 @@ def _padded_type(request: InferenceRequest) -> tuple[Type, ...]:
     operand = operand_tensor(request, 0)
     return (
         operand.with_shape(
-            [padded_extent(extent, *padding) for extent, padding in zip(operand.shape, _pad_ranges(request))]
+            [padded_extent(extent, *padding) for extent, padding in zip(operand.shape, PadView.of(request).ranges)]
         ),
     )
 
@@ -150,7 +140,7 @@ def _pad(emitter: Any, instruction: Any, index: Any) -> Scalar:
     inside: Any = True
     source = []
     shape = instruction.operands[0].tensor_type.shape
-    for position, extent, (low, _, interior) in zip(index, shape, _pad_ranges(instruction)):
+    for position, extent, (low, _, interior) in zip(index, shape, PadView.of(instruction).ranges):
         step = interior + 1
         moved = position - low
         inside = _both(emitter, inside, emitter.in_range(moved, 0, max(extent - 1, 0) * step + min(extent, 1)))
@@ -171,7 +161,7 @@ def _both(emitter: Any, a: Any, b: Any) -> Any:
 
 
 def _pad_array(call: Any, x: Array, value: Array) -> Array:
-    ranges = list(zip(*(call.attributes[name] for name in PADDING)))
+    ranges = PadView.of(call).ranges
     spread = np.full([padded_extent(n, 0, 0, interior) for n, (_, _, interior) in zip(x.shape, ranges)], value, x.dtype)
     spread[tuple(slice(None, None, interior + 1) for _, _, interior in ranges)] = x
     if not ranges:
@@ -224,7 +214,7 @@ PAD = define(
 
 
 def _inputs_differ(call: OpCall) -> str | None:
-    types, dimension = operand_tensors(call), call.attributes["dimension"]
+    types, dimension = operand_tensors(call), DimensionView.of(call).dimension
     for type in types[1:]:
         agree = type.rank == types[0].rank and all(
             compatible_extents(a, b) for d, (a, b) in enumerate(zip(type.shape, types[0].shape)) if d != dimension
@@ -239,11 +229,11 @@ def _some_input(call: OpCall) -> str | None:
 
 
 def _concatenate_dimension(call: OpCall) -> str | None:
-    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+    return in_range("dimension", (DimensionView.of(call).dimension,), operand_tensor(call, 0).rank)
 
 
 def _concatenated_type(request: InferenceRequest) -> tuple[Type, ...]:
-    types, dimension = operand_tensors(request), request.attributes["dimension"]
+    types, dimension = operand_tensors(request), DimensionView.of(request).dimension
     shape = [next((n for n in extents if n != DYNAMIC), DYNAMIC) for extents in zip(*(type.shape for type in types))]
     extents = [type.shape[dimension] for type in types]
     shape[dimension] = DYNAMIC if DYNAMIC in extents else sum(extents)
@@ -251,7 +241,7 @@ def _concatenated_type(request: InferenceRequest) -> tuple[Type, ...]:
 
 
 def _concatenate(emitter: Any, instruction: Any, index: Any) -> Scalar:
-    dimension = instruction.attributes["dimension"]
+    dimension = DimensionView.of(instruction).dimension
     starts = [0]
     for operand in instruction.operands:
         starts.append(starts[-1] + operand.tensor_type.shape[dimension])
@@ -286,7 +276,7 @@ CONCATENATE = define(
         attributes=(AttributeSpec("dimension", I64),),
         infer=checked(_CONCATENATE_RULES, _concatenated_type),
         constraints=(*_CONCATENATE_RULES, inferred_element("C5"), inferred("C6")),
-        reference=lambda call, *inputs: np.concatenate(inputs, call.attributes["dimension"]),
+        reference=lambda call, *inputs: np.concatenate(inputs, DimensionView.of(call).dimension),
         syntax="concatenate",
         lowering=Indexed(_concatenate, reads=_share),
         value_range=union_of(),
@@ -316,7 +306,7 @@ def _starts_same_type(call: OpCall) -> str | None:
 
 
 def _slice_sizes_fit(call: OpCall) -> str | None:
-    for dimension, (size, extent) in enumerate(zip(call.attributes["slice_sizes"], operand_tensor(call, 0).shape)):
+    for dimension, (size, extent) in enumerate(zip(DynamicSliceView.of(call).sizes, operand_tensor(call, 0).shape)):
         if size < 0 or (extent != DYNAMIC and size > extent):
             return f"0 <= slice size {size} <= size {extent} does not hold in dimension {dimension}"
     return None
@@ -324,7 +314,7 @@ def _slice_sizes_fit(call: OpCall) -> str | None:
 
 def _dynamic_slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
     source = []
-    shape, sizes = instruction.operands[0].tensor_type.shape, instruction.attributes["slice_sizes"]
+    shape, sizes = instruction.operands[0].tensor_type.shape, DynamicSliceView.of(instruction).sizes
     for dimension, (position, extent, size) in enumerate(zip(index, shape, sizes)):
         if extent == size:
             source.append(position)
@@ -336,7 +326,7 @@ def _dynamic_slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
 
 
 def _dynamic_slice_array(call: Any, x: Array, *starts: Array) -> Array:
-    sizes = call.attributes["slice_sizes"]
+    sizes = DynamicSliceView.of(call).sizes
     adjusted = [min(max(int(start), 0), extent - size) for start, extent, size in zip(starts, x.shape, sizes)]
     return np.asarray(x[tuple(slice(start, start + size) for start, size in zip(adjusted, sizes))])
 
@@ -356,7 +346,7 @@ DYNAMIC_SLICE = define(
         attributes=(AttributeSpec("slice_sizes", I64_ARRAY),),
         infer=checked(
             _DYNAMIC_SLICE_RULES,
-            lambda request: (operand_tensor(request, 0).with_shape(request.attributes["slice_sizes"]),),
+            lambda request: (operand_tensor(request, 0).with_shape(DynamicSliceView.of(request).sizes),),
         ),
         constraints=(*_DYNAMIC_SLICE_RULES, inferred_element("C1"), inferred("C5")),
         reference=_dynamic_slice_array,

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.passes.fusion_cost import (
     Role,
     evaluations_per_element,
@@ -247,7 +248,7 @@ class FusionPlan:
     def _start(self, instruction: Instruction, role: Role) -> None:
         if role is Role.REDUCTION:
             shape = instruction.operands[0].tensor_type.shape
-            space: Any = (shape, tuple(instruction.attributes["dimensions"]))
+            space: Any = (shape, DimensionsView.of(instruction).dimensions)
         else:
             shape = instruction.results[0].tensor_type.shape
             space = (shape, None)

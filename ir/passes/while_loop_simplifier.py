@@ -22,6 +22,7 @@ from typing import ClassVar
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.ops.comparison import COMPARE
 from hlojit.ir.ops.elementwise import ADD
+from hlojit.ir.ops.views import CompareView
 from hlojit.ir.passes.dead_code_elimination import rebuild_with_results
 from hlojit.ir.passes.graph_facts import (
     Effects,
@@ -160,7 +161,7 @@ def trip_count(loop: Instruction, at_most: int = 1 << 40) -> int | None:
     step = _constant_step(body, counter.index)
     if last is None or first is None or not step:
         return None
-    direction = test.attributes["comparison_direction"]
+    direction = CompareView.of(test).direction
     distance = {"LT": last - first, "LE": last - first + 1}.get(direction)
     if distance is None or step < 0:
         return None

@@ -14,6 +14,7 @@ from typing import cast, final
 
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.ops.definition import Reduction
+from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.combiners import Combiner
@@ -48,9 +49,9 @@ def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode
         )
     )
     first = instructions[0]
-    shape, dimensions = first.operands[0].tensor_type.shape, first.attributes["dimensions"]
+    shape, dimensions = first.operands[0].tensor_type.shape, DimensionsView.of(first).dimensions
     for other in instructions[1:]:
-        if other.operands[0].tensor_type.shape != shape or other.attributes["dimensions"] != dimensions:
+        if other.operands[0].tensor_type.shape != shape or DimensionsView.of(other).dimensions != dimensions:
             raise UnsupportedError(other.op.name, "", "reductions of different shapes in one kernel", other.location)
     if math.prod(shape) == 0:
         return ReductionKernel(body, target, symbol, empty_plan(instructions)).emit_inits()

@@ -22,6 +22,7 @@ import numpy as np
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.definition import Structural
+from hlojit.ir.ops.views import ConstantView
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, is_alias, is_invariant
 from hlojit.lowering.program import Buffer, BufferKind, Copy, PointCell, Step, Swap
@@ -209,7 +210,7 @@ class CopyInsertion:
                 return
 
     def _constant(self, instruction: Instruction) -> None:
-        dense: Dense = instruction.attributes["value"]
+        dense = ConstantView.of(instruction).value
         buffer = self._constants.get(dense)
         if buffer is None:
             constants = self.placement.constants

@@ -21,6 +21,7 @@ from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType, QuantizedType, element_type
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
+from hlojit.ir.ops.views import ConstantView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.arrays import to_compute
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
@@ -339,8 +340,7 @@ class Elements:
         return known[1] if known is not None and known[2] is element else None
 
     def _constant(self, instruction: Instruction, index: tuple[Index, ...]) -> Scalar:
-        dense = instruction.attributes["value"]
-        assert isinstance(dense, Dense)
+        dense = ConstantView.of(instruction).value
         kind = formats.compute_kind(_stored_element(dense.type.element_type))
         if not dense.is_splat and dense.array.size > LARGEST_TABLE:
             raise HlojitError(f"internal error: a constant of {dense.array.size} elements inside a fusion")

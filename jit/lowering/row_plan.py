@@ -15,6 +15,7 @@ from typing import cast, final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Pointwise, Reduction
+from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.elements import Access, Body, Elements, Key
 from hlojit.lowering.index import Index, delinearized, variable
@@ -70,10 +71,10 @@ class RowPlan:
         self.body = body
         reductions = _levels(body)
         first = next(iter(reductions))
-        shape, dimensions = first.operands[0].tensor_type.shape, tuple(first.attributes["dimensions"])
+        shape, dimensions = first.operands[0].tensor_type.shape, DimensionsView.of(first).dimensions
         kept = len(shape) - len(dimensions)
         for one in reductions:
-            same = one.operands[0].tensor_type.shape == shape and tuple(one.attributes["dimensions"]) == dimensions
+            same = one.operands[0].tensor_type.shape == shape and DimensionsView.of(one).dimensions == dimensions
             if not same or sorted(dimensions) != list(range(kept, len(shape))):
                 raise UnsupportedError(one.op.name, "", "a row kernel reduces the last dimensions", one.location)
         self.rows, self.extent = math.prod(shape[:kept]), math.prod(shape[kept:])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.views import ConstantView, WindowView
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.lowering.elements import Elements, constant_numbers
 from hlojit.lowering.index import Index
@@ -28,14 +28,11 @@ class Window:
 
 def windows_of(instruction: Instruction) -> list[Window]:
     """The windows of all dimensions, defaults filled in."""
-    attributes = instruction.attributes
-    sizes = attributes["window_dimensions"]
-    ones = (1,) * len(sizes)
-    columns = [attributes.get(name) or ones for name in ("window_strides", "base_dilations", "window_dilations")]
-    padding = attributes.get("padding") or ((0, 0),) * len(sizes)
+    view = WindowView.of(instruction)
+    columns = (view.sizes, view.strides, view.base_dilations, view.dilations, view.padding)
     return [
         Window(size, stride, base, dilation, low, high)
-        for size, stride, base, dilation, (low, high) in zip(sizes, *columns, padding, strict=True)
+        for size, stride, base, dilation, (low, high) in zip(*columns, strict=True)
     ]
 
 
@@ -89,8 +86,7 @@ def scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> in
         producer = instruction.operands[1].producer
         if producer is None or Trait.CONSTANT not in producer.op.traits:
             return None
-        dense = producer.attributes["value"]
-        assert isinstance(dense, Dense)
+        dense = ConstantView.of(producer).value
         if constant_numbers(dense) != (combiner.identity(dense.type.element_type),):
             return None
     return found

@@ -11,6 +11,7 @@ import numpy as np
 from hlojit.ir.formats import FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.views import CompareView
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.passes.rewriting import Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import (
@@ -28,7 +29,6 @@ from hlojit.ir.passes.rules.matching import (
 )
 
 RULES = RuleSet("arithmetic")
-_MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
 
 @RULES.rule("add multiply maximum minimum and or xor", Effect.EXACT)
@@ -46,7 +46,7 @@ def compare_constant_to_the_right(rewriter: Rewriter, compare: Instruction) -> V
     lhs, rhs = compare.operands
     if constant_of(lhs) is None or constant_of(rhs) is not None:
         return None
-    direction = _MIRRORED[compare.attributes["comparison_direction"]]
+    direction = CompareView.of(compare).mirrored
     mirrored: Value = rewriter.create(
         "compare", [rhs, lhs], compare.result.type, compare.attributes | {"comparison_direction": direction}
     )

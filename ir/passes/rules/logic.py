@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.views import CompareView
 from hlojit.ir.passes.rewriting import Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import (
     element_of,
@@ -27,7 +28,7 @@ def compare_with_self(rewriter: Rewriter, compare: Instruction) -> Value | None:
     lhs, rhs = compare.operands
     if lhs is not rhs or not is_exact_kind(lhs) or not lhs.tensor_type.is_static:
         return None
-    direction = compare.attributes["comparison_direction"]
+    direction = CompareView.of(compare).direction
     return rewriter.splat(compare.result.tensor_type, direction in _TRUE_FOR_EQUALS)
 
 
@@ -35,7 +36,7 @@ def compare_with_self(rewriter: Rewriter, compare: Instruction) -> Value | None:
 def compare_boolean_with_constant(rewriter: Rewriter, compare: Instruction) -> Value | None:
     """P == true and p != false are p; p == false and p != true are not p."""
     lhs, rhs = compare.operands
-    direction = compare.attributes["comparison_direction"]
+    direction = CompareView.of(compare).direction
     constant = splat_number(rhs) if is_boolean(rhs) else None
     if constant is None or direction not in ("EQ", "NE"):
         return None
@@ -49,7 +50,7 @@ def compare_boolean_with_constant(rewriter: Rewriter, compare: Instruction) -> V
 def compare_of_converted_boolean(rewriter: Rewriter, compare: Instruction) -> Value | None:
     """convert(p) != 0 is p, convert(p) == 0 is not p, for a boolean p."""
     lhs, rhs = compare.operands
-    direction = compare.attributes["comparison_direction"]
+    direction = CompareView.of(compare).direction
     convert = made_by(lhs, "convert")
     if convert is None or direction not in ("EQ", "NE") or not is_boolean(convert.operands[0]):
         return None
@@ -73,7 +74,7 @@ def compare_decided_by_ranges(rewriter: Rewriter, compare: Instruction) -> Value
     second = integer_range(rhs) if first is not None else None
     if first is None or second is None:
         return None
-    answer = _decide(compare.attributes["comparison_direction"], first, second)
+    answer = _decide(CompareView.of(compare).direction, first, second)
     return None if answer is None else rewriter.splat(compare.result.tensor_type, answer)
 
 
@@ -90,9 +91,9 @@ def not_of_compare(rewriter: Rewriter, instruction: Instruction) -> Value | None
     compare = made_by(instruction.operands[0], "compare")
     if compare is None:
         return None
-    direction = compare.attributes["comparison_direction"]
+    direction = CompareView.of(compare).direction
     ordered = isinstance(element_of(compare.operands[0]), FloatFormat) or not is_exact_kind(compare.operands[0])
-    if (ordered and direction not in ("EQ", "NE")) or compare.attributes.get("compare_type") == "TOTALORDER":
+    if (ordered and direction not in ("EQ", "NE")) or CompareView.of(compare).is_total_order:
         return None
     inverted: Value = rewriter.create(
         "compare",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.views import BroadcastView, DimensionsView, IotaView, TransposeView
 from hlojit.ir.passes.graph_facts import constant_of, splat_dense, splat_of
 from hlojit.ir.passes.rewriting import POINTWISE, Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import made_by, static_shape
@@ -30,7 +31,7 @@ def movement_of_splat(rewriter: Rewriter, movement: Instruction) -> Value | None
 def broadcast_to_same(rewriter: Rewriter, broadcast: Instruction) -> Value | None:
     """A broadcast to the same type, dimensions in order, changes nothing."""
     (operand,) = broadcast.operands
-    dimensions = broadcast.attributes["broadcast_dimensions"]
+    dimensions = BroadcastView.of(broadcast).dimensions
     same = operand.type is broadcast.result.type and dimensions == tuple(range(len(dimensions)))
     return operand if same and operand.tensor_type.is_static else None
 
@@ -41,8 +42,8 @@ def broadcast_of_broadcast(rewriter: Rewriter, broadcast: Instruction) -> Value 
     inner = made_by(broadcast.operands[0], "broadcast_in_dim")
     if inner is None or static_shape(inner.result) is None:
         return None
-    outer_dimensions = broadcast.attributes["broadcast_dimensions"]
-    dimensions = tuple(outer_dimensions[position] for position in inner.attributes["broadcast_dimensions"])
+    outer_dimensions = BroadcastView.of(broadcast).dimensions
+    dimensions = tuple(outer_dimensions[position] for position in BroadcastView.of(inner).dimensions)
     return _broadcast(rewriter, inner.operands[0], broadcast, dimensions)
 
 
@@ -53,7 +54,7 @@ def broadcast_as_reshape(rewriter: Rewriter, broadcast: Instruction) -> Value | 
     shape, target = static_shape(operand), static_shape(broadcast.result)
     if shape is None or target is None or operand.tensor_type.size != broadcast.result.tensor_type.size:
         return None
-    dimensions = broadcast.attributes["broadcast_dimensions"]
+    dimensions = BroadcastView.of(broadcast).dimensions
     moved = [position for extent, position in zip(shape, dimensions) if extent != 1]
     return rewriter.reshape(operand, target) if moved == sorted(moved) else None
 
@@ -65,7 +66,7 @@ def broadcast_of_ones(rewriter: Rewriter, broadcast: Instruction) -> Value | Non
     shape = static_shape(operand)
     if shape is None or 1 not in shape or static_shape(broadcast.result) is None:
         return None
-    dimensions = broadcast.attributes["broadcast_dimensions"]
+    dimensions = BroadcastView.of(broadcast).dimensions
     kept = [i for i, extent in enumerate(shape) if extent != 1]
     smaller = rewriter.reshape(operand, [shape[i] for i in kept])
     return _broadcast(rewriter, smaller, broadcast, tuple(dimensions[i] for i in kept))
@@ -110,7 +111,7 @@ def reshape_of_broadcast(rewriter: Rewriter, reshape: Instruction) -> Value | No
     shape, middle, target = static_shape(operand), static_shape(inner.result), static_shape(reshape.result)
     if shape is None or middle is None or target is None:
         return None
-    dimensions = inner.attributes["broadcast_dimensions"]
+    dimensions = BroadcastView.of(inner).dimensions
     if any(middle[position] != extent for extent, position in zip(shape, dimensions)):
         return None
     if list(dimensions) != sorted(dimensions):
@@ -139,7 +140,7 @@ def reshape_of_iota(rewriter: Rewriter, reshape: Instruction) -> Value | None:
     shape, target = static_shape(iota.result), static_shape(reshape.result)
     groups = None if shape is None or target is None else group_dimensions(shape, target)
     for sources, results in groups or ():
-        if sources == [iota.attributes["iota_dimension"]] and len(results) == 1:
+        if sources == [IotaView.of(iota).dimension] and len(results) == 1:
             counted: Value = rewriter.create("iota", (), reshape.result.type, {"iota_dimension": results[0]})
             return counted
     return None
@@ -149,7 +150,7 @@ def reshape_of_iota(rewriter: Rewriter, reshape: Instruction) -> Value | None:
 def iota_of_one(rewriter: Rewriter, iota: Instruction) -> Value | None:
     """Counting a dimension of extent 1 gives zeros."""
     shape = static_shape(iota.result)
-    if shape is None or shape[iota.attributes["iota_dimension"]] != 1:
+    if shape is None or shape[IotaView.of(iota).dimension] != 1:
         return None
     return rewriter.splat(iota.result.tensor_type, 0)
 
@@ -188,7 +189,7 @@ def pointwise_of_reshaped(rewriter: Rewriter, instruction: Instruction) -> Value
 @RULES.rule("transpose", Effect.EXACT)
 def transpose_to_same(rewriter: Rewriter, transpose: Instruction) -> Value | None:
     """A transpose that keeps the order of the dimensions changes nothing."""
-    permutation = transpose.attributes["permutation"]
+    permutation = TransposeView.of(transpose).permutation
     return transpose.operands[0] if permutation == tuple(range(len(permutation))) else None
 
 
@@ -198,8 +199,8 @@ def transpose_of_transpose(rewriter: Rewriter, transpose: Instruction) -> Value 
     inner = made_by(transpose.operands[0], "transpose")
     if inner is None:
         return None
-    first = inner.attributes["permutation"]
-    permutation = tuple(first[position] for position in transpose.attributes["permutation"])
+    first = TransposeView.of(inner).permutation
+    permutation = tuple(first[position] for position in TransposeView.of(transpose).permutation)
     return _transpose(rewriter, inner.operands[0], transpose, permutation)
 
 
@@ -210,7 +211,7 @@ def transpose_as_reshape(rewriter: Rewriter, transpose: Instruction) -> Value | 
     shape = static_shape(operand)
     if shape is None:
         return None
-    moved = [position for position in transpose.attributes["permutation"] if shape[position] != 1]
+    moved = [position for position in TransposeView.of(transpose).permutation if shape[position] != 1]
     return rewriter.reshape(operand, transpose.result.tensor_type.shape) if moved == sorted(moved) else None
 
 
@@ -220,9 +221,9 @@ def transpose_of_broadcast(rewriter: Rewriter, transpose: Instruction) -> Value 
     inner = made_by(transpose.operands[0], "broadcast_in_dim")
     if inner is None:
         return None
-    permutation = transpose.attributes["permutation"]
+    permutation = TransposeView.of(transpose).permutation
     place_of = {source: place for place, source in enumerate(permutation)}
-    dimensions = tuple(place_of[position] for position in inner.attributes["broadcast_dimensions"])
+    dimensions = tuple(place_of[position] for position in BroadcastView.of(inner).dimensions)
     return _broadcast(rewriter, inner.operands[0], transpose, dimensions)
 
 
@@ -232,7 +233,7 @@ def transpose_of_iota(rewriter: Rewriter, transpose: Instruction) -> Value | Non
     iota = made_by(transpose.operands[0], "iota")
     if iota is None:
         return None
-    dimension = transpose.attributes["permutation"].index(iota.attributes["iota_dimension"])
+    dimension = TransposeView.of(transpose).permutation.index(IotaView.of(iota).dimension)
     counted: Value = rewriter.create("iota", (), transpose.result.type, {"iota_dimension": dimension})
     return counted
 
@@ -242,7 +243,7 @@ def reverse_of_ones(rewriter: Rewriter, reverse: Instruction) -> Value | None:
     """Reversing dimensions of extent 1, or none, changes nothing."""
     (operand,) = reverse.operands
     shape = operand.tensor_type.shape
-    return operand if all(shape[dimension] == 1 for dimension in reverse.attributes["dimensions"]) else None
+    return operand if all(shape[dimension] == 1 for dimension in DimensionsView.of(reverse).dimensions) else None
 
 
 @RULES.rule("reverse", Effect.EXACT)
@@ -251,7 +252,7 @@ def reverse_of_reverse(rewriter: Rewriter, reverse: Instruction) -> Value | None
     inner = made_by(reverse.operands[0], "reverse")
     if inner is None:
         return None
-    left = tuple(sorted(set(inner.attributes["dimensions"]) ^ set(reverse.attributes["dimensions"])))
+    left = tuple(sorted(set(DimensionsView.of(inner).dimensions) ^ set(DimensionsView.of(reverse).dimensions)))
     if not left:
         return inner.operands[0]
     once: Value = rewriter.create("reverse", inner.operands, reverse.result.type, {"dimensions": left})

@@ -6,6 +6,7 @@ from typing import Any
 
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.views import DotView, TransposeView
 from hlojit.ir.passes.rewriting import Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import has_one_use, made_by
 
@@ -15,7 +16,7 @@ RULES = RuleSet("products")
 @RULES.rule("dot_general", Effect.PERMITTED)
 def dot_of_transposed(rewriter: Rewriter, dot: Instruction) -> Value | None:
     """A transposed operand is read in its original order, where that leaves the order of the free dimensions."""
-    numbers = dot.attributes["dot_dimension_numbers"]
+    numbers = DotView.of(dot).numbers
     sides = [
         _original(dot.operands[0], numbers.lhs_batching, numbers.lhs_contracting),
         _original(dot.operands[1], numbers.rhs_batching, numbers.rhs_contracting),
@@ -40,8 +41,8 @@ def transpose_of_dot(rewriter: Rewriter, transpose: Instruction) -> Value | None
     dot = made_by(transpose.operands[0], "dot_general")
     if dot is None or not has_one_use(dot.result):
         return None
-    numbers = dot.attributes["dot_dimension_numbers"]
-    permutation = transpose.attributes["permutation"]
+    numbers = DotView.of(dot).numbers
+    permutation = TransposeView.of(transpose).permutation
     batch = len(numbers.lhs_batching)
     rank = len(permutation)
     lhs_free = dot.operands[0].tensor_type.rank - batch - len(numbers.lhs_contracting)
@@ -81,7 +82,7 @@ def _original(
     transpose = made_by(value, "transpose")
     if transpose is None:
         return None
-    permutation = transpose.attributes["permutation"]
+    permutation = TransposeView.of(transpose).permutation
     named = {*batching, *contracting}
     free = [permutation[dimension] for dimension in range(len(permutation)) if dimension not in named]
     if free != sorted(free):

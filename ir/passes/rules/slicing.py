@@ -5,6 +5,15 @@ from __future__ import annotations
 import math
 
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.views import (
+    BroadcastView,
+    DimensionView,
+    DynamicSliceView,
+    GatherView,
+    PadView,
+    ScatterView,
+    SliceView,
+)
 from hlojit.ir.passes.graph_facts import constant_of, int_constant_of, splat_dense, splat_of
 from hlojit.ir.passes.rewriting import Effect, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import has_one_use, made_by, static_shape
@@ -55,7 +64,7 @@ def slice_of_concatenate(rewriter: Rewriter, instruction: Instruction) -> Value 
     inner = made_by(instruction.operands[0], "concatenate")
     if inner is None or static_shape(inner.result) is None or 0 in instruction.result.tensor_type.shape:
         return None
-    dimension = inner.attributes["dimension"]
+    dimension = DimensionView.of(inner).dimension
     starts, limits, strides = _bounds(instruction)
     begin = 0
     for operand in inner.operands:
@@ -81,7 +90,7 @@ def slice_of_broadcast(rewriter: Rewriter, instruction: Instruction) -> Value | 
     shape, target = static_shape(operand), static_shape(instruction.result)
     if shape is None or target is None or 0 in target:
         return None
-    dimensions = inner.attributes["broadcast_dimensions"]
+    dimensions = BroadcastView.of(inner).dimensions
     bounds = _bounds(instruction)
     starts, limits, strides = (
         tuple(neutral if extent == 1 else bound[position] for extent, position in zip(shape, dimensions))
@@ -111,7 +120,7 @@ def concatenate_of_one(rewriter: Rewriter, concatenate: Instruction) -> Value | 
 @RULES.rule("concatenate", Effect.EXACT)
 def concatenate_without_empties(rewriter: Rewriter, concatenate: Instruction) -> Value | None:
     """Operands without elements contribute nothing."""
-    dimension = concatenate.attributes["dimension"]
+    dimension = DimensionView.of(concatenate).dimension
     full = [operand for operand in concatenate.operands if operand.tensor_type.shape[dimension] != 0]
     if len(full) == len(concatenate.operands) or not full:
         return None
@@ -121,11 +130,11 @@ def concatenate_without_empties(rewriter: Rewriter, concatenate: Instruction) ->
 @RULES.rule("concatenate", Effect.EXACT)
 def concatenate_of_concatenate(rewriter: Rewriter, concatenate: Instruction) -> Value | None:
     """A concatenation along the same dimension, read only here, dissolves."""
-    dimension = concatenate.attributes["dimension"]
+    dimension = DimensionView.of(concatenate).dimension
     operands: list[Value] = []
     for operand in concatenate.operands:
         inner = made_by(operand, "concatenate")
-        if inner is not None and inner.attributes["dimension"] == dimension and has_one_use(operand):
+        if inner is not None and DimensionView.of(inner).dimension == dimension and has_one_use(operand):
             operands.extend(inner.operands)
         else:
             operands.append(operand)
@@ -137,7 +146,7 @@ def concatenate_of_concatenate(rewriter: Rewriter, concatenate: Instruction) -> 
 @RULES.rule("concatenate", Effect.EXACT)
 def concatenate_of_neighbours(rewriter: Rewriter, concatenate: Instruction) -> Value | None:
     """Slices that lie side by side in one operand, put together again, are one slice."""
-    dimension = concatenate.attributes["dimension"]
+    dimension = DimensionView.of(concatenate).dimension
     runs: list[tuple[Value, Value | None, Bounds | None]] = []
     for operand in concatenate.operands:
         inner = made_by(operand, "slice")
@@ -167,16 +176,16 @@ def concatenate_of_neighbours(rewriter: Rewriter, concatenate: Instruction) -> V
 @RULES.rule("pad", Effect.EXACT)
 def pad_of_nothing(rewriter: Rewriter, pad: Instruction) -> Value | None:
     """Padding by nothing is the operand."""
-    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    return None if any(any(pad.attributes[name]) for name in names) else pad.operands[0]
+    return None if any(any(amounts) for amounts in PadView.of(pad).ranges) else pad.operands[0]
 
 
 @RULES.rule("pad", Effect.EXACT)
 def pad_as_slice(rewriter: Rewriter, pad: Instruction) -> Value | None:
     """Padding by negative amounts only is a slice."""
-    low, high = pad.attributes["edge_padding_low"], pad.attributes["edge_padding_high"]
+    view = PadView.of(pad)
+    low, high = view.low, view.high
     shape = static_shape(pad.operands[0])
-    if shape is None or any(pad.attributes["interior_padding"]) or max((*low, *high), default=0) > 0:
+    if shape is None or any(view.interior) or max((*low, *high), default=0) > 0:
         return None
     starts = tuple(-amount for amount in low)
     limits = tuple(extent + amount for extent, amount in zip(shape, high))
@@ -207,7 +216,7 @@ def dynamic_slice_as_slice(rewriter: Rewriter, instruction: Instruction) -> Valu
     """A dynamic slice with constant starts (clamped) is a slice."""
     operand, *starts = instruction.operands
     shape = static_shape(operand)
-    sizes = instruction.attributes["slice_sizes"]
+    sizes = DynamicSliceView.of(instruction).sizes
     if shape is None:
         return None
     begins = []
@@ -233,7 +242,7 @@ def scatter_as_update(rewriter: Rewriter, scatter: Instruction) -> Value | None:
     if len(scatter.operands) != 3:
         return None
     operand, indices, updates = scatter.operands
-    numbers = scatter.attributes["scatter_dimension_numbers"]
+    numbers = ScatterView.of(scatter).numbers
     shape, places = static_shape(operand), constant_of(indices)
     combiner = scatter.regions[0]
     overwrites = combiner.returned == (combiner.arguments[1],)
@@ -262,12 +271,12 @@ def scatter_as_update(rewriter: Rewriter, scatter: Instruction) -> Value | None:
 def gather_of_one_slice(rewriter: Rewriter, gather: Instruction) -> Value | None:
     """A gather of a single slice is a dynamic slice: both clamp their start."""
     operand, indices = gather.operands
-    numbers = gather.attributes["dimension_numbers"]
+    numbers = GatherView.of(gather).numbers
     shape, index_shape, target = static_shape(operand), static_shape(indices), static_shape(gather.result)
     if shape is None or index_shape is None or target is None or numbers.operand_batching_dims:
         return None
     components = len(numbers.start_index_map)
-    sizes = tuple(gather.attributes["slice_sizes"])
+    sizes = GatherView.of(gather).sizes
     slices = math.prod(extent for d, extent in enumerate(index_shape) if d != numbers.index_vector_dim)
     if slices != 1 or len(shape) == 0 or math.prod(sizes) != math.prod(target):
         return None
@@ -292,8 +301,8 @@ def gather_of_one_slice(rewriter: Rewriter, gather: Instruction) -> Value | None
 
 
 def _bounds(instruction: Instruction) -> Bounds:
-    attributes = instruction.attributes
-    return tuple(attributes["start_indices"]), tuple(attributes["limit_indices"]), tuple(attributes["strides"])
+    view = SliceView.of(instruction)
+    return view.starts, view.limits, view.strides
 
 
 def _slice(rewriter: Rewriter, operand: Value, like: Instruction, bounds: Bounds) -> Value:

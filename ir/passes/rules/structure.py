@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.views import DimensionsView, DimensionView, SortView
 from hlojit.ir.passes.graph_facts import constant_of, int_constant_of, splat_of
 from hlojit.ir.passes.rewriting import Effect, Replacement, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import made_by, splat_number, static_shape
@@ -67,7 +68,7 @@ def reduce_of_single_elements(rewriter: Rewriter, reduce: Instruction) -> Value 
         return None
     operand, initial = reduce.operands
     shape = static_shape(operand)
-    if shape is None or any(shape[dimension] != 1 for dimension in reduce.attributes["dimensions"]):
+    if shape is None or any(shape[dimension] != 1 for dimension in DimensionsView.of(reduce).dimensions):
         return None
     combiner = _single_op(reduce.regions[0])
     if (
@@ -88,7 +89,7 @@ def sort_of_single_elements(rewriter: Rewriter, sort: Instruction) -> Replacemen
     shape = static_shape(sort.operands[0])
     if shape is None or not shape:
         return sort.operands if shape is not None else None
-    dimension = sort.attributes.get("dimension", -1)
+    dimension = SortView.of(sort).dimension
     return sort.operands if shape[dimension] <= 1 else None
 
 
@@ -111,7 +112,7 @@ def sharding_constraint(rewriter: Rewriter, constraint: Instruction) -> Value | 
 @RULES.rule("get_dimension_size", Effect.EXACT)
 def size_of_known_dimension(rewriter: Rewriter, instruction: Instruction) -> Value | None:
     """The size of a dimension that is known is a constant."""
-    extent = instruction.operands[0].tensor_type.shape[instruction.attributes["dimension"]]
+    extent = instruction.operands[0].tensor_type.shape[DimensionView.of(instruction).dimension]
     return rewriter.splat(instruction.result.tensor_type, extent) if extent >= 0 else None
 
 

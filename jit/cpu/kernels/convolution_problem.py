@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hlojit.ir.attributes import ConvDimensionNumbers
+from hlojit.ir.ops.views import ConvolutionView
 from hlojit.ir.types import TensorType
 
 
@@ -84,26 +84,20 @@ def canonical_convolution(
     lhs: TensorType, rhs: TensorType, result: TensorType, attributes: Mapping[str, Any]
 ) -> ConvolutionProblem:
     """Read the attributes of ``stablehlo.convolution``."""
-    numbers: ConvDimensionNumbers = attributes["dimension_numbers"]
+    conv = ConvolutionView.of_attributes(attributes)
+    numbers, feature_groups, batch_groups = conv.numbers, conv.feature_groups, conv.batch_groups
     rank = len(numbers.input_spatial)
-    strides = attributes.get("window_strides") or (1,) * rank
-    padding = attributes.get("padding") or ((0, 0),) * rank
-    lhs_dilation = attributes.get("lhs_dilation") or (1,) * rank
-    rhs_dilation = attributes.get("rhs_dilation") or (1,) * rank
-    reversal = attributes.get("window_reversal") or (False,) * rank
-    feature_groups = attributes.get("feature_group_count") or 1
-    batch_groups = attributes.get("batch_group_count") or 1
     spatial = tuple(
         Spatial(
             input=lhs.shape[numbers.input_spatial[i]],
             window=rhs.shape[numbers.kernel_spatial[i]],
             output=result.shape[numbers.output_spatial[i]],
-            stride=strides[i],
-            low=padding[i][0],
-            high=padding[i][1],
-            input_dilation=lhs_dilation[i],
-            window_dilation=rhs_dilation[i],
-            reversed=bool(reversal[i]),
+            stride=conv.strides[i],
+            low=conv.padding[i][0],
+            high=conv.padding[i][1],
+            input_dilation=conv.lhs_dilation[i],
+            window_dilation=conv.rhs_dilation[i],
+            reversed=conv.reversal[i],
             input_step=lhs.strides[numbers.input_spatial[i]],
             kernel_step=rhs.strides[numbers.kernel_spatial[i]],
             output_step=result.strides[numbers.output_spatial[i]],

@@ -20,9 +20,10 @@ from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, 
 from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
 from hlojit.cpu.kernels.packing import PARAMETERS, CopyKernel, buffer, literal
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, canonical_dot, dense_steps, round_up
-from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
+from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.views import DotView
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -39,10 +40,10 @@ def emit_dot_general(instruction: Instruction, target: Target, symbol: str) -> K
     """Emit ``stablehlo.dot_general``."""
     lhs, rhs = (operand.tensor_type for operand in instruction.operands)
     result = instruction.result.tensor_type
-    numbers = instruction.attributes.get("dot_dimension_numbers") or DotDimensionNumbers()
-    problem = canonical_dot(lhs, rhs, numbers)
+    dot = DotView.of(instruction)
+    problem = canonical_dot(lhs, rhs, dot.numbers)
     types = (lhs.element_type, rhs.element_type, result.element_type)
-    return emit_product(problem, *types, target, symbol, instruction.attributes.get("algorithm"))
+    return emit_product(problem, *types, target, symbol, dot.algorithm)
 
 
 def emit_product(

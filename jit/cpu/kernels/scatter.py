@@ -10,9 +10,9 @@ import math
 
 from hlojit.cpu.kernels.region import inline_region, load_element, store_element
 from hlojit.cpu.kernels.update import delinearize, load_buffer, load_index
-from hlojit.ir.attributes import ScatterDimensionNumbers
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.views import ScatterView
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -31,7 +31,7 @@ class _Scatter:
         self.instruction = instruction
         self.symbol = symbol
         self.count = len(instruction.results)
-        self.numbers: ScatterDimensionNumbers = instruction.attributes["scatter_dimension_numbers"]
+        self.numbers = ScatterView.of(instruction).numbers
         self.input = instruction.operands[0].tensor_type
         self.indices = instruction.operands[self.count].tensor_type
         self.updates = instruction.operands[self.count + 1].tensor_type

@@ -14,6 +14,7 @@ from hlojit.cpu.kernels.region import Variable, inline_region, load_element, whi
 from hlojit.cpu.kernels.update import byte_pointer, copy_bytes, load_buffer
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block, Instruction
+from hlojit.ir.ops.views import SortView
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
@@ -43,8 +44,7 @@ class _Sort:
         self.instruction = instruction
         self.symbol = symbol
         type = instruction.operands[0].tensor_type
-        dimension = instruction.attributes.get("dimension", -1)
-        self.dimension = (-1 if dimension is None else dimension) % type.rank
+        self.dimension = SortView.of(instruction).position(type.rank)
         self.shape = type.shape
         self.length = type.shape[self.dimension]
         self.inner = math.prod(type.shape[self.dimension + 1 :])
