@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ElementType, FloatFormat, element_type
 
 DYNAMIC: Final = -1
@@ -25,6 +26,16 @@ DYNAMIC: Final = -1
 
 class Type:
     """Base of all types."""
+
+    def __init__(self, **fields: Any):
+        # What is computed from the fields (``cached_property``) comes beside them later.
+        vars(self).update(fields)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise HlojitError(f"types are immutable; make another one instead of setting {name!r} of {self}")
+
+    def __delattr__(self, name: str) -> None:
+        raise HlojitError(f"types are immutable; {name!r} of {self} stays")
 
     def __repr__(self) -> str:
         return str(self)
@@ -42,9 +53,7 @@ class TensorType(Type):
     encoding: str
 
     def __init__(self, shape: tuple[int, ...], element: ElementType, encoding: str = ""):
-        self.shape = shape
-        self.element_type = element
-        self.encoding = encoding
+        super().__init__(shape=shape, element_type=element, encoding=encoding)
 
     @cached_property
     def rank(self) -> int:
@@ -98,8 +107,10 @@ class TensorType(Type):
 class TupleType(Type):
     """``tuple<tensor<f32>, tensor<i32>>``.  Create through ``tuple_type``."""
 
+    elements: tuple[Type, ...]
+
     def __init__(self, elements: tuple[Type, ...]):
-        self.elements = elements
+        super().__init__(elements=elements)
 
     def __str__(self) -> str:
         return f"tuple<{', '.join(map(str, self.elements))}>"
@@ -115,8 +126,10 @@ class TokenType(Type):
 class OpaqueType(Type):
     """A type of a dialect that hlojit does not know, kept as its text.  Create through ``opaque_type``."""
 
+    text: str
+
     def __init__(self, text: str):
-        self.text = text
+        super().__init__(text=text)
 
     def __str__(self) -> str:
         return self.text
@@ -125,9 +138,11 @@ class OpaqueType(Type):
 class FunctionType(Type):
     """``(inputs) -> (results)``.  Create through ``function_type``."""
 
+    inputs: tuple[Type, ...]
+    results: tuple[Type, ...]
+
     def __init__(self, inputs: tuple[Type, ...], results: tuple[Type, ...]):
-        self.inputs = inputs
-        self.results = results
+        super().__init__(inputs=inputs, results=results)
 
     def __str__(self) -> str:
         results = f"({', '.join(map(str, self.results))})"

@@ -15,7 +15,7 @@ from hlojit.ir.attributes import Dense, StringAttr
 from hlojit.ir.frozen import FrozenDict, FrozenList, immutable_array
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import op
-from hlojit.ir.types import tensor
+from hlojit.ir.types import function_type, opaque_type, tensor, tuple_type
 
 TEXT = """
 module attributes {mhlo.num_replicas = 1 : i32} {
@@ -127,6 +127,24 @@ def test_a_frozen_module_is_of_the_same_objects() -> None:
     assert isinstance(addition, Instruction) and isinstance(region, Block) and isinstance(value, Value)
     assert value.users == {region.terminator: 1} and branch.operands[0].users == {branch: 1}
     assert hlojit.compile(module)(np.bool_(True), np.ones(4, "f4")).tolist() == [2, 3, 4, 5]
+
+
+def test_types_cannot_be_changed() -> None:
+    matrix = tensor((2, 3), "f32")
+    changes: list[Callable[[], Any]] = [
+        lambda: setattr(matrix, "shape", (7,)),
+        lambda: setattr(matrix, "element_type", tensor((), "f64").element_type),
+        lambda: setattr(matrix, "rank", 9),
+        lambda: delattr(matrix, "encoding"),
+        lambda: setattr(tuple_type((matrix,)), "elements", ()),
+        lambda: setattr(function_type((matrix,), ()), "inputs", ()),
+        lambda: setattr(opaque_type("!x.y"), "text", "!z"),
+    ]
+    for change in changes:
+        with pytest.raises(hlojit.HlojitError, match="types are immutable"):
+            change()
+    assert (matrix.rank, matrix.size, matrix.strides, str(matrix)) == (2, 6, (3, 1), "tensor<2x3xf32>")
+    assert tensor((2, 3), "f32") is matrix
 
 
 # containers and constants
