@@ -18,7 +18,7 @@ from hlojit.ir.builder import short_name, signature_complaint
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, ops
+from hlojit.ir.ops.definition import InferenceRequest, Pointwise, Structural, ops
 from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
@@ -92,13 +92,13 @@ class _FunctionCheck:
     def enter(self, block: Block, owner: Instruction | None) -> _Frame:
         """Make the arguments visible and check how the block ends."""
         self.visible.update(block.arguments)
-        terminator = _terminator("function" if owner is None else "region")
+        ends = "function" if owner is None else "region"
         where = f"function @{self.function.name}" if owner is None else short_name(owner.name)
         last = block.last
         if last is None:
-            self.fault(owner, f"a region of {where} is empty; it must end in {terminator.name}")
-        elif last.op != terminator:
-            self.fault(last, f"ends a block of {where}, which must end in {terminator.name}")
+            self.fault(owner, f"a region of {where} is empty; it must end in {_terminator_name(ends)}")
+        elif not _ends(last, ends):
+            self.fault(last, f"ends a block of {where}, which must end in {_terminator_name(ends)}")
         elif owner is None and not compatible_lists(last.operand_types, self.function.result_types):
             self.fault(
                 last,
@@ -189,9 +189,15 @@ class _FunctionCheck:
             self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
 
 
-def _terminator(ends: str) -> OpDefinition:
-    """The op that ends the body of a function, or a region."""
-    return next(op for op in ops() if isinstance(op.lowering, Structural) and op.lowering.ends == ends)
+def _ends(instruction: Instruction, what: str) -> bool:
+    """Whether the instruction ends a ``function``, or a ``region``."""
+    lowering = instruction.op.lowering
+    return isinstance(lowering, Structural) and lowering.ends == what
+
+
+def _terminator_name(what: str) -> str:
+    """Name of the op that ends the body of a function, or a region."""
+    return next(op.name for op in ops() if isinstance(op.lowering, Structural) and op.lowering.ends == what)
 
 
 def _recursion_faults(module: Module) -> list[Fault]:
