@@ -28,7 +28,11 @@ _NOT_IN_KEYS = ("progress",)
 
 def provenance_of(program: str | Module, options: CompileOptions) -> Provenance:
     """What the driver knows of a program before it is compiled; raises ``NotKeyable``."""
-    source = hashlib.sha256(program.encode()).hexdigest() if isinstance(program, str) else module_key(program)
+    source = (
+        hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
+        if isinstance(program, str)
+        else module_key(program)
+    )
     plugins = {}
     for name, contribution in sorted(tables().contributions.items()):
         record = contribution.record
