@@ -6,7 +6,7 @@ STAMP = $(VENV)/.hlojit-installed
 RUN = $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fast bench bench-full replay exhaustive docs clean
+.PHONY: help demo test soak check fast bench bench-full replay exhaustive docs clean
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,10 @@ test: $(STAMP)  ## run the whole test suite
 
 fast: $(STAMP)  ## run the tests that take less than a minute together
 	$(RUN) -m pytest -q -m "not slow" -x
+
+soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 programs compiled and dropped
+	$(RUN) -m pytest -q --soak -m soak
+	$(RUN) tools/memory_growth.py
 
 check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 	$(RUN) -m ruff format --check .

@@ -12,8 +12,17 @@ import pytest
 
 
 def pytest_addoption(parser: Any) -> None:
-    """Add ``--update-golden``, which rewrites golden files instead of comparing with them."""
+    """Add ``--update-golden``, which rewrites golden files instead of comparing with them, and ``--soak``."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what comes out now")
+    parser.addoption("--soak", action="store_true", help="also run the tests that take minutes each (make soak)")
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Leave out what only ``make soak`` runs."""
+    if not config.getoption("--soak"):
+        left_out = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 @pytest.fixture(scope="session", autouse=True)

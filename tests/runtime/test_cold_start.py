@@ -27,7 +27,7 @@ def test_every_thread_runs_its_own_program(seed: int) -> None:
     assert not run(2 + seed % 7, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_thread_runs_its_own_program_in_two_hundred_processes() -> None:
     faults = [fault for seed in range(10, 210) if (fault := run(2 + seed % 7, seed))]
     assert not faults
