@@ -25,7 +25,7 @@ from hlojit.cpu.kernels.dot_panels import WORKSPACE, Place, dense
 from hlojit.cpu.kernels.elements import Elements, compute_kind
 from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.cpu.kernels.padding import PaddedAxis, PaddedCopy
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, merge_axes, round_up
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, merge_axes, round_up, without_terms
 from hlojit.cpu.kernels.tiles import choose_shape
 from hlojit.ir.formats import ComplexType, ElementType
 from hlojit.ir.graph import Instruction
@@ -44,6 +44,8 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
     result = instruction.result.tensor_type
     problem = canonical_convolution(lhs, rhs, result, instruction.attributes)
     types = (lhs.element_type, rhs.element_type, result.element_type)
+    if problem.macs == 0:
+        return emit_product(without_terms(math.prod(result.shape)), *types, target, symbol)
     if isinstance(result.element_type, ComplexType):
         from hlojit.cpu.kernels.complex_products import emit_complex_convolution
 
@@ -61,7 +63,7 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
 
 def as_product(problem: ConvolutionProblem) -> DotProblem | None:
     """A convolution with windows of one element and steps of one, as a matrix product; None for others."""
-    if problem.groups > 1 or problem.macs == 0:
+    if problem.groups > 1:
         return None
     for axis in problem.spatial:
         if axis.window > 1 or axis.stride > 1 or not axis.is_plain or axis.padded != axis.input:
@@ -119,32 +121,31 @@ class Convolution:
     def emit(self) -> None:
         """Emit all launches."""
         problem = self.problem
-        if problem.batch * problem.groups * problem.positions * problem.features:
-            result = Source(
-                *self.places[2],
-                Elements(self.types[2], self.kind),
-                [a.output_step for a in problem.spatial],
-                problem.output_batch_step,
-                0,
-                problem.features * problem.output_feature_step,
-                problem.output_feature_step,
-            )
-            image = self._image()
-            last = problem.spatial[-1]
-            lanes = self.target.native_lanes(self.kind)
-            filled = last.output / (round_up(last.output, lanes))
-            columns = (
-                problem.output_feature_step != 1
-                and last.output_step == 1
-                and last.stride == 1
-                and image.spatial[-1] == 1
-                and filled > 0.6
-            )
-            weights = self._weights(feature_last=not columns)
-            axes = [(axis.window, axis.window_dilation * step) for axis, step in zip(problem.spatial, image.spatial)]
-            reduction = [Axis(w, (s, k)) for (w, s), k in zip(axes, weights.spatial)]
-            reduction.append(Axis(problem.channels, (image.channel, weights.channel)))
-            self._main(image, weights, result, merge_axes(reduction) or [Axis(1, (0, 0))], columns)
+        result = Source(
+            *self.places[2],
+            Elements(self.types[2], self.kind),
+            [a.output_step for a in problem.spatial],
+            problem.output_batch_step,
+            0,
+            problem.features * problem.output_feature_step,
+            problem.output_feature_step,
+        )
+        image = self._image()
+        last = problem.spatial[-1]
+        lanes = self.target.native_lanes(self.kind)
+        filled = last.output / (round_up(last.output, lanes))
+        columns = (
+            problem.output_feature_step != 1
+            and last.output_step == 1
+            and last.stride == 1
+            and image.spatial[-1] == 1
+            and filled > 0.6
+        )
+        weights = self._weights(feature_last=not columns)
+        axes = [(axis.window, axis.window_dilation * step) for axis, step in zip(problem.spatial, image.spatial)]
+        reduction = [Axis(w, (s, k)) for (w, s), k in zip(axes, weights.spatial)]
+        reduction.append(Axis(problem.channels, (image.channel, weights.channel)))
+        self._main(image, weights, result, merge_axes(reduction) or [Axis(1, (0, 0))], columns)
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""

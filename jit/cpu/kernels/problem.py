@@ -112,6 +112,12 @@ def round_up(number: int, multiple: int) -> int:
     return ceil_divide(number, multiple) * multiple
 
 
+def without_terms(count: int) -> DotProblem:
+    """The product whose ``count`` results are sums of nothing; what is a sum of products and is empty is this one."""
+    nothing = Matrix((), 0, 0)
+    return DotProblem((), 1, count, 0, nothing, nothing)
+
+
 def dense_steps(extents: Sequence[int], inner: int = 1) -> list[int]:
     """Row-major steps of a box whose elements are ``inner`` apart."""
     steps = []

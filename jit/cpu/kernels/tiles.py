@@ -134,6 +134,7 @@ class Tile:
 
     def __post_init__(self) -> None:
         assert not (self.can_resume and self.interleaves)
+        assert all(extent > 0 for extent, _, _ in self.outer)
 
     @property
     def chains(self) -> int:
@@ -167,7 +168,8 @@ class Tile:
         self._store(b, c, parts[0])
 
     def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val, *, edge: bool = False) -> None:
-        """Emit a call."""
+        """Emit a call; ``k`` is not 0."""
+        assert not k.is_literal or int(k.text) > 0, "a sum without terms is no tile's"
         last = "true" if edge else "false"
         arguments = f"ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {k.text}, i1 {resume.text}, i1 {last}"
         b.line(f"call void @{self.symbol}({arguments})")
@@ -219,7 +221,7 @@ class Tile:
         """Sum over start <= k < end; chain ``i`` takes every ``step``-th product from ``i`` on."""
         count = len(self._zeros(b))
         carried = [at(b, a, scaled(b, start, self.a.step_k)), at(b, right, scaled(b, start, self.b.step_k))]
-        # A product without terms is no tile's: a loop that is not cut into chains runs at least once.
+        # Sums without terms are filled, not computed (``call`` asserts it): an uncut loop runs at least once.
         sums_before = [x for chain in chains for x in chain]
         loop = b.begin_loop(start, end, step, [*carried, *sums_before], guarded=self.chains > 1)
         a_k, b_k = loop.carried[:2]
