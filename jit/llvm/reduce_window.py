@@ -83,7 +83,8 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
 
     def block() -> None:
         combiner = Combiner(instruction, frame.elements, b)
-        start = [b.splat(value) if frame.access.vectorized else value for value in combiner.begin()]
+        # From the init value itself, which may be a zero of the other sign than the identity: 0.0 + -0.0 is 0.0.
+        start = [b.splat(value) if frame.access.vectorized else value for value in combiner.init()]
         loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", extent), 1, start)
         frame.access.variables["step"] = loop.index
         with frame.scope():

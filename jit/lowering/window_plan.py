@@ -82,7 +82,8 @@ def scanned_dimension(instruction: Instruction, windows: Sequence[Window]) -> in
     if found is None or combiner is None or shape[found] == 0:
         return None
     if not combiner.is_idempotent:
-        # The padding is combined too: only the identity may be left out.
+        # The padding is combined too: only the identity may be left out.  Zeros of both signs may: sums that hold one
+        # init are changed by no other.
         producer = instruction.operands[1].producer
         if producer is None or Trait.CONSTANT not in producer.op.traits:
             return None

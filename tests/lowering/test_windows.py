@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import hlojit
 import jax
 import numpy as np
 import pytest
 from hlojit.ir.builder import Builder
+from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Block
 from hlojit.ir.types import tensor
 
@@ -76,6 +79,32 @@ def test_reduce_window_scan(lab: Any, random: np.random.Generator, axis: int, re
         want = flip(ufunc.accumulate(flip(x), axis))
         want = np.maximum(want, start) if name == "maximum" else want
         np.testing.assert_allclose(lab.run_instruction(instruction, x, start)[0], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("init", ["0.0", "-0.0"])
+@pytest.mark.parametrize("padding", ["2, 0", "0, 2"])
+def test_cumulative_sums_have_the_signs_of_their_zeros(element: str, init: str, padding: str) -> None:
+    """An init of 0.0 is not the identity, which is -0.0; every row of three zeros and ones, alone and by vectors."""
+    rows = np.array(list(itertools.product((0.0, -0.0, 1.0, -1.0), repeat=3)))
+    for shape, sizes, edges in (
+        ("64x3", "1, 3", f"[0, 0], [{padding}]"),
+        ("3x64", "3, 1", f"[{padding}], [0, 0]"),
+    ):
+        text = f"""
+        func.func @main(%x: tensor<{shape}x{element}>) -> tensor<{shape}x{element}> {{
+          %c = stablehlo.constant dense<{init}> : tensor<{element}>
+          %r = "stablehlo.reduce_window"(%x, %c) ({{
+          ^bb0(%a: tensor<{element}>, %b: tensor<{element}>):
+            %s = stablehlo.add %a, %b : tensor<{element}>
+            stablehlo.return %s : tensor<{element}>
+          }}) {{window_dimensions = array<i64: {sizes}>, padding = dense<[{edges}]> : tensor<2x2xi64>}}
+            : (tensor<{shape}x{element}>, tensor<{element}>) -> tensor<{shape}x{element}>
+          return %r : tensor<{shape}x{element}>
+        }}"""
+        x = (rows if shape == "64x3" else rows.T).astype(element_type(element).storage)
+        found, expected = (np.asarray(hlojit.compile(text, backend=name)(x)) for name in ("cpu", "reference"))
+        assert found.tobytes() == expected.tobytes()
 
 
 def test_reduce_window_pads_with_init_as_specified(lab: Any) -> None:
