@@ -24,7 +24,7 @@ from typing import Final, final
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import read_aligned, write_file
 
-LAYOUT: Final = "v1"
+LAYOUT: Final = "v2"
 """Name of the folder below the user's; another layout takes another name."""
 KINDS: Final = ("programs", "kernels", "objects")
 DEFAULT_LIMIT: Final = 1 << 30

@@ -26,7 +26,7 @@ from hlojit.llvm.host import emit_host
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
-from hlojit.lowering.structure import Identities
+from hlojit.lowering.structure import Identities, captured
 from hlojit.runtime.layout import identity as runtime_identity
 from hlojit.runtime.native import native
 
@@ -210,28 +210,10 @@ def _reason_against(instruction: Instruction) -> str:
         if reason:
             return reason
     if instruction.regions and not isinstance(instruction.op.lowering, Structural):
-        captured = _captured(instruction)
-        if captured is not None:
-            return f"its region uses a value of type {captured.type} from outside that is not a constant"
+        for value in captured(instruction):
+            if not is_constant(value.producer):
+                return f"its region uses a value of type {value.type} from outside that is not a constant"
     return lowering_reason(instruction.op)
-
-
-def _captured(instruction: Instruction) -> Value | None:
-    """A value that the regions of a kernel use and do not define, or None; constants are made again inside."""
-    stack = list(instruction.regions)
-    inside: set[Value] = set()
-    used: list[Value] = []
-    while stack:
-        block = stack.pop()
-        inside.update(block.arguments)
-        for each in block:
-            inside.update(each.results)
-            used.extend(each.operands)
-            stack.extend(each.regions)
-    for value in used:
-        if value not in inside and not is_constant(value.producer):
-            return value
-    return None
 
 
 def lowering_reason(record: OpDefinition) -> str:

@@ -25,7 +25,7 @@ from hlojit.ir.versions import versions_text
 from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering import kernel
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.structure import Identities, structure_text
+from hlojit.lowering.structure import Identities, isolated, structure_text
 from hlojit.lowering.target import Target
 
 MAXIMUM_BYTES = 16 << 20
@@ -117,7 +117,7 @@ class KernelCache:
 def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
     lowering = instruction.op.lowering
     name = lowering.name if isinstance(lowering, Kernel) else "fusion"
-    return kernel_emitter(name)(instruction, target, symbol)
+    return kernel_emitter(name)(isolated(instruction), target, symbol)
 
 
 def _read(symbol: str) -> tuple[KernelCode, memoryview] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hlojit.ir import formats
 from hlojit.ir.attributes import (
@@ -28,9 +28,10 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType, QuantizedType
-from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.graph import Block, Instruction, Module, Value, clone_instruction
 from hlojit.ir.ops import BUILT_IN
-from hlojit.ir.ops.definition import OpDefinition
+from hlojit.ir.ops.definition import OpDefinition, Trait
+from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType, TupleType, Type
 
 _PLAIN = frozenset(
@@ -70,10 +71,71 @@ def _is_built_in(record: OpDefinition | ElementType) -> bool:
 
 
 def structure_text(instruction: Instruction, identities: Identities | None = None) -> str:
-    """Canonical text of an instruction with everything that its code depends on; raises ``NotKeyable``."""
+    """Canonical text of an instruction with everything that its code depends on; raises ``NotKeyable``.
+
+    What ``isolated`` keeps of an instruction's surroundings is in the text, so that an emitter that is given the isolated
+    instruction cannot read anything that the text does not tell.
+    """
     description = _Description()
+    for operand in instruction.operands:
+        description.numbers.setdefault(operand, len(description.numbers))
+    constants = _constants_around(instruction)
+    for value in constants:
+        description.numbers.setdefault(value, len(description.numbers))
     description.instruction(instruction)
+    for value, producer in constants.items():
+        description.parts.append(f"{description.numbers[value]} is ")
+        description.instruction(producer, described_again=True)
     return description.text(identities or Identities())
+
+
+def isolated(instruction: Instruction) -> Instruction:
+    """A copy of an instruction in a block of its own: all that may be known when code is emitted for it.
+
+    Operands are the block's arguments.  What stays as a constant is what its regions capture and, beside regions, scalars:
+    the initial value of a scan decides what code is emitted.
+    """
+    block = Block()
+    mapping: dict[Value, Value] = {}
+    for value, producer in _constants_around(instruction).items():
+        block.append(clone_instruction(producer, mapping))
+        assert value in mapping
+    for operand in instruction.operands:
+        if operand not in mapping:
+            mapping[operand] = block.add_argument(operand.type, operand.name_hint)
+    return block.append(clone_instruction(instruction, mapping))
+
+
+def captured(instruction: Instruction) -> list[Value]:
+    """The values that the regions of an instruction use and do not define, each once."""
+    stack = list(instruction.regions)
+    inside: set[Value] = set()
+    used: dict[Value, None] = {}
+    while stack:
+        block = stack.pop()
+        inside.update(block.arguments)
+        for each in block:
+            inside.update(each.results)
+            used.update(dict.fromkeys(each.operands))
+            stack.extend(each.regions)
+    return [value for value in used if value not in inside]
+
+
+def _constants_around(instruction: Instruction) -> dict[Value, Instruction]:
+    """Constants outside of a kernel's instruction that its code may depend on, with what produces them."""
+    found: dict[Value, Instruction] = {}
+    if not instruction.regions:
+        return found
+    for value in captured(instruction):
+        producer = value.producer
+        assert is_constant(producer), f"a region of {instruction.op.name} captures {value!r}, which is no constant"
+        found[value] = cast(Instruction, producer)
+    if Trait.FUSION not in instruction.op.traits:
+        for operand in instruction.operands:
+            producer = operand.producer
+            if is_constant(producer) and isinstance(operand.type, TensorType) and not operand.type.shape:
+                found[operand] = cast(Instruction, producer)
+    return found
 
 
 def structure_key(instruction: Instruction, identities: Identities | None = None) -> str:
@@ -133,18 +195,21 @@ class _Description:
         for name in sorted(attributes):
             self.parts.append(f"{name}={self.attribute(attributes[name])};")
 
-    def instruction(self, instruction: Instruction) -> None:
-        """Describe an instruction with its regions."""
+    def instruction(self, instruction: Instruction, *, described_again: bool = False) -> None:
+        """Describe an instruction with its regions; its operands must have been described, or numbered, before."""
         parts = self.parts
         self.ops[instruction.op.name] = instruction.op
         parts.append(f"{instruction.op.name}(")
         for operand in instruction.operands:
-            number = self.numbers.setdefault(operand, len(self.numbers))
+            number = self.numbers.get(operand)
+            if number is None:
+                raise NotKeyable(f"{operand!r}, which {instruction.op.name} reads and nothing here defines,")
             self.kinds.add(operand.type)
             parts.append(f"{number}:{operand.type},")
         parts.append(")->")
         for result in instruction.results:
-            self.numbers[result] = len(self.numbers)
+            if not described_again:
+                self.numbers[result] = len(self.numbers)
         self.types(instruction.result_types)
         self.attributes(instruction.attributes)
         if self.discardable:
