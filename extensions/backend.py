@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from hlojit.extensions.devices import Device
@@ -41,11 +41,14 @@ class Support(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A back end's answer for one instruction: support, the reason for a no, an optional cost in nanoseconds."""
+    """A back end's answer for one instruction: support, and the reason for a no.
+
+    ``cost`` is taken from back ends that were written for version 1.0 of the hooks, and not kept: nothing reads it.
+    """
 
     support: Support
     reason: str = ""
-    cost: float | None = None
+    cost: InitVar[float | None] = None
 
 
 YES = Capability(Support.YES)

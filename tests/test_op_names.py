@@ -30,7 +30,6 @@ MAY_NAME_OPS = {
 
 MAY_COMPARE_NAMES = {
     **{place: why for place, why in MAY_NAME_OPS.items() if place != "ir/ops/"},
-    "ir/ops/combiners.py": "matches the regions that front ends write for argmax and argmin",
     "ir/ops/definition.py": "the table of records is by name",
     "ir/compare.py": "compares two programs: their ops must have the same names",
     "jit/lowering/structure.py": "the identity of a kernel",

@@ -17,6 +17,7 @@ _LOGICAL = (BOOLEAN, INTEGER)
 
 
 _REORDERED = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
+_SETS = _REORDERED | {Trait.IDEMPOTENT}
 
 
 def _logical(
@@ -34,10 +35,10 @@ def _logical(
 
 
 AND = _logical(
-    "and", lambda b, x, y: b.and_(x, y), np.bitwise_and, _REORDERED | {Trait.IDEMPOTENT}, all_ones, "Bitwise and."
+    "and", lambda b, x, y: b.and_(x, y), np.bitwise_and, _SETS | {Trait.CONJUNCTION}, all_ones, "Bitwise and."
 )
 OR = _logical(
-    "or", lambda b, x, y: b.or_(x, y), np.bitwise_or, _REORDERED | {Trait.IDEMPOTENT}, lambda element: 0, "Bitwise or."
+    "or", lambda b, x, y: b.or_(x, y), np.bitwise_or, _SETS | {Trait.DISJUNCTION}, lambda element: 0, "Bitwise or."
 )
 XOR = _logical(
     "xor", lambda b, x, y: b.xor(x, y), np.bitwise_xor, _REORDERED, lambda element: 0, "Bitwise exclusive or."

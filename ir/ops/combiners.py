@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ElementType, FloatFormat
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.views import CompareView
@@ -92,29 +92,35 @@ def _extremum_with_index(region: Block) -> RecognizedCombiner | None:
 
 
 def _is_select(instruction: Instruction | None, a: Value, b: Value) -> bool:
-    return instruction is not None and instruction.name == "stablehlo.select" and instruction.operands[1:] == (a, b)
+    if instruction is None or Trait.SELECTION not in instruction.op.traits:
+        return False
+    return instruction.operands[1:] == (a, b)
 
 
 def _is_compare(value: Value, direction: str, a: Value, b: Value) -> bool:
     compare = value.producer
-    if compare is None or compare.name != "stablehlo.compare" or CompareView.of(compare).is_total_order:
+    if compare is None or Trait.COMPARISON not in compare.op.traits:
         return False
-    mirrored = {"LT": "GT", "GT": "LT"}.get(direction, direction)
-    found = CompareView.of(compare).direction
-    return (found == direction and compare.operands == (a, b)) or (found == mirrored and compare.operands == (b, a))
+    view = CompareView.of(compare)
+    if view.is_total_order:
+        return False
+    return (view.direction == direction and compare.operands == (a, b)) or (
+        view.mirrored == direction and compare.operands == (b, a)
+    )
 
 
-def _either(value: Value, name: str) -> tuple[Value, ...]:
+def _parts(value: Value, trait: Trait) -> tuple[Value, ...]:
+    """The operands of a conjunction or disjunction; none, if the value is something else."""
     instruction = value.producer
-    return instruction.operands if instruction is not None and instruction.name == name else ()
+    return instruction.operands if instruction is not None and trait in instruction.op.traits else ()
 
 
 def _is_better(value: Value, direction: str, a: Value, b: Value) -> bool:
     """``a > b``, for floats ``a > b or a != a``."""
     if _is_compare(value, direction, a, b):
         # Without the NaN test a float region would lose NaNs: that is not this combiner.
-        return not hasattr(a.tensor_type.element_type, "mantissa_bits")
-    parts = _either(value, "stablehlo.or")
+        return not isinstance(a.tensor_type.element_type, FloatFormat)
+    parts = _parts(value, Trait.DISJUNCTION)
     return len(parts) == 2 and any(
         _is_compare(p, direction, a, b) and _is_compare(q, "NE", a, a) for p, q in (parts, parts[::-1])
     )
@@ -123,11 +129,11 @@ def _is_better(value: Value, direction: str, a: Value, b: Value) -> bool:
 def _is_first(value: Value, better: Value, region: Block) -> bool:
     """``better or (a == b and index < other_index)``."""
     a, index, b, other_index = region.arguments
-    parts = _either(value, "stablehlo.or")
+    parts = _parts(value, Trait.DISJUNCTION)
     if len(parts) != 2 or better not in parts:
         return False
     tie = parts[1] if parts[0] is better else parts[0]
-    conditions = _either(tie, "stablehlo.and")
+    conditions = _parts(tie, Trait.CONJUNCTION)
     return len(conditions) == 2 and any(
         _is_compare(p, "EQ", a, b) and _is_compare(q, "LT", index, other_index)
         for p, q in (conditions, conditions[::-1])

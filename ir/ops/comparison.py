@@ -25,6 +25,7 @@ from hlojit.ir.ops.definition import (
     Operand,
     Pointwise,
     PointwiseCall,
+    Trait,
     define,
 )
 from hlojit.ir.ops.pointwise import ANY, BOOLEAN, inferred_element, inferred_shape, is_signed, merged_shape, takes
@@ -145,6 +146,7 @@ COMPARE = define(
         constraints=(*_COMPARE_RULES, inferred_shape("C2"), inferred_element("O1")),
         reference=_compare_arrays,
         syntax="compare",
+        traits=frozenset({Trait.COMPARISON}),
         lowering=Pointwise(_compare, exact=True),
         cost=Cost.CHEAP,
         summary="Whether two elements stand in a relation; TOTALORDER tells -0.0 from 0.0 and orders NaN.",
@@ -194,6 +196,7 @@ SELECT = define(
         constraints=(*_SELECT_RULES, inferred("C2")),
         reference=lambda call, pred, on_true, on_false: np.where(pred, on_true, on_false),
         syntax="select",
+        traits=frozenset({Trait.SELECTION}),
         lowering=Pointwise(lambda b, call, pred, on_true, on_false: b.select(pred, on_true, on_false), exact=True),
         cost=Cost.CHEAP,
         value_range=union_of(1),

@@ -100,3 +100,9 @@ def test_back_end_declines_f64_with_its_reason(acme: ModuleType) -> None:
         match=r"stablehlo.add is not supported by the back end 'acme': the device has no f64 unit",
     ):
         hlojit.compile(text, backend="acme")
+
+
+def test_an_answer_with_a_cost_is_the_answer() -> None:
+    """Version 1.0 let back ends name a cost; nothing reads it."""
+    assert ext.Capability(ext.Support.YES, cost=12.5) == ext.Capability(ext.Support.YES, "", 12.5) == ext.YES
+    assert ext.Capability(ext.Support.NO, "too large", None) == ext.no("too large")

@@ -100,6 +100,43 @@ def test_a_recognized_combiner_is_taken_apart_into_lanes_and_gives_the_same_numb
     assert vectors[1], "the order is free: several elements of a row at a time"
 
 
+ARGMAX = """
+func.func @main(%x: tensor<70x40xf32>, %i: tensor<70x40xi32>, %low: tensor<f32>, %none: tensor<i32>) -> tensor<70xi32> {
+  %0:2 = "stablehlo.reduce"(%x, %i, %low, %none) ({
+  ^bb0(%a: tensor<f32>, %ai: tensor<i32>, %b: tensor<f32>, %bi: tensor<i32>):
+    %1 = stablehlo.compare GT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %2 = stablehlo.compare NE, %a, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %3 = stablehlo.or %1, %2 : tensor<i1>
+    %4 = stablehlo.compare EQ, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %5 = stablehlo.compare LT, %ai, %bi, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    %6 = stablehlo.and %4, %5 : tensor<i1>
+    %7 = stablehlo.or %3, %6 : tensor<i1>
+    %8 = "test.pick"(%3, %a, %b) : (tensor<i1>, tensor<f32>, tensor<f32>) -> tensor<f32>
+    %9 = "test.pick"(%7, %ai, %bi) : (tensor<i1>, tensor<i32>, tensor<i32>) -> tensor<i32>
+    stablehlo.return %8, %9 : tensor<f32>, tensor<i32>
+  }) {dimensions = array<i64: 1>} : (tensor<70x40xf32>, tensor<70x40xi32>, tensor<f32>, tensor<i32>) -> (tensor<70xf32>, tensor<70xi32>)
+  return %0#1 : tensor<70xi32>
+}
+"""
+
+
+@pytest.mark.parametrize("traits", [frozenset({Trait.SELECTION}), frozenset()])
+def test_an_extremum_with_index_is_recognized_by_its_ops_traits(traits: frozenset[Trait]) -> None:
+    pick = OpDefinition(
+        "test.pick",
+        operands=(Operand("pred"), Operand("on_true"), Operand("on_false")),
+        reference=lambda call, pred, x, y: np.where(pred, x, y),
+        lowering=Pointwise(lambda b, call, pred, x, y: b.select(pred, x, y), exact=True),
+        traits=traits,
+    )
+    registered(pick)
+    (reduction, _) = hlojit.parse(ARGMAX).main.body
+    assert (combiner_of(reduction.regions[0]) is not None) == bool(traits)
+    x = np.random.default_rng(4).integers(-9, 9, (70, 40)).astype("f4")
+    found = hlojit.compile(ARGMAX)(x, np.tile(np.arange(40, dtype="i4"), (70, 1)), np.float32(-np.inf), np.int32(0))
+    np.testing.assert_array_equal(found, x.argmax(1))
+
+
 # cost
 
 TWICE = """
