@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import numpy as np
 from hlojit.extensions.events import READY, Event, in_callback
+from hlojit.extensions.holds import Hold, give
 from hlojit.ir.donation import donated_arguments
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError
 from hlojit.ir.formats import element_type_of
@@ -208,14 +210,21 @@ class Device(ABC):
         return space
 
     @final
-    def start(
-        self, program: DeviceProgram, arguments: Sequence[Memory], ready: Sequence[Event]
-    ) -> tuple[list[Memory], Event]:
-        """Execute a program on memories of this device (checked by the caller); the inputs live until it is done."""
-        after = Event.all(ready)
+    def start(self, program: DeviceProgram, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
+        """Execute a program on buffers of this device (checked by the caller); the inputs live until it is done.
+
+        The results are pending until the event.  What is donated is taken in one step with the start: no other thread
+        starts a program with these buffers in between.
+        """
+        # First: nothing is held while other programs' ends are waited for.
         release = self._slot()
         try:
-            handles, event = _checked(self.execute(program, [each.handle for each in arguments], after), program, self)
+            memories, ready, hold = give(program.name, buffers, program.donated)
+            with hold:
+                after = Event.all(ready)
+                handles, event = _checked(
+                    self.execute(program, [each.handle for each in memories], after), program, self
+                )
         except BaseException as error:
             release()
             if isinstance(error, HlojitError) or not isinstance(error, Exception):
@@ -224,7 +233,7 @@ class Device(ABC):
         results = [Memory(self, handle) for handle in handles]
         done = Event()
         # Results, too: a program must not write to memory that was given back because nobody wants them.
-        kept = [*arguments, *results]
+        kept = [*memories, *results]
 
         def finish(_: Event) -> None:
             kept.clear()
@@ -235,7 +244,8 @@ class Device(ABC):
             done.complete(error)
 
         Event.all((after, event)).then(finish)
-        return results, done
+        space = self.memory_spaces[0]
+        return [Buffer(self, type, space, memory, done) for type, memory in zip(program.outputs, results)], done
 
     def _slot(self) -> Callable[[], None]:
         """Take one of the executions that may be pending, and return what gives it back."""
@@ -299,7 +309,7 @@ class Buffer:
     ``ready`` is the event that it is filled: pending while the program that makes it runs, failed if that failed.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_is_viewed", "_memory", "_reading", "device", "memory_space", "ready", "type")
+    __slots__ = ("__weakref__", "_gone", "_is_viewed", "_memory", "device", "holds", "memory_space", "ready", "type")
 
     def __init__(self, device: Device, type: TensorType, space: MemorySpace, memory: Memory, ready: Event):
         self.device = device
@@ -308,9 +318,9 @@ class Buffer:
         self.ready = ready
         self._memory: Memory | None = memory
         self._gone = ""
-        # Held while the contents are read, so that no program is given the memory meanwhile.
-        self._reading = threading.Lock()
         self._is_viewed = False
+        self.holds: list[weakref.ref[Hold]] = []
+        """Who reads the contents; see ``hlojit.extensions.holds``."""
 
     @property
     def is_deleted(self) -> bool:
@@ -329,16 +339,16 @@ class Buffer:
     def to_host(self) -> NDArray:
         """Wait for the contents and copy them into a new array of the type's storage dtype."""
         self._wait()
-        with self._reading:
-            handle = self.memory().handle
+        with Hold((self,)) as (memory,):
+            handle = memory.handle
             view = self.device.host_view(handle, self.type)
             return self._transferred(handle) if view is None else view.copy()
 
     def host_view(self) -> NDArray | None:
         """Wait, and return the contents without a copy, read-only; None if the host cannot read the memory."""
         self._wait()
-        with self._reading:
-            view = self.device.host_view(self.memory().handle, self.type)
+        with Hold((self,)) as (memory,):
+            view = self.device.host_view(memory.handle, self.type)
             if view is not None:
                 self._is_viewed = True
                 view = view.view()
@@ -370,21 +380,14 @@ class Buffer:
             self._gone = f"the buffer of {self.type} on {self.device} was deleted"
             self._memory = None
 
-    def donate(self, program: str) -> Memory:
-        """Hand the memory over to a program; using the buffer is an error from now on, and names that program.
+    def give(self, program: str) -> bool:
+        """Leave the memory to a program; using the buffer is an error from now on, and names that program.
 
-        Where NumPy arrays look at the memory (``host_view``), the program gets a copy: what they show does not change.
+        Returns whether NumPy arrays look at the memory (``host_view``).  For ``hlojit.extensions.holds``.
         """
-        with self._reading:
-            memory = self.memory()
-            self._gone = f"the buffer of {self.type} on {self.device} was donated to {program}"
-            self._memory = None
-            view = self.device.host_view(memory.handle, self.type) if self._is_viewed else None
-        if view is None:
-            return memory
-        copy = self.device.put(view, self.type, self.memory_space)
-        copy.ready.wait()
-        return copy.memory()
+        self._gone = f"the buffer of {self.type} on {self.device} was donated to {program}"
+        self._memory = None
+        return self._is_viewed
 
     def _refuse(self) -> NoReturn:
         raise ExecutionError(f"{self._gone}; its contents are gone")

@@ -11,6 +11,7 @@ An event belongs to the process that made it: a child made by fork never sees it
 from __future__ import annotations
 
 import atexit
+import contextlib
 import contextvars
 import os
 import queue
@@ -243,11 +244,20 @@ def _do(work: Callable[[], Any], after: Event, done: Event) -> None:
 
 def _without_frames(error: BaseException) -> BaseException:
     """The error with its traceback as text (a note): frames would keep alive what they use, inputs for instance."""
-    error.add_note("".join(traceback.format_exception(error)).rstrip())
-    chain: BaseException | None = error
-    while chain is not None:
-        chain.__traceback__ = None
-        chain = chain.__cause__ or chain.__context__
+    with contextlib.suppress(Exception):  # of a class of somebody else's, whose text may not be had
+        error.add_note("".join(traceback.format_exception(error)).rstrip())
+    seen: set[int] = set()
+    linked: list[BaseException | None] = [error]
+    while linked:
+        each = linked.pop()
+        # Causes may form a circle.
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        linked += (each.__cause__, each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            linked += each.exceptions
     return error
 
 

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from hlojit.arrays import Array, NDArray, to_storage
-from hlojit.extensions import Backend, Buffer, Device, DeviceProgram, Event
-from hlojit.extensions.devices import Memory, failure
+from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
+from hlojit.extensions.devices import failure
+from hlojit.extensions.holds import Hold
 from hlojit.extensions.host_device import HostDevice
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.types import TensorType
@@ -44,7 +45,7 @@ class DeviceCall:
         if isinstance(device, HostDevice) and not self.program.donated:
             results = self._run_here(device, buffers)
         else:
-            results, done = self._start(device, buffers)
+            results, done = device.start(self.program, buffers)
             done.wait()
         if has_device_array(arguments):
             return _unpacked([Array.from_buffer(buffer) for buffer in results])
@@ -52,7 +53,8 @@ class DeviceCall:
 
     def execute(self, *arguments: object, device: Device | str | None = None) -> Any:
         """Start the program and return at once; see ``Executable.execute``."""
-        results, _ = self._start(*self._place(arguments, device))
+        where, buffers = self._place(arguments, device)
+        results, _ = where.start(self.program, buffers)
         return _unpacked([Array.from_buffer(buffer) for buffer in results])
 
     def devices(self) -> tuple[Device, ...]:
@@ -98,35 +100,19 @@ class DeviceCall:
             )
         return device
 
-    def _start(self, device: Device, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
-        """Start the program; the results are pending until the event."""
-        ready = [buffer.ready for buffer in buffers]
-        memories, done = device.start(self.program, self._take(buffers), ready)
-        space = device.memory_spaces[0]
-        results = zip(self.program.outputs, memories)
-        return [Buffer(device, type_, space, memory, done) for type_, memory in results], done
-
     def _run_here(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Run on this thread, which would wait anyway."""
-        memories = self._take(buffers)
-        for buffer in buffers:
-            buffer.ready.wait()
-        try:
-            returned = self.program.code(*[memory.handle.array for memory in memories])
-        except HlojitError:
-            raise
-        except Exception as error:
-            raise failure(self.program.name, device, error) from error
+        """Run on this thread, which would wait anyway; a program that is given one of the arguments waits for it."""
+        with Hold(buffers, queued=True) as memories:
+            for buffer in buffers:
+                buffer.ready.wait()
+            try:
+                returned = self.program.code(*[memory.handle.array for memory in memories])
+            except HlojitError:
+                raise
+            except Exception as error:
+                raise failure(self.program.name, device, error) from error
         arrays = returned if isinstance(returned, tuple) else (returned,)
         return [device.adopt(array, type_) for array, type_ in zip(arrays, self.program.outputs)]
-
-    def _take(self, buffers: Sequence[Buffer]) -> list[Memory]:
-        """The arguments' memories; those that the program takes are its own from here on."""
-        donated = set(self.program.donated)
-        return [
-            buffer.donate(self.program.name) if number in donated else buffer.memory()
-            for number, buffer in enumerate(buffers)
-        ]
 
 
 def _checked(argument: object, type_: TensorType, name: str, number: int) -> Buffer | NDArray:

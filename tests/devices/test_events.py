@@ -214,3 +214,51 @@ def test_the_interpreter_ends_with_work_pending(running: float) -> None:
     assert seconds < 30, "neither a thousand waits of ten seconds nor the one of thirty"
     if running < 1:
         assert "the interpreter ends" in output
+
+
+def test_causes_in_a_circle_do_not_stop_a_queue() -> None:
+    def work() -> None:
+        first, second = ValueError("first"), ValueError("second")
+        first.__cause__, second.__cause__ = second, first
+        raise first
+
+    work_queue = Queue("circle")
+    broken = work_queue.submit(work)
+    with pytest.raises(ExecutionError, match="first"):
+        assert broken.wait(10), "the queue's thread is busy with the causes"
+    assert work_queue.submit(lambda: None).wait(10)
+
+
+def test_an_error_keeps_nothing_of_what_its_causes_used() -> None:
+    """Neither cause nor context (where there are both), nor the parts of a group."""
+
+    class Input:
+        pass
+
+    inputs = [Input() for _ in range(4)]
+    kept = [weakref.ref(each) for each in inputs]
+
+    def fail(number: int) -> ValueError:
+        used = inputs[number]
+        try:
+            raise ValueError(f"with {type(used).__name__} {number}")
+        except ValueError as error:
+            return error
+
+    def work() -> None:
+        used = inputs.pop()
+        try:
+            raise fail(0)
+        except ValueError:
+            cause, parts = fail(1), [fail(2)]
+            del inputs[:]
+            raise ExceptionGroup(f"with {type(used).__name__} 3", parts) from cause
+
+    broken = Queue("causes").submit(work)
+    with pytest.raises(ExecutionError, match="with Input 3"):
+        broken.wait(10)
+    gc.collect()
+    error = broken.error
+    assert isinstance(error, ExceptionGroup) and error.__cause__ is not None and error.__context__ is not None
+    assert [each() for each in kept] == [None] * 4
+    assert "with Input 0" not in str(error) and "in fail" in error.__notes__[0]
