@@ -17,17 +17,17 @@ import numpy as np
 from hlojit.ir.binary import ALIGNMENT, FormatError
 
 _HEADER: Final = struct.Struct("<8sIIQ32s")
-"""Magic, version, 0, length of the body, SHA-256 of the body; padded to ``ALIGNMENT``."""
+"""Magic, version, 0, length of the body, SHA-256 of key and body; padded to ``ALIGNMENT``."""
 
 
-def sealed(magic: bytes, version: int, body: bytes) -> bytes:
-    """A body with a header that says what it is and whether it is whole."""
-    head = _HEADER.pack(magic, version, 0, len(body), hashlib.sha256(body).digest())
+def sealed(magic: bytes, version: int, body: bytes, key: str = "") -> bytes:
+    """A body with a header that says what it is and whether it is whole; it opens with the same ``key`` only."""
+    head = _HEADER.pack(magic, version, 0, len(body), _checksum(body, key))
     return head.ljust(ALIGNMENT, b"\0") + body
 
 
-def unsealed(magic: bytes, version: int, data: memoryview) -> memoryview:
-    """The body; raises ``FormatError`` if it is of another kind or version, cut off, or altered."""
+def unsealed(magic: bytes, version: int, data: memoryview, key: str = "") -> memoryview:
+    """The body; raises ``FormatError`` if it is of another kind, version or key, cut off, or altered."""
     if len(data) < ALIGNMENT or bytes(data[: len(magic)]) != magic:
         raise FormatError("this is no file of the kind that hlojit writes here")
     _, found, _, length, digest = _HEADER.unpack_from(data)
@@ -36,9 +36,15 @@ def unsealed(magic: bytes, version: int, data: memoryview) -> memoryview:
     body = data[ALIGNMENT:]
     if len(body) != length:
         raise FormatError(f"the file is cut off: {len(body)} bytes of {length}")
-    if hashlib.sha256(body).digest() != digest:
+    if _checksum(body, key) != digest:
         raise FormatError("the file is damaged: its checksum is wrong")
     return body
+
+
+def _checksum(body: bytes | memoryview, key: str) -> bytes:
+    digest = hashlib.sha256(f"{key}\0".encode() if key else b"")
+    digest.update(body)
+    return digest.digest()
 
 
 def write_file(path: Path, data: bytes) -> None:

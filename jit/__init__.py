@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from hlojit.tracing import jit
 
 __version__ = "0.1.0"
+
+IMPORTED = time.time_ns()
+"""When this process began to import hlojit; ``hlojit.ir.versions`` compares the times of its files with it."""
 
 _HOME = {
     "Array": "hlojit.arrays",

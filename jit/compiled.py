@@ -132,13 +132,16 @@ def _program_records() -> Records:
     return records_of(program, storage, sizes, kernel, location)
 
 
-def encode(compiled: CompiledProgram) -> bytes:
-    """The bytes of a file.  Raises ``NotKeyable`` for what cannot be written down, by name."""
+def encode(compiled: CompiledProgram, key: str = "") -> bytes:
+    """The bytes of a file, or of a cache's entry for ``key``.
+
+    Raises ``NotKeyable`` for what cannot be written down, by name.
+    """
     if compiled.unkeyable:
         raise NotKeyable(compiled.unkeyable[0])
     outer = Writer({"Provenance": Provenance})
     outer.put({each.name: _written(compiled, each.name) for each in fields(compiled) if each.name != "unkeyable"})
-    return sealed(MAGIC, FORMAT_VERSION, outer.finish())
+    return sealed(MAGIC, FORMAT_VERSION, outer.finish(), key)
 
 
 def _written(compiled: CompiledProgram, name: str) -> Any:
@@ -149,9 +152,9 @@ def _written(compiled: CompiledProgram, name: str) -> Any:
     return getattr(compiled, name)
 
 
-def decode(data: bytes | memoryview) -> CompiledProgram:
+def decode(data: bytes | memoryview, key: str = "") -> CompiledProgram:
     """The program in the bytes of a file; raises ``FormatError`` (a ``HlojitError``) for anything else."""
-    body = unsealed(MAGIC, FORMAT_VERSION, memoryview(data))
+    body = unsealed(MAGIC, FORMAT_VERSION, memoryview(data), key)
     values = Reader(body, {"Provenance": Provenance}).value()
     names = [each.name for each in fields(CompiledProgram) if each.name != "unkeyable"]
     if not isinstance(values, dict) or list(values) != names:

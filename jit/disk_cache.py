@@ -7,7 +7,8 @@
 The folder is the user's own (``XDG_CACHE_HOME/hlojit``, or ``HLOJIT_CACHE``): what lies in it is run as native code, so a
 folder or file that belongs to somebody else, or that others may write, is not read.  Entries are written under another
 name and renamed, so that any number of processes may share a folder.  A cache never makes a program fail: what cannot be
-read is a miss, what cannot be written is left.
+read is a miss, what cannot be written is left.  A process whose hlojit was changed on disk after it had been imported uses
+no cache: what it compiles is of no version that a key could name.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import Final, final
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import read_aligned, write_file
+from hlojit.ir.versions import sources_changed
 
-LAYOUT: Final = "v2"
+LAYOUT: Final = "v3"
 """Name of the folder below the user's; another layout takes another name."""
 KINDS: Final = ("programs", "kernels", "objects")
 DEFAULT_LIMIT: Final = 1 << 30
@@ -78,7 +80,7 @@ class DiskCache:
 
     def put(self, kind: str, key: str, data: bytes) -> None:
         """Keep an entry, if there is room and the folder can be written."""
-        if len(data) * LARGEST_SHARE > self.limit:
+        if len(data) * LARGEST_SHARE > self.limit or sources_changed():
             return
         path = self._path(kind, key)
         try:
@@ -198,7 +200,7 @@ _caches: dict[tuple[Path, int], DiskCache | None] = {}
 def disk_cache() -> DiskCache | None:
     """The cache that the switches ask for, or None."""
     folder, limit = folder_setting(), limit_setting()
-    if folder is None:
+    if folder is None or sources_changed():
         return None
     key = (folder, limit)
     if key not in _caches:

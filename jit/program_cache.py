@@ -57,7 +57,7 @@ def find(program: str | Module, backend: Backend, options: CompileOptions) -> tu
     if cache is None or data is None:
         return text, provenance, None
     try:
-        return text, provenance, decode(data)
+        return text, provenance, decode(data, text)
     except HlojitError:
         cache.discard(_KIND, text)
         return text, provenance, None
@@ -69,7 +69,7 @@ def keep(key: str, compiled: CompiledProgram) -> None:
     if cache is None or not key or compiled.unkeyable:
         return
     try:
-        data = encode(compiled)
+        data = encode(compiled, key)
     except (NotKeyable, FormatError):
         return
     cache.put(_KIND, key, data)

@@ -127,7 +127,7 @@ def _read(symbol: str) -> tuple[KernelCode, memoryview] | None:
     if cache is None or data is None:
         return None
     try:
-        found = Reader(unsealed(_MAGIC, _VERSION, data), _RECORDS).value()
+        found = Reader(unsealed(_MAGIC, _VERSION, data, symbol), _RECORDS).value()
         if isinstance(found, tuple) and [type(part) for part in found] == [KernelCode, memoryview]:
             return found[0], found[1]
     except FormatError:
@@ -141,4 +141,4 @@ def _write(code: KernelCode, image: bytes) -> None:
     if cache is not None:
         writer = Writer(_RECORDS)
         writer.put((code, image))
-        cache.put("kernels", code.symbol, sealed(_MAGIC, _VERSION, writer.finish()))
+        cache.put("kernels", code.symbol, sealed(_MAGIC, _VERSION, writer.finish(), code.symbol))

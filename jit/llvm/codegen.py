@@ -168,11 +168,11 @@ def kept_object(ir: str, target: Target, *, pipeline: str = "lean") -> bytes | m
     data = cache_.get("objects", key)
     if data is not None:
         try:
-            return unsealed(_MAGIC, 1, data)
+            return unsealed(_MAGIC, 1, data, key)
         except FormatError:
             cache_.discard("objects", key)
     image = compile_to_object(ir, target, pipeline=pipeline)
-    cache_.put("objects", key, sealed(_MAGIC, 1, image))
+    cache_.put("objects", key, sealed(_MAGIC, 1, image, key))
     return image
 
 

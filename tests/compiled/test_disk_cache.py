@@ -194,18 +194,34 @@ def test_damaged_entries_are_misses_and_are_replaced(damage: Callable[[Path], No
     assert run(tmp_path, layers(1)) == (first, NOTHING)
 
 
+@pytest.mark.parametrize("kind", ["programs", "kernels"])
+def test_an_entry_is_that_of_its_key_alone(kind: str, tmp_path: Path) -> None:
+    """Two entries that have changed places, by a tool that copies caches or by somebody's hand, are misses."""
+    expected = {head: run(tmp_path, layers(0, head))[0] for head in ("sine", "cosine")}
+    entries = list(DiskCache(tmp_path / "cache").entries())
+    paths = [each.path for each in entries if each.kind == kind]
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, contents[1:] + contents[:1]):
+        path.write_bytes(content)
+    if kind == "kernels":
+        for each in entries:
+            if each.kind == "programs":
+                each.path.unlink()
+    assert {head: run(tmp_path, layers(0, head))[0] for head in expected} == expected
+
+
 def test_what_cannot_be_loaded_is_compiled_again(own_folder: Path) -> None:
     """Entries whose checksum is right and whose code is not, or is for another runtime."""
     text = layers(1, head="cosine")
     compiles(text)
     (entry,) = [each for each in DiskCache(own_folder).entries() if each.kind == "programs"]
-    kept = files.decode(memoryview(entry.path.read_bytes()))
+    kept = files.decode(memoryview(entry.path.read_bytes()), entry.key)
     junk = dataclasses.replace(kept, objects=tuple((symbol, b"no object") for symbol, _ in kept.objects))
     stranger = dataclasses.replace(kept, provenance=dataclasses.replace(kept.provenance, runtime="another"))
     for wrong in (junk, stranger):
-        entry.path.write_bytes(files.encode(wrong))
+        entry.path.write_bytes(files.encode(wrong, entry.key))
         compiles(text)
-        assert files.decode(memoryview(entry.path.read_bytes())).provenance == kept.provenance
+        assert files.decode(memoryview(entry.path.read_bytes()), entry.key).provenance == kept.provenance
 
 
 def compiles(text: str) -> None:
