@@ -70,6 +70,45 @@ def reads(function: FunctionType, is_whole: Callable[[ModuleType], bool]) -> dic
     return dict(sorted(found.items()))
 
 
+def chains(function: FunctionType) -> Iterator[list[tuple[str, Any]]]:
+    """What a function loads by name, step by step: the name, then the attributes read of modules of whatever kind.
+
+    ``numpy.random.rand`` is the module, ``numpy.random`` and ``numpy.random.rand``, whatever the module is called there.
+    """
+    for name, value, instructions, position in _name_loads(function):
+        chain = [(name, value)]
+        while isinstance(value, ModuleType) and position < len(instructions):
+            following = instructions[position]
+            if following.opname not in (*_ATTRIBUTE_LOADS, "IMPORT_FROM"):
+                break
+            path = f"{value.__name__}.{following.argval}"
+            value = getattr(value, following.argval, MISSING)
+            chain.append((path, value))
+            position += 1
+        yield chain
+
+
+def _name_loads(function: FunctionType) -> Iterator[tuple[str, Any, list[Any], int]]:
+    """Every name that is loaded or imported, what it means, and the instructions from the next one on."""
+    captured = cells(function)
+    for code in codes(function.__code__):
+        instructions = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
+        for position, instruction in enumerate(instructions):
+            name = instruction.argval
+            if instruction.opname in _NAME_LOADS:
+                yield (
+                    name,
+                    function.__globals__.get(name, getattr(builtins, name, MISSING)),
+                    instructions,
+                    position + 1,
+                )
+            elif instruction.opname in _CELL_LOADS and name in captured:
+                yield name, captured[name], instructions, position + 1
+            elif instruction.opname == "IMPORT_NAME":
+                for path, value in _imported(function, code, instructions, position, lambda module: False).items():
+                    yield path, value, instructions, len(instructions)
+
+
 def _follow(
     path: str, value: Any, instructions: list[Any], position: int, is_whole: Callable[[ModuleType], bool]
 ) -> tuple[str, Any]:

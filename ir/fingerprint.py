@@ -6,6 +6,9 @@ A function is hashed by what it does: bytecode, constants, defaults, captured va
 modules, helper functions included, recursively.  What the standard library, hlojit and the numeric packages below it
 bring counts by its name and version.  Nothing depends on addresses, on the order of sets or on the hash seed.
 
+A function that reads what its source does not say - a file, the environment, the clock - is refused too
+(``hlojit.ir.outside_reads``), unless it states an identity of its own in its attribute ``hlojit_identity``.
+
 What cannot be hashed by content - C pointers, locks, open files - raises ``NotKeyable``, which names it and says how it is
 reached: it must not be kept between processes, and what depends on it is not cached.
 """
@@ -18,7 +21,7 @@ import functools
 import hashlib
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from types import (
@@ -39,9 +42,14 @@ from typing import Any, Final
 import numpy as np
 from hlojit.ir.code_reads import MISSING, cells, reads
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.outside_reads import outside_read
 
 KNOWN_PACKAGES: Final = frozenset({"hlojit", "numpy", "scipy", "numba", "llvmlite", "ml_dtypes", "pluggy"})
 """Besides the standard library: packages whose functions and classes count by name and version, not by content."""
+
+STATED: Final = "hlojit_identity"
+"""Attribute of a function or class: a string, or a function without parameters that returns one, which stands for what it
+reads from outside of its source."""
 
 _VALUES_OF_CLASSES_TO_SKIP = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
@@ -80,6 +88,8 @@ class _Walk:
         self.numbers: dict[int, int] = {}
         self.alive: list[object] = []
         """What was numbered: an address names an object only as long as the object lives."""
+        self.stated = 0
+        """How many of the functions and classes that enclose what is written state an identity of their own."""
 
     # -------------------------------------------------------------------------------------------------- writing
 
@@ -99,6 +109,28 @@ class _Walk:
     def refuse(self, what: str) -> NotKeyable:
         """The error for a value that has no content."""
         return NotKeyable(what, tuple(self.path))
+
+    @contextmanager
+    def _stating(self, attributes: Mapping[str, Any]) -> Iterator[None]:
+        """Write the identity that a function or class states, if it does; what is inside may then read what it likes."""
+        if STATED not in attributes:
+            yield
+            return
+        identity = attributes[STATED]
+        if isinstance(identity, staticmethod):
+            identity = identity.__func__
+        try:
+            text = identity() if callable(identity) else identity
+        except Exception as error:
+            raise self.refuse(f"{STATED}, which raised {error!r},") from None
+        if not isinstance(text, str):
+            raise self.refuse(f"{STATED}, which is {text!r} rather than a string,")
+        self.tag("stated", text)
+        self.stated += 1
+        try:
+            yield
+        finally:
+            self.stated -= 1
 
     def put(self, value: Any) -> None:
         """Write any value."""
@@ -143,6 +175,7 @@ class _Walk:
         """Hash of a value that has no place of its own in an order; it may refer to what encloses it."""
         inner = _Walk()
         inner.path, inner.numbers, inner.alive = self.path, dict(self.numbers), self.alive
+        inner.stated = self.stated
         inner.put(value)
         return inner.digest.hexdigest()
 
@@ -182,13 +215,16 @@ class _Walk:
 
     def _new_function(self, value: FunctionType) -> None:
         known = _known(value.__globals__.get("__name__"))
-        with self.within(f"function {value.__qualname__}"):
+        with self.within(f"function {value.__qualname__}"), self._stating(vars(value)):
+            outside = "" if known is not None or self.stated else outside_read(value)
+            if outside:
+                raise self.refuse(f"{outside}, which may be something else in another process,")
             self.tag("function", f"{value.__qualname__} {known or ''}")
             self._code(value.__code__)
-            self.put((value.__defaults__, value.__kwdefaults__, value.__dict__))
+            self.put((value.__defaults__, value.__kwdefaults__, _without_identity(value.__dict__)))
             # What a known package's function reads of its own modules changes with the package's version only.
-            outside = cells(value) if known else reads(value, lambda module: _known(module.__name__) is not None)
-            for name, read in outside.items():
+            found = cells(value) if known else reads(value, lambda module: _known(module.__name__) is not None)
+            for name, read in found.items():
                 self.tag("reads", name)
                 with self.within(name):
                     self.put(read)
@@ -203,8 +239,10 @@ class _Walk:
 
     def _method(self, value: MethodType) -> None:
         self.tag("method")
-        self.put(value.__func__)
-        self.put(value.__self__)
+        owner = value.__self__
+        with self._stating(_attributes(owner if isinstance(owner, type) else type(owner))):
+            self.put(value.__func__)
+        self.put(owner)
 
     def _builtin(self, value: Any) -> None:
         owner = value.__self__
@@ -227,7 +265,7 @@ class _Walk:
         self.tag("class", f"{value.__module__}.{value.__qualname__} {known or ''}")
         if known is not None:
             return
-        with self.within(f"class {value.__qualname__}"):
+        with self.within(f"class {value.__qualname__}"), self._stating(_attributes(value)):
             self.put(value.__bases__)
             if issubclass(value, enum.Enum):
                 self.put([(name, member.value) for name, member in value.__members__.items()])
@@ -235,7 +273,7 @@ class _Walk:
             if is_dataclass(value):
                 self.put([(each.name, each.default, each.default_factory) for each in fields(value)])
             for name, item in sorted(vars(value).items()):
-                if name not in _VALUES_OF_CLASSES_TO_SKIP and not _is_generated(value, item):
+                if name not in _VALUES_OF_CLASSES_TO_SKIP and name != STATED and not _is_generated(value, item):
                     self.tag("attribute", name)
                     with self.within(name):
                         self.put(item)
@@ -326,6 +364,18 @@ def _known(module: object) -> str | None:
     if top in KNOWN_PACKAGES:
         return str(getattr(sys.modules.get(top), "__version__", ""))
     return "" if top in sys.stdlib_module_names and top != "__main__" else None
+
+
+def _attributes(kind: type) -> dict[str, Any]:
+    """The attribute of a class, or of one that it inherits from, that states an identity."""
+    for each in kind.__mro__:
+        if STATED in vars(each):
+            return {STATED: vars(each)[STATED]}
+    return {}
+
+
+def _without_identity(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in attributes.items() if name != STATED}
 
 
 def _is_generated(owner: type, item: object) -> bool:

@@ -304,3 +304,64 @@ def test_processes_agree() -> None:
         for seed in ("1", "2", "3")
     }  # fmt: skip
     assert len(said) == 1
+
+
+OUTSIDE = {
+    "open": "def f(x): return open('a').read()",
+    "open under another name": "read = open\ndef f(x): return read('a')",
+    "eval": "def f(x): return eval('x')",
+    "globals": "A = 1\ndef f(x): return globals()['A']",
+    "vars": "def f(x): return vars(x)",
+    "builtins": "import builtins\ndef f(x): return builtins.open('a')",
+    "__import__": "def f(x): return __import__('a')",
+    "os.environ": "import os\ndef f(x): return os.environ['A']",
+    "environ": "from os import environ\ndef f(x): return environ['A']",
+    "getenv": "from os import getenv as g\ndef f(x): return g('A')",
+    "an import inside": "def f(x):\n    import os\n    return os.getcwd()",
+    "a name imported inside": "def f(x):\n    from random import random\n    return random()",
+    "importlib": "import importlib\ndef f(x): return importlib.import_module('a').A",
+    "pathlib": "from pathlib import Path\ndef f(x): return Path('a').read_bytes()",
+    "a captured path": "from pathlib import Path\nA = Path('a')\ndef f(x): return A.stat()",
+    "a path that is given": "def f(x): return x.read_text()",
+    "random": "import random\ndef f(x): return random.random()",
+    "a random function": "from random import random\ndef f(x): return random()",
+    "time": "import time as t\ndef f(x): return t.time()",
+    "a clock": "from time import monotonic\ndef f(x): return monotonic()",
+    "datetime": "from datetime import datetime\ndef f(x): return datetime.now()",
+    "sys": "import sys\ndef f(x): return sys.argv[1]",
+    "numpy.load": "import numpy as np\ndef f(x): return np.load('a')",
+    "numpy.load by name": "from numpy import load\ndef f(x): return load('a')",
+    "numpy.random": "import numpy as np\ndef f(x): return np.random.rand()",
+    "numpy.random by name": "from numpy.random import rand\ndef f(x): return rand()",
+    "an inner function": "def f(x):\n    def g(): return open('a')\n    return g",
+    "a helper": "def g(): return open('a').read()\ndef f(x): return g()",
+    "a method": "class f:\n    def run(self): return open('a')",
+    "a default": "import time\ndef g(): return time.time()\ndef f(x, g=g): return g()",
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_reads_from_outside_of_its_source_is_refused(name: str) -> None:
+    with pytest.raises(NotKeyable, match="may be something else in another process"):
+        hash_of(OUTSIDE[name])
+
+
+def test_constants_of_the_interpreter_and_pure_functions_are_not_outside() -> None:
+    hash_of(
+        "import sys, math, json\nimport numpy as np\ndef f(x): return sys.maxsize, math.sin(x), np.exp(x), json.dumps(1)"
+    )
+    hash_of("def open(x): return x\ndef f(x): return open(x)")
+
+
+def test_a_stated_identity_stands_for_what_is_read() -> None:
+    source = "def f(x): return open('a').read()\nf.hlojit_identity = {}"
+    one, other = (hash_of(source.format(text)) for text in ("'one'", "lambda: 'other'"))
+    assert one == hash_of(source.format("lambda: 'one'")) != other
+    assert hash_of(source.format("'one'").replace("'a'", "'b'")) != one, "the source counts as well"
+    inherited = "class B:\n    hlojit_identity = {}\nclass f(B):\n    def run(self): return open('a')\ng = f().run"
+    first, second = (run(inherited.format(text)) for text in ("'one'", "staticmethod(lambda: 'other')"))
+    assert fingerprint(first["f"]) != fingerprint(second["f"])
+    assert fingerprint(first["g"]) != fingerprint(second["g"])
+    for wrong in ("3", "lambda: 1 / 0", "None"):
+        with pytest.raises(NotKeyable, match="hlojit_identity, which"):
+            hash_of(source.format(wrong))

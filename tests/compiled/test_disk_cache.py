@@ -148,6 +148,34 @@ def test_plugins_count_by_content(own_folder: Path) -> None:
     assert count(own_folder, "programs") == 4
 
 
+def reading(path: Path, identity: Any = None) -> Expanded:
+    """A plugin whose expansion multiplies by what a file says."""
+
+    def expand(builder: Any, instruction: Any) -> Any:
+        (x,) = instruction.operands
+        return [builder.multiply(x, builder.constant(float(path.read_text()), x.tensor_type))]
+
+    if identity is not None:
+        expand.hlojit_identity = identity  # type: ignore[attr-defined]
+    plugin = Expanded("add")
+    plugin.expand = expand
+    return plugin
+
+
+def test_what_reads_a_file_is_compiled_anew_unless_it_states_an_identity(own_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tuned"
+    for factor in (2, 3):
+        path.write_text(str(factor))
+        with ext.using(reading(path)):
+            np.testing.assert_array_equal(hlojit.compile(CALL)(X), factor * X)
+    assert count(own_folder, "programs") == 0
+    for factor, kept in ((2, 1), (3, 2), (2, 2)):
+        path.write_text(str(factor))
+        with ext.using(reading(path, lambda: path.read_text())):
+            np.testing.assert_array_equal(hlojit.compile(CALL)(X), factor * X)
+        assert count(own_folder, "programs") == kept
+
+
 def test_options_count_and_progress_does_not(own_folder: Path) -> None:
     for options in ({}, {"progress": False}, {"fold_limit": 1}, {"disable_passes": ("call-inliner",)}):
         hlojit.compile(layers(1), options=options)
