@@ -77,14 +77,11 @@ def chains(function: FunctionType) -> Iterator[list[tuple[str, Any]]]:
     """
     for name, value, instructions, position in _name_loads(function):
         chain = [(name, value)]
-        while isinstance(value, ModuleType) and position < len(instructions):
-            following = instructions[position]
-            if following.opname not in (*_ATTRIBUTE_LOADS, "IMPORT_FROM"):
+        for following in instructions[position:]:
+            module = chain[-1][1]
+            if not isinstance(module, ModuleType) or following.opname not in _ATTRIBUTE_LOADS:
                 break
-            path = f"{value.__name__}.{following.argval}"
-            value = getattr(value, following.argval, MISSING)
-            chain.append((path, value))
-            position += 1
+            chain.append((f"{module.__name__}.{following.argval}", getattr(module, following.argval, MISSING)))
         yield chain
 
 
