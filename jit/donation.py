@@ -43,9 +43,10 @@ class GivingCall:
     def __call__(self, *arrays: Array) -> Any:
         given = list(arrays)
         for number in self.numbers:
-            others = [other for position, other in enumerate(given) if position != number]
-            if not can_be_given(given[number], others):
-                given[number] = given[number].copy()
+            # What the caller gave: of one array given twice every donated one is copied, and it stays as it was.
+            others = [other for position, other in enumerate(arrays) if position != number]
+            if not can_be_given(arrays[number], others):
+                given[number] = arrays[number].copy()
         return self.function(*given)
 
 

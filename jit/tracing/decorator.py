@@ -33,7 +33,7 @@ from hlojit.ir.graph import Function, Module
 from hlojit.ir.location import FileLocation
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import Structure, flatten, paths, unflatten
-from hlojit.tracing.donated import DonatedParameters
+from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer, TracingError
 
@@ -275,8 +275,7 @@ def jit(
     Raises ``TracingError`` where the function does what a compiled one cannot, naming what to use instead.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    numbers = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
-    donated = (donate_argnames,) if isinstance(donate_argnames, str) else tuple(donate_argnames)
+    numbers, donated = argument_numbers(donate_argnums), argument_names(donate_argnames)
 
     def decorate(function: Callable[..., Any]) -> JittedFunction:
         return JittedFunction(function, names, backend, options, plugins, numbers, donated)

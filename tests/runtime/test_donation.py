@@ -143,6 +143,38 @@ def test_one_array_in_two_places_is_copied(add: Any) -> None:
     np.testing.assert_array_equal(x, numbers())
 
 
+def test_one_array_in_two_donated_places_is_copied_in_both() -> None:
+    @hlojit.jit(donate_argnums=(0, 1))
+    def f(x: Any, y: Any) -> Any:
+        return x - y, x + y
+
+    for view in (lambda x: x, lambda x: x[:], lambda x: x[::-1]):
+        x = numbers()
+        results = f(x, view(x))
+        np.testing.assert_array_equal(x, numbers())
+        assert x.flags.writeable and not any(np.may_share_memory(x, each) for each in results)
+        np.testing.assert_array_equal(results, (numbers() - view(numbers()), numbers() + view(numbers())))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"donate_argnums": "0"}, "donate_argnums='0': numbers of parameters are expected, 0 or .*donate_argnames"),
+        ({"donate_argnums": 0.5}, "donate_argnums=0.5: numbers of parameters"),
+        ({"donate_argnums": True}, "donate_argnums=True: numbers of parameters"),
+        ({"donate_argnums": (0, None)}, "donate_argnums=.0, None.: numbers of parameters"),
+        ({"donate_argnums": -9}, r"donate_argnums holds -9, but f has the parameters x, y \(-2 to 1\)"),
+        ({"donate_argnames": 0}, "donate_argnames=0: names of parameters are expected.*donate_argnums"),
+    ],
+)
+def test_what_is_no_number_or_name_of_a_parameter_is_refused(options: dict[str, Any], message: str) -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x + y
+
+    with pytest.raises(HlojitError, match=message):
+        hlojit.jit(**options)(f)
+
+
 def test_an_array_that_was_given_away_is_copied(add: Any) -> None:
     """Its contents are undefined, but the result in its memory is somebody else's."""
     x = numbers()
