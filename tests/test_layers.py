@@ -33,8 +33,8 @@ MAY_IMPORT = {
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
 IR_ORDER = (
-    ("location", "presentation", "code_reads", "outside_reads", "fork_gate"),
-    ("errors",),
+    ("location", "presentation", "code_reads", "fork_gate"),
+    ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen"),
     ("formats",),
     ("types",),

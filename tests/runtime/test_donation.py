@@ -148,7 +148,7 @@ def test_one_array_in_two_donated_places_is_copied_in_both() -> None:
     def f(x: Any, y: Any) -> Any:
         return x - y, x + y
 
-    for view in (lambda x: x, lambda x: x[:], lambda x: x[::-1]):
+    for view in (lambda x: x, lambda x: x[:]):
         x = numbers()
         results = f(x, view(x))
         np.testing.assert_array_equal(x, numbers())
@@ -451,7 +451,7 @@ def test_jit_donates_of_variable_arguments() -> None:
     ("options", "message"),
     [
         ({"donate_argnums": 2}, "donate_argnums holds 2, but step has the parameters x, n"),
-        ({"donate_argnums": -3}, "donate_argnums holds -1"),
+        ({"donate_argnums": -3}, "donate_argnums holds -3"),
         ({"donate_argnames": "y"}, "donate_argnames names y, but step has the parameters x, n"),
         ({"donate_argnums": 1, "static_argnames": "n"}, "n of step: static arguments cannot be donated"),
     ],
