@@ -9,9 +9,10 @@ bound programs are printed, read, interpreted and cloned like others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from hlojit.extensions.custom_calls import CallSite, ElementwiseCall, config_attribute, plain_value
@@ -28,9 +29,6 @@ from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Point
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 from hlojit.ir.types import TensorType
-
-_MOST_SITES = 256
-"""Functions kept of one factory."""
 
 
 def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
@@ -127,35 +125,52 @@ def _element_types(instruction: Instruction) -> tuple[tuple[Any, ...], Any]:
     return operands, instruction.result.tensor_type.element_type
 
 
-_made: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
-"""Functions by factory and call site, so that one site is compiled once; they go when the factory goes."""
+_made: ContextVar[dict[Any, tuple[ElementwiseCall, Callable[..., Any]]] | None] = ContextVar("functions", default=None)
+"""Functions by factory and call site, of the compilation that goes on; with the calls, whose addresses are in the keys."""
+
+
+@contextmanager
+def one_compilation() -> Iterator[None]:
+    """A factory is asked once for each call site until the end; afterwards it may answer something else.
+
+    Not longer: what it makes depends on more than the call site, and what it reads may have changed.
+    """
+    token = _made.set({})
+    try:
+        yield
+    finally:
+        _made.reset(token)
 
 
 def scalar_function(
     call: ElementwiseCall, attributes: Mapping[str, Any], operand_types: tuple[Any, ...], result_type: Any
 ) -> Callable[..., Any]:
-    """The scalar function for a bound call; a factory is asked once for every different call site."""
+    """The scalar function for a bound call; during a compilation a factory is asked once for every different call site."""
     if call.function is not None:
         return call.function
-    assert call.factory is not None
-    known = _made.setdefault(call.factory, {})
     config, version = attributes.get("config"), attributes.get("api_version", 1)
-    key = (call.target, config, version, operand_types, result_type)
-    function = known.get(key)
-    if function is None:
-        plain = plain_value(config) if isinstance(config, Attribute) else None
-        site = CallSite(call.target, plain, version, operand_types, result_type)
-        try:
-            function = call.factory(site)
-        except Exception as error:
-            raise PluginError(
-                f"custom call target {call.target!r}: the factory failed for {site}: {error!r}"
-            ) from error
-        if not callable(function):
-            raise PluginError(f"custom call target {call.target!r}: the factory returned {function!r}, not a function")
-        if len(known) >= _MOST_SITES:
-            known.clear()
-        known[key] = function
+    known = _made.get()
+    if known is None:
+        return _ask(call, config, version, operand_types, result_type)
+    key = (id(call), config, version, operand_types, result_type)
+    if key not in known:
+        known[key] = call, _ask(call, config, version, operand_types, result_type)
+    return known[key][1]
+
+
+def _ask(
+    call: ElementwiseCall, config: Any, version: int, operand_types: tuple[Any, ...], result_type: Any
+) -> Callable[..., Any]:
+    """The function that a factory makes for a call site."""
+    assert call.factory is not None
+    plain = plain_value(config) if isinstance(config, Attribute) else None
+    site = CallSite(call.target, plain, version, operand_types, result_type)
+    try:
+        function = call.factory(site)
+    except Exception as error:
+        raise PluginError(f"custom call target {call.target!r}: the factory failed for {site}: {error!r}") from error
+    if not callable(function):
+        raise PluginError(f"custom call target {call.target!r}: the factory returned {function!r}, not a function")
     return function
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 from hlojit.collection import collection_paused
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
+from hlojit.extensions.binding import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
@@ -76,7 +77,7 @@ def compile(
             mark_donated(program.main, donate)
         home = program.environment if isinstance(program, Module) else current()
         # One state of the tables from beginning to end, whatever is registered meanwhile.
-        with scope_for(home).snapshot().activate() as scope:
+        with one_compilation(), scope_for(home).snapshot().activate() as scope:
             return _compile(program, backend, _settings(options, num_replicas, num_partitions), scope)
 
 

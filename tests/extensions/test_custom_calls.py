@@ -395,6 +395,24 @@ def test_division_of_an_unsigned_byte(backend: str) -> None:
     np.testing.assert_array_equal(executable(x), x // 2)
 
 
+SCALE = 2.0
+
+
+def scaling(site: Any) -> Any:
+    scale = SCALE
+    return lambda x: x * scale
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_factory_is_asked_by_every_compilation(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    """What it reads may have changed."""
+    x = np.arange(1000, dtype="f4")
+    with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=scaling))):
+        for scale in (2.0, 3.0, 2.0):
+            monkeypatch.setitem(globals(), "SCALE", scale)
+            np.testing.assert_array_equal(hlojit.compile(leaky_text(""), backend=backend)(x), x * scale)
+
+
 def test_constants_in_a_configuration_are_told_apart() -> None:
     """Whatever is in the configuration belongs to the identity of the kernel."""
 
