@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from hlojit.extensions.checks import PluginRecord, failed, read_plugin
 from hlojit.ir.environment import Environment
 from hlojit.ir.errors import PluginError
+from hlojit.ir.fork_gate import fork_gate
 
 ENTRY_POINT_GROUP = "hlojit"
 OWN_PACKAGE = "hlojit"
@@ -37,7 +38,7 @@ class Discovery:
         """Load everything that is installed, unless it has been done."""
         if self.loaded:
             return
-        with self._lock:
+        with fork_gate, self._lock:
             # A plugin that looks something up while it is imported, by the thread that loads it, sees what is there.
             if self.loaded or self._busy:
                 return
@@ -53,7 +54,7 @@ class Discovery:
         """Load hlojit's own plugins, unless it has been done."""
         if self._built_in_loaded:
             return
-        with self._lock:
+        with fork_gate, self._lock:
             if self._built_in_loaded or self._busy:
                 return
             self._busy = True

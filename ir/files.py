@@ -5,8 +5,10 @@ write_file(path, sealed(MAGIC, 1, body)); body = unsealed(MAGIC, 1, read_aligned
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import struct
 import tempfile
 from contextlib import suppress
@@ -51,12 +53,31 @@ def write_file(path: Path, data: bytes) -> None:
     """Write a file under another name first, so that nobody ever sees a part of it."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        try:
+            file = os.fdopen(descriptor, "wb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        with file:
             file.write(data)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
+        raise
+
+
+def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Any:
+    """Open a regular file for reading; what is none - a pipe would never end - is an ``OSError``."""
+    # Without waiting for somebody to write into a pipe.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "this is no regular file", os.fspath(path))
+        return os.fdopen(descriptor, "rb", buffering=0)
+    except BaseException:
+        os.close(descriptor)
         raise
 
 

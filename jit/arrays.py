@@ -12,10 +12,12 @@ An ``Array`` is also what stays on a device between calls, of whatever element t
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 from hlojit.ir.errors import ArgumentError, HlojitError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import (
     BooleanType,
     ComplexType,
@@ -69,7 +71,8 @@ class Array:
             element = _row(element)
         if not isinstance(element, FloatFormat):
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
-        from hlojit.ir.scalar.arrays import encode_array
+        with fork_gate:
+            from hlojit.ir.scalar.arrays import encode_array
 
         encoded = encode_array(np.asarray(values, _compute_dtype(element)), element)
         return cls(np.ascontiguousarray(encoded).view(element.storage).reshape(np.shape(values)), element)
@@ -78,7 +81,8 @@ class Array:
         """Decode to an array of the format's compute type (float32 or float64), exactly."""
         if not isinstance(self.element_type, FloatFormat):
             return self.storage
-        from hlojit.ir.scalar.arrays import decode_array
+        with fork_gate:
+            from hlojit.ir.scalar.arrays import decode_array
 
         return np.asarray(decode_array(self.storage, self.element_type))
 
@@ -220,7 +224,8 @@ _DLPACK_EXTENSION: Final = 12
 
 def _row(name: str) -> ElementType:
     """The element type of a name, which an installed plugin may bring."""
-    from hlojit.extensions import registry
+    with fork_gate:
+        from hlojit.extensions import registry
 
     registry().load()
     return element_type(name)
@@ -247,7 +252,8 @@ def have_same_codes(a: ElementType, b: ElementType) -> bool:
     """
     if a == b:
         return True
-    from hlojit.ir.fingerprint import NotKeyable, fingerprint
+    with fork_gate:
+        from hlojit.ir.fingerprint import NotKeyable, fingerprint
 
     try:
         return a.name == b.name and fingerprint(a) == fingerprint(b)
@@ -369,7 +375,9 @@ def plain_storage(value: object, where: str) -> tuple[NDArray, TensorType]:
 
 def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
     """View a foreign array as a NumPy array, without a copy where its protocol allows."""
-    if isinstance(value, np.ma.MaskedArray):
+    # Not numpy.ma: reading it imports the module, which nobody has need of who has no masked array.
+    masked = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", ())
+    if isinstance(value, masked):
         raise ArgumentError(f"{where}: a masked array; its mask would be lost: pass .filled(...) or .data")
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value)
@@ -379,7 +387,8 @@ def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
             "(numpy.asarray(...) makes one)"
         )
     if hasattr(value, "__dlpack__"):
-        from hlojit.runtime.dlpack import from_dlpack
+        with fork_gate:
+            from hlojit.runtime.dlpack import from_dlpack
 
         return from_dlpack(value, where)
     try:

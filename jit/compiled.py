@@ -22,7 +22,7 @@ import numpy as np
 from hlojit.ir import location
 from hlojit.ir.binary import FormatError, Reader, Records, Writer, records_of
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.files import read_aligned, sealed, unsealed, write_file
+from hlojit.ir.files import open_regular, read_aligned, sealed, unsealed, write_file
 from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.types import TensorType
 from hlojit.lowering import kernel, program, sizes, storage
@@ -196,11 +196,19 @@ def write(compiled: CompiledProgram, path: str | os.PathLike[str]) -> None:
     write_file(Path(path), data)
 
 
+def _whole(file: Any) -> memoryview:
+    size = os.fstat(file.fileno()).st_size
+    try:
+        return read_aligned(file, size)
+    except MemoryError as error:
+        raise FormatError(f"no memory for its {size:,} bytes") from error
+
+
 def read(path: str | os.PathLike[str]) -> CompiledProgram:
     """Read a file; raises ``HlojitError`` with the path if it is not what ``write`` writes."""
     try:
-        with open(path, "rb") as file:
-            data = read_aligned(file, os.fstat(file.fileno()).st_size)
+        with open_regular(path) as file:
+            data = _whole(file)
         compiled = decode(data)
         compiled.program  # noqa: B018 - all of a file that somebody gives us is checked at once
         return compiled

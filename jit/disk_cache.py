@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Final, final
 
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.files import read_aligned, write_file
+from hlojit.ir.files import open_regular, read_aligned, write_file
+from hlojit.ir.settings import bytes_of
 from hlojit.ir.versions import sources_changed
 
 LAYOUT: Final = "v3"
@@ -34,7 +35,6 @@ LARGEST_SHARE: Final = 4
 """An entry takes at most this part of the limit."""
 KEPT_AT_EVICTION: Final = 0.75
 _STALE_SECONDS: Final = 3600.0
-_SUFFIXES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +63,15 @@ class DiskCache:
         """The bytes of an entry, or None."""
         path = self._path(kind, key)
         try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
-        except OSError:
-            return None
-        try:
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode) or not _is_ours(status):
+            with open_regular(path, follow=False) as file:
+                status = os.fstat(file.fileno())
+                if not _is_ours(status) or status.st_size * LARGEST_SHARE > self.limit:
                     return None
                 data = read_aligned(file, status.st_size)
                 with suppress(OSError):
-                    os.utime(descriptor if os.utime in os.supports_fd else path)
+                    os.utime(file.fileno() if os.utime in os.supports_fd else path)
                 return data
-        except OSError:
+        except (OSError, MemoryError):
             return None
 
     def put(self, kind: str, key: str, data: bytes) -> None:
@@ -157,7 +153,10 @@ def folder_setting() -> Path | None:
     if setting.lower() in ("off", "0"):
         return None
     if setting:
-        return Path(setting).expanduser()
+        try:
+            return Path(setting).expanduser()
+        except RuntimeError as error:
+            raise HlojitError(f"HLOJIT_CACHE={setting!r}: there is no such user's home") from error
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
         # XDG says that a relative path is to be ignored.
@@ -168,14 +167,8 @@ def folder_setting() -> Path | None:
 
 def limit_setting() -> int:
     """Bytes that the folder may hold."""
-    text = os.environ.get("HLOJIT_CACHE_SIZE", "").strip()
-    if not text:
-        return DEFAULT_LIMIT
-    factor = _SUFFIXES.get(text[-1].lower(), 1)
-    digits = text if factor == 1 else text[:-1]
-    if not digits.isdigit():
-        raise HlojitError(f"HLOJIT_CACHE_SIZE={text!r} is not a number of bytes (a suffix k, m or g is allowed)")
-    return int(digits) * factor
+    limit = bytes_of("HLOJIT_CACHE_SIZE")
+    return DEFAULT_LIMIT if limit is None else limit
 
 
 def reason_against(folder: Path) -> str:

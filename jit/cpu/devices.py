@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from functools import cache
 
 from hlojit.extensions.events import at_closing
 from hlojit.extensions.host_device import HostDevice
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.settings import number_of
 from hlojit.runtime.native import stop_other_threads
 
 MAXIMUM_DEVICES = 1024
@@ -18,17 +18,15 @@ _creation = threading.Lock()
 
 def cpu_devices() -> tuple[HostDevice, ...]:
     """``HLOJIT_CPU_DEVICES`` devices, made by the first call."""
-    with _creation:
+    with fork_gate, _creation:
         return _made()
 
 
 @cache
 def _made() -> tuple[HostDevice, ...]:
-    text = os.environ.get("HLOJIT_CPU_DEVICES", "").strip() or "1"
-    if not text.isdigit() or not 1 <= int(text) <= MAXIMUM_DEVICES:
-        raise HlojitError(f"HLOJIT_CPU_DEVICES={text!r} is not a number from 1 to {MAXIMUM_DEVICES}")
+    count = number_of("HLOJIT_CPU_DEVICES", 1, MAXIMUM_DEVICES) or 1
     at_closing(stop_other_threads)
     return tuple(
         HostDevice("cpu", number, kind="cpu", description=f"processor of this machine, virtual device {number}")
-        for number in range(int(text))
+        for number in range(count)
     )

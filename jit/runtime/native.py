@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.settings import bytes_of
 from hlojit.runtime import layout, objects, quota
 
 CORE_SYMBOLS: Final = (
@@ -184,8 +185,10 @@ class Native:
         self.hlojit_python_setup(self._poll_interval, threading.main_thread().ident or 0)
         self.hlojit_pool_set_spin(int(rate * SPIN_SECONDS))
         self.hlojit_pool_set_threads(quota.default_threads())
-        limit = _bytes_from_environment("HLOJIT_MEMORY_LIMIT", quota.memory_limit())
-        self.hlojit_memory_setup(_bytes_from_environment("HLOJIT_MEMORY_CACHE", int(limit * CACHE_SHARE)), limit)
+        limit = bytes_of("HLOJIT_MEMORY_LIMIT")
+        limit = quota.memory_limit() if limit is None else limit
+        cached = bytes_of("HLOJIT_MEMORY_CACHE")
+        self.hlojit_memory_setup(int(limit * CACHE_SHARE) if cached is None else cached, limit)
 
     def _ticks_per_second(self) -> float:
         start, start_ticks = time.perf_counter_ns(), self.hlojit_ticks()
@@ -204,19 +207,6 @@ class Native:
             getattr(library, "__register_atfork")(*handlers, None)
         else:
             os.register_at_fork(after_in_child=self.hlojit_python_fork_child)
-
-
-def _bytes_from_environment(name: str, default: int) -> int:
-    from hlojit.ir.errors import HlojitError
-
-    text = os.environ.get(name, "").strip()
-    if not text:
-        return default
-    factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(text[-1].lower(), 1)
-    digits = text if factor == 1 else text[:-1]
-    if not digits.isdigit():
-        raise HlojitError(f"{name}={text!r} is not a number of bytes (a suffix k, m or g is allowed)")
-    return int(digits) * factor
 
 
 _creation = threading.Lock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.settings import number_of
 
 MAXIMUM_THREADS = 257
 
@@ -63,12 +63,7 @@ def available_processors() -> int:
 
 def default_threads() -> int:
     """``HLOJIT_NUM_THREADS`` if set, else the processors that are available."""
-    text = os.environ.get("HLOJIT_NUM_THREADS", "").strip()
-    if not text:
-        return available_processors()
-    if not text.isdigit() or not 1 <= int(text) <= MAXIMUM_THREADS:
-        raise HlojitError(f"HLOJIT_NUM_THREADS={text!r} is not a number from 1 to {MAXIMUM_THREADS}")
-    return int(text)
+    return number_of("HLOJIT_NUM_THREADS", 1, MAXIMUM_THREADS) or available_processors()
 
 
 def memory_limit() -> int:

@@ -389,3 +389,52 @@ def test_the_command_says_why_there_is_none(
     monkeypatch.setenv("HLOJIT_CACHE", str(tmp_path / "file"))
     assert main(["cache"]) == 0
     assert "not used" in capsys.readouterr().out
+
+
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+
+
+@needs_pipes
+def test_a_pipe_is_a_miss_and_no_program(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache")
+    cache.put("programs", "abcd", b"data")
+    [entry] = cache.entries()
+    entry.path.unlink()
+    os.mkfifo(entry.path, 0o600)
+    assert cache.get("programs", "abcd") is None
+    with pytest.raises(OSError, match="no regular file"):
+        hlojit.load(entry.path)
+
+
+def test_entries_that_are_too_large_are_not_read(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache", limit=1 << 20)
+    cache.put("programs", "abcd", b"data")
+    [entry] = cache.entries()
+    os.truncate(entry.path, 1 << 42)
+    assert cache.get("programs", "abcd") is None
+    # Where the limit allows it, there is no memory for it.
+    assert DiskCache(tmp_path / "cache", limit=1 << 60).get("programs", "abcd") is None
+    with pytest.raises(HlojitError, match="no memory for its 4,398,046,511,104 bytes"):
+        hlojit.load(entry.path)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no list of descriptors here")
+def test_a_file_object_that_cannot_be_made_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DiskCache(tmp_path / "cache")
+    cache.put("programs", "abcd", b"data")
+    count = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fdopen", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many")))
+    for _ in range(3):
+        assert cache.get("programs", "abcd") is None
+        cache.put("programs", "efgh", b"data")
+    monkeypatch.undo()
+    assert len(os.listdir("/proc/self/fd")) == count
+    assert [entry.key for entry in cache.entries()] == ["abcd"]
+
+
+def test_the_folder_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CACHE", "~nosuchuser/x")
+    with pytest.raises(HlojitError, match=r"HLOJIT_CACHE='~nosuchuser/x'"):
+        caches.folder_setting()

@@ -85,3 +85,14 @@ def test_a_child_collects_garbage_although_another_thread_held_that_off() -> Non
         "assert status == 0 and gc.isenabled()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("cache", ["off", "on"])
+def test_nothing_is_imported_outside_of_the_gate(cache: str, tmp_path: Path) -> None:
+    """What a thread is importing while another one forks can never be imported in the child."""
+    environment = {**os.environ, "HLOJIT_CACHE": "off" if cache == "off" else str(tmp_path / "cache")}
+    script = SCRIPT.with_name("ungated_imports.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stdout + done.stderr
