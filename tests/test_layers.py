@@ -42,7 +42,7 @@ IR_ORDER = (
     ("scalar", "blocks"),
     ("graph",),
     ("compare", "donation", "resolution", "binary"),
-    ("files",),
+    ("files", "settings"),
     ("ops",),
     ("builder", "interpreter"),
     ("verifier",),
