@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from hlojit.extensions.integer_division import division_of_numpy
 from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
@@ -91,9 +92,10 @@ def _compile(
     signature = known[result](*(known[WIDENED.get(kind, kind)] for kind in kinds))
     try:
         python = _checked_copy(getattr(function, "py_func", function), {})
-        compiled = numba.njit(
-            signature, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-        )(python)
+        with division_of_numpy():
+            compiled = numba.njit(
+                signature, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+            )(python)
     except Exception as error:
         raise PluginError(
             f"{user}: numba cannot compile {_name(function)} for ({', '.join(kinds)}) -> {result}: {error}"
