@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from typing import Any, Final
 
 from hlojit.extensions.checks import PluginRecord, failed, read_plugin
 from hlojit.ir.environment import Environment
@@ -20,17 +21,27 @@ from hlojit.ir.fork_gate import fork_gate
 ENTRY_POINT_GROUP = "hlojit"
 OWN_PACKAGE = "hlojit"
 
+_LATER: Final = object()
+"""This thread is importing the module, and what the entry point names may not be there yet."""
+_PRESENT: Final = object()
+_DISABLED: Final = object()
+
 
 class Discovery:
-    """Loads entry points into an environment, once; one that fails is recorded with its reason, and the others go on."""
+    """Loads entry points into an environment, once; one that fails is recorded with its reason, and the others go on.
+
+    Plugins are imported without the lock, and registered under it: a thread that imports a plugin itself holds Python's lock
+    of that module, and comes here if the module looks something up while it is executed.
+    """
 
     def __init__(self, environment: Environment):
         self.environment = environment
         self.loaded = False
         """Whether all plugins are there; looked at without the lock."""
         self._built_in_loaded = False
-        self._busy = False
+        self._busy = threading.local()
         self._lock = threading.RLock()
+        self._waiting: list[importlib.metadata.EntryPoint] | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
@@ -38,54 +49,85 @@ class Discovery:
         """Load everything that is installed, unless it has been done."""
         if self.loaded:
             return
-        with fork_gate, self._lock:
-            # A plugin that looks something up while it is imported, by the thread that loads it, sees what is there.
-            if self.loaded or self._busy:
-                return
-            self.load_built_in()
-            self._busy = True
-            try:
-                self._load_all(entry for entry in _entries() if _package(entry) != OWN_PACKAGE)
-            finally:
-                self._busy = False
+        self.load_built_in()
+        # Another thread may have come further meanwhile: never set to False.
+        if self._built_in_loaded and self._load_all(built_in=False):
             self.loaded = True
 
     def load_built_in(self) -> None:
         """Load hlojit's own plugins, unless it has been done."""
-        if self._built_in_loaded:
-            return
-        with fork_gate, self._lock:
-            if self._built_in_loaded or self._busy:
-                return
-            self._busy = True
-            try:
-                self._load_all(entry for entry in _entries() if _package(entry) == OWN_PACKAGE)
-            finally:
-                self._busy = False
+        if not self._built_in_loaded and self._load_all(built_in=True):
             self._built_in_loaded = True
 
     def _after_fork(self) -> None:
-        # Another thread may have been loading: the child does it again, without what is there already.
+        # Another thread may have been loading: the child goes on with what is not there already.
         self._lock = threading.RLock()
-        self._busy = False
 
-    def _load_all(self, entries: Iterable[importlib.metadata.EntryPoint]) -> None:
-        disabled = set(filter(None, os.environ.get("HLOJIT_DISABLE_PLUGINS", "").split(",")))
-        for entry in entries:
-            package, version = _package(entry), entry.dist.version if entry.dist else ""
-            present = self.environment.snapshot().contributions.get(entry.name)
-            record = PluginRecord(entry.name, package, version, built_in=package == OWN_PACKAGE)
-            if present is not None and (record.built_in or not present.built_in):
-                continue  # registered by hand before, or announced twice
-            if entry.name in disabled or ("all" in disabled and not record.built_in):
+    def _load_all(self, *, built_in: bool) -> bool:
+        """Whether all entry points of a kind are loaded; those that this thread is importing are loaded later."""
+        # A plugin that looks something up while it is loaded, by the thread that loads it, sees what is there.
+        if getattr(self._busy, "flag", False):
+            return False
+        self._busy.flag = True
+        try:
+            with fork_gate:
+                entries = [entry for entry in self._entries() if (_package(entry) == OWN_PACKAGE) == built_in]
+                found = [(entry, self._imported(entry)) for entry in entries]
+                with self._lock:
+                    for entry, imported in found:
+                        if imported is not _LATER:
+                            self._register(entry, imported)
+        finally:
+            self._busy.flag = False
+        return all(imported is not _LATER for _, imported in found)
+
+    def _entries(self) -> list[importlib.metadata.EntryPoint]:
+        """The entry points that nobody has registered yet."""
+        with self._lock:
+            if self._waiting is None:
+                found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+                self._waiting = sorted(found, key=lambda entry: entry.name)
+            return list(self._waiting)
+
+    def _imported(self, entry: importlib.metadata.EntryPoint) -> Any:
+        """What an entry point names: a plugin, the error that it failed with, or one of the marks below."""
+        if self._is_present(entry):
+            return _PRESENT
+        if _is_disabled(entry):
+            return _DISABLED
+        try:
+            plugin = entry.load()
+        except (Exception, SystemExit) as error:
+            # One broken package must not take the others, or the program, with it.
+            packages = entry.module.split(".")
+            names = (".".join(packages[: end + 1]) for end in range(len(packages)))
+            return _LATER if any(map(_is_being_imported, names)) else error
+        return _LATER if _is_being_imported(entry.module) else plugin
+
+    def _is_present(self, entry: importlib.metadata.EntryPoint) -> bool:
+        """Whether it was registered by hand before, or is announced twice."""
+        present = self.environment.snapshot().contributions.get(entry.name)
+        return present is not None and (_package(entry) == OWN_PACKAGE or not present.built_in)
+
+    def _register(self, entry: importlib.metadata.EntryPoint, imported: Any) -> None:
+        assert self._waiting is not None
+        if entry not in self._waiting:
+            return  # another thread was faster
+        package = _package(entry)
+        record = PluginRecord(
+            entry.name, package, entry.dist.version if entry.dist else "", built_in=package == OWN_PACKAGE
+        )
+        try:
+            if imported is _DISABLED:
                 record.error = "disabled by HLOJIT_DISABLE_PLUGINS"
                 self.environment.add(failed(record, ""))
-                continue
-            try:
-                self.environment.add(read_plugin(entry.load(), record))
-            except (Exception, SystemExit) as error:
-                # One broken package must not take the others, or the program, with it.
-                self._note_failure(entry, record, error)
+            elif isinstance(imported, BaseException):
+                self._note_failure(entry, record, imported)
+            elif imported is not _PRESENT and not self._is_present(entry):
+                self.environment.add(read_plugin(imported, record))
+        except (Exception, SystemExit) as error:
+            self._note_failure(entry, record, error)
+        self._waiting.remove(entry)
 
     def _note_failure(self, entry: importlib.metadata.EntryPoint, record: PluginRecord, error: BaseException) -> None:
         name = entry.name
@@ -93,13 +135,19 @@ class Discovery:
             # It wanted the name of a plugin that is built in, which keeps it.
             name = f"{name} ({record.package})"
         broken = PluginRecord(name, record.package, record.version, built_in=record.built_in)
-        broken.error = traceback.format_exc(limit=-4).rstrip()
+        broken.error = "".join(traceback.format_exception(error, limit=-4)).rstrip()
         reason = str(error) if isinstance(error, PluginError) else broken.error.splitlines()[-1]
         self.environment.add(failed(broken, reason))
 
 
-def _entries() -> list[importlib.metadata.EntryPoint]:
-    return sorted(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
+def _is_disabled(entry: importlib.metadata.EntryPoint) -> bool:
+    disabled = set(filter(None, os.environ.get("HLOJIT_DISABLE_PLUGINS", "").split(",")))
+    return entry.name in disabled or ("all" in disabled and _package(entry) != OWN_PACKAGE)
+
+
+def _is_being_imported(module: str) -> bool:
+    """Whether a module is still executed: Python hands such a one out to the thread that executes it."""
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
 def _package(entry: importlib.metadata.EntryPoint) -> str:

@@ -160,3 +160,77 @@ print(sorted(name for name, record in registry().records.items() if not record.p
 def test_a_cell_run_again_with_another_constant_and_a_renamed_class(backend: str, tmp_path: Path) -> None:
     lines = run(NOTEBOOK.replace("BACKEND", repr(backend)), tmp_path).splitlines()
     assert lines == ["[2.0, 4.0]"] * 2 + ["[3.0, 6.0]"] * 2 + ["[4.0, 8.0]"] * 2 + ["['Renamed']"]
+
+
+EAGER = """
+import sys, threading
+main = sys.modules["__main__"]
+main.begun.set()
+assert main.other_waits.wait(30)
+import hlojit
+import hlojit.extensions as ext
+
+hlojit.parse("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }")
+main.imports.append(1)
+
+@ext.hookimpl
+def hlojit_custom_calls():
+    main.calls.append(1)
+    return [ext.ElementwiseCall("eager.f", function=lambda x: x)]
+"""
+
+IMPORTING = """
+import faulthandler, importlib, threading, time
+faulthandler.dump_traceback_later(60, exit=True)
+import hlojit, hlojit.cpu.backend
+from hlojit.extensions import registry
+begun, other_waits, imports, calls = threading.Event(), threading.Event(), [], []
+found = []
+importing = threading.Thread(target=importlib.import_module, args=("eager",))
+others = [
+    threading.Thread(target=lambda: found.append(registry().custom_call("eager.f") is not None)) for _ in range(4)
+]
+{first}.start()
+{wait}
+for each in (importing, *others):
+    if each.ident is None:
+        each.start()
+time.sleep(0.3)     # now each of them waits, or soon will
+other_waits.set()
+for each in (importing, *others):
+    each.join()
+print(found, imports, calls, registry().records["eager"].error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "wait"), [("importing", "assert begun.wait(30)"), ("others[0]", "assert begun.wait(30)")]
+)
+def test_a_plugin_that_compiles_while_one_thread_imports_it_and_others_look_it_up(
+    first: str, wait: str, tmp_path: Path
+) -> None:
+    install(tmp_path, "eager", EAGER)
+    assert run(IMPORTING.format(first=first, wait=wait), tmp_path) == "[True, True, True, True] [1] [1] \n"
+
+
+def test_a_plugin_imported_by_its_user_that_compiles_at_once(tmp_path: Path) -> None:
+    install(
+        tmp_path,
+        "early",
+        """
+        import hlojit
+        import hlojit.extensions as ext
+
+        hlojit.parse("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }")
+
+        @ext.hookimpl
+        def hlojit_custom_calls():
+            return [ext.ElementwiseCall("early.f", function=lambda x: x)]
+        """,
+    )
+    code = """
+    import early
+    from hlojit.extensions import registry
+    print(registry().custom_call("early.f").target, registry().records["early"].error)
+    """
+    assert run(code, tmp_path) == "early.f \n"
