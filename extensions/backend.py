@@ -24,6 +24,7 @@ from typing import Any
 
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
+from hlojit.ir.environment import CUSTOM_CALLS, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
@@ -61,11 +62,14 @@ def no(reason: str) -> Capability:
 
 
 def can_decompose(instruction: Instruction) -> bool:
-    """Whether there is a way to build the instruction out of other ops: an expansion, or a custom call's binding.
+    """Whether there is a way to build the instruction out of other ops: an expansion, or a custom call's binding
+    (of a target that somebody registered).
 
     What a back end returns ``DECOMPOSE`` for; an expansion may still decline (a shape that is not known).
     """
-    return isinstance(instruction.op.lowering, Expand) or is_custom_call(instruction)
+    if is_custom_call(instruction):
+        return instruction.attributes["call_target_name"] in tables().table(CUSTOM_CALLS)
+    return isinstance(instruction.op.lowering, Expand)
 
 
 @dataclass(frozen=True, slots=True)

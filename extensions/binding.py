@@ -28,7 +28,11 @@ from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
+from hlojit.ir.scalar.numpy_builder import called
 from hlojit.ir.types import TensorType
+
+_LONGEST_CONFIG = 200
+"""Characters of a configuration in a message."""
 
 
 def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
@@ -48,22 +52,41 @@ def is_foreign(instruction: Instruction) -> bool:
     return is_custom_call(instruction) or BUILT_IN.get(instruction.op.name) is not instruction.op
 
 
+_EXPECTED = "the expansion returned"
+
+
+def place(instruction: Instruction) -> str:
+    """Where in the program an instruction is, as the last line of a message."""
+    return f"\n  at {instruction.location}"
+
+
+def _listed(types: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, types))}]"
+
+
 def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
     def replace(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
         try:
             returned = rule(builder, instruction)
             if returned is None and not is_custom_call(instruction):
                 return None
+            if isinstance(returned, Value):
+                raise PluginError(f"{what}: {_EXPECTED} a Value, not a list of one: return [value]{place(instruction)}")
             values = list(returned or ())
         except PluginError:
             raise
         except Exception as error:
-            raise PluginError(f"{what}: the expansion failed: {error!r}\n  at {instruction.location}") from error
+            raise PluginError(f"{what}: the expansion failed: {error!r}{place(instruction)}") from error
         if not all(isinstance(value, Value) for value in values):
-            raise PluginError(f"{what}: the expansion returned {values!r}, not values of the graph")
+            raise PluginError(
+                f"{what}: {_EXPECTED} {returned!r}, not a list of the values that stand for its results{place(instruction)}"
+            )
         types = tuple(value.type for value in values)
         if not compatible_lists(types, instruction.result_types):
-            raise PluginError(f"{what}: the expansion returned {types}, its results are {instruction.result_types}")
+            raise PluginError(
+                f"{what}: {_EXPECTED} {_listed(types) if values else repr(returned)}; expected one value for each result, "
+                f"{_listed(instruction.result_types)}{place(instruction)}"
+            )
         return values
 
     return replace
@@ -168,10 +191,22 @@ def _ask(
     try:
         function = call.factory(site)
     except Exception as error:
-        raise PluginError(f"custom call target {call.target!r}: the factory failed for {site}: {error!r}") from error
+        raise PluginError(
+            f"custom call target {call.target!r}: the factory failed for {_short(site)}: {error!r}"
+        ) from error
     if not callable(function):
-        raise PluginError(f"custom call target {call.target!r}: the factory returned {function!r}, not a function")
+        raise PluginError(
+            f"custom call target {call.target!r}: the factory returned {function!r} for {_short(site)}; it returns "
+            "the scalar function for that call"
+        )
     return function
+
+
+def _short(site: CallSite) -> str:
+    """A call site in a message."""
+    config = repr(site.config)
+    config = config if len(config) <= _LONGEST_CONFIG else f"{config[:_LONGEST_CONFIG]}..."
+    return f"({', '.join(map(str, site.operand_types))}) -> {site.result_type}, config {config}"
 
 
 def elementwise_record(call: ElementwiseCall) -> OpDefinition:
@@ -187,7 +222,7 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
         function = scalar_function(call, record.attributes, operand_types, result_type)
         python: Callable[..., Any] = getattr(function, "py_func", function)
         try:
-            results = np.frompyfunc(python, len(arrays), 1)(*arrays)
+            results = np.frompyfunc(lambda *values: called(python, values), len(arrays), 1)(*arrays)
         except Exception as error:
             raise HlojitError(f"custom call target {call.target!r}: its function raised {error!r}") from error
         # Without operands there is one number for all elements.

@@ -13,14 +13,13 @@ from hlojit.extensions import hooks
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.extensions.record_checks import format_complaint, pass_complaint
-from hlojit.ir.environment import ELEMENT_TYPES, OPS, Contribution
+from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, OPS, Contribution
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
 
-CUSTOM_CALLS: Final = "custom call target"
 PASSES: Final = "pass"
 BACKENDS: Final = "back end"
 """Kinds of tables that plugins fill, beside those of ``hlojit.ir.environment``."""

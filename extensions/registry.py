@@ -18,7 +18,6 @@ from typing import Any
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.checks import (
     BACKENDS,
-    CUSTOM_CALLS,
     PASSES,
     PluginRecord,
     name_of,
@@ -27,7 +26,7 @@ from hlojit.extensions.checks import (
 )
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.extensions.discovery import Discovery
-from hlojit.ir.environment import Contribution, Environment, current, process_environment, tables
+from hlojit.ir.environment import CUSTOM_CALLS, Contribution, Environment, current, process_environment, tables
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.passes.pass_manager import Pass
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OPS: Final = "op"
 ELEMENT_TYPES: Final = "element type"
+CUSTOM_CALLS: Final = "custom call target"
 
 Tables = Mapping[str, Mapping[str, Any]]
 """Records by name, by the kind of table."""
@@ -346,7 +347,9 @@ def _check_claims(contribution: Contribution, others: Snapshot) -> None:
                 raise PluginError(f"{who} registers the {kind} {name!r}, which is built in (plugin {owner.origin})")
             raise PluginError(
                 f"{who} and plugin {owner.origin} both register the {kind} {name!r}; "
-                "uninstall one of them or name one in HLOJIT_DISABLE_PLUGINS"
+                "in one environment a name has one owner: give one of them another name, or leave one out "
+                f"(of plugins= and using(), with unregister({owner.owner!r}), or an installed one by its name in "
+                "HLOJIT_DISABLE_PLUGINS)"
             )
 
 

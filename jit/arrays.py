@@ -51,9 +51,19 @@ class Array:
             element = _row(element)
         if storage.dtype != element.storage:
             raise HlojitError(f"an Array of {element} is stored as {element.storage}, not as {storage.dtype}")
+        _check_codes(storage, element, f"an Array of {element}")
         self._storage: NDArray | None = storage
         self._buffer: Buffer | None = None
         self.element_type = element
+
+    @classmethod
+    def _from_codes(cls, storage: NDArray, element: ElementType) -> Array:
+        """An array of codes that are known to be the element type's: a program made them."""
+        made = cls.__new__(cls)
+        made._storage = storage
+        made._buffer = None
+        made.element_type = element
+        return made
 
     @classmethod
     def from_buffer(cls, buffer: Buffer) -> Array:
@@ -75,7 +85,9 @@ class Array:
             from hlojit.ir.scalar.arrays import encode_array
 
         encoded = encode_array(np.asarray(values, _compute_dtype(element)), element)
-        return cls(np.ascontiguousarray(encoded).view(element.storage).reshape(np.shape(values)), element)
+        storage = np.ascontiguousarray(encoded).view(element.storage).reshape(np.shape(values))
+        _check_codes(storage, element, f"the encode function of {element}")
+        return cls._from_codes(storage, element)
 
     def to_values(self) -> NDArray:
         """Decode to an array of the format's compute type (float32 or float64), exactly."""
@@ -222,6 +234,21 @@ _DLPACK_CPU: Final = 1
 _DLPACK_EXTENSION: Final = 12
 
 
+def _check_codes(storage: NDArray, element: ElementType, what: str) -> None:
+    """Refuse codes that have more bits than the element type."""
+    if not storage.size or element.bits >= storage.dtype.itemsize * 8 or storage.dtype.kind not in "iu":
+        return
+    low, high = 0, (1 << element.bits) - 1
+    if isinstance(element, IntegerType):
+        low, high = element.minimum, element.maximum
+    wrong = storage[(storage < low) | (storage > high)]
+    if wrong.size:
+        raise HlojitError(
+            f"{what}: the code {wrong.flat[0]} is outside its {element.bits} bits ({low} to {high}); "
+            "numbers are encoded by hlojit.Array.from_values"
+        )
+
+
 def _row(name: str) -> ElementType:
     """The element type of a name, which an installed plugin may bring."""
     with fork_gate:
@@ -274,7 +301,7 @@ def from_storage(storage: NDArray, type_: TensorType) -> NDArray | Array:
     """The outside form of a result."""
     element = type_.element_type
     if element.dtype is None:
-        return Array(storage, element)
+        return Array._from_codes(storage, element)
     return storage if element.dtype == storage.dtype else storage.astype(element.dtype)
 
 

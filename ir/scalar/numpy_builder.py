@@ -10,7 +10,7 @@ conspicuous garbage where LLVM gives poison that a later ``select`` may discard 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, final
@@ -305,7 +305,7 @@ class NumpyBuilder:
         results = []
         for values in zip(*(array.ravel().tolist() for array in arrays)):
             try:
-                results.append(python(*values))
+                results.append(called(python, values))
             except Exception as error:
                 raise HlojitError(f"{user} raised {error!r} for {', '.join(map(repr, values))}") from error
         kind = plain_kind(result_kind)
@@ -317,6 +317,24 @@ class NumpyBuilder:
             wrapped = [int(value) & ((1 << bits) - 1) for value in results]
             flat = np.array(wrapped, dtype=f"u{bits // 8}").view(DTYPE[kind])
         return NumpyScalar(kind, flat.reshape(arrays[0].shape))
+
+
+def called(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """A plugin's scalar function of Python numbers, as a kernel computes it: divisions by zero are NumPy's.
+
+    0 for integers, an infinity or NaN for floats.
+    """
+    try:
+        return function(*values)
+    except ZeroDivisionError:
+        with np.errstate(all="ignore"):
+            return function(*map(_numpy_number, values))
+
+
+def _numpy_number(value: Any) -> Any:
+    if type(value) is int:
+        return np.uint64(value) if value > np.iinfo(np.int64).max else np.int64(value)
+    return np.float64(value) if type(value) is float else value
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -6,11 +6,20 @@ rounded into the format once.  Formats mix with Python numbers, which take the a
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from hlojit.ir.formats import ElementType, FloatFormat, element_type, element_type_of, find_element_type
+from hlojit.ir.formats import (
+    BUILT_IN,
+    ElementType,
+    FloatFormat,
+    element_type,
+    element_type_of,
+    element_types,
+    find_element_type,
+)
 from hlojit.tracing.tracer import Kind, Tracer, TracingError, kind_of_element
 
 
@@ -23,16 +32,29 @@ def kind_of(operand: Any) -> Kind:
 
 
 def as_kind(wanted: Any) -> Kind:
-    """What ``astype`` takes: anything that NumPy takes for a dtype, an element type, or a registered name of one."""
+    """What ``astype`` takes: anything that NumPy takes for a dtype, an element type, or a registered name of one.
+
+    A name that a plugin registered means its format, NumPy's dtypes of that name notwithstanding ("f8", "half"); hlojit's
+    own spellings mean NumPy's dtype where there is one ("i4" has four bytes).
+    """
     if isinstance(wanted, ElementType):
         return kind_of_element(wanted)
+    row = find_element_type(wanted) if isinstance(wanted, str) else None
+    if row is not None and row.name not in BUILT_IN:
+        return kind_of_element(row)
     try:
         return np.dtype(wanted)
-    except TypeError:
-        row = find_element_type(wanted) if isinstance(wanted, str) else None
-        if row is None:
+    except TypeError as error:
+        if row is not None:
+            return kind_of_element(row)
+        if not isinstance(wanted, str):
             raise
-        return kind_of_element(row)
+        names = [each.name for each in element_types()]
+        near = difflib.get_close_matches(wanted, [*names, *np.sctypeDict], n=3) if wanted else []
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise TracingError(
+            f"{wanted!r} is no dtype of NumPy's, and no plugin registered a format of that name{hint}"
+        ) from error
 
 
 def element_of(kind: Kind) -> ElementType:

@@ -112,6 +112,49 @@ def test_integer_division_in_a_function_is_numpys_and_cannot_crash() -> None:
         np.testing.assert_array_equal(executable(x, y), np.floor_divide(x, y))
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_divisions_by_zero_are_numpys_on_all_back_ends(backend: str) -> None:
+    x = np.resize(np.int32([-7, 0, 7]), 1000)
+    for kind, function, expected in (
+        ("i32", lambda x, y: x // y, np.int32([0, 0, 0])),
+        ("i32", lambda x, y: x % y, np.int32([0, 0, 0])),
+        ("f32", lambda x, y: x / y, np.float32([-np.inf, np.nan, np.inf])),
+    ):
+        with ext.using(plugin(ext.ElementwiseCall("test.divide", function=function))):
+            executable = hlojit.compile(call("test.divide", kind, 2), backend=backend)
+        dtype = f"{kind[0]}4"
+        np.testing.assert_array_equal(executable(x.astype(dtype), np.zeros(1000, dtype)), np.resize(expected, 1000))
+
+
+@pytest.mark.parametrize(
+    ("expand", "message"),
+    [
+        (lambda b, i: i.operands[0], r"returned a Value, not a list of one: return \[value\]\n  at .*3:"),
+        (lambda b, i: [], r"returned \[\]; expected one value for each result, \[tensor<1000xf32>\]\n  at .*3:"),
+        (lambda b, i: None, r"returned None; expected one value for each result, \[tensor<1000xf32>\]\n  at .*3:"),
+        (lambda b, i: [3], r"returned \[3\], not a list of the values that stand for its results\n  at .*3:"),
+        (lambda b, i: [*i.operands, *i.operands], r"returned \[tensor<1000xf32>, tensor<1000xf32>\]; .*\n  at .*3:"),
+    ],
+)
+def test_what_an_expansion_may_not_return(expand: Any, message: str) -> None:
+    with (
+        ext.using(plugin(ext.ExpansionCall("test.bad", expand=expand))),
+        pytest.raises(hlojit.PluginError, match=f"'test.bad': the expansion {message}"),
+    ):
+        hlojit.compile("\n" + call("test.bad"))
+
+
+def test_a_factory_that_fails_is_named_with_types_and_configuration() -> None:
+    def factory(site: Any) -> Any:
+        raise KeyError("slope")
+
+    with (
+        ext.using(plugin(ext.ElementwiseCall("test.bad", factory=factory))),
+        pytest.raises(hlojit.PluginError, match=r"the factory failed for \(f32\) -> f32, config None: KeyError"),
+    ):
+        hlojit.compile(call("test.bad"))
+
+
 def test_wrong_shapes_are_refused() -> None:
     with (
         ext.using(plugin(ext.ElementwiseCall("test.f", function=softplus))),

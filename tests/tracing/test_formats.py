@@ -11,6 +11,7 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
+from hlojit.tracing.tracer import TracingError
 
 
 def stepped(step: float) -> ext.FloatFormat:
@@ -156,3 +157,31 @@ def test_plugins_of_a_jitted_function_that_another_one_calls() -> None:
     x = np.float32([1.01, 3.3])
     np.testing.assert_array_equal(hlojit.jit(lambda x: inner(x) + 1)(x), np.float32([2.0, 4.25]))
     np.testing.assert_array_equal(inner(x), np.float32([1.0, 3.25]))
+
+
+@pytest.mark.parametrize("name", ["f8", "f4", "half", "b1", "d", "float", "a6"])
+def test_a_registered_name_is_the_format_whatever_numpy_calls_so(name: str) -> None:
+    x = np.float32([0.3, 1.13, 100])
+    narrow = ext.FloatFormat(
+        name, exponent_bits=3, mantissa_bits=2, bias=3, has_infinity=False, nan=ext.NanEncoding.NONE,
+        overflow=ext.Overflow.SATURATE,
+    )  # fmt: skip
+    f = hlojit.jit(lambda x: x.astype(name).astype(np.float32))
+    with ext.using(SimpleNamespace(__name__="other", hlojit_formats=ext.hookimpl(lambda: [narrow]))):
+        np.testing.assert_array_equal(f(x), np.float32([0.3125, 1.25, 28]))
+
+
+def test_hlojits_own_spellings_are_numpys_dtypes() -> None:
+    assert hlojit.jit(lambda x: x.astype("i4"))(np.float32([100])).tolist() == [100]
+
+
+def test_an_unknown_name_is_refused_with_near_ones() -> None:
+    with pytest.raises(TracingError, match="'acme9' is no dtype .* no plugin registered .* 'acme"):
+        hlojit.jit(lambda x: x.astype("acme9"))(np.float32([1]))
+
+
+def test_codes_outside_the_format_are_refused() -> None:
+    with pytest.raises(hlojit.HlojitError, match=r"Array of acme6: the code 200 is outside its 6 bits \(0 to 63\)"):
+        hlojit.Array(np.uint8([1, 200]), "acme6")
+    with pytest.raises(hlojit.HlojitError, match=r"Array of i4: the code 100 is outside its 4 bits \(-8 to 7\)"):
+        hlojit.Array(np.int8([100]), "i4")
