@@ -67,6 +67,7 @@ LOADED_WHEN_NEEDED = (
     "hlojit.cuda.kernels",
     "hlojit.cuda.scalar_builder",
     "hlojit.llvm.codegen",
+    "hlojit.llvm.object_code",
     "hlojit.cpu.inspection",
 )
 

@@ -16,7 +16,8 @@ import numpy as np
 from hlojit.cpu.processor import host_target
 from hlojit.ir.scalar import functions
 from hlojit.llvm.builder import LlvmBuilder
-from hlojit.llvm.codegen import compile_to_assembly, compile_to_object, load_objects
+from hlojit.llvm.codegen import load_objects
+from hlojit.llvm.object_code import compile_to_assembly, compile_to_object
 from hlojit.lowering.target import Target
 
 Array = np.ndarray[Any, Any]

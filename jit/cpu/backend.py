@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hlojit.compiled import CompiledProgram, ProgramRecord, Provenance
+from hlojit.cpu.compile_workers import Batch, Request, compilation
 from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.kernel_cache import KernelCache
 from hlojit.cpu.kernels import has_kernel
@@ -42,8 +43,9 @@ ENTRY = "hlojit_main"
 class CpuKernelSource:
     """Where the scheduler gets the kernels of one program from."""
 
-    def __init__(self, cache: KernelCache):
+    def __init__(self, cache: KernelCache, batch: Batch | None = None):
         self.cache = cache
+        self._batch = batch
         self._identities = Identities()
         self._codes: dict[Instruction, KernelCode] = {}
 
@@ -55,6 +57,8 @@ class CpuKernelSource:
             if reason:
                 raise UnsupportedError(instruction.op.name, BACKEND_NAME, reason, instruction.location)
             code = self._codes[instruction] = self.cache.code(instruction, self._identities)
+            if self._batch is not None:
+                self.cache.announce(code, self._batch)
         return code
 
 
@@ -101,14 +105,13 @@ class CpuBackend(Backend):
 
     def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
         """Compile to native code, as plain data."""
-        from hlojit.llvm.codegen import compile_to_object
-
         _check_signature(module)
-        program = self.program(module)
-        codes = {launch.kernel.symbol: launch.kernel for launch in program.launches()}
-        host = compile_to_object(
-            emit_host(program, ENTRY, self.cache.target.machine), self.cache.target, pipeline="plain"
-        )
+        with compilation(self.cache.target) as batch:
+            program = build_program(module.main, CpuKernelSource(self.cache, batch))
+            codes = {launch.kernel.symbol: launch.kernel for launch in program.launches()}
+            batch.add(ENTRY, Request(emit_host(program, ENTRY, self.cache.target.machine), "plain"))
+            kernels = self.cache.objects(codes.values(), batch)
+            host = batch.finish()[ENTRY]
         main = module.main
         inputs = tuple(argument.tensor_type for argument in main.body.arguments)
         outputs = tuple(value.tensor_type for value in main.body.returned)
@@ -119,7 +122,7 @@ class CpuBackend(Backend):
             backend=self.name,
             inputs=inputs,
             outputs=outputs,
-            objects=((ENTRY, host), *self.cache.objects(codes.values())),
+            objects=((ENTRY, host), *kernels),
             entry=ENTRY,
             arena_bytes=program.arena_bytes,
             constants=tuple(program.constants),

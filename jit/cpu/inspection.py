@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hlojit.cpu.processor import host_target
-from hlojit.llvm.codegen import compile_to_assembly
 from hlojit.llvm.math_library import with_own_math
+from hlojit.llvm.object_code import compile_to_assembly
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 

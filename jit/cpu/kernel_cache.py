@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
 
+from hlojit.cpu.compile_workers import Batch, Request
 from hlojit.cpu.kernels import kernel_emitter
 from hlojit.disk_cache import disk_cache
 from hlojit.ir.binary import FormatError, Reader, Writer, records_of
@@ -65,25 +66,36 @@ class KernelCache:
         with fork_gate, self._lock:
             return self._find(symbol) or self._keep(_emit(instruction, self.target, symbol))
 
-    def objects(self, codes: Iterable[KernelCode]) -> list[tuple[str, bytes | memoryview]]:
-        """Symbol and object code of kernels, compiled once each."""
-        return [(code.symbol, self._object(code)) for code in codes]
-
-    def _object(self, code: KernelCode) -> bytes | memoryview:
-        from hlojit.llvm.codegen import compile_to_object
-
+    def announce(self, code: KernelCode, batch: Batch) -> None:
+        """Say that the object of a kernel will be needed, so that workers may begin with it."""
         with self._lock:
-            kept = self._objects.get(code.symbol)
-        if kept is not None:
-            return kept
-        linked = [with_own_math(text) for _, text in code.linked]
-        image = compile_to_object(code.ir, self.target, pipeline=code.pipeline, linked=linked)
+            kept = code.symbol in self._objects
+        if not kept:
+            _add(code, batch)
+
+    def objects(self, codes: Iterable[KernelCode], batch: Batch | None = None) -> list[tuple[str, bytes | memoryview]]:
+        """Symbol and object code of kernels, compiled once each."""
+        batch = Batch(self.target, None) if batch is None else batch
+        wanted = list(codes)
+        with self._lock:
+            found: dict[str, bytes | memoryview] = {
+                code.symbol: self._objects[code.symbol] for code in wanted if code.symbol in self._objects
+            }
+        missing = [code for code in wanted if code.symbol not in found]
+        for code in missing:
+            _add(code, batch)
+        images = batch.finish()
+        for code in missing:
+            found[code.symbol] = images[code.symbol]
+            self._keep_object(code, images[code.symbol])
+        return [(code.symbol, found[code.symbol]) for code in wanted]
+
+    def _keep_object(self, code: KernelCode, image: bytes) -> None:
         if not code.unkeyable:
             _write(code, image)
             with self._lock:
                 if self._codes.get(code.symbol) is code:
                     self._add_object(code, image)
-        return image
 
     def _add_object(self, code: KernelCode, image: bytes | memoryview) -> None:
         if code.symbol not in self._objects:
@@ -112,6 +124,12 @@ class KernelCache:
         while self._bytes > self.maximum_bytes and len(self._codes) > 1:
             symbol, oldest = self._codes.popitem(last=False)
             self._bytes -= oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
+
+
+def _add(code: KernelCode, batch: Batch) -> None:
+    if code.symbol not in batch:
+        linked = tuple(with_own_math(text) for _, text in code.linked)
+        batch.add(code.symbol, Request(code.ir, code.pipeline, linked))
 
 
 def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:

@@ -7,7 +7,7 @@ import re
 import llvmlite.binding as llvm
 import pytest
 from hlojit.ir.scalar import functions
-from hlojit.llvm.codegen import compile_to_assembly
+from hlojit.llvm.object_code import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
 from vector_function import loop_text
 

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hlojit.llvm import codegen
+from hlojit.llvm import object_code
 from hlojit.lowering.target import AARCH64, X86_64_V2, Target
 from hlojit.runtime import layout, objects
 from hlojit.runtime.native import CORE_SYMBOLS, GENERATED_CODE_SYMBOLS, core_source, python_source
@@ -23,10 +23,10 @@ OTHERS = [
 
 @pytest.mark.parametrize("target", OTHERS, ids=lambda target: target.triple)
 def test_the_runtime_compiles_for_every_platform(target: Target) -> None:
-    text = codegen.compile_to_assembly(core_source(target.triple), target, pipeline="inline")
+    text = object_code.compile_to_assembly(core_source(target.triple), target, pipeline="inline")
     for symbol in CORE_SYMBOLS:
         assert f"{symbol}:" in text
-    python = codegen.compile_to_assembly(python_source(), target, pipeline="inline")
+    python = object_code.compile_to_assembly(python_source(), target, pipeline="inline")
     for symbol in set(GENERATED_CODE_SYMBOLS) - set(CORE_SYMBOLS):
         assert f"{symbol}:" in python
     # Accessors and other helpers are gone: only exported functions and out-of-line parts remain.

@@ -1,0 +1,139 @@
+"""From LLVM IR text to object code and assembly, through llvmlite.
+
+Pipelines: *plain* for code to be compiled as it stands, *lean* for code whose vectors are explicit, *inline* the same after
+inlining what is marked ``alwaysinline``, *vectorize* for scalar loops that LLVM is to widen.
+Objects contain no absolute address; symbols are resolved by name when an object is loaded.
+
+Imports llvmlite and next to nothing else: this is what a worker (``compile_worker.py``) has to load before it can begin.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+
+import llvmlite.binding as llvm
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.fork_gate import fork_gate
+
+
+class Processor(Hashable, Protocol):
+    """What LLVM needs to know of a processor, in its own words; hashable."""
+
+    @property
+    def triple(self) -> str:
+        """Architecture, vendor, system."""
+
+    @property
+    def cpu(self) -> str:
+        """What code is tuned for."""
+
+    @property
+    def features(self) -> str:
+        """What code may use, comma-separated with signs."""
+
+
+@cache
+def initialize() -> None:
+    """Make LLVM ready for all processors that it knows; once."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@cache
+def target_machine(processor: Processor, optimization: int = 2) -> Any:
+    """LLVM's target machine for a processor (position-independent code, small code model)."""
+    initialize()
+    return llvm.Target.from_triple(processor.triple).create_target_machine(
+        cpu=processor.cpu, features=processor.features, opt=optimization, reloc="pic", codemodel="small"
+    )
+
+
+lock = threading.RLock()
+"""Held while LLVM is at work: llvmlite's pass builders are shared."""
+
+
+class _Pipeline:
+    """The passes of one name for one processor.
+
+    Made once: llvmlite's pass builders, and passes with tables of their own, do not give everything back when they are
+    disposed of.  LLVM's default pipeline (``vectorize``) can be run only once, though.
+    """
+
+    def __init__(self, processor: Processor, name: str):
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = name == "vectorize"
+        self._builder = llvm.create_pass_builder(target_machine(processor), options)
+        self._manager: Any = None
+        if name == "vectorize":
+            return
+        manager = self._manager = llvm.create_new_module_pass_manager()
+        if name == "inline":
+            manager.add_always_inliner_pass()
+            manager.add_global_dead_code_eliminate_pass()
+        if name in ("inline", "lean"):
+            manager.add_sroa_pass()
+            manager.add_instruction_combine_pass()
+            manager.add_simplify_cfg_pass()
+
+    def run(self, module: Any) -> None:
+        manager = self._builder.getModulePassManager() if self._manager is None else self._manager
+        manager.run(module, self._builder)
+
+
+_pipelines: dict[tuple[Processor, str], _Pipeline] = {}
+
+
+def _pipeline(processor: Processor, name: str) -> _Pipeline:
+    key = (processor, name)
+    if key not in _pipelines:
+        _pipelines[key] = _Pipeline(processor, name)
+    return _pipelines[key]
+
+
+@contextmanager
+def optimized_module(
+    ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()
+) -> Iterator[Any]:
+    """Parse, verify, link and optimize; llvmlite's module, for a ``with`` block.
+
+    Malformed IR is our bug and raises ``HlojitError``.  Types and constants live in a context of the module's own, and
+    go with it.
+    """
+    header = f'target triple = "{processor.triple}"\ntarget datalayout = "{target_machine(processor).target_data}"\n'
+    with fork_gate, lock, llvm.create_context() as context:
+        modules = []
+        try:
+            try:
+                modules.append(module := llvm.parse_assembly(header + ir, context))
+                own = {function.name for function in module.functions if not function.is_declaration}
+                for text in linked:
+                    module.link_in(llvm.parse_assembly(text, context))
+                for function in module.functions:
+                    # Several kernels of a program may bring the same function: it is nobody's but the kernel's.
+                    if not function.is_declaration and function.name not in own:
+                        function.linkage = "internal"
+                module.verify()
+            except RuntimeError as error:
+                raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error
+            _pipeline(processor, pipeline).run(module)
+            yield module
+        finally:
+            # Before the context that it lives in.
+            for each in modules:
+                each.close()
+
+
+def compile_to_object(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
+    """Compile LLVM IR text to a relocatable object."""
+    with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
+        return bytes(target_machine(processor).emit_object(module))
+
+
+def compile_to_assembly(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
+    """Compile LLVM IR text to assembly, for people and tests to read."""
+    with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
+        return str(target_machine(processor).emit_assembly(module))
