@@ -42,10 +42,8 @@ from typing import Any, Final
 import numpy as np
 from hlojit.ir.code_reads import MISSING, cells, reads
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.known_modules import known_version
 from hlojit.ir.outside_reads import outside_read
-
-KNOWN_PACKAGES: Final = frozenset({"hlojit", "numpy", "scipy", "numba", "llvmlite", "ml_dtypes", "pluggy"})
-"""Besides the standard library: packages whose functions and classes count by name and version, not by content."""
 
 STATED: Final = "hlojit_identity"
 """Attribute of a function or class: a string, or a function without parameters that returns one, which stands for what it
@@ -55,6 +53,9 @@ _VALUES_OF_CLASSES_TO_SKIP = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
     "__firstlineno__ __static_attributes__ __abstractmethods__ _abc_impl __dataclass_params__ __dataclass_fields__ "
     "__match_args__ __parameters__ __orig_bases__".split()
+)
+_WRITTEN_BY_DATACLASSES = frozenset(
+    "__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __hash__ __setattr__ __delattr__ __replace__".split()
 )
 _NAMED = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 
@@ -214,7 +215,7 @@ class _Walk:
         self._once(value, self._new_function)
 
     def _new_function(self, value: FunctionType) -> None:
-        known = _known(value.__globals__.get("__name__"))
+        known = known_version(value.__globals__.get("__name__"), value.__globals__)
         with self.within(f"function {value.__qualname__}"), self._stating(vars(value)):
             outside = "" if known is not None or self.stated else outside_read(value)
             if outside:
@@ -223,7 +224,7 @@ class _Walk:
             self._code(value.__code__)
             self.put((value.__defaults__, value.__kwdefaults__, _without_identity(value.__dict__)))
             # What a known package's function reads of its own modules changes with the package's version only.
-            found = cells(value) if known else reads(value, lambda module: _known(module.__name__) is not None)
+            found = cells(value) if known else reads(value, _is_known)
             for name, read in found.items():
                 self.tag("reads", name)
                 with self.within(name):
@@ -249,11 +250,11 @@ class _Walk:
         self.tag("builtin", f"{value.__module__}.{value.__qualname__}")
         if owner is not None and not isinstance(owner, ModuleType):
             self.put(owner)
-        elif _known(value.__module__ or "builtins") is None:
+        elif known_version(value.__module__ or "builtins") is None:
             raise self.refuse(f"{value.__module__}.{value.__qualname__}, a function in C,")
 
     def _module(self, value: ModuleType) -> None:
-        known = _known(value.__name__)
+        known = known_version(value.__name__, vars(value))
         if known is None:
             raise self.refuse(f"the module {value.__name__} as a value (read its attributes by name instead)")
         self.tag("module", f"{value.__name__} {known}")
@@ -261,7 +262,7 @@ class _Walk:
     # ------------------------------------------------------------------------------------------------ classes
 
     def _class(self, value: type) -> None:
-        known = _known(value.__module__)
+        known = known_version(value.__module__)
         self.tag("class", f"{value.__module__}.{value.__qualname__} {known or ''}")
         if known is not None:
             return
@@ -336,6 +337,9 @@ class _Walk:
             self.tag("field", each.name)
             with self.within(each.name):
                 self.put(getattr(value, each.name, MISSING))
+        own = {each.name for each in fields(value)}
+        if known_version(type(value).__module__) is None:
+            self.put({name: item for name, item in _contents(value).items() if name not in own})
 
     def _reduced(self, value: Any) -> None:
         """Any other object: its class and the parts that it gives for copying; some refuse, locks and files among them."""
@@ -348,22 +352,25 @@ class _Walk:
         self.put(type(value))
         if isinstance(parts, str):
             self.tag("name", parts)
+            self._kept_back(value)
             return
-        lazy = {name for kind in type(value).__mro__ for name, item in vars(kind).items() if _is_lazy(item)}
+        lazy = _lazy_names(value)
         with self.within(type(value).__qualname__):
             for number, part in enumerate(parts):
                 if number == 2 and isinstance(part, dict):
                     self.put({name: item for name, item in part.items() if name not in lazy})
                 else:  # the last ones may be iterators over items
                     self.put(tuple(part) if number >= 3 and part is not None else part)
+            self._kept_back(value)
+
+    def _kept_back(self, value: Any) -> None:
+        """What an object does not give for copying, though its methods may read it."""
+        if known_version(type(value).__module__) is None and not _gives_all(type(value)):
+            self.put(_contents(value))
 
 
-def _known(module: object) -> str | None:
-    """The version of the known package that a module belongs to (empty for the standard library's), or None."""
-    top = module.partition(".")[0] if isinstance(module, str) else ""
-    if top in KNOWN_PACKAGES:
-        return str(getattr(sys.modules.get(top), "__version__", ""))
-    return "" if top in sys.stdlib_module_names and top != "__main__" else None
+def _is_known(module: ModuleType) -> bool:
+    return known_version(module.__name__, vars(module)) is not None
 
 
 def _attributes(kind: type) -> dict[str, Any]:
@@ -383,9 +390,34 @@ def _is_generated(owner: type, item: object) -> bool:
     return (
         is_dataclass(owner)
         and isinstance(item, FunctionType)
+        and item.__name__ in _WRITTEN_BY_DATACLASSES
         and item.__code__.co_filename == "<string>"
-        and (item.__name__.startswith("__") or item.__name__.startswith("_dataclass_"))
+        and item.__code__.co_qualname == f"__create_fn__.<locals>.{item.__name__}"
     )
+
+
+def _gives_all(kind: type) -> bool:
+    """Whether copying takes everything that an object of a class has; a class may say otherwise."""
+    names = ("__reduce_ex__", "__reduce__", "__getstate__")
+    return kind not in copyreg.dispatch_table and all(
+        getattr(kind, name, None) is getattr(object, name, None) for name in names
+    )
+
+
+def _lazy_names(value: object) -> set[str]:
+    return {name for kind in type(value).__mro__ for name, item in vars(kind).items() if _is_lazy(item)}
+
+
+def _contents(value: Any) -> dict[str, Any]:
+    """What an object holds in its dictionary and slots, without what it works out when asked."""
+    found = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        for name, item in vars(kind).items():
+            if isinstance(item, MemberDescriptorType) and known_version(kind.__module__) is None:
+                found[name] = getattr(value, name, MISSING)
+    for name in _lazy_names(value):
+        found.pop(name, None)
+    return found
 
 
 def _is_lazy(item: object) -> bool:

@@ -187,6 +187,31 @@ def _check(values: dict[str, Any]) -> None:
         raise FormatError("the file does not hold a compiled program")
 
 
+def _check_record(compiled: CompiledProgram) -> None:
+    """Refuse a record that contradicts itself or what stands beside it."""
+    record = compiled.program
+    try:
+        record.check()
+        sound = (
+            _lies_as(record.inputs, compiled.inputs)
+            and _lies_as(record.outputs, compiled.outputs)
+            and record.donated == compiled.donated
+            and record.arena_bytes == compiled.arena_bytes
+        )
+    except Exception as error:  # of what type it is, nobody knows: neither is what the record holds
+        raise FormatError(f"the program record is damaged: {error}") from error
+    if not sound:
+        raise FormatError("the program record is of another program than the signature and sizes beside it")
+
+
+def _lies_as(buffers: Sequence[program.Buffer], types: Sequence[TensorType]) -> bool:
+    """Whether buffers hold tensors of these types."""
+    plain = [storage.Storage.of(each) for each in types]
+    return [(each.storage.element, each.storage.itemsize, each.storage.shape) for each in buffers] == [
+        (each.element, each.itemsize, each.shape) for each in plain
+    ]
+
+
 def write(compiled: CompiledProgram, path: str | os.PathLike[str]) -> None:
     """Write a file, all of it or nothing."""
     try:
@@ -210,7 +235,7 @@ def read(path: str | os.PathLike[str]) -> CompiledProgram:
         with open_regular(path) as file:
             data = _whole(file)
         compiled = decode(data)
-        compiled.program  # noqa: B018 - all of a file that somebody gives us is checked at once
+        _check_record(compiled)  # all of a file that somebody gives us is checked at once
         return compiled
     except FormatError as error:
         raise FormatError(f"{os.fspath(path)}: {error}") from error

@@ -205,6 +205,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     file is damaged, or was made for another processor (naming the features that are missing) or runtime.
     """
     with fork_gate:
+        # The file names element types, which a plugin may bring.
+        registry().load()
         compiled = read(path)
         return load_program(compiled, registry().backend(compiled.backend))
 

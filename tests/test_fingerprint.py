@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
+import importlib
 import math
 import os
 import subprocess
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def run(source: str, name: str = "plugin") -> dict[str, Any]:
     """The namespace of a piece of source, run as a module of its own."""
     namespace: dict[str, Any] = {"__name__": name}
-    exec(compile(source, f"{name}.py", "exec"), namespace)
+    exec(compile(source, f"{name}.py", "exec", dont_inherit=True), namespace)
     return namespace
 
 
@@ -107,6 +108,63 @@ DIFFERENT = {
         "def f(x):\n    try:\n        return x\n    except KeyError:\n        return 1",
     ),
 }
+
+
+DIFFERENT |= {
+    "what an object does not give for copying": tuple(
+        "class C:\n    def __init__(self, a): self.a = a\n    def __getstate__(self): return {}\n"
+        f"S = C({value})\ndef f(x): return x + S.a"
+        for value in (1, 2)
+    ),
+    "what an object's reduction leaves out": tuple(
+        "class C:\n    __slots__ = ('a',)\n    def __init__(self, a): self.a = a\n    def __reduce__(self): return C, ()\n"
+        f"S = C({value})\ndef f(x): return x + S.a"
+        for value in (1, 2)
+    ),
+    "what a dataclass holds besides its fields": tuple(
+        "from dataclasses import InitVar, dataclass\n@dataclass\nclass C:\n    a: InitVar[int]\n"
+        f"    def __post_init__(self, a): self.b = a\nS = C({value})\ndef f(x): return x + S.b"
+        for value in (1, 2)
+    ),
+}  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("method", ["__call__", "__eq__", "__init__"])
+def test_methods_of_a_dataclass_that_was_typed_in(method: str) -> None:
+    """Code given to ``exec`` has no file either, like the methods that dataclasses write."""
+
+    def hashed(constant: int) -> str:
+        namespace: dict[str, Any] = {"__name__": "vendor"}
+        body = f"    def {method}(self, other=0): self.b = {constant}"
+        source = f"from dataclasses import dataclass\n@dataclass\nclass F:\n    a: int = 1\n{body}\n"
+        exec(compile(source, "<string>", "exec", dont_inherit=True), namespace)
+        return fingerprint(namespace["F"])
+
+    assert hashed(2) == hashed(2) != hashed(3)
+
+
+@pytest.mark.parametrize("name", ["profile", "scipy"])
+@pytest.mark.parametrize("read", ["f(x)", "F"])
+def test_a_module_named_like_a_known_one(name: str, read: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin's own helper counts by its content, whatever it is called."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def hashed(constant: int) -> str:
+        sys.modules.pop(name, None)
+        source = f"def f(x): return x * {constant}\nclass F:\n    a = {constant}\n"
+        (tmp_path / f"{name}.py").write_text(source)
+        importlib.invalidate_caches()
+        with monkeypatch.context() as context:
+            context.setattr(sys, "dont_write_bytecode", True)
+            return hash_of(f"import {name}\ndef g(x): return {name}.{read}", "g")
+
+    present = sys.modules.get(name)
+    try:
+        assert hashed(2) == hashed(2) != hashed(3)
+    finally:
+        sys.modules.pop(name)
+        if present is not None:
+            sys.modules[name] = present
 
 
 @pytest.mark.parametrize("name", SAME)

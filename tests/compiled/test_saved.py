@@ -24,6 +24,8 @@ from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise
 from hlojit.lowering import program
 from hlojit.lowering.kernel import KernelCode
 
+from ..extensions.processes import install, run
+
 TEXT = """
 func.func @main(%x: tensor<8x8xf32>, %n: tensor<i32>) -> (tensor<8x8xf32>, tensor<i32>) {
   %c = stablehlo.constant dense<[0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]> : tensor<8xf32>
@@ -269,6 +271,45 @@ def test_alterations_under_a_right_checksum(tmp_path: Path) -> None:
             files.decode(sealed(files.MAGIC, files.FORMAT_VERSION, bytes(broken))).program  # noqa: B018
         except HlojitError:
             continue
+
+
+def test_a_record_that_contradicts_itself_or_its_signature(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    sound = files.read(path)
+    broken = files.read(path).program
+    broken.steps.append(broken.steps[0])
+    broken.outputs.reverse()
+    for wrong in (
+        dataclasses.replace(sound, record=files.ProgramRecord(broken)),
+        dataclasses.replace(sound, inputs=sound.inputs[::-1]),
+        dataclasses.replace(sound, outputs=sound.outputs[:1]),
+        dataclasses.replace(sound, donated=((0, 0),)),
+        dataclasses.replace(sound, arena_bytes=sound.arena_bytes + 64),
+    ):
+        path.write_bytes(files.encode(wrong))
+        with pytest.raises(HlojitError, match="program record"):
+            hlojit.load(path)
+
+
+VENDOR = """
+from hlojit.extensions import hookimpl
+from hlojit.ir.formats import FloatFormat
+@hookimpl
+def hlojit_formats():
+    return [FloatFormat("vendor9", exponent_bits=5, mantissa_bits=3)]
+"""
+
+
+def test_installed_plugins_are_found_before_a_file_is_read(tmp_path: Path) -> None:
+    install(tmp_path, "vendor_formats", VENDOR)
+    save = """
+    import sys, hlojit
+    text = "func.func @main(%x: tensor<4xvendor9>) -> tensor<4xvendor9> { return %x : tensor<4xvendor9> }"
+    hlojit.compile(text).save("FILE")
+    """
+    run(save.replace("FILE", str(tmp_path / "file")), tmp_path)
+    load = "import hlojit; print(hlojit.load('FILE').input_types)"
+    assert "vendor9" in run(load.replace("FILE", str(tmp_path / "file")), tmp_path)
 
 
 def test_a_program_record_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
