@@ -81,7 +81,7 @@ fail:
 ; ----------------------------------------------------------------------------------------------------------- execution
 
 ; Run the program, without the GIL unless it is short.  `slots` holds the inputs and outputs.
-; Returns 0, or -1 with a Python exception pending.
+; Returns 0, or with a Python exception pending: -1 if the program had not begun, -2 if it had.
 define i32 @hlojit_run(ptr %record, ptr %slots) {
 entry:
   %context = alloca [192 x i8], align 64
@@ -126,7 +126,11 @@ explain:
   call void @raise(ptr %record, i32 %status, i64 %detail0, i64 %detail1)
   br label %failed
 failed:
-  ret i32 -1
+  %record_at = call ptr @context.record(ptr %context)
+  %begun = load ptr, ptr %record_at, align 8
+  %has_begun = icmp ne ptr %begun, null
+  %failure = select i1 %has_begun, i32 -2, i32 -1
+  ret i32 %failure
 }
 
 ; Let Python raise the error.
@@ -164,14 +168,57 @@ entry:
   br i1 %is_usual, label %lay_out, label %unusual
 
 lay_out:
+  ; Slots: inputs, outputs, arena, constants.  Behind them the results' objects.
   %constants_at = call ptr @call.constants(ptr %record)
   %constants = load i64, ptr %constants_at, align 8
   %arrays_count = add i64 %inputs, %outputs
   %slots_count = add i64 %arrays_count, %constants
-  %slots_count1 = add i64 %slots_count, 1
-  %slots = alloca i64, i64 %slots_count1, align 16
-  %outputs1 = add i64 %outputs, 1
-  %results = alloca ptr, i64 %outputs1, align 16
+  %results_begin = add i64 %slots_count, 1
+  %words = add i64 %results_begin, %outputs
+  ; A thread's stack may be small.
+  %is_large = icmp ugt i64 %words, 1024
+  br i1 %is_large, label %reserve, label %on_stack, !prof !0
+on_stack:
+  %stack = alloca i64, i64 %words, align 16
+  %stack_results = getelementptr inbounds i64, ptr %stack, i64 %results_begin
+  %direct = call ptr @call.with_slots(ptr %record, ptr %arguments, i64 %inputs, i64 %outputs, ptr %stack, ptr %stack_results)
+  ret ptr %direct
+reserve:
+  %large = call ptr @call.with_large_slots(ptr %record, ptr %arguments, i64 %inputs, i64 %outputs, i64 %words, i64 %results_begin)
+  ret ptr %large
+unusual:
+  %answer = call ptr @call.otherwise_with(ptr %record, ptr %arguments, i64 %count, ptr %keywords)
+  ret ptr %answer
+}
+
+; With slots from the memory pool.
+define private ptr @call.with_large_slots(ptr %record, ptr %arguments, i64 %inputs, i64 %outputs, i64 %words, i64 %results_begin) noinline cold {
+entry:
+  %bytes = shl i64 %words, 3
+  %slots = call ptr @hlojit_allocate(i64 %bytes)
+  %is_refused = icmp eq ptr %slots, null
+  br i1 %is_refused, label %exhausted, label %go
+go:
+  %results = getelementptr inbounds i64, ptr %slots, i64 %results_begin
+  %answer = call ptr @call.with_slots(ptr %record, ptr %arguments, i64 %inputs, i64 %outputs, ptr %slots, ptr %results)
+  call void @hlojit_release(ptr %slots)
+  ret ptr %answer
+exhausted:
+  call void @raise(ptr %record, i32 2, i64 %bytes, i64 0)
+  ret ptr null
+}
+
+; Arguments that are not what the native path takes, or not of the right number.
+define private ptr @call.otherwise_with(ptr %record, ptr %arguments, i64 %count, ptr %keywords) {
+  %otherwise_at = call ptr @call.otherwise(ptr %record)
+  %otherwise = load ptr, ptr %otherwise_at, align 8
+  %answer = call ptr @PyObject_Vectorcall(ptr %otherwise, ptr %arguments, i64 %count, ptr %keywords)
+  ret ptr %answer
+}
+
+; The call with as many arguments as there are inputs; `slots` and `results` have room for what is written there.
+define private ptr @call.with_slots(ptr %record, ptr %arguments, i64 %inputs, i64 %outputs, ptr %slots, ptr %results) alwaysinline {
+lay_out:
   %descriptions = getelementptr inbounds i8, ptr %record, i64 128   ; CALL_BYTES
   br label %input
 
@@ -298,6 +345,7 @@ exhausted:
 run:
   %status = call i32 @hlojit_run(ptr %record, ptr %slots)
   %is_good = icmp eq i32 %status, 0
+  %not_begun = icmp eq i32 %status, -1
   br i1 %is_good, label %finish, label %unwind
 finish:
   %is_single = icmp eq i64 %outputs, 1
@@ -325,6 +373,9 @@ give:
   ; --- failure: drop the outputs made so far; an exception is pending
 unwind:
   %to_drop = phi i64 [ %made, %exhausted ], [ %made, %wrap ], [ %made, %share ], [ %outputs, %run ], [ %outputs, %several ]
+  ; What was donated is given back if nothing can have written to it.
+  %is_intact = phi i1 [ true, %exhausted ], [ true, %wrap ], [ true, %share ], [ %not_begun, %run ], [ false, %several ]
+  %gives_back = and i1 %gives, %is_intact
   br label %drop
 drop:
   %left = phi i64 [ %to_drop, %unwind ], [ %left1, %release ]
@@ -337,7 +388,7 @@ release:
   call void @Py_DecRef(ptr %dropped)
   br label %drop
 failed:
-  br i1 %gives, label %return, label %null
+  br i1 %gives_back, label %return, label %null
 return:
   call void @donation.return(ptr %record, ptr %arguments, i64 %donated)
   br label %null
@@ -345,8 +396,8 @@ null:
   ret ptr null
 
 unusual:
-  %otherwise_at = call ptr @call.otherwise(ptr %record)
-  %otherwise = load ptr, ptr %otherwise_at, align 8
-  %answer = call ptr @PyObject_Vectorcall(ptr %otherwise, ptr %arguments, i64 %count, ptr %keywords)
+  %answer = call ptr @call.otherwise_with(ptr %record, ptr %arguments, i64 %inputs, ptr null)
   ret ptr %answer
 }
+
+!0 = !{!"branch_weights", i32 1, i32 1000}

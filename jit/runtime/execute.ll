@@ -5,7 +5,8 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; i32 hlojit_execute(ptr context, ptr record, ptr slots): run the program of a call record (layout.py).  The context is all
 ; zero, but for what its owner keeps there (thread); `slots` holds the inputs and outputs, and has room for the arena and the
-; constants behind them.  Returns a status; what explains it, and the counters of the call, are in the context.
+; constants behind them.  Returns a status; what explains it, and the counters of the call, are in the context, and the record
+; if the program has begun.
 define i32 @hlojit_execute(ptr %context, ptr %record, ptr %slots) {
 entry:
   %inputs_at = call ptr @call.inputs(ptr %record)
@@ -51,11 +52,15 @@ prepare:
   %threads = select i1 %is_unlimited, i32 %available, i32 %fewer
   %c_threads = call ptr @context.threads(ptr %context)
   store i32 %threads, ptr %c_threads, align 4
+  %environment_at = call ptr @context.float_environment(ptr %context)
   %environment = call i64 @float_environment.enter()
+  store i64 %environment, ptr %environment_at, align 8
   %entry_at = call ptr @call.entry(ptr %record)
   %program = load ptr, ptr %entry_at, align 8
   %returned = call i32 %program(ptr %context, ptr %slots)
-  call void @float_environment.leave(i64 %environment)
+  ; What the hook of polls ran may have changed it.
+  %callers = load i64, ptr %environment_at, align 8
+  call void @float_environment.leave(i64 %callers)
   call void @copy_outputs(ptr %record, ptr %slots)
   br i1 %no_arena, label %finish, label %free
 free:
@@ -69,6 +74,22 @@ finish:
   %has_error = icmp ne i32 %error, 0
   %status = select i1 %has_error, i32 %error, i32 %returned
   ret i32 %status
+}
+
+; The caller's floating-point environment while its own code - a signal handler - runs in the midst of a program, and the
+; program's again.  Only for the thread that made the call.
+define void @hlojit_leave_program(ptr %context) {
+  %environment_at = call ptr @context.float_environment(ptr %context)
+  %environment = load i64, ptr %environment_at, align 8
+  call void @float_environment.leave(i64 %environment)
+  ret void
+}
+
+define void @hlojit_enter_program(ptr %context) {
+  %environment_at = call ptr @context.float_environment(ptr %context)
+  %environment = call i64 @float_environment.enter()
+  store i64 %environment, ptr %environment_at, align 8
+  ret void
 }
 
 ; Outputs that are an input, a constant or another output: copied, so that no two arrays share memory unasked.

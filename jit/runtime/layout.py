@@ -63,7 +63,7 @@ CONTEXT: Final[Mapping[str, Field]] = _layout(
         ("kernels", "i64"),  # counted by the host program
         ("bytes_moved", "i64"),  # counted by the host program
         ("launches", "i64"),  # counted by hlojit_parallel_for: launches that were shared among threads
-        ("reserved1", "i64"),
+        ("float_environment", "i64"),  # the caller's floating-point environment, while the program has its own
         ("reserved2", "i64"),
         ("reserved3", "i64"),
     )

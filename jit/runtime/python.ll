@@ -11,6 +11,8 @@ declare void @PyEval_RestoreThread(ptr)
 declare void @hlojit_poll_setup(i64, ptr)
 declare void @hlojit_fail(ptr, i32, i64, i64)
 declare void @hlojit_fork_child()
+declare void @hlojit_leave_program(ptr)
+declare void @hlojit_enter_program(ptr)
 
 define void @hlojit_python_setup(i64 %interval, i64 %main_thread) {
   store atomic i64 %main_thread, ptr @python.main_thread monotonic, align 8
@@ -45,7 +47,9 @@ main:
   br i1 %is_main, label %signals, label %give
 signals:
   call void @hlojit_enter_python(ptr %context)
+  call void @hlojit_leave_program(ptr %context)
   %raised = call i32 @PyErr_CheckSignals()
+  call void @hlojit_enter_program(ptr %context)
   call void @hlojit_leave_python(ptr %context)
   %is_raised = icmp ne i32 %raised, 0
   br i1 %is_raised, label %cancel, label %go

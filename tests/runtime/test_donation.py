@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 from hlojit import runtime
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.types import tensor
 from hlojit.lowering.program import Copy, Loop
+
+from .programs import Build
 
 Array = np.ndarray[Any, Any]
 T = "tensor<1000xf32>"
@@ -238,6 +241,33 @@ def test_a_failing_call_leaves_the_array_writable() -> None:
     with pytest.raises(ExecutionError, match="no memory"):
         huge(x, np.array(1, "i1"))
     assert sys.getrefcount(x) == count
+    assert x.flags.writeable
+    np.testing.assert_array_equal(x, numbers())
+
+
+def test_a_program_that_fails_keeps_what_it_may_have_overwritten(build: Build) -> None:
+    kind = tensor((1000,), "f32")
+    failing = build("define i32 @main(ptr %c, ptr %s) {\n ret i32 9\n}", [kind], [kind], donated=((0, 0),))
+    x = numbers()
+    count = sys.getrefcount(x)
+    with pytest.raises(ExecutionError, match="failed with status 9"):
+        failing(x)
+    assert sys.getrefcount(x) == count
+    assert not x.flags.writeable
+    # It was given away: another program gets a copy.
+    before = x.copy()
+    with pytest.raises(ExecutionError, match="failed with status 9"):
+        failing(x)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_a_program_that_never_began_gives_back_what_was_donated(build: Build) -> None:
+    kind = tensor((1000,), "f32")
+    fields = {"donated": ((0, 0),), "arena_bytes": 1 << 47}
+    executable = build("define i32 @main(ptr %c, ptr %s) {\n ret i32 9\n}", [kind], [kind], **fields)
+    x = numbers()
+    with pytest.raises(ExecutionError, match="no memory"):
+        executable(x)
     assert x.flags.writeable
     np.testing.assert_array_equal(x, numbers())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import signal
 import sys
 import threading
@@ -17,6 +19,9 @@ from hlojit.ir.types import tensor
 from .programs import ADD_ONE_KERNEL, Build, add_one_program
 
 SCALAR = tensor((), "f32")
+
+UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}
+"""The C library's name for rounding up."""
 
 ENDLESS = """
 define i32 @main(ptr %context, ptr %slots) {
@@ -103,6 +108,37 @@ def test_a_signal_handler_that_returns_does_not_stop_the_program(build: Build) -
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert len(calls) >= 3  # one more may come before the timer is switched off
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+@pytest.mark.skipif(platform.machine() not in UPWARD, reason="the number of the rounding mode is not known")
+def test_a_signal_handler_runs_with_the_callers_float_environment(build: Build) -> None:
+    library = ctypes.CDLL(None)
+    one, little = np.ones(8), np.full(8, 2.0**-60)
+    sums: list[float] = []
+
+    def handle(number: int, frame: object) -> None:
+        sums.append(float((one + little)[0]))
+        if len(sums) == 2:
+            # What a handler sets is the caller's from now on.
+            library.fesetround(0)
+            raise ValueError("two signals are enough")
+
+    executable = build(ENDLESS, [], [SCALAR])
+    previous = signal.signal(signal.SIGALRM, handle)
+    try:
+        library.fesetround(UPWARD[platform.machine()])
+        before = float((one + little)[0])
+        signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)
+        with pytest.raises(ValueError, match="two signals"):
+            executable()
+        after = float((one + little)[0])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        library.fesetround(0)
+        signal.signal(signal.SIGALRM, previous)
+    assert before > 1.0
+    assert sums[:2] == [before] * 2 and after == 1.0
 
 
 def test_other_python_threads_run_while_a_program_runs(build: Build) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,3 +84,9 @@ print(len(set(map(id, found))))
 """
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert finished.stdout.strip() == "1", finished.stderr
+
+
+def test_thousands_of_arguments_on_a_small_stack() -> None:
+    command = [sys.executable, str(Path(__file__).with_name("many_slots.py"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
