@@ -69,15 +69,23 @@ def test_other_strides_are_read_in_place(n: int) -> None:
     assert not plan(SAPPHIRE_RAPIDS, 64, n, 512).packs
 
 
-@pytest.mark.parametrize("n", [1024, 1040])
-@pytest.mark.parametrize("m", [1, 8, 16, 64, 128])
-def test_a_near_third_level_hides_collisions(m: int, n: int) -> None:
+@pytest.mark.parametrize(("m", "n"), [(1, 1024), (8, 1024), (16, 1024), (16, 1040), (64, 1040), (128, 1040)])
+def test_a_near_third_level_hides_what_few_tiles_read(m: int, n: int) -> None:
     """On Zen 4 a step of k takes longer than what it reads, even from the third level (measured: in place is faster)."""
     assert plan(ZEN4, m, n, 1024) == Blocking(False, 1024)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "kind"), [(32, 1024, "f32"), (64, 1024, "f32"), (1024, 1024, "f32"), (1024, 1024, "f64")]
+)
+def test_rows_that_collide_are_packed_for_many_tiles(m: int, n: int, kind: str) -> None:
+    """64x1024x1024 on Zen 4: packed 100 Gflop/s, in place 106 if vectors are whole lines, but 79 if they cross lines."""
+    found = plan(ZEN4, m, n, 1024, kind)
+    assert found.packs and found.block_k == 256
+
+
 def test_panels_beyond_the_pages_at_hand_are_cut() -> None:
-    found = plan(ZEN4, 64, 1024, 4096)
+    found = plan(ZEN4, 64, 768, 4096)
     assert not found.packs and found.block_k <= 1024
 
 

@@ -32,6 +32,9 @@ WALK_CYCLES = 4.0
 """What a row costs whose page's address has to be looked up in memory, others being under way."""
 RESUME_CYCLES = 64.0
 """What it costs a tile to begin another block, besides loading and storing its sums."""
+EXPOSED = 0.25
+"""What a step takes longer, as a part of its computing, where rows in place drive each other out of the first level: vectors of
+arguments cross lines (an array of NumPy's begins 16 bytes behind one), so a line is wanted twice, and is gone the second time."""
 PAGE = 4096
 BLOCKS = (64, 128, 256, 512)
 
@@ -138,8 +141,8 @@ class Panels:
                 total = max(total, in_memory / machine.bandwidth(self.home))
         else:
             level = machine.level_for(length, self.stride, in_memory)
-            others = max(compute, self._reading(level, ROWS_UNDER_WAY))
-            first = max(compute, self._reading(max(level, self.home), ROWS_UNDER_WAY))
+            others = self._in_place(compute, level)
+            first = self._in_place(compute, max(level, self.home))
             total = first + (tiles - 1) * others
             if length * min(self.stride, PAGE) > PAGE * machine.pages:
                 total += tiles * WALK_CYCLES
@@ -150,6 +153,12 @@ class Panels:
             total += tiles * 2 * self.rows * self.unit / machine.bandwidth(1) / panels
         return total / tiles
 
+    def _in_place(self, compute: float, level: int) -> float:
+        """Cycles of one step of a tile that reads its row of the panel in place from a level."""
+        reading = self._reading(level, ROWS_UNDER_WAY)
+        exposed = EXPOSED * compute if level and self._under_way >= self.machine.first.ways else 0.0
+        return max(compute + exposed, reading)
+
     def _reading(self, level: int, under_way: int) -> float:
         """Cycles in which one row of a panel in place arrives from a level, ``under_way`` rows being asked for at once."""
         nbytes = self.width * self.size
@@ -157,10 +166,14 @@ class Panels:
         return max(nbytes / self.machine.bandwidth(level) * (2 if self._collides else 1), latency)
 
     @property
+    def _under_way(self) -> int:
+        """Ways of the first level's fullest set that rows in place and those asked for ahead take."""
+        return self.machine.first.ways_needed(2 * PREFETCH_ROWS, self.stride, self.width * self.size)
+
+    @property
     def _collides(self) -> bool:
         """Whether rows that are under way drive each other out of the first level; half of the bandwidth is lost then."""
-        first = self.machine.first
-        return first.ways_needed(2 * PREFETCH_ROWS, self.stride, self.width * self.size) > first.ways // 2
+        return self._under_way > self.machine.first.ways // 2
 
     def _collisions(self, plan: Blocking, compute: float) -> float:
         """What it costs that the rows of a tile and the panel want more ways of the first level than it has.
