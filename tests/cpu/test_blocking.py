@@ -75,6 +75,11 @@ def test_a_near_third_level_hides_what_few_tiles_read(m: int, n: int) -> None:
     assert plan(ZEN4, m, n, 1024) == Blocking(False, 1024)
 
 
+def test_narrow_rows_of_few_tiles_are_read_in_place() -> None:
+    """32x2048x512 on Zen 4: in place 110 Gflop/s, packed 90, wherever the operand begins."""
+    assert plan(ZEN4, 32, 2048, 512) == Blocking(False, 512)
+
+
 @pytest.mark.parametrize(
     ("m", "n", "kind"), [(32, 1024, "f32"), (64, 1024, "f32"), (1024, 1024, "f32"), (1024, 1024, "f64")]
 )

@@ -32,8 +32,8 @@ WALK_CYCLES = 4.0
 """What a row costs whose page's address has to be looked up in memory, others being under way."""
 RESUME_CYCLES = 64.0
 """What it costs a tile to begin another block, besides loading and storing its sums."""
-EXPOSED = 0.25
-"""What a step takes longer, as a part of its computing, where rows in place drive each other out of the first level: vectors of
+EXPOSED = 1.0
+"""Cycles that a step waits for each line of its row where rows in place drive each other out of the first level: vectors of
 arguments cross lines (an array of NumPy's begins 16 bytes behind one), so a line is wanted twice, and is gone the second time."""
 PAGE = 4096
 BLOCKS = (64, 128, 256, 512)
@@ -156,8 +156,9 @@ class Panels:
     def _in_place(self, compute: float, level: int) -> float:
         """Cycles of one step of a tile that reads its row of the panel in place from a level."""
         reading = self._reading(level, ROWS_UNDER_WAY)
-        exposed = EXPOSED * compute if level and self._under_way >= self.machine.first.ways else 0.0
-        return max(compute + exposed, reading)
+        first = self.machine.first
+        waits = level and self._under_way >= first.ways
+        return max(compute + (EXPOSED * self.width * self.size / first.line if waits else 0.0), reading)
 
     def _reading(self, level: int, under_way: int) -> float:
         """Cycles in which one row of a panel in place arrives from a level, ``under_way`` rows being asked for at once."""
