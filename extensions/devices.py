@@ -227,7 +227,7 @@ class Device(ABC):
                 )
         except BaseException as error:
             release()
-            if isinstance(error, HlojitError) or not isinstance(error, Exception):
+            if isinstance(error, HlojitError) or not isinstance(error, (Exception, SystemExit)):
                 raise
             raise failure(program.name, self, error) from error
         results = [Memory(self, handle) for handle in handles]
@@ -341,14 +341,14 @@ class Buffer:
         self._wait()
         with Hold((self,)) as (memory,):
             handle = memory.handle
-            view = self.device.host_view(handle, self.type)
+            view = self.view_of(memory)
             return self._transferred(handle) if view is None else view.copy()
 
     def host_view(self) -> NDArray | None:
         """Wait, and return the contents without a copy, read-only; None if the host cannot read the memory."""
         self._wait()
         with Hold((self,)) as (memory,):
-            view = self.device.host_view(memory.handle, self.type)
+            view = self.view_of(memory)
             if view is not None:
                 self._is_viewed = True
                 view = view.view()
@@ -359,13 +359,23 @@ class Buffer:
         self.memory()
         self.ready.wait()
 
+    def view_of(self, memory: Memory) -> NDArray | None:
+        """The vendor's ``host_view`` of a memory that holds such a tensor, checked."""
+        view = self._read(self.device.host_view, memory.handle)
+        return None if view is None else self._checked(view)
+
     def _transferred(self, handle: Any) -> NDArray:
+        return self._checked(self._read(self.device.transfer_out, handle))
+
+    def _read(self, read: Callable[[Any, TensorType], Any], handle: Any) -> Any:
         try:
-            array = self.device.transfer_out(handle, self.type)
+            return read(handle, self.type)
         except HlojitError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failure(f"transfer of {self.type}", self.device, error) from error
+
+    def _checked(self, array: object) -> NDArray:
         storage = self.type.element_type.storage
         if not isinstance(array, np.ndarray) or array.shape != self.type.shape or array.dtype != storage:
             raise PluginError(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
+import math
 import os
 import queue
 import sys
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, final
 
-from hlojit.ir.errors import ExecutionError, HlojitError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 
 _local = threading.local()
 
@@ -117,6 +118,7 @@ class Event:
                 "this result was pending when the process was forked, and only the parent process gets it; "
                 "wait for results before forking, or compute them in the child"
             )
+        seconds = _seconds(timeout)
         gate = threading.Lock()
         gate.acquire()
 
@@ -125,7 +127,7 @@ class Event:
 
         self.then(open_gate)
         try:
-            return gate.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+            return gate.acquire(timeout=seconds)
         finally:
             with self._lock:
                 if open_gate in self._callbacks:
@@ -143,6 +145,19 @@ class Event:
     def __repr__(self) -> str:
         state = "pending" if not self._is_ready else "ready" if self._error is None else f"failed: {self._error}"
         return f"<Event {state}>"
+
+
+def _seconds(timeout: object) -> float:
+    """A timeout as locks take it."""
+    if timeout is None:
+        return -1.0
+    try:
+        seconds = float(timeout)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise ArgumentError(f"a timeout is a number of seconds or None, not {timeout!r}")
+    return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
 
 READY: Final = Event.completed()

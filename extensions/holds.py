@@ -131,7 +131,7 @@ def _copied(buffers: Sequence[Buffer], viewed: Sequence[int], given: Given) -> G
     try:
         for number in viewed:
             buffer, memory = buffers[number], memories[number]
-            view = buffer.device.host_view(memory.handle, buffer.type)
+            view = buffer.view_of(memory)
             if view is not None:
                 copy = buffer.device.put(view, buffer.type, buffer.memory_space)
                 memories[number] = copy.memory()

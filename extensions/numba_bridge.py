@@ -183,6 +183,8 @@ def _complaints(overload: Any, depth: int = 0) -> Iterator[str]:
             yield "calls a C function through its address"
         elif isinstance(kind, (kinds.CPointer, kinds.RawPointer)):
             yield "uses a C pointer"
+        elif isinstance(kind, kinds.ArrayCTypes):
+            yield "uses .ctypes, the address of an array"
         elif isinstance(kind, kinds.NumpyFlatType):
             yield "uses .flat, whose indices numba does not check"
         elif isinstance(kind, kinds.Dispatcher) and depth < 16:

@@ -140,7 +140,7 @@ class Dense(Attribute):
         return self.array.tobytes() == other.array.tobytes()
 
     def __hash__(self) -> int:
-        return hash((self.type, np.asarray(self.array.ravel()[:16]).tobytes()))
+        return hash((self.type, np.asarray(self.array.flat[:16]).tobytes()))
 
 
 @dataclass(frozen=True, slots=True)

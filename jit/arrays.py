@@ -322,7 +322,7 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
             renewed = value.element_type.name == type_.element_type.name
             hint = f"; {_RENEWED.format(value.element_type)}" if renewed else ""
             raise ArgumentError(f"{where}: expected {type_}, got {value.type}{hint}")
-        return _plain(_with_shape(value.storage, type_, where), type_.element_type.storage)
+        return _plain(_with_shape(value.storage, type_, where), type_.element_type.storage, where)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         return _from_number(value, type_, where)
     source = _as_ndarray(value, type_, where)
@@ -338,7 +338,7 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     elif native != expected:
         hint = f"; convert it with .astype({expected.name!r})" if source.dtype.kind != "O" else ""
         raise ArgumentError(f"{where}: expected {type_}, got {_describe(source)}{hint}")
-    return _plain(_with_shape(source, type_, where), element.storage)
+    return _plain(_with_shape(source, type_, where), element.storage, where)
 
 
 def _describe(source: NDArray) -> str:
@@ -352,10 +352,14 @@ def _with_shape(source: NDArray, type_: TensorType, where: str) -> NDArray:
     return source
 
 
-def _plain(source: NDArray, storage: np.dtype[Any]) -> NDArray:
-    if source.dtype != storage:
-        source = source.astype(storage)
-    result = np.require(np.asarray(source), requirements=("C", "A"))
+def _plain(source: NDArray, storage: np.dtype[Any], where: str) -> NDArray:
+    try:
+        if source.dtype != storage:
+            source = source.astype(storage)
+        result = np.require(np.asarray(source), requirements=("C", "A"))
+    except MemoryError:
+        needed = source.size * storage.itemsize
+        raise ArgumentError(f"{where}: no memory for a copy of {_describe(source)} ({needed:,} bytes)") from None
     # Two dtype objects can be equal; the call path compares addresses.
     return result if result.dtype is storage and type(result) is np.ndarray else result.view(np.ndarray).view(storage)
 
@@ -388,7 +392,7 @@ def _from_number(value: complex, type_: TensorType, where: str) -> NDArray:
 def plain_storage(value: object, where: str) -> tuple[NDArray, TensorType]:
     """Anything that ``to_storage`` takes, as a plain array of a storage dtype, with the tensor type that it has."""
     if isinstance(value, Array):
-        return _plain(value.storage, value.element_type.storage), value.type
+        return _plain(value.storage, value.element_type.storage, where), value.type
     if isinstance(value, (bool, int, float, complex)):
         source: NDArray = np.asarray(value)
     else:
@@ -397,7 +401,7 @@ def plain_storage(value: object, where: str) -> tuple[NDArray, TensorType]:
         type_ = tensor(source.shape, element_type_of(source.dtype.newbyteorder("=")))
     except HlojitError as error:
         raise ArgumentError(f"{where}: {error}") from None
-    return _plain(source, type_.element_type.storage), type_
+    return _plain(source, type_.element_type.storage, where), type_
 
 
 def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:

@@ -78,7 +78,10 @@ def compile(
         home = program.environment if isinstance(program, Module) else current()
         # One state of the tables from beginning to end, whatever is registered meanwhile.
         with one_compilation(), scope_for(home).snapshot().activate() as scope:
-            return _compile(program, backend, _settings(options, num_replicas, num_partitions), scope)
+            try:
+                return _compile(program, backend, _settings(options, num_replicas, num_partitions), scope)
+            except MemoryError as error:
+                raise HlojitError(f"no memory to compile the program: {error}") from error
 
 
 def _compile(program: str | Module, backend: str | None, settings: CompileOptions, scope: Snapshot) -> Any:
@@ -194,7 +197,9 @@ def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:
         raise UnsupportedError(error.op, backend.name, error.reason, error.location) from error
     except HlojitError:
         raise
-    except Exception as error:
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:
         raise PluginError(f"the back end {backend.name!r} failed to compile @{module.main.name}: {error!r}") from error
 
 

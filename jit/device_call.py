@@ -109,7 +109,7 @@ class DeviceCall:
                 returned = self.program.code(*[memory.handle.array for memory in memories])
             except HlojitError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise failure(self.program.name, device, error) from error
         arrays = returned if isinstance(returned, tuple) else (returned,)
         return [device.adopt(array, type_) for array, type_ in zip(arrays, self.program.outputs)]

@@ -20,10 +20,14 @@ _CAPSULES = (b"hlojit.block", b"hlojit.donor")
 """Bases of arrays that own blocks of the memory pool, or the memory of an array that was donated."""
 
 
+_GIVEN = 1 << 24
+"""Flag of an array that has been given; NumPy does not use it.  Its owner may make the array writable again."""
+
+
 def can_be_given(array: Array, others: Sequence[Array]) -> bool:
     """Whether a program may take the memory of ``array`` in a call that also has ``others``."""
     base = array.base
-    if not array.flags.writeable or array.ctypes.data % 8:
+    if not array.flags.writeable or array.flags.num & _GIVEN or array.ctypes.data % 8:
         return False
     if not array.flags.owndata if base is None else not any(_is_valid(base, name) for name in _CAPSULES):
         return False

@@ -14,6 +14,7 @@ import ctypes
 import itertools
 import os
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -385,6 +386,27 @@ class _Wrapping:
         return tuple(from_storage(result, type_) for result, type_ in zip(results, self.spec.outputs))
 
 
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A view through which a back end's function cannot change the caller's array, or one on a device."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _references(values: list[Any], number: int) -> int:
+    return sys.getrefcount(values[number])
+
+
+_OWN_REFERENCES: Final = _references([np.empty(0)], 0) if hasattr(sys, "getrefcount") else 0
+
+
+def _is_alone(values: list[Any], number: int) -> bool:
+    """Whether an element of the list is an array with memory of its own that nobody else has."""
+    if type(values[number]) is not np.ndarray or not values[number].flags.owndata or not _OWN_REFERENCES:
+        return False
+    return _references(values, number) <= _OWN_REFERENCES
+
+
 @final
 class _Checking:
     """Calls a back end's Python function and holds it to the types that it promised."""
@@ -398,32 +420,33 @@ class _Checking:
 
     def __call__(self, *arguments: np.ndarray[Any, Any]) -> Any:
         try:
-            returned = self.function(*arguments)
+            returned = self.function(*map(_read_only, arguments))
         except HlojitError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             who = f"the back end {self.backend!r}" if self.backend else "its function"
             raise ExecutionError(f"{self.spec.name}: {who} failed: {error!r}") from error
         if not isinstance(returned, Iterable):
             raise ExecutionError(f"{self.spec.name} returned {type(returned).__name__}, not a sequence of results")
-        results = tuple(returned)
+        results = list(returned)
+        del returned
         if len(results) != len(self.spec.outputs):
             raise ExecutionError(f"{self.spec.name} returned {len(results)} results, not {len(self.spec.outputs)}")
         arrays = []
-        for number, (result, type_) in enumerate(zip(results, self.spec.outputs)):
-            array = np.asarray(result)
+        for number, type_ in enumerate(self.spec.outputs):
+            is_alone = _is_alone(results, number)
+            array = np.asarray(results[number])
             storage = type_.element_type.storage
             if array.dtype == type_.element_type.dtype != storage:
                 # The form that the reference interpreter returns, of integers of less than a byte.
-                array = array.astype(storage)
+                array, is_alone = array.astype(storage), True
             if array.shape != type_.shape or array.dtype != storage:
                 raise ExecutionError(
                     f"{self.spec.name}, result {number}: the back end promised {type_} and returned "
                     f"dtype {array.dtype} and shape {array.shape}"
                 )
-            # A result that is an argument's memory would change with it.
-            shared = any(np.may_share_memory(array, argument) for argument in arguments)
-            arrays.append(array.copy() if shared else array)
+            # A result that somebody else can reach might be changed later.
+            arrays.append(array if is_alone else array.copy())
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 

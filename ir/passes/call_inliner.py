@@ -39,20 +39,16 @@ class CallInliner(Pass):
         if not any(calls.values()):
             return False
         changed = False
-        sizes: dict[str, int] = {}
-        for name in _callees_first(module, calls):
+        order = _callees_first(module, calls)
+        _check_sizes(module, calls, order)
+        for name in order:
             function = module.functions[name]
-            size = sum(1 for _ in function.body.walk())
             for call, called in calls[name]:
                 callee = module.functions.get(called)
                 if callee is None or callee.is_declaration:
                     continue
-                size += sizes[callee.name]
-                if size > _LARGEST_PROGRAM:
-                    raise HlojitError(f"inlining the calls in @{name} gives more than {_LARGEST_PROGRAM} instructions")
                 _inline(call, callee)
                 changed = True
-            sizes[name] = size
             if calls[name] and deepest_region(function) > DEEPEST_REGION:
                 raise HlojitError(
                     f"inlining the calls in @{name} makes regions that nest deeper than {DEEPEST_REGION} levels"
@@ -102,6 +98,16 @@ def _callees_first(module: Module, calls: dict[str, list[tuple[Instruction, str]
                         )
                     stack.append((callee, False))
     return order
+
+
+def _check_sizes(module: Module, calls: dict[str, list[tuple[Instruction, str]]], order: list[str]) -> None:
+    """Refuse what would become too large, before any of it is made."""
+    sizes: dict[str, int] = {}
+    for name in order:
+        function = module.functions[name]
+        sizes[name] = sum(1 for _ in function.body.walk()) + sum(sizes.get(called, 0) for _, called in calls[name])
+        if sizes[name] > _LARGEST_PROGRAM:
+            raise HlojitError(f"inlining the calls in @{name} gives more than {_LARGEST_PROGRAM} instructions")
 
 
 def _inline(call: Instruction, callee: Function) -> None:

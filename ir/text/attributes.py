@@ -30,8 +30,8 @@ from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import TensorType
 
 _NAME: Final = re.compile(r'[A-Za-z_][\w$.-]*|"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"')
-_ALIAS_NAME: Final = re.compile(r"[A-Za-z_$\d][\w$.-]*")
-_TYPE_WORD: Final = re.compile(r"tensor|tuple|none|index|complex|vector|memref|tf32|(?:i|ui|si|f|bf)\d+\w*")
+_ALIAS_NAME: Final = re.compile(r"[A-Za-z_$0-9][\w$.-]*")
+_TYPE_WORD: Final = re.compile(r"tensor|tuple|none|index|complex|vector|memref|tf32|(?:i|ui|si|f|bf)[0-9]+\w*")
 _SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
 _REFERENCE: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|#([A-Za-z_$][\w$-]*+)(?![.<\w])')
 _SIZE_LIMIT: Final = 1 << 20
@@ -104,7 +104,7 @@ class AttributeReader:
             return DictAttr(tuple(self.dictionary().items()))
         if char == "#":
             return self._hash()
-        if char.isdigit() or char == "-":
+        if char.isascii() and (char.isdecimal() or char == "-"):
             return self._number()
         if char in ("!", "("):
             return TypeAttr(self.types.read())
@@ -153,7 +153,7 @@ class AttributeReader:
         hexadecimal = "x" in text
         if not spelling:
             spelling = "f64" if "." in text else "i64"
-        if spelling == "index" or re.fullmatch(r"[us]?i\d+", spelling):
+        if spelling == "index" or re.fullmatch(r"[us]?i[0-9]+", spelling):
             if "." in text:
                 cursor.fail(f"expected an integer of type {spelling}, found {text}", start)
             return IntegerAttr(self._checked_integer(text, spelling, start), spelling)

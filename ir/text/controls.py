@@ -159,7 +159,7 @@ class ReduceForm(Form):
     """``(%x init: %i) applies stablehlo.add across dimensions = [1] : ...``, or with ``reducer(...) {...}``."""
 
     pattern = re.compile(
-        rf"\(({VALUE}) init: ({VALUE})\) applies ([\w.]+) across dimensions = \[((?:\d{{1,18}}(?:, \d{{1,18}})*)?)\]"
+        rf"\(({VALUE}) init: ({VALUE})\) applies ([\w.]+) across dimensions = \[((?:[0-9]{{1,18}}(?:, [0-9]{{1,18}})*)?)\]"
         rf" : {_FUNCTION}" + END
     )
 

@@ -27,7 +27,7 @@ from hlojit.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
-_SCALAR: Final = re.compile(r"\s*(?:-?(?:0x[0-9a-fA-F]+|\d+(?:\.\d*(?:[eE][-+]?\d+)?)?)|true|false)\s*")
+_SCALAR: Final = re.compile(r"\s*(?:-?(?:0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)|true|false)\s*")
 _NUMERAL: Final = b"0123456789+-.eE"
 _HEX: Final = b"xXabcdefABCDEF"
 _BLANKS: Final = b" \t\r\n"

@@ -18,7 +18,7 @@ from hlojit.ir.attributes import (
 from hlojit.ir.text.lexer import WORD, Cursor
 
 _SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
-_DIMENSION_LETTERS: Final = re.compile(r"[bfio?]|\d+")
+_DIMENSION_LETTERS: Final = re.compile(r"[bfio?]|[0-9]+")
 
 
 class RecordReader:

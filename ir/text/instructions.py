@@ -21,8 +21,8 @@ from hlojit.ir.text.templates import Form, OpState
 from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import Type
 
-_HEAD: Final = re.compile(r"(?:(%[\w$.-]+)(?::(\d{1,6}))? = )?([a-z][\w.]*)")
-_NUMERIC: Final = re.compile(r"%\d+")
+_HEAD: Final = re.compile(r"(?:(%[\w$.-]+)(?::([0-9]{1,6}))? = )?([a-z][\w.]*)")
+_NUMERIC: Final = re.compile(r"%[0-9]+")
 _SHORT_NAMES: Final = {"call": "func.call", "return": "func.return"}
 
 BlockArgument = tuple[str, int, Type]

@@ -11,7 +11,7 @@ from hlojit.ir.text.lexer import NESTING_LIMIT, Cursor
 _DEPTH_LIMIT: Final = 50
 _SIZE_LIMIT: Final = 10_000
 _ALIAS: Final = re.compile(r"#([\w$.-]+)")
-_SIMPLE: Final = re.compile(r'loc\(("[^"\\\n]*")(?:\(#([\w$.-]+)\)|:(\d{1,9}):(\d{1,9}))?\)')
+_SIMPLE: Final = re.compile(r'loc\(("[^"\\\n]*")(?:\(#([\w$.-]+)\)|:([0-9]{1,9}):([0-9]{1,9}))?\)')
 
 
 class LocationReader:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hlojit.ir.text.instructions import InstructionReader
     from hlojit.ir.text.printer import Printer
 
-_INTEGERS: Final = r"\[(?:\d{1,18}(?:, \d{1,18})*)?\]"
-_FORMAT: Final = re.compile(r"e(\d{1,9})m(\d{1,9})\b")
+_INTEGERS: Final = r"\[(?:[0-9]{1,18}(?:, [0-9]{1,18})*)?\]"
+_FORMAT: Final = re.compile(r"e([0-9]{1,9})m([0-9]{1,9})\b")
 
 
 # types
@@ -162,7 +162,7 @@ class SliceRanges(Piece):
     """``[0:4, 1:9:2]``."""
 
     names = ("start_indices", "limit_indices", "strides")
-    pattern = r"(\[[\d:, ]*\])"
+    pattern = r"(\[[0-9:, ]*\])"
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read the ranges."""
@@ -375,7 +375,7 @@ class ExponentMantissa(Piece):
     """``e8m7``."""
 
     names = ("exponent_bits", "mantissa_bits")
-    pattern = r"(e\d{1,9}m\d{1,9})"
+    pattern = r"(e[0-9]{1,9}m[0-9]{1,9})"
 
     def read(self, reader: InstructionReader, state: OpState) -> None:
         """Read the format."""

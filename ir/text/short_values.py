@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def short_pattern(kind: AttributeKind) -> str | None:
     """The regular expression of the short spelling; None if there is none that the fast path could use."""
     if isinstance(kind, IntegerKind):
-        return r"-?\d{1,18}"
+        return r"-?[0-9]{1,18}"
     if isinstance(kind, IntegerArrayKind):
-        return None if kind.type == "i1" else r"\[(?:-?\d{1,18}(?:, -?\d{1,18})*)?\]"
+        return None if kind.type == "i1" else r"\[(?:-?[0-9]{1,18}(?:, -?[0-9]{1,18})*)?\]"
     if isinstance(kind, BoolKind):
         return "true|false"
     if isinstance(kind, EnumKind):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hlojit.ir.text.instructions import InstructionReader
     from hlojit.ir.text.printer import Printer
 
-VALUE: Final = r"%[\w$.-]+(?:#\d+)?"
+VALUE: Final = r"%[\w$.-]+(?:#[0-9]+)?"
 VALUES: Final = rf"{VALUE}(?:, {VALUE})*"
 TYPES: Final = r"\([^()\n]*\) -> (?:\([^()\n]*\)|[^()\n]*?)|[^()\n]*?"
 END: Final = r"(?: loc\((#[\w$]+|unknown)\))?[ \t\r]*\n"

@@ -26,10 +26,10 @@ INDEX: Final = IntegerType("index", 64)
 """The element type of layouts; never that of a value, so it is no row of the table of element types."""
 
 _SIZE_LIMIT: Final = 1 << 20
-_DIMENSIONS: Final = re.compile(r"(?:(?:\d+|\?)x)*")
-_SIMPLE_TENSOR: Final = re.compile(r"tensor<((?:(?:\d{1,18}|\?)x)*)([A-Za-z]\w*|complex<f(?:32|64)>)>")
+_DIMENSIONS: Final = re.compile(r"(?:(?:[0-9]+|\?)x)*")
+_SIMPLE_TENSOR: Final = re.compile(r"tensor<((?:(?:[0-9]{1,18}|\?)x)*)([A-Za-z]\w*|complex<f(?:32|64)>)>")
 _ELEMENT_NAME: Final = re.compile(r"[A-Za-z]\w*")
-_BUILTIN: Final = re.compile(r"none|index|(?:i|ui|si)\d+|b?f\d+\w*|tf32|complex|vector|memref")
+_BUILTIN: Final = re.compile(r"none|index|(?:i|ui|si)[0-9]+|b?f[0-9]+\w*|tf32|complex|vector|memref")
 
 
 class TypeReader:

@@ -2,7 +2,8 @@
 ;
 ; An array can be taken if nothing else can see its memory unasked: it is writable, aligned, owns its memory - NumPy's own, or a
 ; block of ours that it is the base of - and overlaps no other argument.  Taking it clears its `writeable` flag in one atomic
-; step: it says to everybody, other threads included, that the array has been given away.  What cannot be taken goes the
+; step: it says to everybody, other threads included, that the array has been given away.  A flag of our own, 1 << 24, which
+; NumPy does not use, stays set when the owner makes the array writable again: its memory is not given a second time.  What cannot be taken goes the
 ; unusual way, where Python copies it.  A result in donated memory keeps the owner of that memory alive.
 
 declare i32 @PyCapsule_IsValid(ptr, ptr)
@@ -36,8 +37,8 @@ entry:
   %is_alone = icmp eq ptr %base, null
   br i1 %is_alone, label %alone, label %based
 alone:
-  %own_bit = and i32 %flags, 4
-  %owns = icmp ne i32 %own_bit, 0
+  %own_bits = and i32 %flags, 16777220   ; owns its memory, and has not been given before
+  %owns = icmp eq i32 %own_bits, 4
   ret i1 %owns
 based:
   %is_block = call i32 @PyCapsule_IsValid(ptr %base, ptr @name.block)
@@ -121,6 +122,7 @@ owner:
   %is_owner = call i1 @donation.is_owner(ptr %argument, i32 %flags)
   br i1 %is_owner, label %accept, label %unmark
 accept:
+  %unmarked = atomicrmw or ptr %flags_at, i32 16777216 acq_rel, align 4
   %taken1 = add i64 %taken, 1
   br label %next
 unmark:
@@ -150,6 +152,7 @@ unmark:
   %argument_at = getelementptr inbounds ptr, ptr %arguments, i64 %number
   %argument = load ptr, ptr %argument_at, align 8
   %flags_at = call ptr @array.flags(ptr %argument)
+  %marked = atomicrmw and ptr %flags_at, i32 -16777217 acq_rel, align 4
   %before = atomicrmw or ptr %flags_at, i32 1024 acq_rel, align 4
   br label %next
 done:

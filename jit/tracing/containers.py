@@ -14,18 +14,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
+
+from hlojit.ir.errors import ArgumentError
 
 Structure = Any
 """Hashable description of a container: ``LEAF``, or (kind, keys, children)."""
 
 LEAF = "leaf"
 
+DEEPEST: Final = 100
+"""Levels of containers."""
+
+
+class NestingError(ArgumentError):
+    """Containers that nest too deep, without an end perhaps."""
+
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """Return the leaves in order and the structure around them."""
+    """Return the leaves in order and the structure around them; raises ``NestingError``."""
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves)
+    return leaves, _flatten(tree, leaves, 0)
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
@@ -57,19 +66,22 @@ def _is_dataclass(tree: Any) -> bool:
     return dataclasses.is_dataclass(tree) and not isinstance(tree, type)
 
 
-def _flatten(tree: Any, leaves: list[Any]) -> Structure:
+def _flatten(tree: Any, leaves: list[Any], depth: int) -> Structure:
     kind = type(tree)
     if tree is None:
         return (kind, (), ())
+    depth += 1
+    if depth > DEEPEST:
+        raise NestingError(f"containers nest deeper than {DEEPEST} levels, or one holds itself")
     if kind is tuple or kind is list:
-        return (kind, len(tree), tuple(_flatten(child, leaves) for child in tree))
+        return (kind, len(tree), tuple(_flatten(child, leaves, depth) for child in tree))
     if isinstance(tree, dict):
-        return (dict, tuple(tree), tuple(_flatten(child, leaves) for child in tree.values()))
+        return (dict, tuple(tree), tuple(_flatten(child, leaves, depth) for child in tree.values()))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return (kind, tree._fields, tuple(_flatten(child, leaves) for child in tree))
+        return (kind, tree._fields, tuple(_flatten(child, leaves, depth) for child in tree))
     if _is_dataclass(tree):
         names = tuple(field.name for field in dataclasses.fields(tree))
-        return (kind, names, tuple(_flatten(getattr(tree, name), leaves) for name in names))
+        return (kind, names, tuple(_flatten(getattr(tree, name), leaves, depth) for name in names))
     leaves.append(tree)
     return LEAF
 

@@ -32,7 +32,7 @@ from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Function, Module
 from hlojit.ir.location import FileLocation
 from hlojit.ir.types import TensorType, tensor
-from hlojit.tracing.containers import Structure, flatten, paths, unflatten
+from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -83,7 +83,7 @@ class JittedFunction:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         dynamic, static = self._bind(arguments, named)
-        leaves, structure = flatten(dynamic)
+        leaves, structure = self._flat(dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             # Called from a function that is being traced: part of that graph.
             with registry().using(*self.plugins):
@@ -98,7 +98,7 @@ class JittedFunction:
         See ``Executable.execute``.
         """
         dynamic, static = self._bind(arguments, named)
-        leaves, structure = flatten(dynamic)
+        leaves, structure = self._flat(dynamic)
         arrays, (_, result_structure, executable) = self._prepare(leaves, structure, dynamic, static)
         results = executable.execute(*arrays)
         return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
@@ -106,7 +106,7 @@ class JittedFunction:
     def lower(self, *arguments: Any, **named: Any) -> Module:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
         dynamic, static = self._bind(arguments, named)
-        arrays = [_as_array(leaf) for leaf in flatten(dynamic)[0]]
+        arrays = [_as_array(leaf) for leaf in self._flat(dynamic)[0]]
         with registry().load().using(*self.plugins):
             return self._trace(dynamic, static, arrays)[0]
 
@@ -129,6 +129,19 @@ class JittedFunction:
                 + ", ".join(f"{name}={value!r}" for name, value in values)
             ) from None
         return ((), dict(bound.arguments)), static
+
+    def _flat(self, dynamic: Any) -> tuple[list[Any], Structure]:
+        """Leaves and structure of the arguments; raises ``ArgumentError`` that names one which nests too deep."""
+        try:
+            return flatten(dynamic)
+        except NestingError:
+            positional, named = dynamic
+            for name, value in [*enumerate(positional), *named.items()]:
+                try:
+                    flatten(value)
+                except NestingError as error:
+                    raise ArgumentError(f"{self.function.__name__}, argument {name}: {error}") from None
+            raise
 
     def _prepare(
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: Hashable
@@ -169,7 +182,7 @@ class JittedFunction:
             del self._compiled[each]
 
     def _trace(self, dynamic: Any, static: Any, arrays: Sequence[NDArray | Array]) -> tuple[Module, Structure]:
-        leaves, structure = flatten(dynamic)
+        leaves, structure = self._flat(dynamic)
         types = [_type_of(array) for array in arrays]
         code = self.function.__code__
         location = FileLocation(code.co_filename, code.co_firstlineno, 1)
@@ -185,11 +198,21 @@ class JittedFunction:
             for argument, leaf in zip(function.body.arguments, leaves)
         ]
         positional, named = unflatten(structure, tracers)
-        if static:
-            result = self._call_bound({**named, **{name: value for name, _, value in static}})
-        else:
-            result = self.function(*positional, **named)
-        results, result_structure = flatten(result)
+        try:
+            if static:
+                result = self._call_bound({**named, **{name: value for name, _, value in static}})
+            else:
+                result = self.function(*positional, **named)
+        except RecursionError as error:
+            raise TracingError(
+                f"{self.function.__name__} recurses without an end while it is traced: {error}"
+            ) from error
+        finally:
+            operations.is_open = False
+        try:
+            results, result_structure = flatten(result)
+        except NestingError as error:
+            raise ArgumentError(f"{self.function.__name__}, result: {error}") from None
         values = [operations.value(leaf) for leaf in results]
         builder.return_(*values)
         function.result_types[:] = [value.type for value in values]

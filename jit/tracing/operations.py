@@ -27,6 +27,11 @@ _OWN_FOLDERS = tuple(
     os.path.dirname(spelt) + os.sep for path in (__file__, np.__file__) for spelt in (path, os.path.realpath(path))
 )
 
+_LEAKED = (
+    "a traced array of another trace is used here: it stands for an argument while its function is traced, and must not "
+    "be kept; return it from the function, or pass it as an argument"
+)
+
 Rule = Callable[["Operations", Sequence[Value]], Value]
 
 
@@ -35,12 +40,16 @@ class Operations:
 
     def __init__(self, builder: Builder):
         self.builder = builder
+        self.is_open = True
+        """Whether the function still runs: its arrays mean nothing afterwards."""
 
     # ---------------------------------------------------------------- values
 
     def value(self, operand: Any, kind: Kind | None = None) -> Value:
         """The graph's value for a tracer, array or number, converted to ``kind`` if given."""
         if isinstance(operand, Tracer):
+            if operand.context is not self:
+                raise TracingError(_LEAKED)
             return operand.value if kind is None else self.converted(operand.value, kind)
         if isinstance(operand, Array):
             constant = self.builder.constant(operand.storage, operand.type)
@@ -222,7 +231,9 @@ class Operations:
         return set_item(self, operand, key, value)
 
     def mark(self) -> None:
-        """Note the user's line as the location of what is built next."""
+        """Note the user's line as the location of what is built next; refuse to build after the end."""
+        if not self.is_open:
+            raise TracingError(_LEAKED)
         self.builder.location = _user_location()
 
 

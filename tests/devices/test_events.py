@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 import weakref
+from typing import Any
 
+import numpy as np
 import pytest
 from hlojit.extensions import READY, Event, Queue
-from hlojit.ir.errors import ExecutionError, HlojitError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 
 
 def test_an_event_is_waited_for_from_several_threads() -> None:
@@ -262,3 +264,10 @@ def test_an_error_keeps_nothing_of_what_its_causes_used() -> None:
     assert isinstance(error, ExceptionGroup) and error.__cause__ is not None and error.__context__ is not None
     assert [each() for each in kept] == [None] * 4
     assert "with Input 0" not in str(error) and "in fail" in error.__notes__[0]
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "x", [], 1j])
+def test_what_is_no_timeout_is_said(timeout: Any) -> None:
+    with pytest.raises(ArgumentError, match="a timeout is a number of seconds or None, not "):
+        Event().wait(timeout)
+    assert not Event().wait(np.float32(0.0)) and not Event().wait(-1)

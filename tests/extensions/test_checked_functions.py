@@ -362,3 +362,9 @@ def test_functions_that_numba_has_work(name: str, kind: str) -> None:
 
 def test_python_version_has_the_functions() -> None:
     assert sys.version_info >= (3, 10) and set(WORKING) <= set(MATH)
+
+
+@pytest.mark.parametrize("function", [lambda x: MATRIX.ctypes.data, lambda x: x + (WIDE.ctypes.data & 7)])
+def test_addresses_of_arrays_are_refused_by_name(function: Callable[..., Any]) -> None:
+    with pytest.raises(hlojit.HlojitError, match=r"uses \.ctypes, the address of an array"):
+        compiled(function, unary("i64", "i64"))

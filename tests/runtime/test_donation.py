@@ -582,3 +582,18 @@ def test_the_program_says_whose_memory_an_output_is() -> None:
     program.check()
     assert program.donated == ((0, 0),) and "output0    1000xf32 = input0" in str(program)
     assert not [step for step in program.walk() if isinstance(step, (Copy, Loop))]
+
+
+def test_an_array_that_is_made_writable_again_is_not_given_a_second_time(add: Any) -> None:
+    x = numbers()
+    first = add(x, ONES)
+    expected = first.copy()
+    x.setflags(write=True)
+    second = add(x, ONES)
+    assert not np.shares_memory(first, second)
+    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(second, expected + 1)
+    # Not even when the result is gone: who has its memory is not known any more.
+    del first
+    gc.collect()
+    np.testing.assert_array_equal(add(x, ONES), expected + 1)

@@ -201,3 +201,19 @@ def test_error_in_a_line_of_megabytes_shows_a_part_of_it() -> None:
     assert caught.value.column == len("%0 = stablehlo.constant dense<[") + 5 * 200_000 + 1
     assert len(str(caught.value)) < 1000
     assert "1.2.3" in str(caught.value)
+
+
+@pytest.mark.parametrize("digit", ["\u0664", "\u00b2", "\uff14"])
+def test_numbers_have_ascii_digits(digit: str) -> None:
+    kind = "tensor<4xf32>"
+    slice_ = f"%0 = stablehlo.slice %x [0:4] : ({kind}) -> {kind}"
+    dense = f"%0 = stablehlo.constant dense<4.0> : {kind}"
+    form = f'%0 = "stablehlo.slice"(%x) {{limit_indices = array<i64: 4>}} : ({kind}) -> {kind}'
+    for line in (
+        slice_.replace(":4]", f":{digit}]"),
+        dense.replace("<4.", f"<{digit}."),
+        dense.replace("<4x", f"<{digit}x"),
+        form.replace(": 4>", f": {digit}>"),
+    ):
+        with pytest.raises(ParseError):
+            parse_module(f"func.func @main(%x: {kind}) -> {kind} {{\n  {line}\n  return %0 : {kind}\n}}")

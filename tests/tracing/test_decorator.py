@@ -338,3 +338,65 @@ def test_options_and_backend() -> None:
         )
     with pytest.raises(hlojit.HlojitError, match="did you mean 'cpu'"):
         hlojit.jit(backend="cpus")(lambda x: x)(x)
+
+
+def nested(depth: int) -> Any:
+    value: Any = np.ones(3)
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def circle() -> Any:
+    value: list[Any] = []
+    value.append({"a": value})
+    return value
+
+
+@pytest.mark.parametrize("value", [circle(), nested(5000)], ids=["circle", "deep"])
+def test_containers_without_an_end_are_named(value: Any) -> None:
+    with pytest.raises(hlojit.ArgumentError, match=r"take, argument 1: containers nest deeper than 100 levels"):
+        hlojit.jit(take)(1.0, value)
+    with pytest.raises(hlojit.ArgumentError, match=r"take, argument second: containers nest"):
+        hlojit.jit(take)(1.0, second=value)
+    with pytest.raises(hlojit.ArgumentError, match=r"give, result: containers nest deeper"):
+
+        @hlojit.jit
+        def give(x: Any) -> Any:
+            return value
+
+        give(1.0)
+
+
+def take(first: Any, second: Any) -> Any:
+    return first
+
+
+def test_deep_containers_work_to_the_limit() -> None:
+    assert hlojit.jit(take)(2.0, nested(97)) == 2.0
+
+
+def test_recursion_without_an_end() -> None:
+    @hlojit.jit
+    def again(x: Any) -> Any:
+        return again.function(x + 1)
+
+    with pytest.raises(TracingError, match="again recurses without an end"):
+        again(1.0)
+
+
+def test_a_leaked_traced_array_is_refused() -> None:
+    kept: list[Any] = []
+    hlojit.jit(lambda x: kept.append(x) or x)(np.ones(3))
+    [leaked] = kept
+    for use in (
+        lambda: leaked + 1,
+        lambda: np.ones(3) * leaked,
+        lambda: leaked[0],
+        lambda: leaked.sum(),
+        lambda: hlojit.jit(lambda x: x + leaked)(np.ones(3)),
+        lambda: hlojit.jit(lambda x: np.where(x > 0, x, leaked))(np.ones(3)),
+        lambda: hlojit.jit(lambda x: leaked)(np.ones(3)),
+    ):
+        with pytest.raises(TracingError, match="a traced array of another trace"):
+            use()
