@@ -128,9 +128,10 @@ class Backend(ABC):
         """
 
     def cache_identity(self) -> str | None:
-        """Everything that compiled programs depend on besides module, options and plugins: the device, and versions.
+        """Everything that compiled programs depend on besides module, options and plugins: the device, and its software.
 
-        None, the default, says that what ``compile`` returns is not to be kept on disk.
+        The driver adds hlojit's version, the back end's class and what it wants of the passes.  None, the default, says
+        that what ``compile`` returns is not to be kept on disk.
         """
         return None
 

@@ -7,7 +7,7 @@ have - of a plugin that is gone, of ops made during a compilation - keep what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,41 @@ def _is_outdated(module: Module, tables: Snapshot) -> bool:
     if not any(kind in (OPS, ELEMENT_TYPES) for kind, _ in tables.owners):
         return False  # no plugin has brought anything that a module holds
     ops = tables.ops
-    types: set[Type] = set()
+    types: set[Type] = set(_types_in(module.attributes))
     for function in module.functions.values():
         types.update(function.result_types)
+        for attributes in (function.attributes, *function.argument_attributes, *function.result_attributes):
+            types.update(_types_in(attributes))
         types.update(argument.type for argument in function.body.arguments)
     for instruction in module.walk():
         if ops.get(instruction.op.name, instruction.op) is not instruction.op:
             return True
         types.update(result.type for result in instruction.results)
+        types.update(_types_in(instruction.attributes))
+        types.update(_types_in(instruction.discardable))
         for region in instruction.regions:
             types.update(argument.type for argument in region.arguments)
     resolution = _Resolution(tables)
     return any(resolution.type(each) is not each for each in types)
+
+
+def _types_in(value: Any) -> Iterator[Type]:
+    """The types that an attribute, or a dictionary of them, holds."""
+    if isinstance(value, Type):
+        yield value
+    elif isinstance(value, (Dense, TypeAttr)):
+        yield value.type
+    elif isinstance(value, (ArrayAttr, DictAttr, tuple, dict)):
+        for each in _members(value):
+            yield from _types_in(each)
+
+
+def _members(value: ArrayAttr | DictAttr | tuple[Any, ...] | dict[str, Any]) -> Iterable[Any]:
+    if isinstance(value, ArrayAttr):
+        return value.elements
+    if isinstance(value, DictAttr):
+        return [each for _, each in value.items]
+    return value.values() if isinstance(value, dict) else value
 
 
 class _Resolution:

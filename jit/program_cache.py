@@ -1,8 +1,8 @@
 """Whole programs in the cache on disk, by a key that is known before anything is parsed.
 
-The key is the hash of the text (of a module: of its structure), the options, the back end with its processor and
-versions, and the content of every plugin in scope.  Where one of these has no content hash, the program is compiled anew
-every time; its kernels are still found.
+The key is the hash of the text (of a module: of its structure), the options, the versions of hlojit and what it stands on,
+the back end (what it says of its device, its class, what it wants of the passes), and the content of every plugin in
+scope.  Where one of these has no content hash, the program is compiled anew every time; its kernels are still found.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.graph import Module
+from hlojit.ir.versions import versions_text
 from hlojit.lowering.structure import module_key
 
 _KIND = "programs"
@@ -42,6 +43,12 @@ def provenance_of(program: str | Module, options: CompileOptions) -> Provenance:
     return Provenance(source=source, options=chosen, plugins=plugins)
 
 
+def _identity_of(backend: Backend, stated: str) -> tuple[object, ...]:
+    """What a program owes to its back end, and to the passes before it: a back end speaks for its device only."""
+    wants = (backend.api, backend.fuses, backend.fusion_limits)
+    return backend.name, stated, versions_text(), type(backend), wants
+
+
 def find(program: str | Module, backend: Backend, options: CompileOptions) -> tuple[str, Any, CompiledProgram | None]:
     """Key, provenance and, if it was compiled before, the program; the key is empty where there can be none."""
     identity = backend.cache_identity()
@@ -49,7 +56,7 @@ def find(program: str | Module, backend: Backend, options: CompileOptions) -> tu
         return "", None, None
     try:
         provenance = provenance_of(program, options)
-        text = fingerprint((identity, backend.name, provenance.source, provenance.options, provenance.plugins))
+        text = fingerprint((_identity_of(backend, identity), provenance.source, provenance.options, provenance.plugins))
     except NotKeyable:
         return "", None, None
     cache = disk_cache()

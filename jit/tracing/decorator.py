@@ -14,8 +14,10 @@ effect, and the function's own ``plugins=`` on top.  Under other plugins the fun
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
@@ -63,7 +65,8 @@ class JittedFunction:
         self.signature = inspect.signature(function)
         self.static_argnames = frozenset(static_argnames)
         self.backend = backend
-        self.options = options
+        # What the caller's mapping becomes later is no matter of what was decorated before.
+        self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
         self.plugins = tuple(plugins)
         self._compiled: dict[tuple[Any, ...], _Compiled] = {}
         self._lock = threading.RLock()
@@ -153,11 +156,12 @@ class JittedFunction:
             for leaf, array in zip(leaves, arrays)
         )
         # What is registered, not when: under the same plugins the same code serves again.
-        found = self._compiled.get((structure, static, signature, tables().identity))
+        backend = self.backend or os.environ.get("HLOJIT_BACKEND")
+        found = self._compiled.get((structure, static, signature, backend, tables().identity))
         if found is None:
             # Plugins that the first use of all loads belong to the key.
             registry().load()
-            found = self._compile((structure, static, signature, tables().identity), dynamic, static, arrays)
+            found = self._compile((structure, static, signature, backend, tables().identity), dynamic, static, arrays)
         return arrays, found
 
     def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
@@ -168,7 +172,7 @@ class JittedFunction:
                 return self._compiled[key]
             with registry().using(*self.plugins):
                 module, structure = self._trace(dynamic, static, arrays)
-                executable = compile_module(module, backend=self.backend, options=self.options)
+                executable = compile_module(module, backend=key[-2], options=self.options)
             self._forget(key)
             # Without the executable's own indirection: this is called again and again.
             self._compiled[key] = getattr(executable, "call", executable), structure, executable

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,11 @@ import numpy as np
 import pytest
 from hlojit import compiled as files
 from hlojit import disk_cache as caches
+from hlojit import program_cache
+from hlojit.cpu.backend import CpuBackend
 from hlojit.disk_cache import DiskCache
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.passes.fusion_plan import FusionLimits
 
 SCRIPT = Path(__file__).with_name("cached_process.py")
 needs_users = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no users here")
@@ -193,6 +197,45 @@ def test_modules_are_found_too(own_folder: Path) -> None:
     for _ in range(2):
         np.testing.assert_allclose(traced()(X), np.exp(X) * 2, rtol=1e-6)
     assert count(own_folder, "programs") == 1
+
+
+class Vendor(CpuBackend):
+    """Says of itself what its device is, and nothing of hlojit."""
+
+    name = "vendor"
+
+    def __init__(self, **wants: Any):
+        super().__init__()
+        self.__dict__.update(wants)
+
+    def cache_identity(self) -> str:
+        return "vendor 1"
+
+
+class OtherVendor(Vendor):
+    def compile(self, module: Any, options: Any) -> Any:
+        return super().compile(module, options)
+
+
+class Boxed(Vendor):
+    lock = threading.Lock()
+
+
+def test_a_back_end_counts_with_its_class_and_the_passes_before_it(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept(backend: Any) -> int:
+        holder = type("Holder", (), {"hlojit_backends": ext.hookimpl(lambda self: [backend])})
+        with ext.using(holder()):
+            hlojit.compile(layers(0), backend="vendor")
+        return count(own_folder, "programs")
+
+    assert [kept(Vendor()) for _ in range(2)] == [1, 1]
+    assert kept(Vendor(fusion_limits=FusionLimits(rows=False))) == 2
+    assert kept(OtherVendor()) == 3
+    assert kept(Boxed()) == 3, "a lock has no content: not kept"
+    monkeypatch.setattr(program_cache, "versions_text", lambda: "another hlojit")
+    assert kept(Vendor()) == 4
 
 
 # ------------------------------------------------------------------------------------------------ what is survived

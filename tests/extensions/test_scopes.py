@@ -21,8 +21,10 @@ import hlojit.extensions as ext
 import numpy as np
 import pytest
 from hlojit.ir import evaluate
+from hlojit.ir.environment import tables
 from hlojit.ir.formats import find_element_type
 from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise, Trait, find_op
+from hlojit.ir.resolution import resolved
 
 X = np.linspace(-2, 2, 50, dtype="f4")
 BACKENDS = pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -328,6 +330,39 @@ def test_a_module_parsed_before_a_format_changed(backend: str) -> None:
     np.testing.assert_array_equal(hlojit.compile(module, backend=backend)(X), stepped_result(0.5))
     np.testing.assert_array_equal(evaluate(module, X)[0], stepped_result(0.5))
     np.testing.assert_array_equal(hlojit.compile(STEPPED, backend=backend)(X), stepped_result(0.5))
+
+
+def test_a_format_that_stands_in_an_attribute_alone() -> None:
+    """Of a kind of attribute that types are in: of the module, of a constant's dictionary, of a list."""
+    text = """
+    module attributes {vendor.format = tensor<2xacme8>} {
+      func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }
+    }
+    """
+    ext.register(plugin(formats=[stepped(0.25)]))
+    plain = text.replace("tensor<2xacme8>}", "1 : i64}")
+    texts = [
+        text,
+        text.replace("tensor<2xacme8>}", "[{inner = dense<1.5> : tensor<2xacme8>}]}"),
+        plain.replace("-> tensor<2xf32> {", "-> tensor<2xf32> attributes {vendor.format = tensor<2xacme8>} {"),
+    ]
+    modules = [hlojit.parse(each) for each in texts]
+    assert all(resolved(module, tables()) is module for module in modules)
+    ext.register(plugin(formats=[stepped(0.5)]))
+    for module in modules:
+        fresh = resolved(module, tables())
+        assert fresh is not module
+        assert resolved(fresh, tables()) is fresh
+
+
+def test_the_default_back_end_and_the_options_of_a_jitted_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"fold_limit": 1}
+    f = hlojit.jit(options=options)(lambda x: x + 1)
+    f(X)
+    options["fold_limit"] = "changed"  # type: ignore[assignment]
+    monkeypatch.setenv("HLOJIT_BACKEND", "reference")
+    np.testing.assert_array_equal(f(X), X + 1)
+    assert [compiled[2].spec.compiled is not None for compiled in f._compiled.values()] == [True, False]
 
 
 @BACKENDS
