@@ -17,6 +17,7 @@ from hlojit.extensions.checks import PluginRecord, failed, read_plugin
 from hlojit.ir.environment import Environment
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.switches import DISABLE_PLUGINS, check_names
 
 ENTRY_POINT_GROUP = "hlojit"
 OWN_PACKAGE = "hlojit"
@@ -46,9 +47,10 @@ class Discovery:
             os.register_at_fork(after_in_child=self._after_fork)
 
     def load(self) -> None:
-        """Load everything that is installed, unless it has been done."""
+        """Load everything that is installed, unless it has been done; a misspelt switch is reported here."""
         if self.loaded:
             return
+        check_names()
         self.load_built_in()
         # Another thread may have come further meanwhile: never set to False.
         if self._built_in_loaded and self._load_all(built_in=False):
@@ -119,7 +121,7 @@ class Discovery:
         )
         try:
             if imported is _DISABLED:
-                record.error = "disabled by HLOJIT_DISABLE_PLUGINS"
+                record.error = f"disabled by {DISABLE_PLUGINS.name}"
                 self.environment.add(failed(record, ""))
             elif isinstance(imported, BaseException):
                 self._note_failure(entry, record, imported)
@@ -141,7 +143,7 @@ class Discovery:
 
 
 def _is_disabled(entry: importlib.metadata.EntryPoint) -> bool:
-    disabled = set(filter(None, os.environ.get("HLOJIT_DISABLE_PLUGINS", "").split(",")))
+    disabled = set(filter(None, DISABLE_PLUGINS.text().split(",")))
     return entry.name in disabled or ("all" in disabled and _package(entry) != OWN_PACKAGE)
 
 

@@ -23,6 +23,7 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.resolution import resolved
+from hlojit.ir.switches import BACKEND
 
 DEFAULT_BACKEND = "cpu"
 _LAST_UNFUSED_PHASE = "before-fusion"
@@ -85,7 +86,7 @@ def compile(
 
 
 def _compile(program: str | Module, backend: str | None, settings: CompileOptions, scope: Snapshot) -> Any:
-    chosen = registry().backend(backend or os.environ.get("HLOJIT_BACKEND") or DEFAULT_BACKEND)
+    chosen = registry().backend(backend or BACKEND.text() or DEFAULT_BACKEND)
     if settings.num_replicas != 1 or settings.num_partitions != 1:
         raise HlojitError(
             f"num_replicas={settings.num_replicas}, num_partitions={settings.num_partitions}: programs for several devices "

@@ -24,7 +24,7 @@ from typing import Final, final
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import open_regular, read_aligned, write_file
-from hlojit.ir.settings import bytes_of
+from hlojit.ir.switches import CACHE, CACHE_SIZE
 from hlojit.ir.versions import sources_changed
 
 LAYOUT: Final = "v3"
@@ -149,14 +149,14 @@ def _is_ours(status: os.stat_result) -> bool:
 
 def folder_setting() -> Path | None:
     """The folder that the switches name, or None if the cache is off."""
-    setting = os.environ.get("HLOJIT_CACHE", "").strip()
+    setting = CACHE.text()
     if setting.lower() in ("off", "0"):
         return None
     if setting:
         try:
             return Path(setting).expanduser()
         except RuntimeError as error:
-            raise HlojitError(f"HLOJIT_CACHE={setting!r}: there is no such user's home") from error
+            raise HlojitError(f"{CACHE.name}={setting!r}: there is no such user's home") from error
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
         # XDG says that a relative path is to be ignored.
@@ -167,8 +167,7 @@ def folder_setting() -> Path | None:
 
 def limit_setting() -> int:
     """Bytes that the folder may hold."""
-    limit = bytes_of("HLOJIT_CACHE_SIZE")
-    return DEFAULT_LIMIT if limit is None else limit
+    return CACHE_SIZE.nbytes(DEFAULT_LIMIT)
 
 
 def reason_against(folder: Path) -> str:

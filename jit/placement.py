@@ -8,7 +8,6 @@ hlojit.get(y)                               # a NumPy array
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +15,14 @@ import numpy as np
 from hlojit.arrays import Array, NDArray, from_storage, plain_storage
 from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError
+from hlojit.ir.switches import BACKEND
 
 DEFAULT_BACKEND = "cpu"
 
 
 def default_backend() -> str:
     """The name of the back end that is taken where none is named."""
-    return os.environ.get("HLOJIT_BACKEND") or DEFAULT_BACKEND
+    return BACKEND.text() or DEFAULT_BACKEND
 
 
 def devices(backend: str | None = None) -> tuple[Device, ...]:

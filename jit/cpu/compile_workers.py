@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 
-from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.switches import COMPILE_WORKERS
 from hlojit.lowering.target import Target
 from hlojit.runtime.quota import cpu_quota, default_threads
 
@@ -337,12 +337,10 @@ def compilation(target: Target) -> Batch:
 
 def worker_limit() -> int:
     """``HLOJIT_COMPILE_WORKERS`` if set, else one worker for every core besides that of the thread that compiles."""
-    text = os.environ.get("HLOJIT_COMPILE_WORKERS", "").strip()
-    if text and not (text.isdigit() and int(text) <= MAXIMUM_WORKERS):
-        raise HlojitError(f"HLOJIT_COMPILE_WORKERS={text!r} is not a number from 0 to {MAXIMUM_WORKERS}")
+    limit = COMPILE_WORKERS.count(_default_limit(), least=0, most=MAXIMUM_WORKERS)
     if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
         return 0  # there is no interpreter to start
-    return int(text) if text else _default_limit()
+    return limit
 
 
 def idle_cores() -> int:

@@ -8,7 +8,7 @@ from functools import cache
 from hlojit.extensions.events import at_closing
 from hlojit.extensions.host_device import HostDevice
 from hlojit.ir.fork_gate import fork_gate
-from hlojit.ir.settings import number_of
+from hlojit.ir.switches import CPU_DEVICES
 from hlojit.runtime.native import stop_other_threads
 
 MAXIMUM_DEVICES = 1024
@@ -24,7 +24,7 @@ def cpu_devices() -> tuple[HostDevice, ...]:
 
 @cache
 def _made() -> tuple[HostDevice, ...]:
-    count = number_of("HLOJIT_CPU_DEVICES", 1, MAXIMUM_DEVICES) or 1
+    count = CPU_DEVICES.count(1, most=MAXIMUM_DEVICES)
     at_closing(stop_other_threads)
     return tuple(
         HostDevice("cpu", number, kind="cpu", description=f"processor of this machine, virtual device {number}")

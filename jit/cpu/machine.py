@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from hlojit.ir.switches import MACHINE
 from hlojit.lowering.machine import GENERIC, Cache, Machine, parse_machine
 
 SYSTEM = Path("/sys/devices/system/cpu")
@@ -28,7 +29,7 @@ def host_machine(features: Collection[str], architecture: str = platform.machine
         found = caches_from_cpuid(cpuid(), 0x8000001D if "sse4a" in features else 4)
     machine = Machine(found or GENERIC.caches, max(1, (os.cpu_count() or 1) // _threads_a_core(SYSTEM)))
     machine = replace(machine, gigahertz=_gigahertz(SYSTEM) or machine.gigahertz)
-    return parse_machine(os.environ.get("HLOJIT_MACHINE", ""), with_speeds(machine, features, architecture))
+    return parse_machine(MACHINE.text(), with_speeds(machine, features, architecture))
 
 
 def with_speeds(machine: Machine, features: Collection[str], architecture: str) -> Machine:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.fork_gate import fork_gate
-from hlojit.ir.settings import bytes_of
+from hlojit.ir.switches import MEMORY_CACHE, MEMORY_LIMIT
 from hlojit.runtime import layout, objects, quota
 
 CORE_SYMBOLS: Final = (
@@ -185,10 +185,8 @@ class Native:
         self.hlojit_python_setup(self._poll_interval, threading.main_thread().ident or 0)
         self.hlojit_pool_set_spin(int(rate * SPIN_SECONDS))
         self.hlojit_pool_set_threads(quota.default_threads())
-        limit = bytes_of("HLOJIT_MEMORY_LIMIT")
-        limit = quota.memory_limit() if limit is None else limit
-        cached = bytes_of("HLOJIT_MEMORY_CACHE")
-        self.hlojit_memory_setup(int(limit * CACHE_SHARE) if cached is None else cached, limit)
+        limit = MEMORY_LIMIT.nbytes(quota.memory_limit())
+        self.hlojit_memory_setup(MEMORY_CACHE.nbytes(int(limit * CACHE_SHARE)), limit)
 
     def _ticks_per_second(self) -> float:
         start, start_ticks = time.perf_counter_ns(), self.hlojit_ticks()

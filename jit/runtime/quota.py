@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hlojit.ir.settings import number_of
+from hlojit.ir.switches import NUM_THREADS
 
 MAXIMUM_THREADS = 257
 
@@ -63,7 +63,7 @@ def available_processors() -> int:
 
 def default_threads() -> int:
     """``HLOJIT_NUM_THREADS`` if set, else the processors that are available."""
-    return number_of("HLOJIT_NUM_THREADS", 1, MAXIMUM_THREADS) or available_processors()
+    return NUM_THREADS.count(available_processors(), most=MAXIMUM_THREADS)
 
 
 def memory_limit() -> int:

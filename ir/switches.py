@@ -1,0 +1,155 @@
+"""Switches: the environment variables that hlojit reads, in one table.
+
+    folder = CACHE.text()                 # "" where it is not set
+    threads = NUM_THREADS.count(8, most=257)
+
+``docs/environment.md`` shows the table; ``make docs`` writes it anew.  A variable ``HLOJIT_*`` that is not in it is an error
+(``check_names``): a switch that is misspelt would be one that silently does nothing.  Plugins call theirs otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, final
+
+from hlojit.ir.errors import HlojitError
+
+PREFIX: Final = "HLOJIT_"
+LARGEST: Final = (1 << 63) - 1
+"""What an amount of bytes is cut down to: native code counts them in 64 bits."""
+_MOST_DIGITS: Final = 30
+_UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One environment variable; the texts are those of the documentation."""
+
+    name: str
+    default: str
+    meaning: str
+    read: str
+    """When the variable is looked at."""
+
+    def text(self) -> str:
+        """What the variable is set to, without spaces around it; empty where it is not set."""
+        return os.environ.get(self.name, "").strip()
+
+    def count(self, default: int, *, least: int = 1, most: int) -> int:
+        """The variable as a number from ``least`` to ``most``; raises ``HlojitError`` for anything else."""
+        text = self.text()
+        if not text:
+            return default
+        if not _is_number(text) or not least <= int(text) <= most:
+            raise HlojitError(f"{self.name}={_shown(text)} is not a number from {least} to {most}")
+        return int(text)
+
+    def nbytes(self, default: int) -> int:
+        """The variable as a number of bytes, such as ``512m``; raises ``HlojitError`` for anything else."""
+        text = self.text()
+        if not text:
+            return default
+        factor = _UNITS.get(text[-1].lower(), 1)
+        digits = text if factor == 1 else text[:-1]
+        if not _is_number(digits):
+            raise HlojitError(f"{self.name}={_shown(text)} is not a number of bytes (a suffix k, m or g is allowed)")
+        return min(int(digits) * factor, LARGEST)
+
+
+def _is_number(text: str) -> bool:
+    """Whether the text is some ASCII digits (``str.isdigit`` takes those that ``int`` refuses, such as ²)."""
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 2 * _MOST_DIGITS else f"{text[:_MOST_DIGITS]}...")
+
+
+BACKEND = Switch(
+    "HLOJIT_BACKEND",
+    "`cpu`",
+    "the back end that `hlojit.compile` takes when the call names none",
+    "at every compilation",
+)
+CPU_DEVICES = Switch(
+    "HLOJIT_CPU_DEVICES",
+    "1",
+    "virtual devices `cpu:0`, `cpu:1`, ... of the CPU back end ([devices.md](devices.md))",
+    "when devices are first needed",
+)
+DISABLE_PLUGINS = Switch(
+    "HLOJIT_DISABLE_PLUGINS",
+    "none",
+    "comma-separated entry points not to load; `all` means all that are not hlojit's own",
+    "when plugins are first needed",
+)
+NUM_THREADS = Switch(
+    "HLOJIT_NUM_THREADS",
+    "the processors that affinity mask and container quota allow",
+    "threads of a call, 1 to 257; `hlojit.set_threads` changes it later",
+    "when the runtime is first needed",
+)
+MEMORY_LIMIT = Switch(
+    "HLOJIT_MEMORY_LIMIT",
+    "what machine and container allow",
+    "bytes that arrays and temporaries may take; more is an error, not a kill",
+    "when the runtime is first needed",
+)
+MEMORY_CACHE = Switch(
+    "HLOJIT_MEMORY_CACHE",
+    "a share of the limit",
+    "bytes of freed memory that may wait to be used again",
+    "when the runtime is first needed",
+)
+CACHE = Switch(
+    "HLOJIT_CACHE",
+    "`hlojit` in `XDG_CACHE_HOME` (`~/.cache`)",
+    "folder of kernels and programs that were compiled before; `off` for none",
+    "at every compilation",
+)
+CACHE_SIZE = Switch(
+    "HLOJIT_CACHE_SIZE",
+    "`1g`",
+    "bytes that the folder may hold (a suffix k, m or g); what was used longest ago goes",
+    "at every compilation",
+)
+COMPILE_WORKERS = Switch(
+    "HLOJIT_COMPILE_WORKERS",
+    "one for every core besides the compiling thread's, at most 8",
+    "processes that help to compile the kernels of a large program, 0 (none) to 64 ([decision](decisions/compile-workers.md))",
+    "at every compilation",
+)
+MACHINE = Switch(
+    "HLOJIT_MACHINE",
+    "what the system, or the processor, tells",
+    "caches, cores and speeds that plans are derived from, for example `L1=48K/12 L2=2M/16 cores=8 fma=2`; what it leaves "
+    "out stays as found",
+    "when the CPU back end is first needed",
+)
+
+SWITCHES: Final = (
+    BACKEND,
+    CPU_DEVICES,
+    DISABLE_PLUGINS,
+    NUM_THREADS,
+    MEMORY_LIMIT,
+    MEMORY_CACHE,
+    CACHE,
+    CACHE_SIZE,
+    COMPILE_WORKERS,
+    MACHINE,
+)
+
+
+def check_names() -> None:
+    """Raise ``HlojitError`` if the environment has a variable ``HLOJIT_*`` that is no switch."""
+    known = [switch.name.removeprefix(PREFIX) for switch in SWITCHES]
+    for name in sorted(os.environ):
+        word = name.removeprefix(PREFIX)
+        if name.startswith(PREFIX) and word not in known:
+            near = get_close_matches(word, known, 1)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(s.name for s in SWITCHES)}"
+            raise HlojitError(f"the environment variable {name} is no switch of hlojit's; {hint}")
