@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, Final
 
 import pluggy
@@ -140,6 +142,10 @@ def _check_api(record: PluginRecord) -> None:
 
 
 def _call_hooks(plugin: Any, record: PluginRecord) -> None:
+    if isinstance(plugin, type) and any(_is_method(plugin, hook) for hook in HOOKS):
+        raise PluginError(
+            f"plugin {record.origin} is a class, and its hooks are methods; give an instance: register({plugin.__name__}())"
+        )
     manager = pluggy.PluginManager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
     try:
@@ -153,9 +159,15 @@ def _call_hooks(plugin: Any, record: PluginRecord) -> None:
             implementations += 1
             try:
                 returned = implementation.function()
-                items = returned if returned is None else list(returned)
+                bare = isinstance(returned, HOOKS[hook].expected)
+                items = returned if returned is None or bare else list(returned)
             except Exception as error:
                 raise PluginError(f"plugin {record.origin}: hook {hook} failed: {error!r}") from error
+            if bare:
+                raise PluginError(
+                    f"plugin {record.origin}: hook {hook} returned one {type(returned).__name__}; return a list of them: "
+                    f"[{type(returned).__name__}(...)]"
+                )
             if items is None:
                 raise PluginError(f"plugin {record.origin}: hook {hook} returned None, expected a list")
             for item in items:
@@ -163,6 +175,12 @@ def _call_hooks(plugin: Any, record: PluginRecord) -> None:
             _items(record, hook).extend(items)
     if not implementations:
         raise PluginError(f"plugin {record.origin} has no hooks{_undecorated(plugin)}")
+
+
+def _is_method(plugin: type, hook: str) -> bool:
+    """Whether a hook is a function of the class that wants an object."""
+    function = inspect.getattr_static(plugin, hook, None)
+    return isinstance(function, FunctionType) and function.__code__.co_argcount > 0
 
 
 def _check_item(hook: str, item: Any, record: PluginRecord) -> None:

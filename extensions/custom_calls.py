@@ -20,8 +20,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import PluginError
 from hlojit.ir.formats import ElementType
@@ -54,7 +55,7 @@ class CallSite:
     """What the factory of an elementwise call knows of one call; all of it is known when the call is compiled.
 
     ``config`` is the call's ``backend_config`` (or ``mhlo.backend_config``) in plain Python: dictionaries, strings,
-    numbers and tuples; None where the call has none.
+    numbers, tuples and, for dense elements, NumPy arrays; None where the call has none.
     """
 
     target: str
@@ -79,6 +80,15 @@ class ElementwiseCall(CustomCall):
     def __post_init__(self) -> None:
         if (self.function is None) == (self.factory is None):
             raise PluginError(f"custom call target {self.target!r}: an ElementwiseCall has either function or factory")
+        given = self.factory if self.function is None else self.function
+        what = "factory" if self.function is None else "function"
+        if isinstance(given, np.ufunc):
+            raise PluginError(
+                f"custom call target {self.target!r}: {what} is the ufunc {given.__name__}, which works on whole arrays; give a "
+                f"function of scalars, for example lambda x: np.{given.__name__}(x)"
+            )
+        if not callable(given):
+            raise PluginError(f"custom call target {self.target!r}: {what} is {given!r}, which is not a function")
 
     def records(self) -> Sequence[OpDefinition]:
         """The pointwise op that calls of the target become."""
@@ -100,7 +110,14 @@ class ExpansionCall(CustomCall):
     It finds the call's configuration in ``call_config(instruction)``.
     """
 
-    expand: Callable[[Any, Any], Sequence[Value]] = field(kw_only=True)
+    expand: Callable[[Any, Any], Sequence[Value]] = field(kw_only=True, default=cast(Any, None))
+
+    def __post_init__(self) -> None:
+        if not callable(self.expand):
+            raise PluginError(
+                f"custom call target {self.target!r}: an ExpansionCall needs expand=, a function (builder, instruction) that "
+                f"returns a list of values; got {self.expand!r}"
+            )
 
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
         """What ``expand`` builds."""
@@ -116,13 +133,17 @@ def call_config(instruction: Instruction) -> Any:
 def config_attribute(attributes: Mapping[str, Any], discardable: Mapping[str, Attribute]) -> Attribute | None:
     """The configuration attribute of a custom call that is not empty, or None."""
     for attribute in (attributes.get("backend_config"), discardable.get("mhlo.backend_config")):
-        if isinstance(attribute, Attribute) and plain_value(attribute) not in ("", {}, (), None):
+        if isinstance(attribute, Attribute) and not _is_empty(plain_value(attribute)):
             return attribute
     return None
 
 
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, (str, dict, tuple)) and not value)
+
+
 def plain_value(attribute: Attribute) -> Any:
-    """A generic attribute as a Python value: dictionary, tuple, string, number or bool; others stay as they are."""
+    """A generic attribute as a Python value: dictionary, tuple, string, number, bool or (read-only) array; others stay."""
     from hlojit.ir import attributes as kinds
 
     match attribute:
@@ -138,4 +159,6 @@ def plain_value(attribute: Attribute) -> Any:
             return attribute.value
         case kinds.SymbolAttr():
             return attribute.name
+        case kinds.Dense():
+            return attribute.array
     return attribute

@@ -206,7 +206,8 @@ class Device(ABC):
             return self.memory_spaces[0]
         if space not in self.memory_spaces:
             kinds = ", ".join(each.kind for each in self.memory_spaces)
-            raise ArgumentError(f"{self} has no memory space {space.kind!r}; it has {kinds}")
+            name = space.kind if isinstance(space, MemorySpace) else space
+            raise ArgumentError(f"{self} has no memory space {name!r}; pass one of its memory_spaces ({kinds})")
         return space
 
     @final

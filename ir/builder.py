@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,12 @@ class Builder:
         if self.before is not None:
             return self.block.insert_before(self.before, instruction)
         return self.block.append(instruction)
+
+    def __dir__(self) -> list[str]:
+        """Methods of ops, too; those whose names Python reserves have a ``_`` behind."""
+        known = (name.partition(".") for name in tables().ops)
+        mnemonics = {name for dialect, _, name in known if dialect in ("stablehlo", "chlo") and name.isidentifier()}
+        return sorted({*super().__dir__(), *(f"{name}_" if iskeyword(name) else name for name in mnemonics)})
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         mnemonic = name.removesuffix("_")

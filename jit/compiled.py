@@ -218,7 +218,11 @@ def write(compiled: CompiledProgram, path: str | os.PathLike[str]) -> None:
         data = encode(compiled)
     except NotKeyable as error:
         raise HlojitError(f"{compiled.name} cannot be saved: {error}") from error
-    write_file(Path(path), data)
+    try:
+        write_file(Path(path), data)
+    except OSError as error:
+        # Of the path that was given: the name under which the file is written first says nothing to the caller.
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def _whole(file: Any) -> memoryview:

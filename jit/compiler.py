@@ -18,7 +18,7 @@ from hlojit.extensions.binding import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
-from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
@@ -71,6 +71,7 @@ def compile(
 
     Raises ``ParseError``, ``VerificationError``, or ``UnsupportedError`` naming the op, the back end and the reason.
     """
+    _check_program(program)
     with fork_gate:
         registry().load()
         if donate:
@@ -83,6 +84,28 @@ def compile(
                 return _compile(program, backend, _settings(options, num_replicas, num_partitions), scope)
             except MemoryError as error:
                 raise HlojitError(f"no memory to compile the program: {error}") from error
+
+
+def _check_program(program: Any) -> None:
+    """Refuse what is neither the text of a program nor a module, with the way to one."""
+    if isinstance(program, Module):
+        return
+    if not isinstance(program, str):
+        way = "pass a str or an hlojit Module"
+        if isinstance(program, (bytes, bytearray)):
+            way = "pass the text as a str (program.decode()); MLIR's bytecode is not read"
+        elif isinstance(program, os.PathLike):
+            way = "pass what the file holds: Path(...).read_text()"
+        elif callable(program):
+            way = "hlojit.jit compiles Python functions, and hlojit.jit(f).lower(*arguments) gives their module"
+        raise ArgumentError(f"hlojit.compile takes a program, not an object of type {type(program).__name__}; {way}")
+    if not program.strip():
+        raise ArgumentError("hlojit.compile: the program is an empty text")
+    if "\n" not in program and not any(mark in program for mark in "{(@"):
+        raise ArgumentError(
+            f"hlojit.compile takes the text of a program, and {program[:200]!r} is none; of a file pass what it holds: "
+            "Path(...).read_text()"
+        )
 
 
 def _compile(program: str | Module, backend: str | None, settings: CompileOptions, scope: Snapshot) -> Any:

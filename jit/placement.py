@@ -55,6 +55,10 @@ def find_device(device: Device | str | None) -> Device:
     """A device by itself, by its name (``"cpu:0"``), by its back end's name, or the default one."""
     if isinstance(device, Device):
         return device
+    if device is not None and not isinstance(device, str):
+        raise ArgumentError(
+            f"{device!r} of type {type(device).__name__} is no device; pass one of hlojit.devices(), or a name such as 'cpu:0'"
+        )
     backend, _, number = (device or default_backend()).partition(":")
     known = devices(backend)
     for each in known:

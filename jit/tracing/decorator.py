@@ -31,7 +31,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of
-from hlojit.ir.graph import Function, Module
+from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.location import FileLocation
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
@@ -214,15 +214,23 @@ class JittedFunction:
         finally:
             operations.is_open = False
         try:
-            results, result_structure = flatten(result)
+            _, result_structure = flatten(result)
         except NestingError as error:
             raise ArgumentError(f"{self.function.__name__}, result: {error}") from None
-        values = [operations.value(leaf) for leaf in results]
+        values = [self._result(operations, path, leaf) for path, leaf in paths(result)]
         builder.return_(*values)
         function.result_types[:] = [value.type for value in values]
         function.result_attributes[:] = [{} for _ in values]
         module.add_function(function)
         return module, result_structure
+
+    def _result(self, operations: Operations, path: str, leaf: Any) -> Value:
+        if isinstance(leaf, (str, bytes)) or callable(leaf):
+            raise TracingError(
+                f"{self.function.__name__}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "
+                "arrays, numbers, and containers of them"
+            )
+        return operations.value(leaf)
 
     def _call_bound(self, values: dict[str, Any]) -> Any:
         bound = self.signature.bind_partial()

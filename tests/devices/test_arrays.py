@@ -176,7 +176,9 @@ def test_memory_spaces_and_the_way_between_devices(backend: TestBackend) -> None
     assert moved.device is second and first.transfers_out == 1 and second.transfers_in == 1
     np.testing.assert_array_equal(moved, X)
     assert hlojit.put(near, "test:1").device is second and hlojit.put(far, first, memory_space=REMOTE) is far
-    with pytest.raises(ArgumentError, match="test:0 has no memory space 'device'; it has local, remote"):
+    with pytest.raises(
+        ArgumentError, match="test:0 has no memory space 'device'; pass one of its memory_spaces .local, remote."
+    ):
         hlojit.put(X, first, memory_space=DEVICE_MEMORY)
     with pytest.raises(ArgumentError, match="no memory space"):
         first.allocate(tensor((3,), "f32"), MemorySpace("nowhere"))
