@@ -7,6 +7,7 @@ code does and makes it fit.  A function that could read or write memory that is 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import types
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from hlojit.extensions.implementations import foreign_implementations
 from hlojit.extensions.integer_division import division_of_numpy
 from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
 from hlojit.ir.errors import PluginError
@@ -27,6 +29,7 @@ CACHE_BYTES: Final = 32 << 20
 """Compiled functions that are kept, by the size of their text."""
 
 _lock = threading.Lock()
+_private = itertools.count()
 _compiled: OrderedDict[tuple[str, tuple[str, ...], str], ScalarFunction] = OrderedDict()
 
 
@@ -40,19 +43,28 @@ def compile_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result:
     except NotKeyable as error:
         return _described(_compile(function, kinds, result, user, error), function, user)
     key = identity, kinds, result
-    with fork_gate, _lock:
-        found = _compiled.get(key)
-        if found is None:
-            found = _compiled[key] = _compile(function, kinds, result, user, None, identity)
+    with fork_gate:
+        with _lock:
+            found = _compiled.get(key)
+        # Not under the lock: numba runs code of plugins, which may compile something themselves.
+        made = found or _compile(function, kinds, result, user, None, identity)
+        if made.unkeyable:
+            return _described(made, function, user)
+        with _lock:
+            found = _compiled.setdefault(key, made)
+            _compiled.move_to_end(key)
             while len(_compiled) > 1 and sum(len(each.llvm_ir) for each in _compiled.values()) > CACHE_BYTES:
                 _compiled.popitem(last=False)
-        _compiled.move_to_end(key)
     return _described(found, function, user)
 
 
 def _described(found: ScalarFunction, function: Callable[..., Any], user: str) -> ScalarFunction:
-    """What can fail, with the names of the function and of what uses it."""
-    return replace(found, failure=f"{user}: {found.failure} in {_name(function)}") if found.failure else found
+    """What can fail, with the names of the function and of what uses it.
+
+    Not with the file: the text is a part of the kernel, which serves everybody who has the same function.
+    """
+    name = getattr(getattr(function, "py_func", function), "__qualname__", "a function")
+    return replace(found, failure=f"{user}: {found.failure} in {name}") if found.failure else found
 
 
 def _name(function: Any) -> str:
@@ -107,8 +119,13 @@ def _compile(
         if unkeyable is not None:
             raise Unfit(f"depends on what has no content: {unkeyable}")
         text: str = overload.library.get_llvm_str()
+        foreign = next(foreign_implementations(overload, compiled.typingctx), "")
+        if foreign:  # the content of the function, which another one may share, does not tell what it does
+            identity += f" {next(_private)}"
         symbol = "hlojit_scalar_" + hashlib.sha256(f"{identity}{kinds}{result}".encode()).hexdigest()[:16]
-        return linked_function(text, overload.fndesc.llvm_func_name, symbol, Signature(kinds, result))
+        linked = linked_function(text, overload.fndesc.llvm_func_name, symbol, Signature(kinds, result))
+        reason = f"{_name(function)} uses {foreign}, which was registered with numba, so it" if foreign else ""
+        return replace(linked, unkeyable=str(NotKeyable(reason)) if foreign else "")
     except Unfit as error:
         raise PluginError(f"{user}: {_name(function)} {error}, so it cannot run inside a kernel") from None
 

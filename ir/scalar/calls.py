@@ -29,12 +29,14 @@ class ScalarFunction:
     loops, takes one argument more, the address of a *state* that the kernel keeps on its stack: the context's address,
     a word into which failures are or-ed, and a count of iterations, by which loops know when to look whether the call
     is cancelled.  ``failure`` is what the kernel reports at its end when something failed; empty: nothing can.
+    ``unkeyable`` says why the function's content does not tell what its code does, or is empty.
     """
 
     symbol: str
     llvm_ir: str
     failure: str = ""
     has_loops: bool = False
+    unkeyable: str = ""
 
     @property
     def takes_state(self) -> bool:

@@ -58,13 +58,25 @@ class KernelCache:
         try:
             text = structure_text(instruction, identities)
         except NotKeyable as error:
-            # Nobody else can know that he wants this one: it is emitted for its program alone.
-            with fork_gate, self._lock:
-                code = _emit(instruction, self.target, f"hlojit_private_{next(_private)}")
-            return replace(code, unkeyable=str(error))
+            return self._private_code(instruction, str(error))
         symbol = f"hlojit_{hashlib.sha256((self._stamp + text).encode()).hexdigest()[:32]}"
-        with fork_gate, self._lock:
-            return self._find(symbol) or self._keep(_emit(instruction, self.target, symbol))
+        with fork_gate:
+            with self._lock:
+                found = self._find(symbol)
+            if found is not None:
+                return found
+            # Not under the lock: rules of plugins run, which may compile something themselves, or wait for who does.
+            code = _emit(instruction, self.target, symbol)
+            if code.unkeyable:
+                return self._private_code(instruction, code.unkeyable)
+            with self._lock:
+                return self._codes.get(symbol) or self._keep(code)
+
+    def _private_code(self, instruction: Instruction, reason: str) -> KernelCode:
+        """A kernel for one program alone: nobody else can know that he wants this one."""
+        with fork_gate:
+            code = _emit(instruction, self.target, f"hlojit_private_{next(_private)}")
+        return replace(code, unkeyable=reason)
 
     def announce(self, code: KernelCode, batch: Batch) -> None:
         """Say that the object of a kernel will be needed, so that workers may begin with it."""

@@ -34,6 +34,8 @@ class ForeignCalls:
         self.linked: dict[str, str] = {}
         """LLVM modules (text) to link in, by the symbol that is called."""
         self.has_loops = False
+        self.unkeyable = ""
+        """Why the code of one of them has no identity, see ``KernelCode``."""
         self._states: dict[tuple[str, str], str] = {}
         self._helpers: list[str] = []
         self._needs_context = False
@@ -49,6 +51,7 @@ class ForeignCalls:
         b = self.builder
         self.linked[function.symbol] = function.llvm_ir
         self.has_loops |= function.has_loops
+        self.unkeyable = self.unkeyable or function.unkeyable
         types = [b.type(argument.kind) for argument in arguments]
         passed = [f"{kind} {argument.text}" for kind, argument in zip(types, arguments)]
         if function.takes_state:

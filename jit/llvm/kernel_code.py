@@ -28,4 +28,13 @@ def kernel_code(
     if builder.foreign.has_loops:
         phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
     pipeline = "vectorize" if not widened else "inline" if linked else "plain" if finished else "lean"
-    return KernelCode(builder.module_text(), tuple(phases), workspace_bytes, pipeline, linked, in_place, updates)
+    return KernelCode(
+        builder.module_text(),
+        tuple(phases),
+        workspace_bytes,
+        pipeline,
+        linked,
+        in_place,
+        updates,
+        builder.foreign.unkeyable,
+    )
