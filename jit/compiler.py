@@ -7,6 +7,7 @@ parse -> verify -> import, legalize, simplify, before-fusion -> capability check
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
@@ -86,6 +87,9 @@ def compile(
                 raise HlojitError(f"no memory to compile the program: {error}") from error
 
 
+_FILE_NAME = re.compile(r"[\w ./\\:~-]+\.\w+")
+
+
 def _check_program(program: Any) -> None:
     """Refuse what is neither the text of a program nor a module, with the way to one."""
     if isinstance(program, Module):
@@ -101,7 +105,7 @@ def _check_program(program: Any) -> None:
         raise ArgumentError(f"hlojit.compile takes a program, not an object of type {type(program).__name__}; {way}")
     if not program.strip():
         raise ArgumentError("hlojit.compile: the program is an empty text")
-    if "\n" not in program and not any(mark in program for mark in "{(@"):
+    if _FILE_NAME.fullmatch(program):
         raise ArgumentError(
             f"hlojit.compile takes the text of a program, and {program[:200]!r} is none; of a file pass what it holds: "
             "Path(...).read_text()"

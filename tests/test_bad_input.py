@@ -51,7 +51,8 @@ OF_F32 = ("%x: tensor<3xf32>", "tensor<3xf32>")
 
 
 @pytest.mark.parametrize(("text", "place", "message"), [
-    ("", "", "the module has no function @main and 0 public functions; name the entry function main"),
+    ("", "", "the program is an empty text"),
+    ("// only a comment", "", "the module has no function @main and 0 public functions; name the entry function main"),
     ("module", ":1:7", "expected '{', found the end of the text"),
     ("func.func @main(", ":1:17", "expected a type, found the end of the text"),
     ("\0", ":1:1", "expected func.func, a module or a definition, found '\\x00'"),

@@ -460,7 +460,7 @@ def test_constants_in_a_configuration_are_told_apart() -> None:
     """Whatever is in the configuration belongs to the identity of the kernel."""
 
     def factory(site: Any) -> Any:
-        first, second = (float(each) for each in site.config["table"].array)
+        first, second = (float(each) for each in site.config["table"])
         return lambda x: x * first + second
 
     x = np.arange(1000, dtype="f4")

@@ -223,6 +223,6 @@ def test_bits_beyond_a_format_hold_anything(backend: str) -> None:
     }"""
     with ext.using(plugin(row)):
         codes = np.array([0, 1, 2, 3, 4, 7, 250, 255], "u1")
-        decoded, encoded = hlojit.compile(text, backend=backend)(hlojit.Array(codes, row))
+        decoded, encoded = hlojit.compile(text, backend=backend)(codes)
     np.testing.assert_array_equal(decoded, values[codes & 3])
     np.testing.assert_array_equal(encoded.storage, values[codes & 3].astype("u1") & 3)
