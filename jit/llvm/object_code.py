@@ -53,35 +53,41 @@ def target_machine(processor: Processor, optimization: int = 2) -> Any:
 
 
 lock = threading.RLock()
-"""Held while LLVM is at work: llvmlite's pass builders are shared."""
+"""Held while LLVM is at work: target machines and passes are shared."""
 
 
 class _Pipeline:
     """The passes of one name for one processor.
 
-    Made once: llvmlite's pass builders, and passes with tables of their own, do not give everything back when they are
-    disposed of.  LLVM's default pipeline (``vectorize``) can be run only once, though.
+    The passes are made once: those with tables of their own do not give everything back when they are disposed of.  LLVM's
+    default pipeline (``vectorize``) can be run only once, though.  llvmlite's pass builders serve one run each: a run leaves
+    callbacks in its builder that point to the stack of the thread that made it.
     """
 
     def __init__(self, processor: Processor, name: str):
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
-        options.loop_vectorization = options.slp_vectorization = name == "vectorize"
-        self._builder = llvm.create_pass_builder(target_machine(processor), options)
+        self._machine = target_machine(processor)
+        self._options = llvm.create_pipeline_tuning_options(speed_level=2)
+        self._options.loop_vectorization = self._options.slp_vectorization = name == "vectorize"
         self._manager: Any = None
-        if name == "vectorize":
-            return
-        manager = self._manager = llvm.create_new_module_pass_manager()
-        if name == "inline":
-            manager.add_always_inliner_pass()
-            manager.add_global_dead_code_eliminate_pass()
+        self._is_empty = name == "plain"
         if name in ("inline", "lean"):
-            manager.add_sroa_pass()
-            manager.add_instruction_combine_pass()
-            manager.add_simplify_cfg_pass()
+            self._manager = llvm.create_new_module_pass_manager()
+            if name == "inline":
+                self._manager.add_always_inliner_pass()
+                self._manager.add_global_dead_code_eliminate_pass()
+            self._manager.add_sroa_pass()
+            self._manager.add_instruction_combine_pass()
+            self._manager.add_simplify_cfg_pass()
 
     def run(self, module: Any) -> None:
-        manager = self._builder.getModulePassManager() if self._manager is None else self._manager
-        manager.run(module, self._builder)
+        if self._is_empty:
+            return
+        builder = llvm.create_pass_builder(self._machine, self._options)
+        try:
+            manager = builder.getModulePassManager() if self._manager is None else self._manager
+            manager.run(module, builder)
+        finally:
+            builder.close()
 
 
 _pipelines: dict[tuple[Processor, str], _Pipeline] = {}

@@ -1,0 +1,38 @@
+"""LLVM's passes and the threads that run them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import threading
+from hlojit.cpu.processor import host_target
+from hlojit.llvm.object_code import compile_to_object
+
+def work(number):
+    ir = f"define i32 @f{number}(i32 %x) {{ %y = add i32 %x, {number} ret i32 %y }}"
+    assert compile_to_object(ir.replace(" ret", chr(10) + "ret"), host_target(), pipeline=pipeline)
+
+def meet_and_work(number):
+    barrier.wait()
+    work(number)
+    barrier.wait()
+
+for pipeline in ("lean", "inline", "vectorize", "plain"):
+    barrier = threading.Barrier(16)
+    threads = [threading.Thread(target=meet_and_work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(16, 20):
+        work(number)
+print("done")
+"""
+
+
+def test_threads_that_have_ended_leave_nothing_behind() -> None:
+    """More threads at once than those whose stacks the C library keeps."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
