@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import os
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
@@ -33,6 +32,7 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.location import FileLocation
+from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
@@ -156,7 +156,7 @@ class JittedFunction:
             for leaf, array in zip(leaves, arrays)
         )
         # What is registered, not when: under the same plugins the same code serves again.
-        backend = self.backend or os.environ.get("HLOJIT_BACKEND")
+        backend = self.backend or BACKEND.text()
         found = self._compiled.get((structure, static, signature, backend, tables().identity))
         if found is None:
             # Plugins that the first use of all loads belong to the key.
