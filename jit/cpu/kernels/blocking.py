@@ -117,12 +117,14 @@ class Panels:
             yield Blocking(True, k)
         if not cuts or not (forced or self.result_is_native):
             return
+        # Columns apart are gathered from a line each: what would be asked for ahead is not a few lines but as many as elements.
+        choices = (False, True) if problem.rhs.column == 1 else (False,)
         for length in BLOCKS:
             block = min(k, round_up(ceil_divide(k, ceil_divide(k, length)), 16))
             if not forced and block < k:
                 yield Blocking(False, block)
             if block * self.width * self.unit <= STACK_BYTES:
-                yield from (Blocking(True, block, ahead, copies) for ahead in (False, True) for copies in (False, True))
+                yield from (Blocking(True, block, ahead, copies) for ahead in choices for copies in (False, True))
 
     def cycles(self, plan: Blocking) -> float:
         """Estimated cycles of one tile for one step of k, everything shared out over the tiles of a task."""
