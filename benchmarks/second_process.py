@@ -25,7 +25,7 @@ def measure_hlojit(name: str, folder: str) -> float:
     import hlojit.compiler
     import hlojit.executable
     import hlojit.ir.text.parser
-    import hlojit.llvm.codegen
+    import hlojit.machine_code.loading
     import hlojit.progress
     import numba  # noqa: F401 - an import that only some programs need
     from hlojit.extensions import registry

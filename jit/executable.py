@@ -29,6 +29,7 @@ from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.types import TensorType
+from hlojit.lowering.abi import Status
 from hlojit.runtime import layout, objects
 from hlojit.runtime.native import Native, native
 
@@ -45,7 +46,7 @@ class ExecutableSpec:
 
     ``entry`` is the address of the host program, ``i32 entry(ptr context, ptr slots)``, where ``slots`` is an array of
     addresses: inputs, outputs, the arena (``arena_bytes`` of temporaries, aligned to 64 bytes; null if 0), constants.
-    It returns a ``layout.Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has
+    It returns a ``Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has
     run, the output is copied from that slot - an input, a constant or another output that the program returns as it is.
     ``donated`` holds pairs (input number, output number or -1): the program writes the input's memory, and the output is
     made in it, so that its slot holds the same address.  ``explain`` turns (status, detail0, detail1) of a failed run into
@@ -305,12 +306,12 @@ class _Explaining:
         self.spec = spec
 
     def __call__(self, status: int, detail0: int, detail1: int) -> NoReturn:
-        if status == layout.Status.OUT_OF_MEMORY:
+        if status == Status.OUT_OF_MEMORY:
             raise ExecutionError(
                 f"{self.spec.name}: no memory for {detail0:,} bytes "
                 "(the limit is what machine and container allow, or HLOJIT_MEMORY_LIMIT)"
             )
-        if status == layout.Status.FUNCTION_FAILED:
+        if status == Status.FUNCTION_FAILED:
             # The message is part of the kernel's code, which is alive as long as the call is.
             raise ExecutionError(f"{self.spec.name}: {ctypes.string_at(detail0, detail1).decode()}")
         if self.spec.explain is not None:

@@ -17,15 +17,22 @@ IR = ("hlojit.ir",)
 EXTENSIONS = (*IR, "hlojit.extensions")
 # Plans are common to all targets: they know neither a dialect nor a runtime.
 LOWERING = (*IR, "hlojit.lowering")
-# The layout of the records that generated code and the runtime share is a table of offsets; it imports nothing.
-DIALECT = (*LOWERING, "hlojit.llvm", "hlojit.runtime.layout", "hlojit.disk_cache")
+# A dialect turns plans into text.  What makes code of text knows neither of them, only the processor.
+DIALECT = (*LOWERING, "hlojit.llvm")
+MACHINE_CODE = (*IR, "hlojit.lowering.target", "hlojit.machine_code", "hlojit.disk_cache")
+# The runtime and generated code share a table of offsets.
+RUNTIME = (*IR, "hlojit.lowering.abi", "hlojit.machine_code.loading", "hlojit.runtime")
 MAY_IMPORT = {
     "hlojit.ir": IR,
     "hlojit.extensions": EXTENSIONS,
     "hlojit.lowering": LOWERING,
     "hlojit.llvm": DIALECT,
-    "hlojit.runtime": ("hlojit.ir", "hlojit.runtime", "hlojit.llvm.codegen"),
-    "hlojit.cpu": (*EXTENSIONS, *DIALECT, "hlojit.runtime", "hlojit.cpu", "hlojit.executable", "hlojit.compiled"),
+    "hlojit.machine_code": MACHINE_CODE,
+    "hlojit.runtime": RUNTIME,
+    "hlojit.cpu": (
+        *(*EXTENSIONS, *DIALECT, *MACHINE_CODE, *RUNTIME),
+        *("hlojit.cpu", "hlojit.executable", "hlojit.compiled"),
+    ),
     "hlojit.cuda": (*EXTENSIONS, "hlojit.lowering", "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
     "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
@@ -66,8 +73,8 @@ HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
 LOADED_WHEN_NEEDED = (
     "hlojit.cuda.kernels",
     "hlojit.cuda.scalar_builder",
-    "hlojit.llvm.codegen",
-    "hlojit.llvm.object_code",
+    "hlojit.machine_code.loading",
+    "hlojit.machine_code.object_code",
     "hlojit.cpu.inspection",
 )
 

@@ -16,9 +16,9 @@ import numpy as np
 from hlojit.cpu.processor import host_target
 from hlojit.ir.scalar import functions
 from hlojit.llvm.builder import LlvmBuilder
-from hlojit.llvm.codegen import load_objects
-from hlojit.llvm.object_code import compile_to_assembly, compile_to_object
 from hlojit.lowering.target import Target
+from hlojit.machine_code.loading import load_objects
+from hlojit.machine_code.object_code import compile_to_assembly, compile_to_object
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}

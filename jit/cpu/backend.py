@@ -24,11 +24,11 @@ from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType
 from hlojit.ir.versions import versions, versions_text
 from hlojit.llvm.host import emit_host
+from hlojit.lowering.abi import identity as runtime_identity
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.structure import Identities, captured
-from hlojit.runtime.layout import identity as runtime_identity
 from hlojit.runtime.native import native
 
 BACKEND_NAME = "cpu"
@@ -159,7 +159,7 @@ class CpuBackend(Backend):
     def load(self, compiled: CompiledProgram) -> Any:
         """Load the code of a compiled program; returns an ``ExecutableSpec``."""
         from hlojit.executable import ExecutableSpec
-        from hlojit.llvm.codegen import load_objects
+        from hlojit.machine_code.loading import load_objects
 
         self._check_loadable(compiled)
         loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], native().symbols())

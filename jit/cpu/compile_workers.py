@@ -5,8 +5,8 @@
         images = batch.finish()      # this thread takes what they have not taken
 
 There is one queue, and the kernel that takes longest comes first.  A batch is offered to workers only once it holds so much
-work that they pay.  Workers start in the background (``hlojit.llvm.compile_worker``), stay for a while, and are never needed:
-what one of them does not deliver, for whatever reason, is compiled by the thread that waits for it.
+work that they pay.  Workers (``hlojit.machine_code.compile_worker``) start in the background, stay for a while, and are
+never needed: what one of them does not deliver, for whatever reason, is compiled by the thread that waits for it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Batch:
         return list(self._tasks.values())
 
     def _compile(self, task: _Task) -> None:
-        from hlojit.llvm.object_code import compile_to_object
+        from hlojit.machine_code.object_code import compile_to_object
 
         request = task.request
         task.image = compile_to_object(request.ir, self._target, pipeline=request.pipeline, linked=request.linked)
@@ -275,7 +275,7 @@ class _Worker(threading.Thread):
             self._reap()
 
     def _serve(self, process: subprocess.Popen[bytes]) -> None:
-        from hlojit.llvm.compile_worker import Closed, greeting, receive, send
+        from hlojit.machine_code.compile_worker import Closed, greeting, receive, send
 
         assert process.stdin is not None and process.stdout is not None
         source, sink = process.stdout.fileno(), process.stdin.fileno()
@@ -401,7 +401,7 @@ def _spawn() -> subprocess.Popen[bytes]:
         # An editable installation, whose finder is a site hook.
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return subprocess.Popen(
-        [sys.executable, *options, "-m", "hlojit.llvm.compile_worker", str(os.getpid())],
+        [sys.executable, *options, "-m", "hlojit.machine_code.compile_worker", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hlojit.cpu.processor import host_target
 from hlojit.llvm.math_library import with_own_math
-from hlojit.llvm.object_code import compile_to_assembly
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
+from hlojit.machine_code.object_code import compile_to_assembly
 
 
 def assembly_of(code: KernelCode, target: Target | None = None) -> str:

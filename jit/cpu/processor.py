@@ -12,7 +12,7 @@ from hlojit.lowering.target import Target
 def host_target() -> Target:
     """Features as LLVM sees them, caches, cores and speeds as they are found."""
     from hlojit.cpu.machine import host_machine
-    from hlojit.llvm.codegen import process_target
+    from hlojit.machine_code.loading import process_target
 
     target = process_target()
     features = [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]

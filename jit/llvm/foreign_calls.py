@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from hlojit.ir.scalar.calls import FAILED_OFFSET, STATE_BYTES, TICKS_OFFSET, ScalarFunction
-from hlojit.runtime.layout import Status
+from hlojit.lowering.abi import Status
 
 if TYPE_CHECKING:
     from hlojit.llvm.builder import LlvmBuilder, Val

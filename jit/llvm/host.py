@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from hlojit.ir.errors import UnsupportedError
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.abi import CONTEXT
 from hlojit.lowering.machine import GENERIC, Machine
 from hlojit.lowering.program import (
     Branch,
@@ -37,7 +38,6 @@ from hlojit.lowering.program import (
 )
 from hlojit.lowering.sizes import Size
 from hlojit.lowering.storage import HOST
-from hlojit.runtime.layout import CONTEXT
 
 SEGMENT_STEPS = 96
 SEGMENT_DEPTH = 8

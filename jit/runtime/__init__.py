@@ -4,7 +4,7 @@
     runtime.set_threads(4)
     runtime.statistics().allocations
 
-Modules: ``layout`` (records shared with generated code), ``native`` (compiles and loads the ``.ll`` texts), ``quota``
+Modules: ``layout`` (records that native code and Python share), ``native`` (compiles and loads the ``.ll`` texts), ``quota``
 (what the container allows), ``objects`` (offsets in Python's and NumPy's objects).
 """
 

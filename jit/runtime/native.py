@@ -157,13 +157,13 @@ class Native:
 
     def __init__(self) -> None:
         # Imported here: LLVM is loaded with the first compilation, not with hlojit.
-        from hlojit.llvm import codegen
+        from hlojit.machine_code import loading
 
-        target = codegen.process_target()
-        core = codegen.kept_object(core_source(target.triple), target, pipeline="inline")
-        python = codegen.kept_object(python_source(), target, pipeline="inline")
+        target = loading.process_target()
+        core = loading.kept_object(core_source(target.triple), target, pipeline="inline")
+        python = loading.kept_object(python_source(), target, pipeline="inline")
         exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)
-        code = codegen.load_objects([core, python], exports, core_imports() | _python_imports())
+        code = loading.load_objects([core, python], exports, core_imports() | _python_imports())
         # Destructors of arrays and sleeping workers outlive every Python object.
         code.keep_for_ever()
         self.addresses: dict[str, int] = {name: code.address(name) for name in exports}
@@ -176,7 +176,7 @@ class Native:
         raise AttributeError(name)
 
     def symbols(self) -> dict[str, int]:
-        """Addresses of what generated code may call, for ``codegen.load_objects(imports=...)``."""
+        """Addresses of what generated code may call, for ``loading.load_objects(imports=...)``."""
         return {name: self.addresses[name] for name in GENERATED_CODE_SYMBOLS}
 
     def _set_up(self) -> None:

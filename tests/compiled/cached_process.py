@@ -15,7 +15,7 @@ def main() -> None:
     import hlojit
     from hlojit import compiler
     from hlojit.cpu import kernel_cache
-    from hlojit.llvm import codegen, object_code
+    from hlojit.machine_code import loading, object_code
 
     done = {"parsed": 0, "emitted": 0, "compiled": 0}
 
@@ -29,7 +29,7 @@ def main() -> None:
     compiler.parse = counting("parsed", compiler.parse)  # type: ignore[assignment]
     kernel_cache._emit = counting("emitted", kernel_cache._emit)  # type: ignore[assignment]
     object_code.compile_to_object = counting("compiled", object_code.compile_to_object)  # type: ignore[assignment]
-    codegen.compile_to_object = object_code.compile_to_object
+    loading.compile_to_object = object_code.compile_to_object
     executable = hlojit.compile(Path(sys.argv[1]).read_text())
     inputs = [np.full(kind.shape, 0.5, kind.element_type.storage) for kind in executable.input_types]
     print(float(np.sum(executable(*inputs))), done)

@@ -14,8 +14,8 @@ import pytest
 from hlojit.cpu.backend import CpuKernelSource
 from hlojit.cpu.kernel_cache import KernelCache
 from hlojit.cpu.processor import host_target
-from hlojit.llvm import codegen
 from hlojit.lowering.schedule import build_program
+from hlojit.machine_code import loading
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "memory_growth.py"
 
@@ -40,7 +40,7 @@ def test_growth(arguments: tuple[str, ...], bytes_each: int) -> None:
 
 def fill_sessions() -> None:
     """Begin a session that holds nothing that lives for ever, as the runtime does."""
-    for _ in range(codegen.LIBRARIES_PER_JIT):
+    for _ in range(loading.LIBRARIES_PER_JIT):
         hlojit.compile(text(5))
 
 

@@ -14,9 +14,9 @@ from hlojit.cpu.processor import host_target
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import OpDefinition, Operand
 from hlojit.ir.types import TensorType
-from hlojit.llvm.codegen import LoadedCode, compile_to_object, load_objects
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
+from hlojit.machine_code.loading import LoadedCode, compile_to_object, load_objects
 
 Array = np.ndarray[Any, Any]
 _GUARD = 256

@@ -12,8 +12,8 @@ from hlojit.cpu.kernels import kernel_emitter
 from hlojit.cpu.processor import host_target
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
-from hlojit.llvm.codegen import compile_to_object, load_objects
 from hlojit.llvm.math_library import with_own_math
+from hlojit.machine_code.loading import compile_to_object, load_objects
 
 from .conftest import Guarded
 

@@ -19,8 +19,8 @@ from hlojit.cpu import compile_workers
 from hlojit.cpu.compile_workers import Batch, CompileWorkers, Request, worker_limit
 from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import HlojitError
-from hlojit.llvm import compile_worker
-from hlojit.llvm.object_code import compile_to_object
+from hlojit.machine_code import compile_worker
+from hlojit.machine_code.object_code import compile_to_object
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="workers are processes of POSIX systems")
 
@@ -230,7 +230,7 @@ def test_a_worker_ends_with_its_input(eager: None) -> None:
 
 def test_a_worker_loads_llvmlite_and_little_else() -> None:
     script = (
-        "import sys; from hlojit.llvm import compile_worker, object_code; compile_worker.greeting(); "
+        "import sys; from hlojit.machine_code import compile_worker, object_code; compile_worker.greeting(); "
         "print({name.partition('.')[0] for name in sys.modules} & {'numpy', 'numba', 'scipy', 'ml_dtypes', 'llvmlite'})"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

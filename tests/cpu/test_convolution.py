@@ -14,8 +14,8 @@ from hlojit.ir.attributes import ConvDimensionNumbers
 from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import tensor
-from hlojit.llvm.object_code import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4
+from hlojit.machine_code.object_code import compile_to_assembly
 
 Array = np.ndarray[Any, Any]
 

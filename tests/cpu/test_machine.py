@@ -11,9 +11,9 @@ from hlojit.cpu import machine as detection
 from hlojit.cpu.machine import caches_from_cpuid, caches_from_system, host_machine, with_speeds
 from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import HlojitError
-from hlojit.llvm.codegen import architecture_level
 from hlojit.lowering.machine import GENERIC, Cache, Machine, parse_machine
 from hlojit.lowering.target import X86_64_V4, Target
+from hlojit.machine_code.loading import architecture_level
 
 
 def system(folder: Path, *levels: tuple[int, str, str, int, str]) -> Path:

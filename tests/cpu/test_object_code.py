@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import threading
 from hlojit.cpu.processor import host_target
-from hlojit.llvm.object_code import compile_to_object
+from hlojit.machine_code.object_code import compile_to_object
 
 def work(number):
     ir = f"define i32 @f{number}(i32 %x) noinline optnone {{ ret i32 %x }}"

@@ -14,10 +14,10 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import op
 from hlojit.ir.types import TensorType, tensor
-from hlojit.llvm.codegen import compile_to_object, load_objects
 from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.llvm.reduce_window import emit_reduce_window
 from hlojit.lowering.kernel import KernelCode
+from hlojit.machine_code.loading import compile_to_object, load_objects
 
 Array = np.ndarray[Any, Any]
 

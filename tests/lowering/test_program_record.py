@@ -18,7 +18,6 @@ from hlojit.extensions import CompileOptions, registry
 from hlojit.ir import evaluate
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.types import tensor
-from hlojit.llvm.codegen import compile_to_object, load_objects
 from hlojit.llvm.host import emit_host
 from hlojit.lowering.buffer_assignment import assign_buffers
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -44,6 +43,7 @@ from hlojit.lowering.program_calls import call
 from hlojit.lowering.program_interpreter import run, run_together
 from hlojit.lowering.sizes import extent, multiply
 from hlojit.lowering.storage import Storage
+from hlojit.machine_code.loading import compile_to_object, load_objects
 from hlojit.runtime import native_symbols
 
 from ..random_programs import RandomProgram, random_arguments

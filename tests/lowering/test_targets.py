@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hlojit.ir.types import tensor
 from hlojit.llvm.fusion_emitter import emit_fusion
-from hlojit.llvm.object_code import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4, Target
+from hlojit.machine_code.object_code import compile_to_assembly
 
 MATRIX = tensor((64, 1000), "f32")
 SCALAR = tensor((), "f32")

@@ -7,8 +7,8 @@ import re
 import llvmlite.binding as llvm
 import pytest
 from hlojit.ir.scalar import functions
-from hlojit.llvm.object_code import compile_to_assembly
 from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
+from hlojit.machine_code.object_code import compile_to_assembly
 from vector_function import loop_text
 
 STRAIGHT = ("exp", "tanh", "log", "erf", "logistic", "expm1", "rsqrt")

@@ -23,7 +23,7 @@ from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.arrays import decode_array
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.llvm.builder import LlvmBuilder
-from hlojit.llvm.codegen import compile_to_object, load_objects
+from hlojit.machine_code.loading import compile_to_object, load_objects
 
 B: Any = NumpyBuilder()
 LANES = 8

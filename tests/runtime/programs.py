@@ -8,9 +8,10 @@ from typing import Any
 from hlojit.cpu.processor import host_target
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.ir.types import TensorType
-from hlojit.llvm import codegen
+from hlojit.lowering.abi import CONTEXT
+from hlojit.machine_code import loading
 from hlojit.runtime import native_symbols
-from hlojit.runtime.layout import CALL, CONTEXT
+from hlojit.runtime.layout import CALL
 
 DECLARATIONS = """
 declare void @hlojit_parallel_for(ptr, ptr, ptr, i64, i64)
@@ -61,8 +62,8 @@ Build = Callable[..., Executable]
 def make_executable(ir: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], **fields: Any) -> Executable:
     """Compile ``i32 @main(ptr context, ptr slots)`` to an executable; ``fields`` are those of its specification."""
     declarations = "\n".join(line for line in DECLARATIONS.splitlines() if line and line not in ir)
-    image = codegen.compile_to_object(declarations + ir, host_target(), pipeline="vectorize")
-    code = codegen.load_objects([image], ["main"], native_symbols())
+    image = loading.compile_to_object(declarations + ir, host_target(), pipeline="vectorize")
+    code = loading.load_objects([image], ["main"], native_symbols())
     fields.setdefault("name", "program")
     keepalive = (code, *fields.pop("keepalive", ()))
     return Executable(

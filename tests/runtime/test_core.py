@@ -16,10 +16,11 @@ import pytest
 from hlojit.compiler import lower
 from hlojit.cpu.processor import host_target
 from hlojit.extensions import CompileOptions, registry
-from hlojit.llvm import codegen
 from hlojit.llvm.host import emit_host
 from hlojit.llvm.math_library import with_own_math
-from hlojit.runtime.layout import CALL, CONTEXT_BYTES
+from hlojit.lowering.abi import CONTEXT_BYTES
+from hlojit.machine_code import loading
+from hlojit.runtime.layout import CALL
 from hlojit.runtime.native import CORE_SYMBOLS, core_source, python_source
 
 SIZE = 192
@@ -56,12 +57,12 @@ class Compiled:
         module = lower(hlojit.parse(PROGRAM), backend, CompileOptions(fold_limit=0)).freeze()
         self.program = backend.program(module)
         target = host_target()
-        self.core = codegen.compile_to_object(core_source(target.triple), target, pipeline="inline")
+        self.core = loading.compile_to_object(core_source(target.triple), target, pipeline="inline")
         kernels = {launch.kernel.phases[0].symbol: launch.kernel for launch in self.program.launches()}
-        self.objects = [codegen.compile_to_object(emit_host(self.program, SYMBOL), target)]
+        self.objects = [loading.compile_to_object(emit_host(self.program, SYMBOL), target)]
         for kernel in kernels.values():
             linked = [with_own_math(text) for _, text in kernel.linked]
-            self.objects.append(codegen.compile_to_object(kernel.ir, target, pipeline=kernel.pipeline, linked=linked))
+            self.objects.append(loading.compile_to_object(kernel.ir, target, pipeline=kernel.pipeline, linked=linked))
 
     @property
     def call_record(self) -> dict[str, int]:
@@ -144,7 +145,7 @@ def test_a_program_needs_the_core_and_the_core_the_c_library_only(compiled: Comp
 @on_linux
 def test_python_is_in_the_python_part_only() -> None:
     target = host_target()
-    undefined, _ = symbols(codegen.compile_to_object(python_source(), target, pipeline="inline"))
+    undefined, _ = symbols(loading.compile_to_object(python_source(), target, pipeline="inline"))
     assert any(name.startswith("Py") for name in undefined)
     assert not re.search(r"@_?Py[A-Z]", core_source(target.triple))
 
@@ -159,14 +160,15 @@ def test_a_program_runs_in_a_process_that_never_loads_the_python_part(compiled: 
 import ctypes, pathlib, struct, sys
 import numpy as np
 from hlojit.cpu.processor import host_target
-from hlojit.llvm import codegen
+from hlojit.machine_code import loading
 from hlojit.runtime import native
-from hlojit.runtime.layout import CALL, CONTEXT_BYTES
+from hlojit.lowering.abi import CONTEXT_BYTES
+from hlojit.runtime.layout import CALL
 
 folder = pathlib.Path(sys.argv[1])
 images = [path.read_bytes() for path in sorted(folder.glob("*.o"), key=lambda path: int(path.stem))]
 exports = ["hlojit_execute", "hlojit_pool_set_threads", "hlojit_pool_started", "hlojit_pool_shutdown", {SYMBOL!r}]
-code = codegen.load_objects(images, exports, native.core_imports())
+code = loading.load_objects(images, exports, native.core_imports())
 x, n = np.load(folder / "x.npy"), np.array({STEPS}, "i4")
 outputs = np.zeros_like(x), np.zeros(4, "f4")
 constants = [path.read_bytes() for path in sorted(folder.glob("*.constant"), key=lambda path: int(path.stem))]
@@ -239,7 +241,7 @@ def main_program(compiled: Compiled) -> str:
 @on_linux
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no system linker")
 def test_a_program_is_an_executable_without_libpython(compiled: Compiled, tmp_path: Path) -> None:
-    main = codegen.compile_to_object(main_program(compiled), host_target())
+    main = loading.compile_to_object(main_program(compiled), host_target())
     paths = []
     for number, image in enumerate([main, compiled.core, *compiled.objects]):
         paths.append(tmp_path / f"{number}.o")

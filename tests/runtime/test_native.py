@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hlojit.llvm import object_code
+from hlojit.lowering import abi
 from hlojit.lowering.target import AARCH64, X86_64_V2, Target
+from hlojit.machine_code import object_code
 from hlojit.runtime import layout, objects
 from hlojit.runtime.native import CORE_SYMBOLS, GENERATED_CODE_SYMBOLS, core_source, python_source
 
@@ -37,13 +38,13 @@ def test_the_runtime_compiles_for_every_platform(target: Target) -> None:
 
 
 def test_records_fit_what_the_texts_assume() -> None:
-    last = max(layout.CONTEXT.values())
-    assert last.offset + 8 <= layout.CONTEXT_BYTES
+    last = max(abi.CONTEXT.values())
+    assert last.offset + 8 <= abi.CONTEXT_BYTES
     text = python_source()
-    assert f"alloca [{layout.CONTEXT_BYTES} x i8]" in text
+    assert f"alloca [{abi.CONTEXT_BYTES} x i8]" in text
     assert f"ptr %record, i64 {layout.CALL_BYTES}   ; CALL_BYTES" in text
     # What every worker reads and what the owner writes during a call are on different cache lines.
-    assert layout.CONTEXT["user"].offset < 64 <= layout.CONTEXT["error"].offset
+    assert abi.CONTEXT["user"].offset < 64 <= abi.CONTEXT["error"].offset
 
 
 def test_offsets_are_measured_on_this_interpreter() -> None:

@@ -228,7 +228,7 @@ def test_kernels_see_the_default_float_environment(build: Build) -> None:
     if not hasattr(os, "fork") or sys.platform != "linux" or os.uname().machine != "x86_64":
         pytest.skip("changes MXCSR in a child process")
     from hlojit.cpu.processor import host_target
-    from hlojit.llvm import codegen
+    from hlojit.machine_code import loading
 
     ir = """
 declare void @llvm.x86.sse.ldmxcsr(ptr)
@@ -248,8 +248,8 @@ define i32 @get() {
 """
     import ctypes
 
-    image = codegen.compile_to_object(ir, host_target())
-    code = codegen.load_objects([image], ["set", "get"])
+    image = loading.compile_to_object(ir, host_target())
+    code = loading.load_objects([image], ["set", "get"])
     set_word = ctypes.CFUNCTYPE(None, ctypes.c_int32)(code.address("set"))
     get_word = ctypes.CFUNCTYPE(ctypes.c_int32)(code.address("get"))
     size = 40_000

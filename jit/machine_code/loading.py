@@ -14,8 +14,8 @@ from hlojit.ir.binary import FormatError
 from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.versions import versions_text
-from hlojit.llvm.object_code import compile_to_object, initialize, lock
 from hlojit.lowering.target import Target
+from hlojit.machine_code.object_code import compile_to_object, initialize, lock
 
 _LEVELS = {
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",

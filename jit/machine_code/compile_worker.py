@@ -1,4 +1,4 @@
-"""A process that compiles kernels for another one: ``python -m hlojit.llvm.compile_worker PARENT``.
+"""A process that compiles kernels for another one: ``python -m hlojit.machine_code.compile_worker PARENT``.
 
 It reads requests from its standard input and writes answers to its standard output, one at a time.  A message is the
 number of its parts and their lengths, as 32-bit numbers, and then the parts:
@@ -73,7 +73,7 @@ def greeting() -> list[bytes]:
 
 def answer(request: Sequence[bytes]) -> list[bytes]:
     """Do what a request asks for."""
-    from hlojit.llvm.object_code import compile_to_object
+    from hlojit.machine_code.object_code import compile_to_object
 
     try:
         triple, cpu, features, pipeline, ir, *linked = (part.decode() for part in request)
@@ -95,7 +95,7 @@ def _die_with(parent: int) -> None:
 
 
 def _compile(requests: SimpleQueue[list[bytes]], output: int) -> None:
-    from hlojit.llvm.object_code import initialize
+    from hlojit.machine_code.object_code import initialize
 
     initialize()
     send(output, greeting())
