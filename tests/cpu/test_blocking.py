@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hlojit.cpu.kernels.blocking import BLOCKS, STACK_BYTES, Blocking, Panels, is_cuttable
-from hlojit.cpu.kernels.convolution import emit_convolution
-from hlojit.cpu.kernels.dot import emit_dot_general
+from hlojit.cpu.kernels.convolution_forms import emit_convolution
+from hlojit.cpu.kernels.dot_forms import emit_dot_general
 from hlojit.cpu.kernels.problem import DotProblem, Matrix
 from hlojit.cpu.kernels.tiles import choose_shape
 from hlojit.cpu.machine import with_speeds

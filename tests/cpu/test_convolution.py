@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.kernels.convolution import emit_convolution
+from hlojit.cpu.kernels.convolution_forms import emit_convolution
 from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import ConvDimensionNumbers
 from hlojit.ir.formats import element_type

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hlojit.cpu.kernels.dot import emit_dot_general
+from hlojit.cpu.kernels.dot_forms import emit_dot_general
 from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import element_type

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.kernels.convolution import emit_convolution
-from hlojit.cpu.kernels.dot import emit_dot_general
+from hlojit.cpu.kernels.convolution_forms import emit_convolution
+from hlojit.cpu.kernels.dot_forms import emit_dot_general
 from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.graph import Instruction

@@ -17,8 +17,8 @@ KernelEmitter = Callable[[Instruction, Target, str], KernelCode]
 
 _EMITTERS = {
     "fusion": "hlojit.llvm.fusion_emitter:emit_fusion",
-    "dot_general": "hlojit.cpu.kernels.dot:emit_dot_general",
-    "convolution": "hlojit.cpu.kernels.convolution:emit_convolution",
+    "dot_general": "hlojit.cpu.kernels.dot_forms:emit_dot_general",
+    "convolution": "hlojit.cpu.kernels.convolution_forms:emit_convolution",
     "dynamic_update_slice": "hlojit.cpu.kernels.update:emit_dynamic_update_slice",
     "scatter": "hlojit.cpu.kernels.scatter:emit_scatter",
     "sort": "hlojit.cpu.kernels.sort:emit_sort",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
-from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import Axis, ceil_divide
 from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.llvm.builder import LlvmBuilder, Val

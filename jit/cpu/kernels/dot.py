@@ -1,29 +1,24 @@
-"""``dot_general`` on the CPU: the choice of form, and what has to be copied first; see ``emit_dot_general``.
-
-The product is brought into canonical form (``problem.canonical_dot``), then one of these writes it:
+"""A product of real numbers or integers: what has to be copied first, and which of two forms writes it; see ``Product``.
 
 * panels (``dot_panels``): tiles of rows x vectors of columns, the right operand read in place or packed by panels;
 * rows (``dot_rows``): vectors along k, for few rows against a right operand whose k are neighbours.
 
-Complex products become real ones of twice the width and depth.  A long sum with few results is cut into parts, that are
-added in their order.  Numeric effect: *permitted*.  The order of the sums depends on shapes, types and the instruction
-set only.
+A long sum with few results is cut into parts, that are added in their order.  Numeric effect: *permitted*.  The order of
+the sums depends on shapes, types and the instruction set only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, buffer, literal
 from hlojit.cpu.kernels.dot_panels import WORKSPACE, DotPanels, Place, dense
 from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, compute_kind, scaled
+from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
 from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
-from hlojit.cpu.kernels.packing import PARAMETERS, CopyKernel, buffer, literal
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, canonical_dot, dense_steps, round_up
-from hlojit.ir.attributes import DotAlgorithm
-from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType, element_type, find_element_type
-from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.views import DotView
+from hlojit.cpu.kernels.packing import CopyKernel
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, round_up
+from hlojit.ir.formats import IntegerType
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -34,57 +29,6 @@ SPLIT_ABOVE = 32768
 """Length of a sum above which few results are computed in parts."""
 PART = 16384
 MAXIMUM_PARTS = 32
-
-
-def emit_dot_general(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-    """Emit ``stablehlo.dot_general``."""
-    lhs, rhs = (operand.tensor_type for operand in instruction.operands)
-    result = instruction.result.tensor_type
-    dot = DotView.of(instruction)
-    problem = canonical_dot(lhs, rhs, dot.numbers)
-    types = (lhs.element_type, rhs.element_type, result.element_type)
-    return emit_product(problem, *types, target, symbol, dot.algorithm)
-
-
-def emit_product(
-    problem: DotProblem,
-    lhs: ElementType,
-    rhs: ElementType,
-    result: ElementType,
-    target: Target,
-    symbol: str,
-    algorithm: DotAlgorithm | None = None,
-) -> KernelCode:
-    """Emit a product in canonical form; ``lhs`` and ``rhs`` are the types of the instruction's operands 0 and 1."""
-    if isinstance(result, ComplexType) and problem.macs:
-        from hlojit.cpu.kernels.complex_products import emit_complex_product
-
-        return emit_complex_product(problem, result, target, symbol)
-    if isinstance(result, ComplexType):
-        problem, result = replace(problem, n=2 * problem.n), element_type(result.component)
-        lhs = rhs = result
-    kind = compute_kind(lhs, rhs, result)
-    elements = [Elements(lhs, kind), Elements(rhs, kind)]
-    if algorithm is not None and isinstance(result, FloatFormat):
-        kind = "f64" if algorithm.accumulation_type == "f64" else kind
-        precisions = (
-            (algorithm.lhs_precision_type, algorithm.lhs_component_count),
-            (algorithm.rhs_precision_type, algorithm.rhs_component_count),
-        )
-        elements = [_narrowed(element, kind, *precision) for element, precision in zip((lhs, rhs), precisions)]
-    product = Product(problem, elements, Elements(result, kind), target, symbol)
-    product.emit()
-    return product.code()
-
-
-def _narrowed(element: ElementType, kind: str, precision: str, components: int) -> Elements:
-    """Elements rounded as a dot algorithm asks; several components together are as good as the element itself."""
-    narrow = find_element_type(precision)
-    if components > 1 or not isinstance(narrow, FloatFormat) or not isinstance(element, FloatFormat):
-        return Elements(element, kind)
-    if narrow.bits >= element.bits:
-        return Elements(element, kind)
-    return Elements(element, kind, narrow)
 
 
 @dataclass(slots=True)

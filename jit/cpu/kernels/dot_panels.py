@@ -10,19 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, prefetch, scaled
-from hlojit.cpu.kernels.packing import (
-    PARAMETERS,
-    ZERO,
-    CopyKernel,
-    PanelPack,
-    buffer,
-    dot_product,
-    literal,
-    minimum,
-    unflatten,
-)
+from hlojit.cpu.kernels.packing import CopyKernel, PanelPack
 from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps
 from hlojit.cpu.kernels.tiles import TALLEST_TILE, Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import element_type

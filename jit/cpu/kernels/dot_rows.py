@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
-from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, shuffle, unflatten
 from hlojit.cpu.kernels.problem import DotProblem, ceil_divide
+from hlojit.cpu.kernels.transposing import shuffle
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import Target

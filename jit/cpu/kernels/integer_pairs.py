@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.packing import (
-    COPY_CHUNK,
-    PARAMETERS,
-    ZERO,
-    buffer,
-    dot_product,
-    literal,
-    minimum,
-    unflatten,
-)
+from hlojit.cpu.kernels.packing import COPY_CHUNK
 from hlojit.cpu.kernels.problem import Copy, DotProblem, Matrix, ceil_divide, dense_steps
 from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.llvm.builder import LlvmBuilder, Val

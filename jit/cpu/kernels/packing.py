@@ -8,61 +8,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.cpu.kernels.problem import Axis, Copy, ceil_divide, merge_axes
 from hlojit.cpu.kernels.tiles import Segment
+from hlojit.cpu.kernels.transposing import Squares, shuffle, transpose_square
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
-ZERO = Val("0", "i64")
 COPY_CHUNK = 16384
-PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
-"""The parameters of every kernel."""
 MINIMUM_EXTENT = 4
 """Shortest dimension for which squares are worth while."""
-
-
-def literal(value: int) -> Val:
-    """An i64 literal."""
-    return Val(str(value), "i64")
-
-
-def buffer(b: LlvmBuilder, buffers: Val, number: int) -> Val:
-    """Address number ``number`` of a kernel's table of buffers."""
-    return b.emit("ptr", 1, f"load ptr, ptr {at(b, buffers, 8 * number).text}, align 8")
-
-
-def minimum(b: LlvmBuilder, x: Val, y: Val) -> Val:
-    """The smaller of two i64."""
-    return b.intrinsic("smin", x, y)
-
-
-def unflatten(b: LlvmBuilder, index: Val, extents: Sequence[int]) -> list[Val]:
-    """The coordinates of a flat index in a dense box."""
-    found: list[Val] = []
-    for position, extent in enumerate(reversed(extents)):
-        if position == len(extents) - 1:
-            found.append(index)
-        elif extent == 1:
-            found.append(ZERO)
-        else:
-            found.append(b.urem(index, literal(extent)))
-            index = b.udiv(index, literal(extent))
-    return found[::-1]
-
-
-def dot_product(b: LlvmBuilder, values: Sequence[Val], factors: Sequence[int]) -> Val:
-    """``sum(value * factor)`` over i64."""
-    total = ZERO
-    for value, factor in zip(values, factors):
-        term = scaled(b, value, factor)
-        if term.text != "0":
-            total = term if total.text == "0" else b.add(total, term)
-    return total
 
 
 def transposed_axis(axes: list[Axis]) -> int | None:
@@ -113,8 +73,6 @@ class CopyKernel:
         return self._launch(b, rows, inner, 0.1 if step == 1 else 0.6, copy_row)
 
     def _by_squares(self, b: LlvmBuilder, axes: list[Axis], target: Target) -> Phase:
-        from hlojit.cpu.kernels.transposing import Squares
-
         dense = transposed_axis(axes)
         assert dense is not None
         lanes = target.native_lanes(self.elements.compute)
@@ -160,32 +118,6 @@ class CopyKernel:
             mask = constant_mask(rest, narrow)
             value = self.elements.load(b, at(b, row, whole * step * size), narrow, mask)
             self._write(b, value, at(b, destination, whole * self._size), mask)
-
-
-def transpose_square(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
-    """Transpose ``n`` vectors of ``n`` lanes (a power of two) by log2(n) rounds of shuffles."""
-    rows = list(rows)
-    count = len(rows)
-    stride = count // 2
-    while stride:
-        low = [j if not j & stride else count + j - stride for j in range(count)]
-        high = [j + stride if not j & stride else count + j for j in range(count)]
-        for i in range(count):
-            if not i & stride:
-                x, y = rows[i], rows[i + stride]
-                rows[i] = shuffle(b, x, y, low)
-                rows[i + stride] = shuffle(b, x, y, high)
-        stride //= 2
-    return rows
-
-
-def shuffle(b: LlvmBuilder, x: Val, y: Val, lanes: Sequence[int]) -> Val:
-    """Pick lanes of the concatenation of two vectors."""
-    if len(lanes) == 1:
-        return b.extract(x, lanes[0])
-    mask = ", ".join(f"i32 {lane}" for lane in lanes)
-    kind = b.type_of(x)
-    return b.emit(x.kind, len(lanes), f"shufflevector {kind} {x.text}, {kind} {y.text}, <{len(lanes)} x i32> <{mask}>")
 
 
 @dataclass(frozen=True, slots=True)

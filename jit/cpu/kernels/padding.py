@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.packing import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase

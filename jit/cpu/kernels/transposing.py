@@ -7,11 +7,11 @@ registers, and written as vectors along the destination's.  Edges are masked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hlojit.cpu.kernels.addresses import ZERO, dot_product, literal, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled
-from hlojit.cpu.kernels.packing import ZERO, dot_product, literal, transpose_square, unflatten
 from hlojit.cpu.kernels.problem import Axis, ceil_divide, dense_steps
 from hlojit.llvm.builder import LlvmBuilder, Val
 
@@ -96,3 +96,29 @@ class Squares:
         mask = constant_mask(last, self.lanes)
         for i, vector in enumerate(transpose_square(b, vectors)[:dense]):
             self.write(b, vector, at(b, target, i * place * self.unit), mask)
+
+
+def transpose_square(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
+    """Transpose ``n`` vectors of ``n`` lanes (a power of two) by log2(n) rounds of shuffles."""
+    rows = list(rows)
+    count = len(rows)
+    stride = count // 2
+    while stride:
+        low = [j if not j & stride else count + j - stride for j in range(count)]
+        high = [j + stride if not j & stride else count + j for j in range(count)]
+        for i in range(count):
+            if not i & stride:
+                x, y = rows[i], rows[i + stride]
+                rows[i] = shuffle(b, x, y, low)
+                rows[i + stride] = shuffle(b, x, y, high)
+        stride //= 2
+    return rows
+
+
+def shuffle(b: LlvmBuilder, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+    """Pick lanes of the concatenation of two vectors."""
+    if len(lanes) == 1:
+        return b.extract(x, lanes[0])
+    mask = ", ".join(f"i32 {lane}" for lane in lanes)
+    kind = b.type_of(x)
+    return b.emit(x.kind, len(lanes), f"shufflevector {kind} {x.text}, {kind} {y.text}, <{len(lanes)} x i32> <{mask}>")
