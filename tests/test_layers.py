@@ -40,7 +40,7 @@ MAY_IMPORT = {
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
 IR_ORDER = (
-    ("location", "presentation", "code_reads", "known_modules", "fork_gate"),
+    ("location", "presentation", "code_reads", "known_modules", "fork_gate", "in_flight"),
     ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen", "switches"),
     ("formats",),

@@ -17,7 +17,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
@@ -31,6 +30,7 @@ from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Function, Module, Value
+from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.location import FileLocation
 from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import TensorType, tensor
@@ -44,6 +44,9 @@ _KEPT_ENVIRONMENTS = 4
 
 _Compiled = tuple[Any, Structure, Any]
 """A fast callable, the structure of its results, and the executable that both belong to."""
+
+_compilations = InFlight()
+"""By function and signature."""
 
 
 class JittedFunction:
@@ -69,7 +72,6 @@ class JittedFunction:
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
         self.plugins = tuple(plugins)
         self._compiled: dict[tuple[Any, ...], _Compiled] = {}
-        self._lock = threading.RLock()
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
             raise HlojitError(
@@ -165,25 +167,33 @@ class JittedFunction:
         return arrays, found
 
     def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
+        """What is compiled for a key; one thread makes it, under no lock: the function that is traced may do anything."""
+        while (found := self._compiled.get(key)) is None:
+            with _compilations.turn((self, key)) as role:
+                # Looked at again: it may have been made since, and a thread that was at it may have failed.
+                if role is not Role.AFTER and key not in self._compiled:
+                    made = self._made(key, dynamic, static, arrays)
+                    self._forget(key)
+                    return self._compiled.setdefault(key, made)
+        return found
+
+    def _made(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
         from hlojit.compiler import compile as compile_module
 
-        with fork_gate, self._lock:
-            if key in self._compiled:
-                return self._compiled[key]
-            with registry().using(*self.plugins):
-                module, structure = self._trace(dynamic, static, arrays)
-                executable = compile_module(module, backend=key[-2], options=self.options)
-            self._forget(key)
-            # Without the executable's own indirection: this is called again and again.
-            self._compiled[key] = getattr(executable, "call", executable), structure, executable
-            return self._compiled[key]
+        with fork_gate, registry().using(*self.plugins):
+            module, structure = self._trace(dynamic, static, arrays)
+            executable = compile_module(module, backend=key[-2], options=self.options)
+        # Without the executable's own indirection: this is called again and again.
+        return getattr(executable, "call", executable), structure, executable
 
     def _forget(self, key: tuple[Any, ...]) -> None:
         """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""
-        earlier = list(dict.fromkeys(each[-1] for each in self._compiled if each[-1] != key[-1]))
+        present = list(self._compiled)
+        earlier = list(dict.fromkeys(each[-1] for each in present if each[-1] != key[-1]))
         surplus = set(earlier[: max(len(earlier) - _KEPT_ENVIRONMENTS, 0)])
-        for each in [each for each in self._compiled if each[-1] in surplus]:
-            del self._compiled[each]
+        for each in present:
+            if each[-1] in surplus:
+                self._compiled.pop(each, None)
 
     def _trace(self, dynamic: Any, static: Any, arrays: Sequence[NDArray | Array]) -> tuple[Module, Structure]:
         leaves, structure = self._flat(dynamic)
