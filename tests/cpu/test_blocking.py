@@ -89,6 +89,28 @@ def test_rows_that_collide_are_packed_for_many_tiles(m: int, n: int, kind: str) 
     assert found.packs and found.block_k == 256
 
 
+def transposed(model: Machine, m: int, n: int, k: int, kind: str) -> Panels:
+    """Panels of a right operand whose columns are ``k`` elements apart, as in ``x @ w.T``."""
+    target, size = replace(X86_64_V4, machine=model), KIND_BITS[kind] // 8
+    problem = DotProblem((), m, n, k, Matrix((), k, 1), Matrix((), 1, k))
+    interleaves = not is_cuttable(problem, is_native=True)
+    shape = choose_shape(m, n, kind, target, streamed=m <= 8, interleaves=interleaves)
+    width = shape.vectors * target.native_lanes(kind)
+    return Panels(problem, model, shape.rows, shape.vectors, width, size, size, True, True)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 50257, 768), (64, 1024, 1024), (9, 300, 4097), (1024, 1024, 257)])
+def test_columns_apart_are_never_fetched_ahead(model: Machine, kind: str, m: int, n: int, k: int) -> None:
+    """A row of the next block is as many lines as elements: GPT-2's logits, 16x50257x768, took six times as long with it."""
+    panels = transposed(model, m, n, k, kind)
+    found = panels.choose()
+    assert found.packs and not found.ahead
+    assert not any(other.ahead for other in panels.plans())
+    assert found in set(panels.plans())
+
+
 def test_panels_beyond_the_pages_at_hand_are_cut() -> None:
     found = plan(ZEN4, 64, 768, 4096)
     assert not found.packs and found.block_k <= 1024

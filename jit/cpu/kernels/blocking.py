@@ -105,9 +105,10 @@ class Panels:
 
     def choose(self) -> Blocking:
         """The plan with the least estimated time; of equal ones the first, which is the simplest."""
-        return min(self._plans(), key=self.cycles)
+        return min(self.plans(), key=self.cycles)
 
-    def _plans(self) -> Iterator[Blocking]:
+    def plans(self) -> Iterator[Blocking]:
+        """What is weighed against each other, the simplest first."""
         k, problem = self.problem.k, self.problem
         forced = packs_anyway(problem, is_native=self.is_native)
         cuts = is_cuttable(problem, is_native=self.is_native)
