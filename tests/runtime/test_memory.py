@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,3 +170,73 @@ def test_limit_and_cap_are_kept() -> None:
         check=False,
     )
     assert finished.stdout.strip() == "good", finished.stderr
+
+
+SLOW_SYSTEM = """
+import ctypes, threading
+from hlojit.runtime import native as module
+
+names = {"mmap": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_int32] * 3, ctypes.c_int64),
+         "munmap": (ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64)}
+library, slow, inside, done = ctypes.CDLL(None), threading.local(), threading.Event(), threading.Event()
+kept = {}
+
+def wrapped(name):
+    kind = ctypes.CFUNCTYPE(*names[name])
+    real = kind((name, library))
+    def call(*arguments):
+        if getattr(slow, "name", "") == name:
+            slow.name = ""
+            inside.set()
+            waited.append(done.wait(5))
+        return real(*arguments)
+    kept[name] = kind(call)
+    return ctypes.cast(kept[name], ctypes.c_void_p).value
+
+waited = []
+imports = module.core_imports()
+module.core_imports = lambda: imports | {name: wrapped(name) for name in names}
+addresses = module.native().addresses
+allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(addresses["hlojit_allocate"])
+release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["hlojit_release"])
+trim = ctypes.CFUNCTYPE(None)(addresses["hlojit_memory_trim"])
+mega = 1 << 20
+
+def map_large(): release(allocate(33 * mega))
+def unmap_over_the_cap(): release(big)
+def trim_lists(): trim()
+
+for name, work in (("mmap", map_large), ("munmap", unmap_over_the_cap), ("munmap", trim_lists)):
+    big = allocate(50 * mega)
+    release(allocate(3 * mega))
+    inside.clear(), done.clear()
+    def run():
+        slow.name = name
+        work()
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert inside.wait(20), "the system was not asked"
+    release(allocate(1000)), release(allocate(5 * mega))  # while the other thread is in the system's hands
+    done.set()
+    thread.join()
+print(waited)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pages come from malloc")
+def test_no_system_call_is_made_under_the_lock() -> None:
+    """Others allocate and release while one thread maps or unmaps."""
+    environment = {**os.environ, "HLOJIT_MEMORY_CACHE": "30m", "HLOJIT_MEMORY_LIMIT": "1g"}
+    command = [sys.executable, "-c", SLOW_SYSTEM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "[True, True, True]\n", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("limit", ["200m", "1g"])
+def test_large_arrays_of_many_threads_under_pressure(limit: str) -> None:
+    """Programs in six threads, memory that is short, arrays donated, forks while others map and unmap."""
+    environment = {**os.environ, "HLOJIT_MEMORY_CACHE": "8m", "HLOJIT_MEMORY_LIMIT": limit}
+    command = [sys.executable, str(Path(__file__).with_name("memory_under_pressure.py")), "60", "6"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
