@@ -27,6 +27,7 @@ from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.types import TensorType
 from hlojit.lowering import kernel, program, sizes, storage
 from hlojit.lowering.program import Program
+from hlojit.lowering.program_check import check
 
 MAGIC: Final = b"hlojit\r\n"
 FORMAT_VERSION: Final = 1
@@ -191,7 +192,7 @@ def _check_record(compiled: CompiledProgram) -> None:
     """Refuse a record that contradicts itself or what stands beside it."""
     record = compiled.program
     try:
-        record.check()
+        check(record)
         sound = (
             _lies_as(record.inputs, compiled.inputs)
             and _lies_as(record.outputs, compiled.outputs)

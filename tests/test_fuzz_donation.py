@@ -10,6 +10,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.ir import evaluate
+from hlojit.lowering.program_check import check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ def assert_same_bits(
     with np.errstate(all="ignore"):
         expected = evaluate(hlojit.parse(text), *arguments)
     executable = hlojit.compile(text, donate=donated)
-    executable.spec.program.check()
+    check(executable.spec.program)
     pool: list[np.ndarray[Any, Any]] = []
     for _ in range(2):
         given = [argument.copy() for argument in arguments]

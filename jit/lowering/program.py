@@ -5,8 +5,8 @@ another program's entry, transfer between memory spaces, wait, combine among par
 it into one native function; ``program_interpreter`` runs it over NumPy memory; a profiler, a memory plan, a file or
 another device reads the same record.  It is plain data: no graph, no function and no address is in it.
 
-    print(program)       # for people (``program_text``)
-    program.check()      # whether it makes sense (``program_check``)
+    print(program_text.text(program))     # for people
+    program_check.check(program)          # whether it makes sense
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ class Launch(Step):
         return self.results if self.workspace is None else (*self.results, self.workspace)
 
 
-@dataclass(slots=True)
-class Copy(Step):
-    """Copy all bytes of a buffer to another one of the same space."""
+class Movement(Step):
+    """Base of the steps that read one buffer and write another."""
 
+    __slots__ = ()
     source: Buffer
     target: Buffer
 
@@ -137,6 +137,14 @@ class Copy(Step):
     def writes(self) -> Sequence[Buffer]:
         """The target."""
         return (self.target,)
+
+
+@dataclass(slots=True)
+class Copy(Movement):
+    """Copy all bytes of a buffer to another one of the same space."""
+
+    source: Buffer
+    target: Buffer
 
 
 @dataclass(slots=True)
@@ -234,7 +242,7 @@ class Call(Step):
 
 
 @dataclass(slots=True)
-class Transfer(Step):
+class Transfer(Movement):
     """Copy a buffer's contents to a buffer of any space and of the same layout.
 
     Without an ``event`` it is finished when the step is.  With one it only begins: until the ``Wait`` for the event,
@@ -244,16 +252,6 @@ class Transfer(Step):
     source: Buffer
     target: Buffer
     event: int | None = None
-
-    @property
-    def reads(self) -> Sequence[Buffer]:
-        """The source."""
-        return (self.source,)
-
-    @property
-    def writes(self) -> Sequence[Buffer]:
-        """The target."""
-        return (self.target,)
 
 
 class CollectiveKind(enum.Enum):
@@ -277,7 +275,7 @@ class ReductionKind(enum.Enum):
 
 
 @dataclass(slots=True)
-class Collective(Step):
+class Collective(Movement):
     """Combine the sources of several participants into their targets.
 
     ``groups`` names the participants that act together; of a permutation it holds pairs (from, to).  ``event`` as for a
@@ -292,16 +290,6 @@ class Collective(Step):
     reduction: ReductionKind | None = None
     channel: int = 0
     event: int | None = None
-
-    @property
-    def reads(self) -> Sequence[Buffer]:
-        """The source."""
-        return (self.source,)
-
-    @property
-    def writes(self) -> Sequence[Buffer]:
-        """The target."""
-        return (self.target,)
 
 
 @dataclass(slots=True)
@@ -354,17 +342,6 @@ class Program:
     def launches(self) -> list[Launch]:
         """Every launch that stands in the program (those in loops once)."""
         return [step for step in self.walk() if isinstance(step, Launch)]
-
-    def check(self) -> None:
-        """Raise ``ProgramError`` if the record contradicts itself; see ``program_check``."""
-        from hlojit.lowering.program_check import check
-
-        check(self)
-
-    def __str__(self) -> str:
-        from hlojit.lowering.program_text import text
-
-        return text(self)
 
 
 def bytes_of_instruction(instruction: Instruction) -> int:

@@ -34,6 +34,7 @@ from hlojit.lowering.program import (
     Transfer,
     Wait,
 )
+from hlojit.lowering.program_text import step_text
 from hlojit.lowering.sizes import Size, multiply
 from hlojit.lowering.storage import HOST
 
@@ -60,8 +61,6 @@ def check(program: Program) -> None:
 
 
 def _refuse(program: Program, step: Step | None, what: str) -> NoReturn:
-    from hlojit.lowering.program_text import step_text
-
     place = f"{program.name}: {step_text(step)}: " if step is not None else f"{program.name}: "
     raise ProgramError(f"program record: {place}{what}")
 

@@ -1,4 +1,4 @@
-"""The program record as text for people: ``print(program)``.
+"""The program record as text for people: ``print(text(program))``.
 
 program main
   input0     20x20xf32 donated

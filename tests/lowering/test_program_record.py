@@ -40,7 +40,9 @@ from hlojit.lowering.program import (
     Wait,
 )
 from hlojit.lowering.program_calls import call
+from hlojit.lowering.program_check import check
 from hlojit.lowering.program_interpreter import run, run_together
+from hlojit.lowering.program_text import text
 from hlojit.lowering.sizes import extent, multiply
 from hlojit.lowering.storage import Storage
 from hlojit.machine_code.loading import compile_to_object, load_objects
@@ -55,7 +57,7 @@ VECTOR = tensor((6,), "i32")
 def program_of(text: str) -> Program:
     backend: Any = registry().load().backend("cpu")
     program: Program = backend.program(lower(hlojit.parse(text), backend, CompileOptions()).freeze())
-    program.check()
+    check(program)
     return program
 
 
@@ -159,7 +161,7 @@ def through(event: int | None) -> Callable[..., Sequence[Step]]:
 @pytest.mark.parametrize("event", [None, 3])
 def test_transfers_copy_and_waits_finish_them(event: int | None) -> None:
     program = record(through(event))
-    program.check()
+    check(program)
     np.testing.assert_array_equal(run(program, [X], no_launch)[0], X)
     np.testing.assert_array_equal(native(program)(X), X)
 
@@ -169,7 +171,7 @@ def test_a_target_is_undefined_until_it_is_waited_for() -> None:
     program = record(lambda x, y, t: [Transfer(x[0], t[0], 1), Copy(t[0], y[0]), Wait(1)])
     assert (run(program, [X], no_launch)[0].view("u1") == 0xA5).all()
     with pytest.raises(ProgramError, match="copy temporary0 -> output0: temporary0 is on its way until event 1"):
-        program.check()
+        check(program)
 
 
 def test_transfers_between_spaces_have_arenas_of_their_own() -> None:
@@ -184,7 +186,7 @@ def test_transfers_between_spaces_have_arenas_of_their_own() -> None:
     ]
     program = Program("main", steps, inputs, outputs, [], [])
     assign_buffers(program)
-    program.check()
+    check(program)
     assert program.arenas == {"device:1": 128} and program.arena_bytes == 0
     np.testing.assert_array_equal(run(program, [X], no_launch)[0], X)
     with pytest.raises(UnsupportedError, match="temporary0 lies in the memory of device:1"):
@@ -212,7 +214,7 @@ def test_calls_run_another_programs_entry() -> None:
     caller = Program("main", [], inputs, outputs, [np.arange(3)], t)
     caller.steps = [call(caller, callee, "callee", inputs, t), call(caller, callee, "callee", (t[1], t[0]), outputs)]
     assign_buffers(caller)
-    caller.check()
+    check(caller)
     y = X[::-1].copy() * 5
     with np.errstate(all="ignore"):
         first = evaluate(hlojit.parse(CALLEE), X, y)
@@ -252,7 +254,7 @@ def collective(kind: CollectiveKind, groups: Any, reduction: ReductionKind | Non
     outputs[0].storage = Storage.of(tensor((target,), "i32"))
     steps: list[Step] = [Collective(kind, inputs[0], outputs[0], groups, reduction, event=5), Wait(5)]
     program = Program("main", steps, inputs, outputs, [], [])
-    program.check()
+    check(program)
     return program
 
 
@@ -373,25 +375,25 @@ def test_a_record_that_makes_no_sense_is_refused(name: str) -> None:
     program = record(steps)
     program.cells = 2
     with pytest.raises(ProgramError, match=message):
-        program.check()
+        check(program)
 
 
 def test_memory_is_nobody_elses() -> None:
     program = record(lambda x, y, t: [Copy(x[0], t[0]), Copy(x[0], t[1]), Copy(t[0], y[0]), Copy(t[1], y[0])], 1, 2)
-    program.check()
+    check(program)
     program.temporaries[1].offset = program.temporaries[0].offset
     with pytest.raises(ProgramError, match="temporary0 and temporary1 live at the same time in the same memory"):
-        program.check()
+        check(program)
     program.temporaries[1].offset = 4096
     with pytest.raises(ProgramError, match="temporary1 lies outside the arena of 128 bytes"):
-        program.check()
+        check(program)
     program = record(lambda x, y, t: [Copy(x[0], t[0]), Copy(t[0], y[0])])
     program.temporaries[0].end = 1
     with pytest.raises(ProgramError, match="temporary0 lives from 1 to 2, not 1 to 1"):
-        program.check()
+        check(program)
     program.aliases = {0: 0}
     with pytest.raises(ProgramError, match="output0 cannot be the memory of input0"):
-        program.check()
+        check(program)
 
 
 def test_sizes_of_arguments_are_evaluated_and_refused_by_the_host() -> None:
@@ -401,7 +403,7 @@ def test_sizes_of_arguments_are_evaluated_and_refused_by_the_host() -> None:
     t = Buffer(BufferKind.TEMPORARY, storage)
     program = Program("main", [Copy(x, t), Copy(t, y)], [x], [y], [], [])
     assign_buffers(program)
-    program.check()
+    check(program)
     assert storage.nbytes == multiply(extent(0, 0), 8)
     for rows in (1, 30):
         array = np.arange(2 * rows, dtype="i4").reshape(rows, 2)
@@ -433,8 +435,8 @@ def test_text_shows_every_kind_of_step() -> None:
 
     program = record(steps, temporaries=4)
     program.cells = 2
-    program.check()
-    lines = str(program).splitlines()
+    check(program)
+    lines = text(program).splitlines()
     assert lines[:2] == ["program main", "  input0     6xi32"]
     assert lines[lines.index("") + 1 :] == [
         "  copy input0 -> temporary0",

@@ -20,7 +20,9 @@ from hlojit.lowering.copy_insertion import CopyInsertion, Placement, parallel_co
 from hlojit.lowering.instruction_order import InstructionOrder, visit
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.program import Buffer, BufferKind, Copy, Launch, Loop, PointCell, Program, Swap
+from hlojit.lowering.program_check import check
 from hlojit.lowering.program_interpreter import run
+from hlojit.lowering.program_text import text
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.storage import Storage
 from hypothesis import given, settings
@@ -68,12 +70,12 @@ def placement_of(function: Function, **donated: Any) -> Placement:
 
 def steps_of(program: Program) -> list[str]:
     """The step lines of the program's text."""
-    return [line.strip() for line in str(program).partition("\n\n")[2].splitlines()]
+    return [line.strip() for line in text(program).partition("\n\n")[2].splitlines()]
 
 
 def scheduled(function: Function, donated: dict[int, int | None] | None = None) -> Program:
     program = build_program(function, MadeUpKernels(), donated)
-    program.check()
+    check(program)
     return program
 
 
@@ -133,7 +135,7 @@ def nested_branches(depth: int) -> Function:
 def test_depth_is_not_recursion() -> None:
     program = scheduled(nested_branches(1500))
     assert len([step for step in program.walk() if isinstance(step, Launch)]) == 1
-    assert str(program).count("branch if") == 1500
+    assert text(program).count("branch if") == 1500
 
 
 # ------------------------------------------------------------------------------------------------------------- aliases
@@ -368,7 +370,7 @@ def test_sharing_the_arena_changes_nothing(block: int) -> None:
     for seed in range(block * 25, block * 25 + 25):
         text, kinds = RandomProgram(random.Random(seed), statements=8 + seed % 20).build()
         program = backend.program(lower(hlojit.parse(text), backend, CompileOptions()).freeze())
-        program.check()
+        check(program)
         arguments = random_arguments(kinds, seed)
         shared = run(program, arguments, made_up_launch(200))
         apart = run(program, arguments, made_up_launch(200), has_arena=False)
@@ -388,7 +390,7 @@ def test_temporaries_are_numbered_by_their_first_use_and_workspace_is_one() -> N
     assert [(each.index, each.nbytes, each.start, each.end) for each in program.temporaries] == [
         (0, 1200, 1, 2), (1, 128, 2, 2)]  # fmt: skip
     assert program.arena_bytes == 1216 + 128
-    assert re.search(r"sort \(temporary0\) -> \(output0\), workspace temporary1", str(program))
+    assert re.search(r"sort \(temporary0\) -> \(output0\), workspace temporary1", text(program))
 
 
 def test_equal_constants_are_one() -> None:

@@ -18,6 +18,8 @@ from hlojit import runtime
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.types import tensor
 from hlojit.lowering.program import Copy, Loop
+from hlojit.lowering.program_check import check
+from hlojit.lowering.program_text import text
 
 from .programs import Build
 
@@ -579,8 +581,8 @@ def test_nothing_is_leaked() -> None:
 
 def test_the_program_says_whose_memory_an_output_is() -> None:
     program = hlojit.compile(ADD).spec.program
-    program.check()
-    assert program.donated == ((0, 0),) and "output0    1000xf32 = input0" in str(program)
+    check(program)
+    assert program.donated == ((0, 0),) and "output0    1000xf32 = input0" in text(program)
     assert not [step for step in program.walk() if isinstance(step, (Copy, Loop))]
 
 
