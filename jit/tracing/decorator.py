@@ -35,6 +35,7 @@ from hlojit.ir.location import FileLocation
 from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
+from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -206,7 +207,7 @@ class JittedFunction:
             argument.name_hint = name
         mark_donated(function, self._donated.leaves(dynamic))
         builder = Builder(function.body, location=location)
-        operations = Operations(builder)
+        operations = Dispatch(builder)
         tracers = [
             Tracer(argument, operations, type(leaf) if type(leaf) in (int, float) else None)
             for argument, leaf in zip(function.body.arguments, leaves)

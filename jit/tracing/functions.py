@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 from hlojit.tracing import choosing, products, reductions, shapes
-from hlojit.tracing.reductions import ufunc_method
 from hlojit.tracing.rules import Rules
 
 FUNCTIONS: Rules = {
@@ -21,5 +20,3 @@ FUNCTIONS: Rules = {
     **shapes.RULES,
     **choosing.RULES,
 }
-
-__all__ = ["FUNCTIONS", "ufunc_method"]

@@ -32,7 +32,7 @@ def kind_of_element(element: ElementType) -> Kind:
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of known shape and dtype whose elements are computed later.
 
-    ``value`` is the graph's value; ``context`` the ``hlojit.tracing.operations.Operations`` that builds on it.  ``weak`` is
+    ``value`` is the graph's value; ``context`` the ``hlojit.tracing.dispatch.Dispatch`` that builds on it.  ``weak`` is
     ``int`` or ``float`` for an argument that is a Python number: as in NumPy 2, it takes the dtype of what it meets.
     """
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.tracing.operations import UFUNCS
 from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.ufuncs import UFUNCS
 
 from .conftest import agree
 
