@@ -27,13 +27,14 @@ MAY_IMPORT = {
     "hlojit.extensions": EXTENSIONS,
     "hlojit.lowering": LOWERING,
     "hlojit.llvm": DIALECT,
+    "hlojit.simt": (*DIALECT, "hlojit.simt"),
     "hlojit.machine_code": MACHINE_CODE,
     "hlojit.runtime": RUNTIME,
     "hlojit.cpu": (
         *(*EXTENSIONS, *DIALECT, *MACHINE_CODE, *RUNTIME),
         *("hlojit.cpu", "hlojit.executable", "hlojit.compiled"),
     ),
-    "hlojit.cuda": (*EXTENSIONS, "hlojit.lowering", "hlojit.cuda"),
+    "hlojit.cuda": (*EXTENSIONS, *DIALECT, "hlojit.simt", "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
     "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
 }

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from hlojit.ir.scalar.calls import FunctionTable, plain_kind
 from hlojit.llvm.arithmetic import LlvmArithmetic
@@ -45,7 +45,6 @@ class Loop:
     guarded: bool
 
 
-@final
 class LlvmBuilder(LlvmArithmetic):
     """Emits functions as LLVM IR text; see the module's docstring.  Implements ``ScalarBuilder``."""
 
@@ -163,19 +162,22 @@ class LlvmBuilder(LlvmArithmetic):
             "ptr", index.lanes, f"getelementptr inbounds {element}, ptr {base.text}, {self.type_of(index)} {index.text}"
         )
 
-    def load(self, kind: str, pointer: Val, *, vector: bool = False, flags: str = "") -> Val:
-        """Load one element, or (``vector``) the builder's lanes of consecutive ones.  i1 is loaded from bytes."""
+    def load(self, kind: str, pointer: Val, *, vector: bool = False, flags: str = "", align: int = 0) -> Val:
+        """Load one element, or (``vector``) the builder's lanes of consecutive ones.  i1 is loaded from bytes.
+
+        ``align`` is what is known of the address in bytes, by default that of one element.
+        """
         lanes = self.lanes if vector else 1
         memory = "i8" if kind == "i1" else kind
-        align = max(1, KIND_BITS[memory] // 8)
+        align = align or max(1, KIND_BITS[memory] // 8)
         value = self.emit(memory, lanes, f"load {self.type(memory, lanes)}, ptr {pointer.text}, align {align}{flags}")
         return self.icmp("ne", value, Val("0", "i8")) if kind == "i1" else value
 
-    def store(self, value: Val, pointer: Val, *, flags: str = "") -> None:
+    def store(self, value: Val, pointer: Val, *, flags: str = "", align: int = 0) -> None:
         """Store a value (all its lanes, consecutively)."""
         if value.kind == "i1":
             value = self.zext(value, "i8")
-        align = max(1, KIND_BITS[value.kind] // 8)
+        align = align or max(1, KIND_BITS[value.kind] // 8)
         self.line(f"store {self.type_of(value)} {value.text}, ptr {pointer.text}, align {align}{flags}")
 
     def gather(self, kind: str, pointers: Val, mask: Val | None = None) -> Val:

@@ -9,31 +9,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast, final
 
-from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.builder import Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.frame import Frame
 from hlojit.llvm.kernel_code import kernel_code
-from hlojit.llvm.vector_access import VectorAccess, scalars
-from hlojit.lowering.elements import Access, Body, Elements, is_narrow
-from hlojit.lowering.index import Index, RunTime
+from hlojit.llvm.vector_access import VectorAccess
+from hlojit.lowering.elements import Access, Body, Elements
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import Units, tail_blocks
-from hlojit.lowering.probe import Facts
 from hlojit.lowering.target import Target
 
 KERNEL_PARAMETERS = (("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end"))
 
 
 @final
-class KernelFrame:
-    """One kernel function under construction: builder, buffers' addresses, access and elements."""
+class KernelFrame(Frame):
+    """One kernel function of a processor: a range of tasks, and the buffers' addresses in an array."""
 
     def __init__(self, target: Target, body: Body, builder: LlvmBuilder):
-        self.target = target
-        self.body = body
-        self.builder = builder
-        self.access: VectorAccess
-        self.elements: Elements
+        super().__init__(target, body, builder)
         self.begin: Val
         self.end: Val
         self.buffers: Val
@@ -56,44 +49,6 @@ class KernelFrame:
         b = self.builder
         slot = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {self.buffers.text}, i64 {number}")
         return b.emit("ptr", 1, f"load ptr, ptr {slot.text}, align 8")
-
-    def evaluate(self, facts: Facts, known: frozenset[str]) -> None:
-        """Compute now what the body will ask for and what depends on the known variables only."""
-        for value, index in facts.requested:
-            if all(position.variables <= known and self._has_atoms(position) for position in index):
-                self.elements.value(value, index)
-
-    def _has_atoms(self, index: Index) -> bool:
-        return all(
-            not isinstance(atom, RunTime) or self.elements.find(("atom", atom.key)) is not None
-            for atom in index.atoms()
-        )
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """A block whose values do not reach beyond it."""
-        with self.elements.scope(), self.access.scope():
-            yield
-
-    def loop(self, name: str, start: Val, end: Val, step: int, run: Callable[[Val], None]) -> None:
-        """A loop over a variable that carries nothing."""
-        loop = self.builder.begin_loop(start, end, step)
-        self.access.variables[name] = loop.index
-        with self.scope():
-            run(loop.index)
-        self.builder.end_loop(loop)
-
-    def store_root(self, number: int, index: tuple[Index, ...], scalar: Scalar, *, rounded: bool) -> None:
-        """Encode and store an element of a root."""
-        element = self.body.roots[number].tensor_type.element_type
-        unchanged = self.elements.unchanged(scalar, element)
-        if unchanged is not None:
-            scalar = unchanged
-        elif is_narrow(element):
-            encode = formats.pack if rounded else formats.encode
-            scalar = encode(scalars(self.builder), scalar, element)
-        buffer = len(self.body.operand_types) + number
-        self.access.store(cast(Val, scalar), buffer, self.body.linear(buffer, index))
 
 
 def walk_units(frame: KernelFrame, units: Units, run: Callable[[Val, Val], None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast, final
+from typing import cast
 
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.llvm.builder import LLVM_TYPE, LlvmBuilder, Val
@@ -27,7 +27,6 @@ UNROLLED_WINDOW = 16
 """Loops of rules (windows) with at most so many iterations are written out."""
 
 
-@final
 class VectorAccess:
     """Implements ``hlojit.lowering.elements.Access`` on an ``LlvmBuilder``."""
 

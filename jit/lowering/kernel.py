@@ -19,12 +19,15 @@ from dataclasses import dataclass
 class Phase:
     """One launch of a kernel: phases run one after the other with the same buffers.
 
-    ``cost`` estimates the nanoseconds of one task on one core; a launch whose total is small runs on one thread.
+    ``cost`` estimates the nanoseconds of one task on one core; a launch whose total is small runs on one thread.  On a
+    machine with threads a task is a block of ``threads``, which share ``shared_bytes`` of memory.
     """
 
     symbol: str
     tasks: int
     cost: float
+    threads: int = 1
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.machine import GENERIC, Machine
 
 KIND_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f32": 32, "f64": 64, "ptr": 64}
@@ -35,12 +36,15 @@ class Target:
     vector_registers: int
     unroll: int = 4
     machine: Machine = GENERIC
+    grid: GridMachine | None = None
+    """Of a machine whose code runs as many threads."""
 
     @property
     def identity(self) -> str:
         """Text that tells everything that code for this target depends on; the same in every process."""
         shape = f"{self.vector_bits}x{self.vector_registers}x{self.unroll}"
-        return f"{self.triple} {self.cpu} {self.features} {shape} {self.machine}"
+        machine = self.machine if self.grid is None else self.grid
+        return f"{self.triple} {self.cpu} {self.features} {shape} {machine}"
 
     def native_lanes(self, kind: str) -> int:
         """Lanes of one native vector of ``kind`` (i1 counts as a byte)."""

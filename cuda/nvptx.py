@@ -1,0 +1,73 @@
+"""NVIDIA's dialect as LLVM's NVPTX target has it, and the GPUs that code is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import final
+
+from hlojit.llvm.text import Val
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.target import Target
+from hlojit.simt.builder import SimtBuilder
+from hlojit.simt.dialect import Dialect
+
+TRIPLE = "nvptx64-nvidia-cuda"
+_SHARED = "@hlojit_shared"
+
+
+@final
+class NvptxDialect(Dialect):
+    """What LLVM's NVPTX target calls things."""
+
+    name = "nvptx"
+
+    @contextmanager
+    def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
+        parameters = [("ptr addrspace(1)", f"buffer{number}") for number in range(buffers)]
+        attributes = f'nounwind "nvvm.maxntid"="{threads}" "nvvm.reqntid"="{threads}"'
+        with b.function(symbol, parameters, attributes=attributes, linkage="ptx_kernel") as addresses:
+            yield [b.emit("ptr", 1, f"addrspacecast ptr addrspace(1) {address.text} to ptr") for address in addresses]
+
+    def _register(self, b: SimtBuilder, name: str) -> Val:
+        symbol = f"llvm.nvvm.read.ptx.sreg.{name}"
+        b.declare(symbol, f"declare i32 @{symbol}()")
+        return b.emit("i32", 1, f"call i32 @{symbol}()")
+
+    def thread(self, b: SimtBuilder) -> Val:
+        return self._register(b, "tid.x")
+
+    def block(self, b: SimtBuilder) -> Val:
+        return self._register(b, "ctaid.x")
+
+    def barrier(self, b: SimtBuilder) -> None:
+        symbol = "llvm.nvvm.barrier.cta.sync.aligned.all"
+        b.declare(symbol, f"declare void @{symbol}(i32)")
+        b.line(f"call void @{symbol}(i32 0)")
+
+    def shuffle(self, b: SimtBuilder, value: Val, mask: int) -> Val:
+        symbol = "llvm.nvvm.shfl.sync.bfly.i32"
+        b.declare(symbol, f"declare i32 @{symbol}(i32, i32, i32, i32)")
+        return b.emit("i32", 1, f"call i32 @{symbol}(i32 -1, i32 {value.text}, i32 {mask}, i32 31)")
+
+    def shared(self, b: SimtBuilder, offset: int) -> Val:
+        b.declare(_SHARED, f"{_SHARED} = external addrspace(3) global [0 x i8], align 16")
+        text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"
+        return b.emit("ptr", 1, text)
+
+
+def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> Target:
+    """Code generation for GPUs of a compute capability."""
+    major, minor = compute_capability
+    suffix = "a" if major >= 9 else ""
+    return Target(TRIPLE, f"sm_{major}{minor}{suffix}", "", 128, 255, unroll=1, grid=machine)
+
+
+# Published figures: NVIDIA's architecture whitepapers and data sheets.
+A100 = GridMachine(108, shared_bytes=163 << 10, gigahertz=1.41, memory_bandwidth=1555.0)
+H200 = GridMachine(132, shared_bytes=227 << 10, gigahertz=1.98, memory_bandwidth=4800.0)
+B200 = GridMachine(148, shared_bytes=227 << 10, gigahertz=1.85, memory_bandwidth=8000.0)
+
+SM_80 = nvidia_target((8, 0), A100)
+SM_90 = nvidia_target((9, 0), H200)
+SM_100 = nvidia_target((10, 0), B200)
