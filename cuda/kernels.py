@@ -19,7 +19,6 @@ from hlojit.lowering.elements import Body, Elements
 from hlojit.lowering.index import Index, Quotient, RunTime, variable
 from llvmlite import ir
 
-THREADS_PER_BLOCK = 256
 THREAD_VARIABLE = "t"
 _MEMORY = {"i1": ir.IntType(8), "i8": ir.IntType(8), "i16": ir.IntType(16), "i32": ir.IntType(32),
            "i64": ir.IntType(64), "f32": ir.FloatType(), "f64": ir.DoubleType()}  # fmt: skip

@@ -8,7 +8,6 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,5 +214,3 @@ class ChannelHandle(Attribute):
 
 AttributeValue = Any
 """What an op record's converted attribute may be: int, bool, float, str, tuples of them, or an ``Attribute``."""
-
-AttributeMap = Mapping[str, AttributeValue]

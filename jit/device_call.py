@@ -9,6 +9,7 @@ Arguments on a device make results on that device; ``execute`` makes them there 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -78,8 +79,9 @@ class DeviceCall:
             _checked(argument, type_, name, number) for number, (argument, type_) in enumerate(zip(arguments, types))
         ]
         buffers = [each if isinstance(each, Buffer) else device.put(each, type_) for each, type_ in zip(checked, types)]
+        given = Counter(map(id, buffers))
         for number in self.program.donated:
-            if sum(each is buffers[number] for each in buffers) > 1:
+            if given[id(buffers[number])] > 1:
                 raise ArgumentError(f"{name}, argument {number} is donated and given as another argument, too")
         return device, buffers
 

@@ -46,13 +46,11 @@ class ExecutableSpec:
 
     ``entry`` is the address of the host program, ``i32 entry(ptr context, ptr slots)``, where ``slots`` is an array of
     addresses: inputs, outputs, the arena (``arena_bytes`` of temporaries, aligned to 64 bytes; null if 0), constants.
-    It returns a ``Status``.  ``output_copies`` holds pairs (output number, slot number): after the program has
-    run, the output is copied from that slot - an input, a constant or another output that the program returns as it is.
-    ``donated`` holds pairs (input number, output number or -1): the program writes the input's memory, and the output is
-    made in it, so that its slot holds the same address.  ``explain`` turns (status, detail0, detail1) of a failed run into
-    an exception.  ``threads`` limits the threads of this executable (0: as many as the process uses).  ``keepalive`` holds
-    whatever the addresses depend on; ``record`` is the back end's own record of what happens, for people and tools to look
-    at.  ``compiled`` is the program as data, if the back end made such data.
+    It returns a ``Status``.  ``donated`` holds pairs (input number, output number or -1): the program writes the input's
+    memory, and the output is made in it, so that its slot holds the same address.  ``explain`` turns (status, detail0,
+    detail1) of a failed run into an exception.  ``threads`` limits the threads of this executable (0: as many as the
+    process uses).  ``keepalive`` holds whatever the addresses depend on; ``record`` is the back end's own record of what
+    happens, for people and tools to look at.  ``compiled`` is the program as data, if the back end made such data.
     """
 
     name: str
@@ -62,7 +60,6 @@ class ExecutableSpec:
     arena_bytes: int = 0
     constants: tuple[int, ...] = ()
     keepalive: tuple[object, ...] = ()
-    output_copies: tuple[tuple[int, int], ...] = ()
     donated: tuple[tuple[int, int], ...] = ()
     estimated_nanoseconds: float = float("inf")
     threads: int = 0
@@ -242,13 +239,6 @@ def _call_record(spec: ExecutableSpec, otherwise: object) -> tuple[bytes, tuple[
     dtypes = [type_.element_type.storage for type_ in (*spec.inputs, *spec.outputs)]
     constants = _table(spec.constants)
     first_output = len(spec.inputs)
-    copies = _table(
-        [
-            word
-            for number, slot in spec.output_copies
-            for word in (first_output + number, slot, spec.outputs[number].nbytes)
-        ]
-    )
     inputs = [(id(dtype), type_.rank, *type_.shape) for dtype, type_ in zip(dtypes, spec.inputs)]
     givers = {output: number for number, output in spec.donated}
     outputs = [
@@ -262,14 +252,12 @@ def _call_record(spec: ExecutableSpec, otherwise: object) -> tuple[bytes, tuple[
         "inputs": len(spec.inputs),
         "outputs": len(spec.outputs),
         "constants": len(spec.constants),
-        "copies": len(spec.output_copies),
         "arena_bytes": spec.arena_bytes,
         "release_gil": int(spec.estimated_nanoseconds > SHORT_CALL_NANOSECONDS),
         "threads": spec.threads,
         "otherwise": id(otherwise),
         "explain": id(explain),
         "constant_table": ctypes.addressof(constants),
-        "copy_table": ctypes.addressof(copies),
         "output_words": 0,
         "donated": len(spec.donated),
         "donation_table": ctypes.addressof(donations),
@@ -277,7 +265,7 @@ def _call_record(spec: ExecutableSpec, otherwise: object) -> tuple[bytes, tuple[
     }
     words = [fields[name] for name in layout.CALL]
     words += itertools.chain.from_iterable(inputs + outputs)
-    needed = (otherwise, explain, dtypes, constants, copies, donations, input_bytes, spec.keepalive)
+    needed = (otherwise, explain, dtypes, constants, donations, input_bytes, spec.keepalive)
     return struct.pack(f"={len(words)}q", *words), needed
 
 

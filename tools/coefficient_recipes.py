@@ -49,7 +49,6 @@ def constants() -> dict[str, Callable[[], Any]]:
     return {
         "LN2_F32": lambda: split(mp.ln(2), 15, 24),
         "LN2_F64": lambda: split(mp.ln(2), 42, 53),
-        "LOG10_2": lambda: float(mp.log10(2)),
         "INVERSE_LN2": lambda: split(1 / mp.ln(2), 53, 53),
         "TWO_OVER_LN2": lambda: split(2 / mp.ln(2), 53, 53),
         "ONE_THIRD": lambda: split(mpf(1) / 3, 53, 53),

@@ -13,11 +13,6 @@ from hlojit.ir.scalar.formats import EXPONENT_BIAS, INTEGER_KIND, MANTISSA_BITS
 KIND_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f32": 32, "f64": 64}
 
 
-def is_float_kind(kind: str) -> bool:
-    """Whether scalars of this kind are floats."""
-    return kind in MANTISSA_BITS
-
-
 # integers
 
 

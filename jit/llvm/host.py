@@ -91,7 +91,6 @@ class HostEmitter:
         b = self.builder
         with b.function(name, _CONTEXT, result="i32", attributes="nounwind noinline"):
             self._arguments = b.emit("ptr", 1, f"alloca [{self._widest(steps)} x ptr]")
-            self._bases: dict[int, Val] = {}
             self._depth = 0
             self._steps(steps)
             b.line("ret i32 0")

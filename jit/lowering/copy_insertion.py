@@ -105,7 +105,7 @@ class CopyInsertion:
         partners = self._partners()
         for number, value in enumerate(self.body.returned):
             partner = partners.get(number)
-            if partner is not None and self._may_write_over(self.body.arguments[partner], value, self.body):
+            if partner is not None and self._can_be_made_in(self.body.arguments[partner], value, self.body):
                 self._want(value, self.placement.inputs[partner], self.body, self.body.arguments[partner])
             else:
                 self._want(value, self.placement.outputs[number], self.body)
@@ -172,11 +172,12 @@ class CopyInsertion:
             self.wanted[root] = buffer
             self._reserved.add(buffer)
             updated = self.aliases.updated_operand(root)
-            if updated is None or (argument is not None and not self._may_write_over(argument, updated, block)):
+            if updated is None or (argument is not None and not self._can_be_made_in(argument, updated, block)):
                 return
             root = updated
 
-    def _may_write_over(self, argument: Value, value: Value, block: Block) -> bool:
+    def _can_be_made_in(self, argument: Value, value: Value, block: Block) -> bool:
+        """Whether a value can be made in an argument's memory: it is wanted nowhere else, and may write over it."""
         return self.aliases.root(value) not in self.wanted and self.aliases.may_write_over(argument, value, block)
 
     def _storage(self, value: Value) -> Storage:
@@ -322,12 +323,12 @@ class CopyInsertion:
         for number, (value, argument) in enumerate(zip(body.returned, body.arguments)):
             if is_invariant(instruction, number):
                 continue
-            if not self._may_write_over(argument, value, body) and self._may_swap(body, value):
+            if not self._can_be_made_in(argument, value, body) and self._may_swap(body, value):
                 states[number], swap = self._swapped_state(instruction, number)
                 swaps[swap.first] = swap
                 self._want(value, swap.second, body)
                 continue
-            may_write = self._may_write_over(argument, value, body)
+            may_write = self._can_be_made_in(argument, value, body)
             states[number] = self._state(instruction, number, self.wanted.get(instruction.results[number]))
             if may_write:
                 self._want(value, states[number], body, argument)

@@ -138,11 +138,6 @@ def _constants_around(instruction: Instruction) -> dict[Value, Instruction]:
     return found
 
 
-def structure_key(instruction: Instruction, identities: Identities | None = None) -> str:
-    """Hash of ``structure_text``."""
-    return hashlib.sha256(structure_text(instruction, identities).encode()).hexdigest()
-
-
 def module_key(module: Module, identities: Identities | None = None) -> str:
     """Hash of a whole module: functions with their names, signatures and attributes, and all that is in them."""
     description = _Description(discardable=True)

@@ -219,7 +219,7 @@ define private ptr @call.otherwise_with(ptr %record, ptr %arguments, i64 %count,
 ; The call with as many arguments as there are inputs; `slots` and `results` have room for what is written there.
 define private ptr @call.with_slots(ptr %record, ptr %arguments, i64 %inputs, i64 %outputs, ptr %slots, ptr %results) alwaysinline {
 lay_out:
-  %descriptions = getelementptr inbounds i8, ptr %record, i64 128   ; CALL_BYTES
+  %descriptions = getelementptr inbounds i8, ptr %record, i64 112   ; CALL_BYTES
   br label %input
 
   ; --- inputs

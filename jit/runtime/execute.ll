@@ -61,7 +61,6 @@ prepare:
   ; What the hook of polls ran may have changed it.
   %callers = load i64, ptr %environment_at, align 8
   call void @float_environment.leave(i64 %callers)
-  call void @copy_outputs(ptr %record, ptr %slots)
   br i1 %no_arena, label %finish, label %free
 free:
   call void @hlojit_release(ptr %arena)
@@ -89,36 +88,5 @@ define void @hlojit_enter_program(ptr %context) {
   %environment_at = call ptr @context.float_environment(ptr %context)
   %environment = call i64 @float_environment.enter()
   store i64 %environment, ptr %environment_at, align 8
-  ret void
-}
-
-; Outputs that are an input, a constant or another output: copied, so that no two arrays share memory unasked.
-define private void @copy_outputs(ptr %record, ptr %slots) {
-entry:
-  %copies_at = call ptr @call.copies(ptr %record)
-  %copies = load i64, ptr %copies_at, align 8
-  %table_at = call ptr @call.copy_table(ptr %record)
-  %table = load ptr, ptr %table_at, align 8
-  br label %next
-next:
-  %number = phi i64 [ 0, %entry ], [ %number1, %copy ]
-  %row = phi ptr [ %table, %entry ], [ %row1, %copy ]
-  %more = icmp ult i64 %number, %copies
-  br i1 %more, label %copy, label %done
-copy:
-  %to_slot = load i64, ptr %row, align 8
-  %from_at = getelementptr inbounds i64, ptr %row, i64 1
-  %from_slot = load i64, ptr %from_at, align 8
-  %bytes_at = getelementptr inbounds i64, ptr %row, i64 2
-  %bytes = load i64, ptr %bytes_at, align 8
-  %to_at = getelementptr inbounds i64, ptr %slots, i64 %to_slot
-  %to = load ptr, ptr %to_at, align 8
-  %source_at = getelementptr inbounds i64, ptr %slots, i64 %from_slot
-  %from = load ptr, ptr %source_at, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  %number1 = add i64 %number, 1
-  %row1 = getelementptr inbounds i64, ptr %row, i64 3
-  br label %next
-done:
   ret void
 }

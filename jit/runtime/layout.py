@@ -25,14 +25,12 @@ CALL: Final[Mapping[str, Field]] = laid_out(
         ("inputs", "i64"),
         ("outputs", "i64"),
         ("constants", "i64"),
-        ("copies", "i64"),
         ("arena_bytes", "i64"),
         ("release_gil", "i64"),  # 0: the call is so short that keeping the GIL is cheaper
         ("threads", "i64"),  # 0: as many as the process has
         ("otherwise", "ptr"),  # Python callable that takes the arguments when they are not plain arrays
         ("explain", "ptr"),  # Python callable (status, detail0, detail1) that raises the error
         ("constant_table", "ptr"),  # addresses of the constants
-        ("copy_table", "ptr"),  # triples (to slot, from slot, bytes)
         ("output_words", "ptr"),  # where the descriptions of the outputs begin
         ("donated", "i64"),  # number of donated inputs whose memory the program takes
         ("donation_table", "ptr"),  # their input numbers

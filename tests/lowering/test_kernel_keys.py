@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Structural
-from hlojit.lowering.structure import isolated, structure_key
+from hlojit.lowering.structure import isolated, structure_text
 
 A = np.array([3, 1, 2, 5, 4, 0, 7, 6], np.float32)
 SCALARS = "^bb0(%x: tensor<f32>, %y: tensor<f32>):"
@@ -185,11 +185,11 @@ def test_an_isolated_instruction_has_the_same_key(program: Callable[[str], str])
     for k in ("1.0", "1.0", "-1.0"):
         for kernel in _kernels(program(k)):
             alone = isolated(kernel)
-            assert structure_key(alone) == structure_key(kernel)
+            assert structure_text(alone) == structure_text(kernel)
             assert alone.block is not kernel.block
             assert all(value.owner in (alone.block, *(alone.block or ())) for value in alone.operands)
             if kernel.regions:
-                keys.append(structure_key(kernel))
+                keys.append(structure_text(kernel))
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -199,4 +199,4 @@ def test_constants_that_no_code_depends_on_do_not_count() -> None:
       %k = stablehlo.constant dense<{0}> : tensor<i32>
       %r = stablehlo.dynamic_slice %a, %k, sizes = [2] : (tensor<8xf32>, tensor<i32>) -> tensor<2xf32>
       return %r : tensor<2xf32> }}"""
-    assert len({structure_key(_kernels(text.format(k))[-1]) for k in range(3)}) == 1
+    assert len({structure_text(_kernels(text.format(k))[-1]) for k in range(3)}) == 1

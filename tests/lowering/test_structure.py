@@ -15,13 +15,13 @@ from hlojit.ir.attributes import StringAttr
 from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.formats import FloatFormat, element_type
 from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise
-from hlojit.lowering.structure import Identities, module_key, structure_key
+from hlojit.lowering.structure import Identities, module_key, structure_text
 
 ADD = "func.func @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {{ %0 = stablehlo.{op} {x}, {y} : tensor<4xf32> return %0 : tensor<4xf32> }}"
 
 
 def key(op: str = "add", x: str = "%a", y: str = "%b") -> str:
-    return structure_key(next(iter(hlojit.parse(ADD.format(op=op, x=x, y=y)).main.body)))
+    return structure_text(next(iter(hlojit.parse(ADD.format(op=op, x=x, y=y)).main.body)))
 
 
 def test_ops_and_connections_count() -> None:
@@ -96,7 +96,7 @@ def test_what_has_no_content_is_said() -> None:
             'func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = "vendor.op"(%a) : (tensor<3xf32>) -> tensor<3xf32> return %0 : tensor<3xf32> }'
         )
         with pytest.raises(NotKeyable, match="c_void_p"):
-            structure_key(next(iter(module.main.body)))
+            structure_text(next(iter(module.main.body)))
 
 
 def test_kernels_have_the_same_symbols_in_every_process() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hlojit.cpu.processor import host_target
@@ -89,3 +89,22 @@ define i32 @main(ptr %context, ptr %slots) {{
   ret i32 0
 }}
 """
+
+
+def moving_program(moves: Iterable[tuple[int, int]], size: int) -> str:
+    """Copy ``size`` bytes from slot to slot."""
+    lines = []
+    for number, (source, target) in enumerate(moves):
+        for name, slot in (("from", source), ("to", target)):
+            lines.append(f"  %{name}_at{number} = getelementptr ptr, ptr %slots, i64 {slot}")
+            lines.append(f"  %{name}{number} = load ptr, ptr %{name}_at{number}")
+        lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %to{number}, ptr %from{number}, i64 {size}, i1 false)")
+    return "\n".join(
+        [
+            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+            "define i32 @main(ptr %context, ptr %slots) {",
+            *lines,
+            "  ret i32 0",
+            "}",
+        ]
+    )

@@ -71,7 +71,6 @@ class Compiled:
             "inputs": 2,
             "outputs": 2,
             "constants": len(self.program.constants),
-            "copies": 0,
             "arena_bytes": self.program.arena_bytes,
             "release_gil": 0,
             "threads": 2,
