@@ -75,7 +75,9 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
     )
     bits = max(8 * result.tensor_type.element_type.itemsize for result in instruction.results)
     lanes = fitted_lanes(2 * max(1, target.vector_bits // bits), inner, target)
-    units = divide(outer, inner, lanes, extent * (0.3 if inner > 1 else 1.0), target.machine)
+    units = divide(
+        outer, inner, lanes, target.machine.nanoseconds(extent * (1.2 if inner > 1 else 4.0)), target.machine
+    )
     frame = KernelFrame(target, body, LlvmBuilder())
     b = frame.builder
     row = variable("row", 0, outer - 1)

@@ -24,7 +24,7 @@ from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.loop_plan import Units, choose_lanes, divide, element_nanoseconds, fitted_lanes
+from hlojit.lowering.loop_plan import CALL_CYCLES, Units, choose_lanes, divide, element_nanoseconds, fitted_lanes
 from hlojit.lowering.reduction_plan import (
     LONGEST_CHAIN,
     ROWS_AT_ONCE,
@@ -128,7 +128,7 @@ class ReductionKernel:
         """Nothing to reduce: the results are the init values."""
         extent = math.prod(self.plan.space.extents)
         lanes = fitted_lanes(16, extent, self.target)
-        units = divide(1, extent, lanes, 0.05, self.target.machine)
+        units = divide(1, extent, lanes, self.target.machine.nanoseconds(0.2), self.target.machine)
 
         def block() -> None:
             for combiner in self.combiners:
@@ -155,10 +155,14 @@ class ReductionKernel:
         rows, extent, lanes = self._lanes()
         cost = element_cost * reduced_total / plan.chunks
         if plan.by_rows:
-            units = divide(max(rows * plan.chunks, 2), 1, 1, cost + 10, target.machine)
+            units = divide(
+                max(rows * plan.chunks, 2), 1, 1, cost + target.machine.nanoseconds(CALL_CYCLES), target.machine
+            )
             units = Units(rows * plan.chunks, 1, 1, 1, min(units.per_task, rows * plan.chunks), units.nanoseconds)
         else:
-            units = column_units(rows * plan.chunks, extent, lanes, cost + 0.5, target.machine)
+            units = column_units(
+                rows * plan.chunks, extent, lanes, cost + target.machine.nanoseconds(2), target.machine
+            )
         self._bind_rows(rows)
         with self.frame.function(self.symbol):
             self._open()
@@ -519,7 +523,7 @@ class ReductionKernel:
         """Second phase: combine the chunks' partial results in their order."""
         plan, b = self.plan, self.builder
         lanes = fitted_lanes(16, plan.results, self.target)
-        units = divide(1, plan.results, lanes, 0.5 * plan.chunks, self.target.machine)
+        units = divide(1, plan.results, lanes, self.target.machine.nanoseconds(2 * plan.chunks), self.target.machine)
         flat = variable("flat", 0, plan.results - 1)
 
         def load(chunk: Index) -> list[Val]:

@@ -21,6 +21,10 @@ from hlojit.lowering.space import Space, collapse, split
 from hlojit.lowering.target import KIND_BITS, Target
 
 INSTRUCTIONS_PER_CYCLE = 2.0
+ROW_CYCLES = 8.0
+"""To begin a row of a nest."""
+CALL_CYCLES = 40.0
+"""To begin what has loops of its own: a reduced row, a tile, a call."""
 
 
 def probe_elements(body: Body, values: Sequence[tuple[Value, tuple[Index, ...]]]) -> Facts:
@@ -104,7 +108,7 @@ def divide(rows: int, extent: int, lanes: int, element_cost: float, machine: Mac
         piece = min(extent, -(-wanted // lanes) * lanes)
         pieces = -(-extent // piece)
         return Units(rows, extent, pieces, piece, 1, piece * element_cost)
-    row_cost = extent * element_cost + 2.0
+    row_cost = extent * element_cost + machine.nanoseconds(ROW_CYCLES)
     return Units(rows, extent, 1, extent, max(1, min(rows, int(machine.task_nanoseconds / row_cost))), row_cost)
 
 

@@ -121,6 +121,10 @@ class Machine:
             return self.caches[level].bandwidth
         return self.memory_bandwidth / self.gigahertz
 
+    def nanoseconds(self, cycles: float) -> float:
+        """Time of so many cycles."""
+        return cycles / self.gigahertz
+
     def product_nanoseconds(self, vectors: float) -> float:
         """Time of the multiply-adds of ``vectors`` whole native vectors, as well as products keep a processor busy."""
         return vectors / (PRODUCT_EFFICIENCY * self.multiply_adds * self.gigahertz)

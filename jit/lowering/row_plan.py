@@ -19,7 +19,7 @@ from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.elements import Access, Body, Elements, Key
 from hlojit.lowering.index import Index, delinearized, variable
-from hlojit.lowering.loop_plan import Units, divide, element_nanoseconds
+from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -155,7 +155,8 @@ class RowPlan:
             sum(element_nanoseconds(loop.facts, target, 0) for loop in self.loops)
             + stored / target.machine.memory_bandwidth
         )
-        units = divide(max(2, self.rows), 1, 1, cost * self.extent + 20, target.machine)
+        row = cost * self.extent + target.machine.nanoseconds(2 * CALL_CYCLES)
+        units = divide(max(2, self.rows), 1, 1, row, target.machine)
         return Units(self.rows, 1, 1, 1, min(units.per_task, self.rows), units.nanoseconds)
 
 

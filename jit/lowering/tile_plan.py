@@ -19,6 +19,10 @@ from hlojit.lowering.target import KIND_BITS, Target
 SMALLEST_EXTENT = 8
 """Shorter rows are read by gathers."""
 MOST_STAGED = 4
+LONGEST_SIDE = 128
+STRETCH_LINES = 8
+TRANSPOSE_CYCLES = 0.24
+"""Of an element of a block that is transposed in registers."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,11 @@ class TransposedLoads:
 
     position: int
     loads: tuple[Load, ...]
+
+
+def power_of_two_in(number: int) -> int:
+    """The largest power of two that is not above ``number``."""
+    return 1 << number.bit_length() - 1
 
 
 def find_tiles(space: Space, facts: Facts) -> TransposedLoads | None:
@@ -82,11 +91,13 @@ def plan_tiles(body: Body, target: Target, space: Space, facts: Facts, found: Tr
     """Cut the space into tiles for the loads that ``find_tiles`` found."""
     widest = max(KIND_BITS[load.kind] for load in found.loads)
     # Long stretches of the operand's rows for the prefetchers, and a tile that stays in the first-level cache.
-    tile = min(128, 4096 // widest), min(128, 2048 // widest)
+    first = target.machine.first
+    across = max(8 * (first.size // LONGEST_SIDE), target.vector_bits) // widest
+    tile = min(LONGEST_SIDE, 8 * STRETCH_LINES * first.line // widest), min(LONGEST_SIDE, power_of_two_in(across))
     u, v = space.names[found.position], space.names[-1]
     rows, columns = space.extents[found.position], space.extents[-1]
     lanes = fitted_lanes(min(choose_lanes(facts, target), tile[1]), columns, target)
-    is_copy = _transposes_into_result(body, space, facts, u)
+    is_copy = _transposes_into_result(body, target, space, facts, u, min(tile[0], rows))
 
     others = [n for n in range(len(space.names) - 1) if n != found.position]
     extents = [*(space.extents[n] for n in others), -(-rows // tile[0]), -(-columns // tile[1])]
@@ -95,7 +106,9 @@ def plan_tiles(body: Body, target: Target, space: Space, facts: Facts, found: Tr
     mapping = {space.names[n]: part for n, part in zip(others, parts)}
     facts.requested = [(value, tuple(position.substitute(mapping) for position in at)) for value, at in facts.requested]
     stored = sum(root.tensor_type.element_type.itemsize for root in body.roots)
-    cost = (element_nanoseconds(facts, target, stored) + 0.06) * min(tile[0], rows)
+    cost = (element_nanoseconds(facts, target, stored) + target.machine.nanoseconds(TRANSPOSE_CYCLES)) * min(
+        tile[0], rows
+    )
     units = divide(max(2, total), 1, 1, cost * min(tile[1], columns), target.machine)
     return TilePlan(
         body,
@@ -116,9 +129,10 @@ def plan_tiles(body: Body, target: Target, space: Space, facts: Facts, found: Tr
     )
 
 
-def _transposes_into_result(body: Body, space: Space, facts: Facts, u: str) -> bool:
+def _transposes_into_result(body: Body, target: Target, space: Space, facts: Facts, u: str, tile_rows: int) -> bool:
     if len(body.roots) > 1 or not facts.is_copy or len(facts.loads) > 1:
         return False
     type = body.roots[0].tensor_type
     step = body.linear(len(body.operand_types), space.root_index).coefficient(u) or 0
-    return step * type.element_type.itemsize % 256 != 0
+    # A vector of each row of the tile is written, and then the next one of each: the lines stay where they do not collide.
+    return target.machine.first.holds(tile_rows, abs(step) * type.element_type.itemsize, target.machine.first.line)

@@ -29,6 +29,10 @@ def pairs_of(copy: Copy) -> Copy:
     return Copy((*(Axis(axis.extent, (2 * axis.strides[0],)) for axis in copy.axes), Axis(2, (1,))))
 
 
+PAIR_CYCLES = 8.0
+"""Of an element that is read as two reals and written as four."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairMatrix:
     """A launch that writes a complex right operand as the real one of twice the rows and columns.
@@ -47,7 +51,7 @@ class PairMatrix:
         """Bytes written."""
         return 4 * Copy(self.axes).size * self.elements.size
 
-    def emit(self, b: LlvmBuilder) -> Phase:
+    def emit(self, b: LlvmBuilder, target: Target) -> Phase:
         """Emit the launch; a task is one row of n."""
         *outer, last = self.axes
         size, width = self.elements.size, 2 * last.extent * self.elements.size
@@ -68,7 +72,7 @@ class PairMatrix:
             self.elements.store(b, b.fneg(imaginary), at(b, lower, place))
             b.end_loop(inner)
             b.end_loop(loop)
-        return Phase(self.symbol, Copy(tuple(outer)).size, last.extent * 2.0)
+        return Phase(self.symbol, Copy(tuple(outer)).size, target.machine.nanoseconds(last.extent * PAIR_CYCLES))
 
 
 def emit_complex_product(problem: DotProblem, result: ComplexType, target: Target, symbol: str) -> KernelCode:
@@ -98,7 +102,7 @@ def emit_complex_product(problem: DotProblem, result: ComplexType, target: Targe
     pairs = PairMatrix(f"{symbol}.pairs", axes, real, places[1], 0)
     places[1] = WORKSPACE, product.reserve(pairs.nbytes)
     pairs = PairMatrix(pairs.symbol, axes, real, pairs.source, places[1][1])
-    product.phases.append(pairs.emit(product.builder))
+    product.phases.append(pairs.emit(product.builder, target))
     k, n = 2 * problem.k, 2 * problem.n
     product.places = (places[0], places[1])
     product.problem = DotProblem(
@@ -137,7 +141,7 @@ def emit_complex_convolution(
     pairs = PairMatrix(f"{symbol}.pairs", tuple(axes), real, (1, 0), 0)
     pairs = replace(pairs, offset=convolution.reserve(pairs.nbytes))
     if Copy(tuple(axes)).size:
-        phases.append(pairs.emit(builder))
+        phases.append(pairs.emit(builder, target))
     out = convolution.reserve(problem.batch * problem.positions * 2 * features * real.size)
     inside = dense_steps([batches, *(a.input for a in problem.spatial), 2 * channels])
     kernel = dense_steps([*(a.window for a in problem.spatial), 2 * problem.channels, 2 * features])

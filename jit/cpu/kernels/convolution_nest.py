@@ -12,6 +12,7 @@ from hlojit.cpu.kernels.problem import Axis, ceil_divide
 from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
+from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import KIND_BITS, Target
 
 Triple = tuple[int, int, int]
@@ -97,7 +98,7 @@ class WindowNest:
                 b.begin_block(done)
             b.end_loop(loop)
         tasks = math.prod(extents)
-        return Phase(self.symbol, tasks, self._nanoseconds / tasks + 20)
+        return Phase(self.symbol, tasks, self._nanoseconds / tasks + self.target.machine.nanoseconds(2 * CALL_CYCLES))
 
     @property
     def _nanoseconds(self) -> float:

@@ -17,6 +17,7 @@ from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import Target
 
 Pattern = tuple[tuple[int, int], ...]
@@ -96,7 +97,8 @@ class Depthwise:
         lines = problem.batch * vertical.output
         machine = self.target.machine
         # Bound by loads more than by multiply-adds: about three times what those take.
-        cost = 3 * machine.product_nanoseconds(problem.macs / lines / self.target.native_lanes(self.input.compute)) + 20
+        vectors = problem.macs / lines / self.target.native_lanes(self.input.compute)
+        cost = 3 * machine.product_nanoseconds(vectors) + machine.nanoseconds(2 * CALL_CYCLES)
         per_task = max(1, int(machine.task_nanoseconds / 2 / cost))
         tasks = ceil_divide(lines, per_task)
         with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):

@@ -29,6 +29,7 @@ SPLIT_ABOVE = 32768
 """Length of a sum above which few results are computed in parts."""
 PART = 16384
 MAXIMUM_PARTS = 32
+ADD_CYCLES = 4.0
 
 
 @dataclass(slots=True)
@@ -226,7 +227,7 @@ class Product:
             total = b.end_loop(inner, [arithmetic.add(b, inner.carried[0], value)])[0]
             self.result.store(b, total, at(b, out, scaled(b, loop.index, self.result.size)))
             b.end_loop(loop)
-        self.phases.append(Phase(self.symbol, count, parts * 1.0))
+        self.phases.append(Phase(self.symbol, count, self.target.machine.nanoseconds(ADD_CYCLES * parts)))
 
     def _zero_fill(self) -> None:
         """An empty sum: every element of the result is zero."""
@@ -238,7 +239,7 @@ class Product:
             loop = b.begin_loop(begin, end)
             self.result.store(b, zero, at(b, out, scaled(b, loop.index, self.result.size)))
             b.end_loop(loop)
-        self.phases.append(Phase(self.symbol, count, 1.0))
+        self.phases.append(Phase(self.symbol, count, self.target.machine.nanoseconds(ADD_CYCLES)))
 
 
 def _copy_of(extents: list[int], strides: list[int]) -> Copy:

@@ -14,11 +14,13 @@ from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, 
 from hlojit.cpu.kernels.blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, prefetch, scaled
 from hlojit.cpu.kernels.packing import CopyKernel, PanelPack
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps
+from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
 from hlojit.cpu.kernels.tiles import TALLEST_TILE, Side, Tile, choose_shape, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
 from hlojit.lowering.kernel import Phase
+from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import KIND_BITS, Target
 
 WORKSPACE = 3
@@ -205,7 +207,7 @@ class _Panels:
         cost = plan.nanoseconds(problem.macs / tasks / plan.lanes)
         nbytes = problem.k * problem.n * problem.batch_size * plan.right.size
         memory = nbytes / tasks / plan.target.machine.memory_bandwidth
-        phases = [Phase(plan.symbol, tasks, max(cost, memory) + 10)]
+        phases = [Phase(plan.symbol, tasks, max(cost, memory) + plan.target.machine.nanoseconds(CALL_CYCLES))]
         if widen:
             phases.append(self._narrow(b, out))
         return phases
@@ -245,7 +247,8 @@ class _Panels:
             parts = tuple(replace(part, count=part.lanes) for part in parts)
             right = Side(dense(plan.kind), 0, pack.row_bytes)
         left = Side(plan.left, problem.lhs.row * plan.left.size, problem.lhs.column * plan.left.size)
-        prefetch = 0 if self.pack or step_k * problem.k < 32768 else PREFETCH_ROWS
+        is_near = step_k * problem.k < plan.target.machine.first.size
+        prefetch = 0 if self.pack or is_near else PREFETCH_ROWS
         out = Side(result, problem.n * result.size, 0)
         existing = segments_of(columns, plan.lanes) if self.pack else None
         tile = Tile(
@@ -261,6 +264,7 @@ class _Panels:
             prefetch,
             out_segments=existing,
             edge_rows=problem.m % self.rows,
+            line=plan.target.machine.first.line,
         )
         tile.emit(b)
         return tile, pack
@@ -351,7 +355,8 @@ class _Panels:
         plan, problem = self.plan, self.plan.problem
         stored, sums, lanes = plan.result, dense(plan.kind), plan.lanes
         count = problem.batch_size * problem.m * problem.n
-        chunk = 16384
+        work = divide_rows(count, 1, VECTOR_CYCLES, sums.size + stored.size, plan.target.machine)
+        chunk = round_up(work.per_task, lanes)
         with b.function(f"{plan.symbol}.round", PARAMETERS) as (_, buffers, begin, end):
             source, out = (at(b, buffer(b, buffers, at_[0]), at_[1]) for at_ in (place, plan.result_at))
             last = minimum(b, scaled(b, end, chunk), literal(count))
@@ -362,4 +367,4 @@ class _Panels:
                 value = sums.load(b, at(b, source, scaled(b, loop.index, sums.size)), step)
                 stored.store(b, value, at(b, out, scaled(b, loop.index, stored.size)))
                 b.end_loop(loop)
-        return Phase(f"{plan.symbol}.round", ceil_divide(count, chunk), chunk * 0.1)
+        return Phase(f"{plan.symbol}.round", ceil_divide(count, chunk), work.cost)

@@ -16,6 +16,7 @@ from hlojit.cpu.kernels.problem import DotProblem, ceil_divide
 from hlojit.cpu.kernels.transposing import shuffle
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.kernel import Phase
+from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import Target
 
 
@@ -186,7 +187,7 @@ class DotRows:
         blocks = ceil_divide(row_tiles, block)
         machine = self.target.machine
         loads = c * lanes * self.right.size / (machine.first.bandwidth * machine.gigahertz)
-        cost = max(machine.product_nanoseconds(r * c), loads) * problem.k / lanes + 10
+        cost = max(machine.product_nanoseconds(r * c), loads) * problem.k / lanes + machine.nanoseconds(CALL_CYCLES)
         total = cost * row_tiles * column_tiles * problem.batch_size
         per_task = max(machine.task_nanoseconds, total / machine.most_tasks)
         group = max(1, min(column_tiles, int(per_task / (cost * block))))

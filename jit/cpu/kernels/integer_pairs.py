@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.packing import COPY_CHUNK
-from hlojit.cpu.kernels.problem import Copy, DotProblem, Matrix, ceil_divide, dense_steps
+from hlojit.cpu.kernels.problem import Copy, DotProblem, Matrix, dense_steps
 from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.copy_plan import PAIRED_CYCLES, divide_rows
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import Target
 
@@ -90,10 +90,13 @@ class PairCopy:
         rows = Copy(()).size * k // 2
         for extent in batch:
             rows *= extent
-        per_task = max(1, COPY_CHUNK // free)
+        # Two elements become one of 32 bits.
+        work = divide_rows(rows, free, PAIRED_CYCLES, 2 * size + 4, target.machine)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             source, out = (at(b, buffer(b, buffers, p[0]), p[1]) for p in (self.source, self.destination))
-            loop = b.begin_loop(scaled(b, begin, per_task), minimum(b, scaled(b, end, per_task), literal(rows)))
+            loop = b.begin_loop(
+                scaled(b, begin, work.per_task), minimum(b, scaled(b, end, work.per_task), literal(rows))
+            )
             coordinates = unflatten(b, loop.index, [*batch, k // 2])
             low = at(b, source, dot_product(b, coordinates, [s * size for s in (*self.batch, 2 * self.k_step)]))
             target_row = at(b, out, scaled(b, loop.index, 4 * free))
@@ -108,7 +111,7 @@ class PairCopy:
                 mask = constant_mask(free - whole, narrow)
                 self._vector(b, at(b, low, whole * size), at(b, target_row, 4 * whole), narrow, mask)
             b.end_loop(loop)
-        return Phase(self.symbol, ceil_divide(rows, per_task), per_task * free * 0.15)
+        return Phase(self.symbol, work.tasks, work.cost)
 
     def _vector(self, b: LlvmBuilder, source: Val, out: Val, lanes: int, mask: Val | None) -> None:
         low = self.elements.load(b, source, lanes, mask)

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.problem import Axis, Copy, ceil_divide, merge_axes
+from hlojit.cpu.kernels.problem import Axis, Copy, merge_axes
 from hlojit.cpu.kernels.tiles import Segment
 from hlojit.cpu.kernels.transposing import Squares, shuffle, transpose_square
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.copy_plan import SINGLE_CYCLES, SQUARE_CYCLES, VECTOR_CYCLES, divide_rows
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
-COPY_CHUNK = 16384
 MINIMUM_EXTENT = 4
 """Shortest dimension for which squares are worth while."""
 
@@ -70,28 +70,35 @@ class CopyKernel:
             step_out = inner * self._size + self.padding
             self._row(b, row, at(b, destination, scaled(b, index, step_out)), inner, step, target)
 
-        return self._launch(b, rows, inner, 0.1 if step == 1 else 0.6, copy_row)
+        return self._launch(b, rows, inner, VECTOR_CYCLES if step == 1 else SINGLE_CYCLES, target, copy_row)
 
     def _by_squares(self, b: LlvmBuilder, axes: list[Axis], target: Target) -> Phase:
         dense = transposed_axis(axes)
         assert dense is not None
         lanes = target.native_lanes(self.elements.compute)
         squares = Squares(tuple(axes), dense, self.elements, self._size, lanes, self._write)
-        return self._launch(b, squares.rows, lanes * axes[-1].extent, 0.2, lambda *places: squares.emit(b, *places))
+        strip = lanes * axes[-1].extent
+        return self._launch(b, squares.rows, strip, SQUARE_CYCLES, target, lambda *places: squares.emit(b, *places))
 
     def _launch(
-        self, b: LlvmBuilder, rows: int, inner: int, cost: float, copy_row: Callable[[Val, Val, Val], None]
+        self,
+        b: LlvmBuilder,
+        rows: int,
+        inner: int,
+        cycles: float,
+        target: Target,
+        copy_row: Callable[[Val, Val, Val], None],
     ) -> Phase:
         """The kernel around ``copy_row(source, destination, index)``."""
-        per_task = max(1, COPY_CHUNK // max(1, inner))
+        work = divide_rows(rows, inner, cycles, self.elements.size + self._size, target.machine)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
-            last = minimum(b, scaled(b, end, per_task), literal(rows))
-            loop = b.begin_loop(scaled(b, begin, per_task), last)
+            last = minimum(b, scaled(b, end, work.per_task), literal(rows))
+            loop = b.begin_loop(scaled(b, begin, work.per_task), last)
             copy_row(source, destination, loop.index)
             b.end_loop(loop)
-        return Phase(self.symbol, ceil_divide(rows, per_task), per_task * inner * cost)
+        return Phase(self.symbol, work.tasks, work.cost)
 
     @property
     def _size(self) -> int:

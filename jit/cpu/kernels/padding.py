@@ -12,10 +12,9 @@ from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, 
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import KIND_BITS, Target
-
-_CHUNK = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +70,13 @@ class PaddedCopy:
         axes = _merge(list(self.axes))
         outer, inner = axes[:-1], axes[-1]
         rows = math.prod(axis.destination for axis in outer)
-        per_task = max(1, _CHUNK // max(1, inner.destination))
         unit = KIND_BITS[self.elements.compute] // 8
+        work = divide_rows(rows, inner.destination, VECTOR_CYCLES, self.elements.size + unit, target.machine)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
-            last = minimum(b, scaled(b, end, per_task), literal(rows))
-            loop = b.begin_loop(scaled(b, begin, per_task), last)
+            last = minimum(b, scaled(b, end, work.per_task), literal(rows))
+            loop = b.begin_loop(scaled(b, begin, work.per_task), last)
             out = at(b, destination, scaled(b, loop.index, inner.destination * unit))
             positions, valid = self._source_coordinates(
                 b, outer, unflatten(b, loop.index, [a.destination for a in outer])
@@ -97,7 +96,7 @@ class PaddedCopy:
                 b.branch(done)
             b.begin_block(done)
             b.end_loop(loop)
-        return Phase(self.symbol, ceil_divide(rows, per_task), per_task * inner.destination * 0.1)
+        return Phase(self.symbol, work.tasks, work.cost)
 
     @staticmethod
     def _source_coordinates(

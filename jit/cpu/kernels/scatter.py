@@ -18,17 +18,19 @@ from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
 
-NANOSECONDS_PER_ELEMENT = 1.5
+ELEMENT_CYCLES = 6.0
+"""An update reads what the one before it may have written: a store and a load that waits for it."""
 
 
 def emit_scatter(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
     """Operands: inputs, indices, updates; results share the inputs' memory.  One task: the order is part of the result."""
-    return _Scatter(instruction, symbol).emit()
+    return _Scatter(instruction, target, symbol).emit()
 
 
 class _Scatter:
-    def __init__(self, instruction: Instruction, symbol: str):
+    def __init__(self, instruction: Instruction, target: Target, symbol: str):
         self.instruction = instruction
+        self.machine = target.machine
         self.symbol = symbol
         self.count = len(instruction.results)
         self.numbers = ScatterView.of(instruction).numbers
@@ -50,7 +52,7 @@ class _Scatter:
             self.update_bases = [load_buffer(b, buffers, self.count + 1 + number) for number in range(self.count)]
             self.index_base = load_buffer(b, buffers, self.count)
             self._emit_updates()
-        cost = self.updates.size * NANOSECONDS_PER_ELEMENT
+        cost = self.machine.nanoseconds(self.updates.size * ELEMENT_CYCLES)
         in_place = tuple((number, number) for number in range(self.count))
         return kernel_code(b, (Phase(self.symbol, 1, cost),), in_place=in_place, updates=True)
 

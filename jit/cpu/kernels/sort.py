@@ -23,11 +23,13 @@ from hlojit.lowering.target import Target
 
 INSERTION_BLOCK = 12
 """Elements that are sorted by insertion before merging begins."""
+STEP_CYCLES = 6.0
+"""Of a comparison, and of moving each operand's element: branches that nobody can foresee."""
 
 
 def emit_sort(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
     """Sort all operands along ``dimension`` in the order that the comparator region gives."""
-    return _Sort(instruction, symbol).emit()
+    return _Sort(instruction, target, symbol).emit()
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ class _Line:
 
 
 class _Sort:
-    def __init__(self, instruction: Instruction, symbol: str):
+    def __init__(self, instruction: Instruction, target: Target, symbol: str):
         self.instruction = instruction
+        self.machine = target.machine
         self.symbol = symbol
         type = instruction.operands[0].tensor_type
         self.dimension = SortView.of(instruction).position(type.rank)
@@ -66,7 +69,7 @@ class _Sort:
             self._emit_line(buffers, loop.index)
             b.end_loop(loop)
         steps = self.length * max(1.0, math.log2(max(2, self.length)))
-        cost = steps * (1.5 + 1.5 * len(self.elements))
+        cost = self.machine.nanoseconds(steps * STEP_CYCLES * (1 + len(self.elements)))
         workspace = (
             sum(self._line_bytes(element) for element in self.elements) * self.lines * self._buffers_in_workspace
         )

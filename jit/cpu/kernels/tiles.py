@@ -126,6 +126,8 @@ class Tile:
     """Whether few sums are split into several chains each, which hides the latency of a multiply-add."""
     prefetch: int = 0
     """How many rows of b ahead to prefetch; 0 for none."""
+    line: int = 64
+    """Bytes that a prefetch brings."""
     outer: tuple[tuple[int, int, int], ...] = ()
     """Loops around the one over k: extent, and byte steps in a and b (the taps of a convolution)."""
     out_segments: tuple[Segment, ...] | None = None
@@ -257,7 +259,7 @@ class Tile:
     def _prefetch(self, b: LlvmBuilder, right: Val, offset: int) -> None:
         last = self.segments[-1]
         width = (last.offset + last.count) * self.b.elements.size
-        for line in range(0, width, 64):
+        for line in range(0, width, self.line):
             prefetch(b, at(b, right, offset + line), level=1)
 
     def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val]) -> None:

@@ -9,6 +9,7 @@ from hlojit.ir.graph import Instruction
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.loop_plan import ROW_CYCLES
 from hlojit.lowering.target import Target
 
 
@@ -39,7 +40,9 @@ def emit_dynamic_update_slice(instruction: Instruction, target: Target, symbol: 
         )
         b.end_loop(loop)
     tasks = math.prod(update.shape[:outer])
-    cost = 2.0 + 2 * run * itemsize / target.machine.memory_bandwidth  # read and written
+    cost = (
+        target.machine.nanoseconds(ROW_CYCLES) + 2 * run * itemsize / target.machine.memory_bandwidth
+    )  # read and written
     return kernel_code(b, (Phase(symbol, tasks, cost),), in_place=((0, 0),), updates=True)
 
 
