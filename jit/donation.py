@@ -1,8 +1,8 @@
 """Calls with donated arguments: arrays whose memory a program takes for its results and temporaries.
 
 The native call path takes the memory of an array that is writable, owns its memory (or is a result of a compiled program),
-is aligned to eight bytes and overlaps no other argument; it marks it as read-only.  What cannot be taken is copied here, and
-stays as it is.  Which arrays can be taken is decided natively, in one atomic step; the test here only saves copies.
+is aligned to eight bytes and overlaps no other argument; it marks it as read-only, and neither it nor the result owns the
+memory then, so that NumPy does not free it under the other.  What cannot be taken is copied here, and stays as it is.  Which arrays can be taken is decided natively, in one atomic step; the test here only saves copies.
 """
 
 from __future__ import annotations
@@ -20,14 +20,10 @@ _CAPSULES = (b"hlojit.block", b"hlojit.donor")
 """Bases of arrays that own blocks of the memory pool, or the memory of an array that was donated."""
 
 
-_GIVEN = 1 << 24
-"""Flag of an array that has been given; NumPy does not use it.  Its owner may make the array writable again."""
-
-
 def can_be_given(array: Array, others: Sequence[Array]) -> bool:
     """Whether a program may take the memory of ``array`` in a call that also has ``others``."""
     base = array.base
-    if not array.flags.writeable or array.flags.num & _GIVEN or array.ctypes.data % 8:
+    if not array.flags.writeable or array.ctypes.data % 8:
         return False
     if not array.flags.owndata if base is None else not any(_is_valid(base, name) for name in _CAPSULES):
         return False

@@ -2,18 +2,22 @@
 ;
 ; An array can be taken if nothing else can see its memory unasked: it is writable, aligned, owns its memory - NumPy's own, or a
 ; block of ours that it is the base of - and overlaps no other argument.  Taking it clears its `writeable` flag in one atomic
-; step: it says to everybody, other threads included, that the array has been given away.  A flag of our own, 1 << 24, which
-; NumPy does not use, stays set when the owner makes the array writable again: its memory is not given a second time.  What cannot be taken goes the
-; unusual way, where Python copies it.  A result in donated memory keeps the owner of that memory alive.
+; step: it says to everybody, other threads included, that the array has been given away.  What cannot be taken goes the
+; unusual way, where Python copies it.
+;
+; NumPy frees the memory of an array that owns it whenever it is told to (resize, __setstate__), whoever else reads it.  So
+; ownership goes to an array that Python cannot reach: the *keeper*, held by a capsule.  The donated array and the results in
+; its memory have the capsule as their base; none of them owns the memory, and the last one frees it.
 
 declare i32 @PyCapsule_IsValid(ptr, ptr)
+declare void @PyErr_Clear()
 
 @name.donor = private constant [13 x i8] c"hlojit.donor\00"
 
-; Destructor of the capsule that holds an array whose memory a result has.
+; Destructor of the capsule that holds the keeper: NumPy frees the memory, as it was allocated.
 define private void @donor.destroy(ptr %capsule) {
-  %donor = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr @name.donor)
-  call void @Py_DecRef(ptr %donor)
+  %keeper = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr @name.donor)
+  call void @Py_DecRef(ptr %keeper)
   ret void
 }
 
@@ -37,8 +41,8 @@ entry:
   %is_alone = icmp eq ptr %base, null
   br i1 %is_alone, label %alone, label %based
 alone:
-  %own_bits = and i32 %flags, 16777220   ; owns its memory, and has not been given before
-  %owns = icmp eq i32 %own_bits, 4
+  %own_bit = and i32 %flags, 4
+  %owns = icmp ne i32 %own_bit, 0
   ret i1 %owns
 based:
   %is_block = call i32 @PyCapsule_IsValid(ptr %base, ptr @name.block)
@@ -46,6 +50,55 @@ based:
   %either = or i32 %is_block, %is_donor
   %is_ours = icmp ne i32 %either, 0
   ret i1 %is_ours
+}
+
+; Move the memory that an array owns to a keeper; false, and nothing has changed, if there is no memory for one.
+define private i1 @donation.keep(ptr %array) noinline {
+entry:
+  %base_offset = load i64, ptr @offset.array_base, align 8
+  %base = call ptr @array.word(ptr %array, i64 %base_offset)
+  %is_kept = icmp ne ptr %base, null
+  br i1 %is_kept, label %kept, label %make
+make:
+  %dtype_offset = load i64, ptr @offset.array_dtype, align 8
+  %dtype = call ptr @array.word(ptr %array, i64 %dtype_offset)
+  %rank_offset = load i64, ptr @offset.array_rank, align 8
+  %rank_at = getelementptr inbounds i8, ptr %array, i64 %rank_offset
+  %rank = load i32, ptr %rank_at, align 8
+  %shape_offset = load i64, ptr @offset.array_shape, align 8
+  %shape = call ptr @array.word(ptr %array, i64 %shape_offset)
+  %data_offset = load i64, ptr @offset.array_data, align 8
+  %data = call ptr @array.word(ptr %array, i64 %data_offset)
+  call void @Py_IncRef(ptr %dtype)   ; the next call steals a reference
+  %keeper = call ptr @PyArray_NewFromDescr(ptr @PyArray_Type, ptr %dtype, i32 %rank, ptr %shape, ptr null, ptr %data, i32 1281, ptr null)
+  %no_keeper = icmp eq ptr %keeper, null
+  br i1 %no_keeper, label %fail, label %wrap
+wrap:
+  %capsule = call ptr @PyCapsule_New(ptr %keeper, ptr @name.donor, ptr @donor.destroy)
+  %no_capsule = icmp eq ptr %capsule, null
+  br i1 %no_capsule, label %drop, label %move
+move:
+  ; NumPy frees with the handler by which it allocated.
+  %handler_offset = load i64, ptr @offset.array_handler, align 8
+  %from = getelementptr inbounds i8, ptr %array, i64 %handler_offset
+  %to = getelementptr inbounds i8, ptr %keeper, i64 %handler_offset
+  %handler = load ptr, ptr %from, align 8
+  store ptr %handler, ptr %to, align 8
+  store ptr null, ptr %from, align 8
+  %keeper_flags = call ptr @array.flags(ptr %keeper)
+  %owns = atomicrmw or ptr %keeper_flags, i32 4 acq_rel, align 4
+  %flags = call ptr @array.flags(ptr %array)
+  %owned = atomicrmw and ptr %flags, i32 -5 acq_rel, align 4
+  %status = call i32 @PyArray_SetBaseObject(ptr %array, ptr %capsule)
+  br label %kept
+kept:
+  ret i1 true
+drop:
+  call void @Py_DecRef(ptr %keeper)
+  br label %fail
+fail:
+  call void @PyErr_Clear()
+  ret i1 false
 }
 
 ; Whether input `number` shares bytes with another one.
@@ -120,9 +173,11 @@ mark:
   br i1 %is_writable, label %owner, label %none
 owner:
   %is_owner = call i1 @donation.is_owner(ptr %argument, i32 %flags)
-  br i1 %is_owner, label %accept, label %unmark
+  br i1 %is_owner, label %own, label %unmark
+own:
+  %is_safe = call i1 @donation.keep(ptr %argument)
+  br i1 %is_safe, label %accept, label %unmark
 accept:
-  %unmarked = atomicrmw or ptr %flags_at, i32 16777216 acq_rel, align 4
   %taken1 = add i64 %taken, 1
   br label %next
 unmark:
@@ -152,7 +207,6 @@ unmark:
   %argument_at = getelementptr inbounds ptr, ptr %arguments, i64 %number
   %argument = load ptr, ptr %argument_at, align 8
   %flags_at = call ptr @array.flags(ptr %argument)
-  %marked = atomicrmw and ptr %flags_at, i32 -16777217 acq_rel, align 4
   %before = atomicrmw or ptr %flags_at, i32 1024 acq_rel, align 4
   br label %next
 done:
@@ -163,21 +217,7 @@ done:
 define private ptr @donation.array(ptr %dtype, i64 %rank, ptr %shape, ptr %donor) {
 entry:
   %base_offset = load i64, ptr @offset.array_base, align 8
-  %base = call ptr @array.word(ptr %donor, i64 %base_offset)
-  %has_base = icmp ne ptr %base, null
-  br i1 %has_base, label %share, label %hold
-share:
-  call void @Py_IncRef(ptr %base)
-  br label %make
-hold:
-  %capsule = call ptr @PyCapsule_New(ptr %donor, ptr @name.donor, ptr @donor.destroy)
-  %no_capsule = icmp eq ptr %capsule, null
-  br i1 %no_capsule, label %fail, label %held
-held:
-  call void @Py_IncRef(ptr %donor)
-  br label %make
-make:
-  %owner = phi ptr [ %base, %share ], [ %capsule, %held ]
+  %owner = call ptr @array.word(ptr %donor, i64 %base_offset)
   call void @Py_IncRef(ptr %dtype)   ; the next call steals a reference
   %rank32 = trunc i64 %rank to i32
   %data_offset = load i64, ptr @offset.array_data, align 8
@@ -185,13 +225,11 @@ make:
   ; 0x501: C-contiguous, aligned, writable
   %array = call ptr @PyArray_NewFromDescr(ptr @PyArray_Type, ptr %dtype, i32 %rank32, ptr %shape, ptr null, ptr %data, i32 1281, ptr null)
   %no_array = icmp eq ptr %array, null
-  br i1 %no_array, label %drop, label %own
+  br i1 %no_array, label %done, label %own
 own:
+  call void @Py_IncRef(ptr %owner)   ; the next call steals it
   %status = call i32 @PyArray_SetBaseObject(ptr %array, ptr %owner)
+  br label %done
+done:
   ret ptr %array
-drop:
-  call void @Py_DecRef(ptr %owner)
-  ret ptr null
-fail:
-  ret ptr null
 }

@@ -59,6 +59,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
 _PYTHON_API: Final = (
     "PyThread_get_thread_ident",
     "PyErr_CheckSignals",
+    "PyErr_Clear",
     "PyErr_Occurred",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
@@ -137,12 +138,7 @@ def core_imports() -> dict[str, int]:
 
 def _python_imports() -> dict[str, int]:
     addresses = {name: _address(getattr(ctypes.pythonapi, name)) for name in _PYTHON_API}
-    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    table = get_pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
-    for name, position in _NUMPY_API.items():
-        addresses[name] = int(ctypes.c_size_t.from_address(table + 8 * position).value)
+    addresses |= {name: objects.numpy_function(position) for name, position in _NUMPY_API.items()}
     return addresses
 
 

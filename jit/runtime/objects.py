@@ -11,7 +11,7 @@ import ctypes
 import sys
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class ObjectLayout:
     array_base: int
     array_dtype: int
     array_flags: int
+    array_handler: int
+    """The capsule by which NumPy allocated the memory that an array owns; null where it owns none."""
 
     def llvm_ir(self) -> str:
         """The offsets as the constants ``@offset.*``."""
@@ -52,6 +54,7 @@ def expected() -> ObjectLayout:
         array_base=header + 32,
         array_dtype=header + 40,
         array_flags=header + 48,
+        array_handler=header + 72,
     )
 
 
@@ -70,7 +73,26 @@ def _agrees(layout: ObjectLayout, array: np.ndarray[Any, Any]) -> bool:
         and _word(address + layout.array_base) == (0 if array.base is None else id(array.base))
         and _word(address + layout.array_dtype) == id(array.dtype)
         and flags & 0x505 == expected_flags
+        and _word(address + layout.array_handler) == (_allocator() if array.flags.owndata else 0)
     )
+
+
+def numpy_function(position: int) -> int:
+    """The address of a function in NumPy's table, whose positions are part of its binary interface."""
+    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    table = get_pointer(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    return _word(table + 8 * position)
+
+
+_GET_HANDLER: Final = 305
+"""Position of PyDataMem_GetHandler."""
+
+
+def _allocator() -> int:
+    """The address of the capsule by which NumPy allocates in this context."""
+    return id(ctypes.PYFUNCTYPE(ctypes.py_object)(numpy_function(_GET_HANDLER))())
 
 
 @cache
