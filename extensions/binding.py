@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 from hlojit.extensions.custom_calls import CallSite, ElementwiseCall, config_attribute, plain_value
-from hlojit.extensions.numba_bridge import call_scalar
+from hlojit.extensions.numba_bridge import call_scalar, result_kind
 from hlojit.extensions.registry import registry
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError
-from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
+from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32
@@ -28,7 +28,7 @@ from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
-from hlojit.ir.scalar.numpy_builder import called
+from hlojit.ir.scalar.numpy_builder import NumpyBuilder, called
 from hlojit.ir.types import TensorType
 
 _LONGEST_CONFIG = 200
@@ -227,7 +227,11 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
             raise HlojitError(f"custom call target {call.target!r}: its function raised {error!r}") from error
         # Without operands there is one number for all elements.
         shape = record.instruction.result.tensor_type.shape if not arrays else np.shape(results)
-        return np.broadcast_to(_as_declared(np.asarray(results, dtype=object), result_type), shape)
+        flat = np.asarray(results, dtype=object).ravel().tolist()
+        declared = NumpyBuilder().returned(flat, result_kind(result_type), user).array
+        if isinstance(result_type, IntegerType):
+            declared = declared.view(result_type.storage)
+        return np.broadcast_to(declared.reshape(np.shape(results)), shape)
 
     return OpDefinition(
         record_name(call.target),
@@ -240,14 +244,3 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
         lowering=Pointwise(rule),
         summary="a plugin's scalar function",
     )
-
-
-def _as_declared(results: np.ndarray[Any, Any], element: ElementType) -> np.ndarray[Any, Any]:
-    """Python numbers as elements of the declared result type: integers wrap, as numba's do."""
-    if isinstance(element, IntegerType):
-        bits = element.storage.itemsize * 8
-        wrapped = [int(value) & ((1 << bits) - 1) for value in results.ravel()]
-        return np.array(wrapped, f"u{bits // 8}").view(element.storage).reshape(results.shape)
-    if isinstance(element, FloatFormat):
-        return results.astype(np.float64 if element.compute == "f64" else np.float32)
-    return results.astype(element.storage)

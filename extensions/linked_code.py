@@ -45,6 +45,7 @@ _RENAMED: Final = {"numba_gamma": "tgamma", "numba_gammaf": "tgammaf"}
 _NAME = r'(?:"[^"]+"|[\w.$-]+)'
 _DEFINE = re.compile(rf"^define (?P<head>[^\n@]*)@(?P<name>{_NAME})\((?P<rest>[^\n]*)\{{$", re.MULTILINE)
 _DECLARE = re.compile(rf"^declare [^\n@]*@(?P<name>{_NAME})\(", re.MULTILINE)
+_FLOAT_TO_INTEGER = re.compile(r"= (fptosi|fptoui) (<\d+ x \w+>|\w+) (\S+) to (<\d+ x \w+>|i\d+)")
 _CALL = re.compile(rf"\bcall [^\n@]*?@(?P<name>{_NAME})\(")
 
 
@@ -54,10 +55,22 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Signature:
-    """Kinds of the parameters and of the result."""
+    """Kinds of the parameters and of what the function returns, and the bits of a code, if it returns one."""
 
     kinds: tuple[str, ...]
-    result: str
+    returned: str
+    code_bits: int = 0
+
+    @property
+    def result(self) -> str:
+        """The kind that the wrapper returns: codes have that in which they are stored."""
+        return plain_kind(f"u{self.code_bits}") if self.code_bits else self.returned
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the function may return codes that are none."""
+        bits = 1 if self.returned == "i1" else int(self.returned[1:])
+        return 0 < self.code_bits < 64 and (self.returned[0] == "i" or bits > self.code_bits) and bits > 1
 
 
 def linked_function(text: str, native: str, symbol: str, signature: Signature) -> ScalarFunction:
@@ -65,10 +78,13 @@ def linked_function(text: str, native: str, symbol: str, signature: Signature) -
 
     ``failure`` of the result is what can fail, in words.
     """
-    text = _renamed_helpers(_without_attributes(text))
+    text = _saturating(_renamed_helpers(_without_attributes(text)))
     functions = _functions(text)
     _check_calls(text, functions)
-    failure = _failures(text, functions)
+    failures = _failures(text, functions)
+    if signature.is_checked:
+        failures.append(f"a code is outside its {signature.code_bits} bits")
+    failure = " or ".join(failures)
     has_loops = False
     for name, body in functions.items():
         polled, loops = _with_polls(body)
@@ -81,7 +97,7 @@ def linked_function(text: str, native: str, symbol: str, signature: Signature) -
     text = _private(text)
     declared = "\ndeclare i32 @hlojit_poll(ptr)\n" if has_loops else ""
     wrapper = _wrapper(native, symbol, signature, takes_state)
-    return ScalarFunction(symbol, f"{text}{declared}\n{wrapper}", failure, has_loops)
+    return ScalarFunction(symbol, f"{text}{declared}\n{wrapper}", signature.result, failure, has_loops)
 
 
 # ------------------------------------------------------------------------------------------------------- reading the text
@@ -102,6 +118,25 @@ def _renamed_helpers(text: str) -> str:
         if plain != name and _is_math(plain):
             text = re.sub(rf"@{re.escape(name)}\(", f"@{plain}(", text)
     return text
+
+
+def _saturating(text: str) -> str:
+    """Conversions of floats to integers, in what numba compiled for others, as ours are (``kernel_arithmetic``)."""
+    declared: dict[str, str] = {}
+
+    def replaced(match: re.Match[str]) -> str:
+        instruction, source, value, target = match.groups()
+        names = [
+            re.sub(r"<(\d+) x (\w+)>", r"v\1\2", kind).replace("double", "f64").replace("float", "f32")
+            for kind in (target, source)
+        ]
+        symbol = f"llvm.{instruction}.sat.{'.'.join(names)}"
+        declared[symbol] = f"declare {target} @{symbol}({source})"
+        return f"= call {target} @{symbol}({source} {value})"
+
+    text = _FLOAT_TO_INTEGER.sub(replaced, text)
+    known = {match["name"] for match in _DECLARE.finditer(text)}
+    return "\n".join([text, *(line for symbol, line in declared.items() if symbol not in known)])
 
 
 def _is_math(name: str) -> bool:
@@ -143,7 +178,7 @@ def _check_recursion(calls: Mapping[str, set[str]]) -> None:
             del left[name]
 
 
-def _failures(text: str, functions: Mapping[str, str]) -> str:
+def _failures(text: str, functions: Mapping[str, str]) -> list[str]:
     """What can fail, in words."""
     used = {name for body in functions.values() for name in re.findall(r"@\.const\.picklebuf\.(\w+)", body)}
     found = []
@@ -155,7 +190,7 @@ def _failures(text: str, functions: Mapping[str, str]) -> str:
     returns_failure = any(re.search(r"\bret i32 (?!0\b)", body) for body in functions.values())
     if returns_failure and not found:
         raise Unfit("can raise an exception")
-    return " or ".join(sorted(set(found)))
+    return sorted(set(found))
 
 
 def _exception_name(text: str, name: str) -> str:
@@ -271,8 +306,8 @@ def _private(text: str) -> str:
 def _wrapper(native: str, symbol: str, signature: Signature, takes_state: bool) -> str:
     """numba's convention is ``i32 status(ptr result, ptr exception, arguments...)``; a status of 0 is success."""
     kinds = [LLVM_TYPE[plain_kind(kind)] for kind in signature.kinds]
-    result = LLVM_TYPE[plain_kind(signature.result)]
-    memory = "i8" if result == "i1" else result
+    returned, result = (LLVM_TYPE[plain_kind(kind)] for kind in (signature.returned, signature.result))
+    memory = "i8" if returned == "i1" else returned
     parameters = [f"{kind} %a{number}" for number, kind in enumerate(kinds)]
     passed, widened = ["ptr %r", "ptr %e"], []
     for number, (kind, parameter) in enumerate(zip(signature.kinds, parameters)):
@@ -290,14 +325,33 @@ def _wrapper(native: str, symbol: str, signature: Signature, takes_state: bool) 
         f"  store {memory} zeroinitializer, ptr %r",
         *widened,
         f"  %s = call i32 @{quoted}({', '.join(passed)})",
+        f"  %m = load {memory}, ptr %r",
+        "  %v = trunc i8 %m to i1" if returned == "i1" else f"  %v = bitcast {memory} %m to {returned}",
+        *(_code(signature, returned, result) if signature.code_bits else ()),
     ]
     if takes_state:
+        status = "%outside" if signature.is_checked else "%s"
         lines += [
             f"  %at = getelementptr inbounds i8, ptr %state, i64 {FAILED_OFFSET}",
             "  %before = load i32, ptr %at, align 4",
-            "  %failed = or i32 %before, %s",
+            f"  %failed = or i32 %before, {status}",
             "  store i32 %failed, ptr %at, align 4",
         ]
-    lines.append(f"  %v = load {memory}, ptr %r")
-    lines += ["  %b = trunc i8 %v to i1", "  ret i1 %b"] if result == "i1" else [f"  ret {result} %v"]
+    lines.append(f"  ret {result} {'%code' if signature.code_bits else '%v'}")
     return "\n".join([*lines, "}", ""])
+
+
+def _code(signature: Signature, returned: str, result: str) -> list[str]:
+    """The returned integer as a code; ``%outside`` is the status, and a failure where it is none."""
+    extend = "sext" if signature.returned[0] == "i" and returned != "i1" else "zext"
+    lines = [f"  %wide = {'bitcast' if returned == 'i64' else extend} {returned} %v to i64"]
+    if signature.is_checked:
+        mask = (1 << signature.code_bits) - 1
+        lines += [
+            f"  %is_outside = icmp ugt i64 %wide, {mask}",
+            "  %bit = zext i1 %is_outside to i32",
+            "  %outside = or i32 %s, %bit",
+            f"  %own = and i64 %wide, {mask}",
+        ]
+    value = "%own" if signature.is_checked else "%wide"
+    return [*lines, f"  %code = {'bitcast' if result == 'i64' else 'trunc'} i64 {value} to {result}"]

@@ -16,13 +16,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hlojit.extensions.implementations import foreign_implementations
-from hlojit.extensions.integer_division import division_of_numpy
+from hlojit.extensions.kernel_arithmetic import arithmetic_of_kernels
 from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
+from hlojit.extensions.returned_numbers import returned_kind
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType
-from hlojit.ir.scalar.calls import ScalarFunction
+from hlojit.ir.scalar.calls import ScalarFunction, code_bits
 from hlojit.ir.scalar.formats import compute_kind
 
 CACHE_BYTES: Final = 32 << 20
@@ -101,19 +102,20 @@ def _compile(
     import numba
 
     known = _numba_types()
-    signature = known[result](*(known[WIDENED.get(kind, kind)] for kind in kinds))
+    arguments = tuple(known[WIDENED.get(kind, kind)] for kind in kinds)
     try:
         python = _checked_copy(getattr(function, "py_func", function), {})
-        with division_of_numpy():
+        with arithmetic_of_kernels():
             compiled = numba.njit(
-                signature, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+                arguments, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
             )(python)
     except Exception as error:
         raise PluginError(
             f"{user}: numba cannot compile {_name(function)} for ({', '.join(kinds)}) -> {result}: {error}"
         ) from error
-    overload = compiled.overloads[signature.args]
+    overload = compiled.overloads[arguments]
     try:
+        returned = returned_kind(overload, result)
         for complaint in _complaints(overload):
             raise Unfit(complaint)
         if unkeyable is not None:
@@ -123,7 +125,9 @@ def _compile(
         if foreign:  # the content of the function, which another one may share, does not tell what it does
             identity += f" {next(_private)}"
         symbol = "hlojit_scalar_" + hashlib.sha256(f"{identity}{kinds}{result}".encode()).hexdigest()[:16]
-        linked = linked_function(text, overload.fndesc.llvm_func_name, symbol, Signature(kinds, result))
+        linked = linked_function(
+            text, overload.fndesc.llvm_func_name, symbol, Signature(kinds, returned, code_bits(result))
+        )
         reason = f"{_name(function)} uses {foreign}, which was registered with numba, so it" if foreign else ""
         return replace(linked, unkeyable=str(NotKeyable(reason)) if foreign else "")
     except Unfit as error:
@@ -253,6 +257,13 @@ def scalar_kind(element: ElementType) -> str:
     return f"u{kind[1:]}" if isinstance(element, IntegerType) and not element.signed else kind
 
 
+def result_kind(element: ElementType) -> str:
+    """The kind that is made of what a scalar function returns: of integers with the bits of the type."""
+    if isinstance(element, IntegerType):
+        return f"{'i' if element.signed else 'u'}{element.bits}"
+    return compute_kind(element)
+
+
 def call_scalar(
     builder: Any,
     function: Callable[..., Any],
@@ -263,4 +274,4 @@ def call_scalar(
 ) -> Any:
     """Emit a call of a scalar function of elements; ``user`` says in errors what calls it."""
     kinds = tuple(map(scalar_kind, operand_types))
-    return builder.call(function, kinds, scalar_kind(result_type), tuple(arguments), user)
+    return builder.call(function, kinds, result_kind(result_type), tuple(arguments), user)

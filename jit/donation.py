@@ -2,7 +2,8 @@
 
 The native call path takes the memory of an array that is writable, owns its memory (or is a result of a compiled program),
 is aligned to eight bytes and overlaps no other argument; it marks it as read-only, and neither it nor the result owns the
-memory then, so that NumPy does not free it under the other.  What cannot be taken is copied here, and stays as it is.  Which arrays can be taken is decided natively, in one atomic step; the test here only saves copies.
+memory then, so that NumPy does not free it under the other.  What cannot be taken is copied here, and stays as it is.
+Which arrays can be taken is decided natively, in one atomic step; the test here only saves copies.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class ScalarBuilder(Protocol):
     # condition holds, evaluated only if there is such a lane, and fast in the others
     # def rare(self, condition: Scalar, slow: Callable[..., Scalar], arguments, fast: Scalar) -> Scalar: ...
     # a Python function of a plugin, applied to scalars (hlojit.ir.scalar.calls): kinds are those of the arguments, or
-    # u8 ... u64 where it is to see them as unsigned; ``user`` says in errors what needs the function
+    # u8 ... u64 where it is to see them as unsigned; what it returns is converted; ``user`` says in errors what needs it
     def call(
         self,
         function: Callable[..., Any],

@@ -3,8 +3,11 @@
     number = builder.call(row.decode, ("u8",), "f32", (code,), "the decode function of posit8")
 
 Kinds are those of scalars, and ``u8`` ... ``u64`` for integers that the function is to see as unsigned (a format's bits,
-elements of ``ui8``).  A builder that evaluates runs the function; one that emits code asks ``compiled_function`` for its
-LLVM code, which ``hlojit.extensions`` gets from numba.
+elements of ``ui8``).  What the function returns becomes the result kind as ``stablehlo.convert`` would make it; ``i4``,
+``u2`` are integers of fewer bits than their scalars have, and ``c5`` is a code of five bits: another one is an error.
+
+A builder that evaluates runs the function; one that emits code asks ``compiled_function`` for its LLVM code, which
+``hlojit.extensions`` gets from numba.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class ScalarFunction:
 
     symbol: str
     llvm_ir: str
+    result: str
+    """The kind that the function returns by itself; of codes the kind in which they are stored."""
     failure: str = ""
     has_loops: bool = False
     unkeyable: str = ""
@@ -68,8 +73,15 @@ def compiled_function(function: Callable[..., Any], kinds: tuple[str, ...], resu
 
 
 def plain_kind(kind: str) -> str:
-    """The kind of scalar: integers have no sign there."""
-    return f"i{kind[1:]}" if kind[0] == "u" else kind
+    """The kind of scalar: integers have no sign there, and eight bits at least."""
+    if kind[0] == "f" or kind == "i1":
+        return kind
+    return f"i{max(8, 1 << (int(kind[1:]) - 1).bit_length())}"
+
+
+def code_bits(kind: str) -> int:
+    """The bits of a code, 0 for other kinds."""
+    return int(kind[1:]) if kind[0] == "c" else 0
 
 
 class FunctionTable:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import (
@@ -222,8 +223,7 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
         return _resize_native(b, value, element.name)
     if element.encode is not None:
         number, user = _resize_native(b, value, element.compute), f"the encode function of {element.name}"
-        code = b.call(element.encode, (element.compute,), _code_kind(element), (number,), user)
-        return _own_bits(b, code, element)
+        return b.call(element.encode, (element.compute,), f"c{element.bits}", (number,), user)
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
@@ -430,6 +430,16 @@ def _float_to_integer(b: ScalarBuilder, value: Scalar, target: IntegerType) -> S
     less, greater = ("slt", "sgt") if target.signed else ("ult", "ugt")
     result = b.select(b.icmp(greater, result, high), high, result)
     return b.select(b.icmp(less, result, low), low, result)
+
+
+def as_result(b: Any, value: Any, kind: str, wanted: str) -> Any:
+    """What a plugin's function returned, a number of ``kind``, as a number of the kind that its user wants."""
+    return convert(b, value, _element_of(kind), _element_of(wanted))
+
+
+def _element_of(kind: str) -> ElementType:
+    """The element type of numbers of a kind (``hlojit.ir.scalar.calls``)."""
+    return element_type(f"ui{kind[1:]}" if kind[0] in "uc" else kind)
 
 
 def contains(target: FloatFormat, source: FloatFormat) -> bool:

@@ -17,7 +17,8 @@ from typing import Any, final
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.scalar.calls import plain_kind
+from hlojit.ir.scalar.calls import code_bits, plain_kind
+from hlojit.ir.scalar.formats import as_result
 
 Array = np.ndarray[Any, Any]
 
@@ -308,15 +309,46 @@ class NumpyBuilder:
                 results.append(called(python, values))
             except Exception as error:
                 raise HlojitError(f"{user} raised {error!r} for {', '.join(map(repr, values))}") from error
-        kind = plain_kind(result_kind)
-        if kind[0] == "f" or kind == "i1":
-            with np.errstate(all="ignore"):
-                flat = np.array(results, dtype=DTYPE[kind])
+        bits = code_bits(result_kind)
+        if bits:
+            flat = _codes(results, bits, plain_kind(result_kind), user)
         else:
-            bits = DTYPE[kind].itemsize * 8
-            wrapped = [int(value) & ((1 << bits) - 1) for value in results]
-            flat = np.array(wrapped, dtype=f"u{bits // 8}").view(DTYPE[kind])
-        return NumpyScalar(kind, flat.reshape(arrays[0].shape))
+            flat = self.returned(results, result_kind, user)
+        return NumpyScalar(flat.kind, flat.array.reshape(arrays[0].shape))
+
+    def returned(self, results: Sequence[Any], kind: str, user: str) -> NumpyScalar:
+        """What a function returned for every element, as numbers of the kind that its user wants."""
+        source, flat = _numbers(results, user)
+        with np.errstate(all="ignore"):
+            found: NumpyScalar = as_result(self, NumpyScalar(plain_kind(source), flat), source, kind)
+        return found
+
+
+def _numbers(results: Sequence[Any], user: str) -> tuple[str, Array]:
+    """Numbers that a function returned in one array, and their kind: floats if one of them is; integers wrap."""
+    for value in results:
+        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+            raise HlojitError(f"{user} returned {value!r}; a scalar function returns a bool, an integer or a float")
+    if all(isinstance(value, (bool, np.bool_)) for value in results):
+        return "i1", np.array(results, dtype=np.bool_)
+    if any(isinstance(value, (float, np.floating)) for value in results):
+        return "f64", np.array([float(value) for value in results])
+    wrapped = np.array([int(value) & _ALL_BITS for value in results], dtype=np.uint64)
+    is_unsigned = any(int(value) > np.iinfo(np.int64).max for value in results)
+    return ("u64" if is_unsigned else "i64"), wrapped.view(np.int64)
+
+
+def _codes(results: Sequence[Any], bits: int, kind: str, user: str) -> NumpyScalar:
+    for value in results:
+        if not isinstance(value, (bool, int, np.bool_, np.integer)):
+            raise HlojitError(f"{user} returned {value!r}; a code is an integer")
+        if not (-(1 << 63) if bits == 64 else 0) <= int(value) < 1 << bits:
+            raise HlojitError(f"{user} returned {int(value)}, which is outside its {bits} bits")
+    flat = np.array([int(value) & _ALL_BITS for value in results], dtype=f"u{DTYPE[kind].itemsize}")
+    return NumpyScalar(kind, flat.view(DTYPE[kind]))
+
+
+_ALL_BITS = (1 << 64) - 1
 
 
 def called(function: Callable[..., Any], values: Sequence[Any]) -> Any:

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hlojit.ir.scalar.calls import FunctionTable, plain_kind
+from hlojit.ir.scalar.calls import FunctionTable, ScalarFunction, code_bits, plain_kind
+from hlojit.ir.scalar.formats import as_result
 from hlojit.llvm.arithmetic import LlvmArithmetic
 from hlojit.llvm.foreign_calls import ForeignCalls
 from hlojit.llvm.rare_path import emit_rare
@@ -307,7 +308,14 @@ class LlvmBuilder(LlvmArithmetic):
         user: str,
     ) -> Val:
         """A plugin's function, lane by lane: in kernels that call one, LLVM does the widening."""
-        compiled, kind = self._functions.get(function, kinds, result_kind, user), plain_kind(result_kind)
+        compiled = self._functions.get(function, kinds, result_kind, user)
+        returned = self._call_lanes(compiled, arguments)
+        if not code_bits(result_kind):
+            returned = as_result(self, returned, compiled.result, result_kind)
+        return returned
+
+    def _call_lanes(self, compiled: ScalarFunction, arguments: tuple[Val, ...]) -> Val:
+        kind = plain_kind(compiled.result)
         lanes = max((argument.lanes for argument in arguments), default=1)
         if lanes == 1:
             return self.foreign.call(compiled, kind, arguments)

@@ -21,7 +21,6 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-import numpy as np
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.switches import MEMORY_CACHE, MEMORY_LIMIT
 from hlojit.runtime import layout, objects, quota
