@@ -28,6 +28,7 @@ from types import (
     BuiltinFunctionType,
     BuiltinMethodType,
     CodeType,
+    DynamicClassAttribute,
     FunctionType,
     GetSetDescriptorType,
     MappingProxyType,
@@ -57,6 +58,7 @@ _VALUES_OF_CLASSES_TO_SKIP = frozenset(
 _WRITTEN_BY_DATACLASSES = frozenset(
     "__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __hash__ __setattr__ __delattr__ __replace__".split()
 )
+_CODE = (FunctionType, property, staticmethod, classmethod, functools.cached_property)
 _NAMED = (GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 
 
@@ -142,8 +144,9 @@ class _Walk:
         if isinstance(value, type):
             self._once(value, self._class)
         elif isinstance(value, enum.Enum):
-            self.tag("enum", f"{type(value).__module__}.{type(value).__qualname__}.{value.name}")
+            self.tag("enum", value.name or "")
             self.put(value.value)
+            self.put(type(value))
         elif isinstance(value, np.dtype):
             self._dtype(value)
         elif isinstance(value, (np.ndarray, np.generic)):
@@ -268,12 +271,10 @@ class _Walk:
             return
         with self.within(f"class {value.__qualname__}"), self._stating(_attributes(value)):
             self.put(value.__bases__)
-            if issubclass(value, enum.Enum):
-                self.put([(name, member.value) for name, member in value.__members__.items()])
-                return
             if is_dataclass(value):
                 self.put([(each.name, each.default, each.default_factory) for each in fields(value)])
-            for name, item in sorted(vars(value).items()):
+            items = _items_of_enum(value) if issubclass(value, enum.Enum) else vars(value)
+            for name, item in sorted(items.items()):
                 if name not in _VALUES_OF_CLASSES_TO_SKIP and name != STATED and not _is_generated(value, item):
                     self.tag("attribute", name)
                     with self.within(name):
@@ -282,7 +283,7 @@ class _Walk:
     def _sentinel(self, value: object) -> None:
         self.tag("missing" if value is MISSING else "sentinel")
 
-    def _property(self, value: property) -> None:
+    def _property(self, value: Any) -> None:
         self.tag("property")
         self.put((value.fget, value.fset, value.fdel))
 
@@ -396,6 +397,16 @@ def _is_generated(owner: type, item: object) -> bool:
     )
 
 
+def _items_of_enum(kind: type[enum.Enum]) -> dict[str, Any]:
+    """What the author of an enumeration wrote: members by their values, methods, and other attributes.
+
+    The rest (``_member_map_``, ``_value2member_map_``) is how the class finds its members.
+    """
+    members = {name: member.value for name, member in kind.__members__.items()}
+    written = {name: item for name, item in vars(kind).items() if not name.startswith("_") or isinstance(item, _CODE)}
+    return {**written, **members, "__members__": tuple(members)}
+
+
 def _gives_all(kind: type) -> bool:
     """Whether copying takes everything that an object of a class has; a class may say otherwise."""
     names = ("__reduce_ex__", "__reduce__", "__getstate__")
@@ -464,6 +475,8 @@ _WRITERS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
     BuiltinMethodType: _Walk._builtin,
     ModuleType: _Walk._module,
     property: _Walk._property,
+    DynamicClassAttribute: _Walk._property,
+    enum.property: _Walk._property,
     staticmethod: _Walk._wrapper,
     classmethod: _Walk._wrapper,
     functools.cached_property: _Walk._cached_property,

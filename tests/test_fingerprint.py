@@ -127,6 +127,34 @@ DIFFERENT |= {
         for value in (1, 2)
     ),
 }  # type: ignore[assignment]
+ENUM = """
+import enum
+class E({base}):
+    A = 1
+    def scale(self): return {method}
+    @property
+    def offset(self): return {property}
+    @classmethod
+    def _missing_(cls, value): return cls({missing})
+    @enum.property
+    def shown(self): return {shown}
+M = E.A
+"""
+_AS_IT_IS = {"base": "enum.Enum", "method": "2", "property": "3", "missing": "1", "shown": "4"}
+DIFFERENT |= {
+    f"an enumeration's {part}, read from {reader}": tuple(
+        ENUM.format(**{**_AS_IT_IS, part: value}) + f"def f(x): return x * {reader}.scale()"
+        for value in (_AS_IT_IS[part], other)
+    )
+    for part, other in {
+        "base": "enum.IntEnum",
+        "method": "5",
+        "property": "6",
+        "missing": "int(value)",
+        "shown": "7",
+    }.items()
+    for reader in ("E.A", "M", "E(1)")
+}  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("method", ["__call__", "__eq__", "__init__"])

@@ -222,11 +222,11 @@ REFUSED = [
     (lambda x: np.array(x), r"static"),
     (lambda x: x.item(), r"return the array"),
     (lambda x: x.tolist(), r"return the array"),
-    (lambda x: x + "text", r""),
-    (lambda x: "text", r""),
-    (lambda x: object(), r""),
-    (lambda x: np.array(["a"]), r""),
-    (lambda x: x + np.datetime64("2020-01-01"), r""),
+    (lambda x: x + "text", r"'add' did not contain a loop"),
+    (lambda x: "text", r"result is 'text' of type str"),
+    (lambda x: object(), r"object objects cannot be used in a compiled function"),
+    (lambda x: np.array(["a"]), r"no element type corresponds to NumPy dtype <U1"),
+    (lambda x: x + np.datetime64("2020-01-01"), r"'add' cannot use operands with types"),
 ]
 
 
@@ -332,9 +332,7 @@ def test_options_and_backend() -> None:
     x = np.linspace(-1, 1, 7)
     for backend in ("cpu", "reference"):
         np.testing.assert_allclose(
-            hlojit.jit(backend=backend)(np.tanh)(x) if False else hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x),
-            np.tanh(x),
-            rtol=1e-15,
+            hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x), np.tanh(x), rtol=1e-15
         )
     with pytest.raises(hlojit.HlojitError, match="did you mean 'cpu'"):
         hlojit.jit(backend="cpus")(lambda x: x)(x)
