@@ -8,7 +8,7 @@ from typing import Any
 
 from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, can_decompose, no
 from hlojit.extensions.checks import PluginRecord
-from hlojit.extensions.custom_calls import CallSite, CustomCall, ElementwiseCall, ExpansionCall, call_config
+from hlojit.extensions.custom_calls import CustomCall, ExpansionCall, call_config
 from hlojit.extensions.devices import (
     DEVICE_MEMORY,
     HOST_MEMORY,
@@ -17,8 +17,10 @@ from hlojit.extensions.devices import (
     DeviceProgram,
     MemorySpace,
 )
+from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
-from hlojit.extensions.hooks import API_VERSION, hookimpl, hookspec
+from hlojit.extensions.hooks import hookimpl, hookspec
+from hlojit.extensions.registered import API_VERSION
 from hlojit.extensions.registry import Registry, registry
 from hlojit.ir.environment import Environment, current, process_environment
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow

@@ -97,8 +97,6 @@ class Backend(ABC):
     """Whether ``compile`` wants the graph after fusion (``hlojit.fusion`` instructions) rather than before."""
     fusion_limits: FusionLimits = FusionLimits(rows=True)
     """Sizes beyond which a fusion no longer grows, and whether there are kernels for fusions of kind ``row``."""
-    api: tuple[int, int] = (1, 0)
-    """The version of the hooks that the back end's plugin states, filled in when it is registered."""
 
     def unavailable(self) -> str | None:
         """Why the back end cannot be used on this machine, or None if it can."""

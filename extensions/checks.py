@@ -15,16 +15,20 @@ from hlojit.extensions import hooks
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.extensions.record_checks import format_complaint, pass_complaint
+from hlojit.extensions.registered import (
+    API_VERSION,
+    BACKENDS,
+    FIRST_VERSION,
+    PASSES,
+    RegisteredBackend,
+    RegisteredPass,
+)
 from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, OPS, Contribution
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
-
-PASSES: Final = "pass"
-BACKENDS: Final = "back end"
-"""Kinds of tables that plugins fill, beside those of ``hlojit.ir.environment``."""
 
 
 @dataclass(slots=True)
@@ -36,7 +40,7 @@ class PluginRecord:
     version: str = ""
     identity: str = ""
     """Hash of package, version and everything that the plugin brings, functions with all that they read included."""
-    api: tuple[int, int] = hooks.FIRST_VERSION
+    api: tuple[int, int] = FIRST_VERSION
     error: str = ""
     """Why the plugin was skipped (with its traceback), or empty."""
     built_in: bool = False
@@ -79,7 +83,7 @@ HOOKS: Final = {
 
 def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
     """Call a plugin's hooks, fill ``record`` and return what the plugin adds to an environment."""
-    record.api = getattr(plugin, "hlojit_api", hooks.FIRST_VERSION)
+    record.api = getattr(plugin, "hlojit_api", FIRST_VERSION)
     record.module = type(plugin).__module__
     _check_api(record)
     _call_hooks(plugin, record)
@@ -90,11 +94,9 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
             name = spec.name_of(item)
             if name in table:
                 raise PluginError(f"plugin {record.origin} registers the {spec.kind} {name!r} twice")
-            table[name] = item
+            table[name] = _registered(item, record)
     for call in record.custom_calls:
         tables[OPS].update((op.name, op) for op in call.records())
-    for backend in record.backends:
-        backend.api = record.api
     _check_passes(record, tables[PASSES])
     record.identity = _identity(record)
     return Contribution(record.name, record.origin, record.identity, tables, record.built_in, record=record)
@@ -130,11 +132,11 @@ def _items(record: PluginRecord, hook: str) -> list[Any]:
 def _check_api(record: PluginRecord) -> None:
     api: Any = record.api
     if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(number, int) for number in api)):
-        record.api = hooks.FIRST_VERSION
+        record.api = FIRST_VERSION
         raise PluginError(f"plugin {record.origin}: hlojit_api is {api!r}, not a pair of numbers such as (1, 0)")
     major, minor = record.api
-    if major != hooks.API_VERSION[0] or minor > hooks.API_VERSION[1]:
-        ours = ".".join(map(str, hooks.API_VERSION))
+    if major != API_VERSION[0] or minor > API_VERSION[1]:
+        ours = ".".join(map(str, API_VERSION))
         raise PluginError(
             f"plugin {record.origin} is written for version {major}.{minor} of the hooks, this hlojit has {ours}; "
             f"install a matching version of {record.package or 'the plugin'} or of hlojit"
@@ -200,16 +202,23 @@ def _check_item(hook: str, item: Any, record: PluginRecord) -> None:
         raise PluginError(f"plugin {record.origin}: the {spec.kind} {name!r} {complaint}")
 
 
+def _registered(item: Any, record: PluginRecord) -> Any:
+    """What stands in a table for an item: the vendor's object is not touched, it may be in other tables too."""
+    if isinstance(item, Backend):
+        return RegisteredBackend(item, record.api)
+    if isinstance(item, Pass):
+        return RegisteredPass(item, "" if record.built_in else record.package or record.name)
+    return item
+
+
 def _check_passes(record: PluginRecord, table: dict[str, Any]) -> None:
-    """Names of hlojit's own passes are taken; passes that are not hlojit's own carry their package's name."""
+    """Names of hlojit's own passes are taken."""
     from hlojit.ir.passes.registry import ALIASES, BUILTIN_PASSES
 
     taken = {kind.name for kind in BUILTIN_PASSES} | set(ALIASES) | OWN_PASSES
-    for name, pass_ in table.items():
+    for name in table:
         if name in taken:
             raise PluginError(f"plugin {record.origin} registers the pass {name!r}, which is built in")
-        if not record.built_in:
-            object.__setattr__(pass_, "package", record.package or record.name)
 
 
 OWN_PASSES: Final = frozenset({"legalization"})

@@ -1,18 +1,11 @@
 """Custom calls: functions that a plugin binds to the target name of ``stablehlo.custom_call``.
 
-    softplus = ElementwiseCall("acme.softplus", function=lambda x: math.log1p(math.exp(x)))
+An ``ElementwiseCall`` (``hlojit.extensions.elementwise_calls``) is a scalar function; an ``ExpansionCall`` builds the call out
+of other ops::
 
-An ``ElementwiseCall`` is a numba-compilable scalar function: its LLVM code is linked into the kernel and inlined into the
-fused, vectorized loop around it.  An ``ExpansionCall`` builds the call out of other ops.  Both are *checked*: nothing
-they do can crash the process.
+    ExpansionCall("acme.twice", expand=lambda builder, call: [builder.add(call.operands[0], call.operands[0])])
 
-A call that has a ``backend_config`` needs a function that looks at it, made by a *factory*::
-
-    def leaky(call):
-        slope = call.config["slope"]
-        return lambda x: x if x > 0 else slope * x
-
-    ElementwiseCall("acme.leaky_relu", factory=leaky)
+Both are *checked*: nothing they do can crash the process.
 """
 
 from __future__ import annotations
@@ -22,10 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import numpy as np
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import PluginError
-from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import OpDefinition
 
@@ -48,59 +39,6 @@ class CustomCall(ABC):
     @abstractmethod
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
         """Build what stands for one call and return its results."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """What the factory of an elementwise call knows of one call; all of it is known when the call is compiled.
-
-    ``config`` is the call's ``backend_config`` (or ``mhlo.backend_config``) in plain Python: dictionaries, strings,
-    numbers, tuples and, for dense elements, NumPy arrays; None where the call has none.
-    """
-
-    target: str
-    config: Any
-    api_version: int
-    operand_types: tuple[ElementType, ...]
-    result_type: ElementType
-
-
-@dataclass(frozen=True, slots=True)
-class ElementwiseCall(CustomCall):
-    """A scalar function of the elements at one index, numba-compilable, that cannot raise.
-
-    All operands and the result have the same shape.  Scalars come in compute form: ``float`` for float formats, ``int``
-    for integers, ``bool``.  Either ``function`` is the function for every call; a call with a configuration is then
-    refused.  Or ``factory`` takes the ``CallSite`` of a call and returns the function for it.
-    """
-
-    function: Callable[..., Any] | None = field(default=None, kw_only=True)
-    factory: Callable[[CallSite], Callable[..., Any]] | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        if (self.function is None) == (self.factory is None):
-            raise PluginError(f"custom call target {self.target!r}: an ElementwiseCall has either function or factory")
-        given = self.factory if self.function is None else self.function
-        what = "factory" if self.function is None else "function"
-        if isinstance(given, np.ufunc):
-            raise PluginError(
-                f"custom call target {self.target!r}: {what} is the ufunc {given.__name__}, which works on whole arrays; give a "
-                f"function of scalars, for example lambda x: np.{given.__name__}(x)"
-            )
-        if not callable(given):
-            raise PluginError(f"custom call target {self.target!r}: {what} is {given!r}, which is not a function")
-
-    def records(self) -> Sequence[OpDefinition]:
-        """The pointwise op that calls of the target become."""
-        from hlojit.extensions.binding import elementwise_record
-
-        return (elementwise_record(self),)
-
-    def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
-        """One instruction of the pointwise op."""
-        from hlojit.extensions.binding import bind_elementwise
-
-        return bind_elementwise(self, builder, instruction)
 
 
 @dataclass(frozen=True, slots=True)

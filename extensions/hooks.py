@@ -22,14 +22,6 @@ from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
 
 PROJECT = "hlojit"
-API_VERSION = (1, 1)
-"""Version of the hooks: the first number changes when old plugins stop working, the second when something is added.
-
-(1, 1): back ends are asked before anything is expanded, and may have devices of their own.
-"""
-FIRST_VERSION = (1, 0)
-"""What a plugin is written for that does not state ``hlojit_api``."""
-
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 from hlojit.extensions.backend import Backend, Capability, CompileOptions, Support
+from hlojit.extensions.binding import expansion_or_binding, is_foreign
+from hlojit.extensions.registered import api_of
 from hlojit.extensions.registry import registry
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError
 from hlojit.ir.graph import Block, Instruction, Module
@@ -37,9 +40,13 @@ class Legalizer:
     backend: Backend
     options: CompileOptions
 
+    @cached_property
+    def _api(self) -> tuple[int, int]:
+        return api_of(self.backend)
+
     def keeps(self, instruction: Instruction) -> bool:
         """Whether the back end, asked before anything is expanded, takes the instruction as it is."""
-        return self.backend.api >= (1, 1) and ask(self.backend, instruction).support is Support.YES
+        return self._api >= (1, 1) and ask(self.backend, instruction).support is Support.YES
 
     def passes(self) -> tuple[Pass, Pass]:
         """The passes that inline calls and composites, and that expand and bind, but for what the back end keeps."""
@@ -50,7 +57,7 @@ class Legalizer:
         """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""
         for instruction in program_instructions(module):
             # A 1.0 back end answers YES to whatever it does not know; custom calls were never its concern.
-            if is_custom_call(instruction) and self.backend.api < (1, 1):
+            if is_custom_call(instruction) and self._api < (1, 1):
                 reason = _why_not_decomposed(instruction)
             else:
                 answer = ask(self.backend, instruction)
@@ -102,8 +109,6 @@ def _reason(instruction: Instruction, answer: Capability) -> str:
 
 
 def _why_not_decomposed(instruction: Instruction) -> str:
-    from hlojit.extensions.binding import expansion_or_binding
-
     if expansion_or_binding(instruction) is not None:
         return "its expansion does not apply to this instruction (a shape that is not known, as a rule)"
     if is_custom_call(instruction):
@@ -119,7 +124,6 @@ class VerifiedExpander(OpExpander):
 
     def run(self, module: Module) -> bool:
         """Expand; return whether there was anything to expand."""
-        from hlojit.extensions.binding import expansion_or_binding, is_foreign
         from hlojit.ir.verifier import verify
 
         taken_part: dict[str, None] = {}

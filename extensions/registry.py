@@ -10,25 +10,17 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from hlojit.extensions.backend import Backend
-from hlojit.extensions.checks import (
-    BACKENDS,
-    PASSES,
-    PluginRecord,
-    name_of,
-    read_plugin,
-    unknown,
-)
+from hlojit.extensions.checks import PluginRecord, name_of, read_plugin, unknown
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.extensions.discovery import Discovery
+from hlojit.extensions.registered import BACKENDS, PASSES, RegisteredBackend, RegisteredPass
 from hlojit.ir.environment import CUSTOM_CALLS, Contribution, Environment, current, process_environment, tables
 from hlojit.ir.errors import HlojitError, PluginError
-from hlojit.ir.passes.pass_manager import Pass
 
 
 class Registry:
@@ -37,7 +29,6 @@ class Registry:
     def __init__(self) -> None:
         self.environment = process_environment()
         self._discovery = Discovery(self.environment)
-        self._lock = threading.RLock()
 
     def load(self) -> Registry:
         """Load all plugins that installed packages announce (once) and return the registry."""
@@ -58,8 +49,7 @@ class Registry:
         self._discovery.load_built_in()
         record = PluginRecord(name or name_of(plugin), package, version)
         contribution = read_plugin(plugin, record)
-        with self._lock:
-            self.environment.add(contribution, replacing=self._predecessors(contribution))
+        self.environment.add(contribution, replaces=_is_predecessor)
         return record
 
     def unregister(self, name: str) -> None:
@@ -90,21 +80,6 @@ class Registry:
         with self.scope(*plugins).activate():
             yield
 
-    def _predecessors(self, contribution: Contribution) -> list[str]:
-        """Plugins of a notebook that a renamed class takes the place of: it claims everything that they claim.
-
-        The cell was run again with another name for the class; there, nothing says that the old one has gone.
-        """
-        main = sys.modules.get("__main__")
-        if not _is_of_notebook(contribution, main):
-            return []
-        claims = _claims(contribution)
-        return [
-            name
-            for name, other in self.environment.snapshot().contributions.items()
-            if _is_of_notebook(other, main) and _claims(other) and _claims(other) <= claims
-        ]
-
     # -------------------------------------------------------------- queries
 
     @property
@@ -115,24 +90,19 @@ class Registry:
     @property
     def backends(self) -> Mapping[str, Backend]:
         """Back ends by name."""
-        return tables().table(BACKENDS)
+        return {name: each.backend for name, each in tables().table(BACKENDS).items()}
 
     @property
     def custom_calls(self) -> Mapping[str, CustomCall]:
         """Custom calls by target."""
         return tables().table(CUSTOM_CALLS)
 
-    @property
-    def generation(self) -> str:
-        """Names the state of the registry: equal where the same plugins are registered."""
-        return tables().identity
-
     def backend(self, name: str) -> Backend:
         """The back end called ``name``; raises with the known and near names."""
         self.load()
-        found = self.backends.get(name)
+        found: RegisteredBackend | None = tables().table(BACKENDS).get(name)
         if found is not None:
-            return found
+            return found.backend
         record = self.records.get(name)
         if record is not None and record.error:
             raise PluginError(f"the back end {name!r} could not be loaded:\n{record.error}")
@@ -150,22 +120,25 @@ class Registry:
             + tables().failures()
         )
 
-    def passes(self, backend: str) -> list[Pass]:
+    def passes(self, backend: str) -> list[RegisteredPass]:
         """All plugins' passes that are meant for a back end, in order of the plugins' names."""
         self.load()
         return [
-            pass_
+            found
             for _, each in sorted(tables().contributions.items())
-            for pass_ in each.tables.get(PASSES, {}).values()
-            if not pass_.targets or backend in pass_.targets
+            for found in each.tables.get(PASSES, {}).values()
+            if not found.pass_.targets or backend in found.pass_.targets
         ]
 
-    def identity(self) -> str:
-        """Identity of all plugins that are loaded: part of every cache key."""
-        self.load()
-        return ";".join(
-            f"{name}={each.identity}" for name, each in sorted(tables().contributions.items()) if each.identity
-        )
+
+def _is_predecessor(other: Contribution, contribution: Contribution) -> bool:
+    """Whether ``other`` is the same plugin of a notebook under an earlier name: it claims nothing else.
+
+    The cell was run again with another name for the class; there, nothing says that the old one has gone.
+    """
+    main, claims = sys.modules.get("__main__"), _claims(other)
+    is_of_notebook = _is_of_notebook(contribution, main) and _is_of_notebook(other, main)
+    return is_of_notebook and bool(claims) and claims <= _claims(contribution)
 
 
 def _is_of_notebook(contribution: Contribution, main: Any) -> bool:

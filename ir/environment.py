@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -180,14 +180,22 @@ class Environment:
             self._changes += 1
             self._snapshot = None
 
-    def add(self, contribution: Contribution, *, replacing: Iterable[str] = ()) -> None:
-        """Add a plugin's contribution in place of what the same owner (and those of ``replacing``) had added.
+    def add(
+        self,
+        contribution: Contribution,
+        *,
+        replaces: Callable[[Contribution, Contribution], bool] = lambda other, contribution: False,
+    ) -> None:
+        """Add a plugin's contribution in place of what the same owner had added, and of what it ``replaces``.
 
         Raises ``PluginError`` if it claims what is built in or what another plugin has; nothing is changed then.
         """
         with _lock:
-            gone = {contribution.owner, *replacing}
-            rest = [each for each in self._contributions.values() if each.owner not in gone]
+            rest = [
+                each
+                for each in self._contributions.values()
+                if each.owner != contribution.owner and not replaces(each, contribution)
+            ]
             base = self.parent.snapshot() if self.parent is not None else None
             _check_owner(contribution, self.snapshot().contributions.get(contribution.owner))
             _check_claims(contribution, Snapshot(self, base, rest))
@@ -210,7 +218,7 @@ class Environment:
             chain.append(chain[-1].parent)
         return tuple(chain)
 
-    def on(self, parent: Environment) -> Environment:
+    def rebased(self, parent: Environment) -> Environment:
         """The contributions of this environment alone on top of another parent."""
         moved = Environment(parent, self._contributions.values())
         moved._layer = self._layer
@@ -279,7 +287,7 @@ def scope_for(home: Scope) -> Scope:
         return home
     combined = home
     for each in reversed([each for each in chain if each not in ancestors]):
-        combined = each.on(combined)
+        combined = each.rebased(combined)
     return combined
 
 
@@ -307,7 +315,7 @@ def _leave(left: Environment, before: Scope | None) -> None:
         if each._layer is left._layer:
             rest = each.parent or _process
             for inner in reversed(chain[:position]):
-                rest = inner.on(rest)
+                rest = inner.rebased(rest)
             _scope.set(rest)
             return
 

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def _opt(options: argparse.Namespace) -> int:
     from hlojit.ir.passes.registry import known_passes
 
     brought = registry().passes(options.backend or DEFAULT_BACKEND)
-    known = known_passes(type(pass_) for pass_ in brought)
+    known = known_passes(type(each.pass_) for each in brought)
     if options.list:
         for name in sorted({kind.name for kind in known.values()}):
             summary = (sys.modules[known[name].__module__].__doc__ or "").strip().splitlines()
@@ -157,7 +158,8 @@ def _opt(options: argparse.Namespace) -> int:
     if options.passes is None:
         pipeline = default_pipeline(registry().backend(options.backend), CompileOptions())
     else:
-        pipeline = parse_pipeline(options.passes, known)
+        packages = {each.pass_.name: each.package for each in brought}
+        pipeline = replace(parse_pipeline(options.passes, known), packages=packages)
     pipeline.run(module, verify="always")
     print(module)
     return 0

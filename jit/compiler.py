@@ -15,7 +15,7 @@ from typing import Any, cast
 from hlojit.collection import collection_paused
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
-from hlojit.extensions.binding import one_compilation
+from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
@@ -155,15 +155,15 @@ def lower(module: Module, backend: Backend, options: CompileOptions, *, callback
 
     Raises ``UnsupportedError`` for what the back end cannot do, of the program and of what late passes have built.
     """
-    passes = default_pipeline(backend, options).passes
+    pipeline = default_pipeline(backend, options)
     late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
-    before = PassPipeline(tuple(pass_ for pass_ in passes if pass_.phase not in late))
-    after = PassPipeline(tuple(pass_ for pass_ in passes if pass_.phase in late))
+    before = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase not in late))
+    after = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase in late))
     legalizer, mode = Legalizer(backend, options), cast(VerifyMode, options.verify)
     before.run(module, verify=mode, callback=callback)
     legalizer.check(module)
     after.run(module, verify=mode, callback=callback)
-    if any(pass_.package for pass_ in after.passes):
+    if any(pass_.name in after.packages for pass_ in after.passes):
         legalizer.check(module)
     return module
 
@@ -174,31 +174,35 @@ def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
 
     legalizer = Legalizer(backend, options)
     again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
+    brought = registry().passes(backend.name)
     passes = [
         *default_passes(options.fold_limit, legalization=legalizer.passes(), limits=backend.fusion_limits),
-        *registry().passes(backend.name),
+        *(each.pass_ for each in brought),
     ]
     known = {again.name, *(pass_.name for pass_ in passes)}
     for name in options.disable_passes:
         if name not in known:
             raise HlojitError(f"unknown pass {name!r} in disable_passes; known: {', '.join(sorted(known))}")
-    ordered = order_passes(
+    chosen = (
         pass_
         for pass_ in passes
         if pass_.name not in options.disable_passes and (backend.fuses or not pass_.needs_fusions)
     )
+    ordered = order_passes(chosen, {each.pass_.name: each.package for each in brought if each.package})
     if again.name in options.disable_passes:
         return ordered
-    return PassPipeline(tuple(_legalized_again(ordered.passes, again)))
+    return replace(ordered, passes=tuple(_legalized_again(ordered, again)))
 
 
-def _legalized_again(passes: Sequence[Pass], again: Legalization) -> Iterator[Pass]:
+def _legalized_again(pipeline: PassPipeline, again: Legalization) -> Iterator[Pass]:
     """The passes with a legalization behind every phase in which a plugin takes part, and before the check."""
     for phase in PHASES:
-        members = [pass_ for pass_ in passes if pass_.phase == phase]
+        members = [pass_ for pass_ in pipeline.passes if pass_.phase == phase]
         yield from members
         # In the phases before, legalization is still to come.
-        if phase != "import" and (phase == _LAST_UNFUSED_PHASE or any(pass_.package for pass_ in members)):
+        if phase != "import" and (
+            phase == _LAST_UNFUSED_PHASE or any(pass_.name in pipeline.packages for pass_ in members)
+        ):
             yield again.in_phase(phase)
 
 

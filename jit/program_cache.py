@@ -14,6 +14,7 @@ from typing import Any
 from hlojit.compiled import CompiledProgram, Provenance, decode, encode
 from hlojit.disk_cache import disk_cache
 from hlojit.extensions import Backend, CompileOptions, PluginRecord
+from hlojit.extensions.registered import api_of
 from hlojit.ir.binary import FormatError
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError
@@ -45,7 +46,7 @@ def provenance_of(program: str | Module, options: CompileOptions) -> Provenance:
 
 def _identity_of(backend: Backend, stated: str) -> tuple[object, ...]:
     """What a program owes to its back end, and to the passes before it: a back end speaks for its device only."""
-    wants = (backend.api, backend.fuses, backend.fusion_limits)
+    wants = (api_of(backend), backend.fuses, backend.fusion_limits)
     return backend.name, stated, versions_text(), type(backend), wants
 
 

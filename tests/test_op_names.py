@@ -25,6 +25,7 @@ MAY_NAME_OPS = {
     "ir/text/": "spells: forms, short names of return and call",
     "jit/tracing/": "builds what NumPy's functions mean",
     "extensions/binding.py": "replaces custom calls",
+    "extensions/elementwise_calls.py": "builds what custom calls become",
 }
 """Folders and files in which op names may stand, and why."""
 

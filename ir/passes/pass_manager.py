@@ -25,9 +25,9 @@ import gc
 import heapq
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
@@ -38,6 +38,8 @@ from hlojit.ir.graph import Module
 PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
 """The phases in the order in which they run."""
 
+NO_PACKAGES: Final[Mapping[str, str]] = MappingProxyType({})
+
 VerifyMode = Literal["third-party", "always", "never"]
 
 
@@ -47,8 +49,8 @@ class Pass(ABC):
 
     ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
     same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).
-    ``package`` is the distribution that brought the pass; it is empty for hlojit's own.  ``needs_fusions`` says that the
-    pass makes or reads fusions: it is left out where a back end takes the graph as it is before fusion.
+    ``needs_fusions`` says that the pass makes or reads fusions: it is left out where a back end takes the graph as it is
+    before fusion.
     """
 
     name: ClassVar[str]
@@ -56,7 +58,6 @@ class Pass(ABC):
     before: ClassVar[tuple[str, ...]] = ()
     after: ClassVar[tuple[str, ...]] = ()
     targets: ClassVar[tuple[str, ...]] = ()
-    package: ClassVar[str] = ""
     needs_fusions: ClassVar[bool] = False
 
     @abstractmethod
@@ -104,9 +105,10 @@ PassCallback = Callable[[PassEvent], None]
 
 @dataclass(frozen=True)
 class PassPipeline:
-    """Passes in the order in which they run."""
+    """Passes in the order in which they run, and by name the packages of those that are not hlojit's own."""
 
     passes: tuple[Pass, ...]
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, module: Module, *, verify: VerifyMode = "third-party", callback: PassCallback | None = None) -> bool:
         """Run all passes on ``module`` in place and return whether any changed it.
@@ -119,10 +121,11 @@ class PassPipeline:
         with scope_for(module.environment).activate(), _garbage_collection_paused():
             for index, pass_ in enumerate(self.passes):
                 start = time.perf_counter()
-                pass_changed = _run_one(pass_, module)
+                package = self.packages.get(pass_.name, "")
+                pass_changed = _run_one(pass_, module, package)
                 seconds = time.perf_counter() - start
-                if verify == "always" or (verify == "third-party" and pass_.package):
-                    _verify_after(pass_, module)
+                if verify == "always" or (verify == "third-party" and package):
+                    _verify_after(pass_, module, package)
                 changed |= pass_changed
                 if callback is not None:
                     callback(PassEvent(index, pass_, module, pass_changed, seconds))
@@ -147,23 +150,27 @@ def _garbage_collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def order_passes(passes: Iterable[Pass]) -> PassPipeline:
-    """Order ``passes`` by phase, by their constraints within a phase, and by name where those leave a choice."""
+def order_passes(passes: Iterable[Pass], packages: Mapping[str, str] = NO_PACKAGES) -> PassPipeline:
+    """Order ``passes`` by phase, by their constraints within a phase, and by name where those leave a choice.
+
+    ``packages`` are those of the passes that are not hlojit's own, by the passes' names.
+    """
     by_phase: dict[str, list[Pass]] = {phase: [] for phase in PHASES}
     for pass_ in passes:
         if pass_.phase not in by_phase:
             raise HlojitError(
-                f"pass {pass_.name!r}{_from(pass_)} names the phase {pass_.phase!r}; phases are {', '.join(PHASES)}"
+                f"pass {pass_.name!r}{_from(packages, pass_)} names the phase {pass_.phase!r}; phases are {', '.join(PHASES)}"
             )
         by_phase[pass_.phase].append(pass_)
-    return PassPipeline(tuple(pass_ for members in by_phase.values() for pass_ in _order_phase(members)))
+    ordered = (pass_ for members in by_phase.values() for pass_ in _order_phase(members, packages))
+    return PassPipeline(tuple(ordered), packages)
 
 
 def _option_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _order_phase(members: Sequence[Pass]) -> list[Pass]:
+def _order_phase(members: Sequence[Pass], packages: Mapping[str, str]) -> list[Pass]:
     """Topological order by the constraints; among those that are ready, the first by name (then as given)."""
     positions: dict[str, list[int]] = {}
     for position, pass_ in enumerate(members):
@@ -190,29 +197,31 @@ def _order_phase(members: Sequence[Pass]) -> list[Pass]:
             if not waiting[target]:
                 heapq.heappush(ready, (members[target].name, target))
     if len(ordered) != len(members):
-        stuck = sorted(f"{members[p].name}{_from(members[p])}" for p, count in enumerate(waiting) if count)
+        stuck = sorted(f"{members[p].name}{_from(packages, members[p])}" for p, count in enumerate(waiting) if count)
         raise HlojitError(f"the before/after constraints of these passes form a circle: {', '.join(stuck)}")
     return ordered
 
 
-def _run_one(pass_: Pass, module: Module) -> bool:
-    if not pass_.package:
+def _run_one(pass_: Pass, module: Module, package: str) -> bool:
+    if not package:
         return pass_.run(module)
     try:
         return bool(pass_.run(module))
     except Exception as error:
-        raise PluginError(f"pass {pass_.name!r}{_from(pass_)} failed: {type(error).__name__}: {error}") from error
+        raise PluginError(f"pass {pass_.name!r} (package {package}) failed: {type(error).__name__}: {error}") from error
 
 
-def _verify_after(pass_: Pass, module: Module) -> None:
+def _verify_after(pass_: Pass, module: Module, package: str) -> None:
     from hlojit.ir.verifier import verify
 
     try:
         verify(module)
     except VerificationError as error:
-        kind = PluginError if pass_.package else HlojitError
-        raise kind(f"pass {pass_.name!r}{_from(pass_)} left an invalid program behind: {error}") from error
+        kind = PluginError if package else HlojitError
+        origin = f" (package {package})" if package else ""
+        raise kind(f"pass {pass_.name!r}{origin} left an invalid program behind: {error}") from error
 
 
-def _from(pass_: Pass) -> str:
-    return f" (package {pass_.package})" if pass_.package else ""
+def _from(packages: Mapping[str, str], pass_: Pass) -> str:
+    package = packages.get(pass_.name)
+    return f" (package {package})" if package else ""

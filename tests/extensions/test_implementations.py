@@ -21,7 +21,7 @@ from .processes import run
 SCRIPT = """
     import hlojit, math, numpy as np, operator, sys, types
     from hlojit.extensions import hookimpl, register
-    from hlojit.extensions.custom_calls import ElementwiseCall
+    from hlojit.extensions.elementwise_calls import ElementwiseCall
     from numba.core import types as kinds
     from numba.extending import overload, overload_attribute, overload_method
     def helper(x): pass

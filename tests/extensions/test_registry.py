@@ -12,7 +12,9 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
+from hlojit.extensions.registered import api_of
 from hlojit.ir import evaluate
+from hlojit.ir.environment import tables
 from hlojit.ir.ops.definition import OpDefinition, find_op
 
 from .processes import install, run
@@ -163,7 +165,8 @@ def test_a_failed_replacement_leaves_the_old_plugin() -> None:
 
 
 def test_using_ends_with_its_block() -> None:
-    generation = ext.registry().load().generation
+    ext.registry().load()
+    before = tables().identity
     with ext.using(plugin(custom_calls=[scaling(2)])):
         executable = hlojit.compile(CALL.format(target="test.scale"))
         with pytest.raises(KeyError), ext.using(plugin(custom_calls=[scaling(7)])):
@@ -173,7 +176,7 @@ def test_using_ends_with_its_block() -> None:
     assert executable(X)[0] == -4, "what is compiled stays usable"
     with pytest.raises(hlojit.HlojitError, match="test.scale"):
         hlojit.compile(CALL.format(target="test.scale"))
-    assert ext.registry().generation == generation
+    assert tables().identity == before
 
 
 class Negating(ext.Backend):
@@ -266,6 +269,56 @@ def test_a_pass_for_another_target_does_not_run() -> None:
 
     with ext.using(plugin(passes=[ElsewherePass()])):
         assert hlojit.compile(ADD)(np.ones(2, "f4"))[0] == 2
+
+
+class Sealed(Negating):
+    """A vendor's object that nobody else writes to."""
+
+    name = "sealed"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} is set by somebody else")
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPass(ext.Pass):
+    """Has no place for anybody's notes."""
+
+    name: ClassVar[str] = "sealed-pass"
+
+    def run(self, module: Any) -> bool:
+        raise ZeroDivisionError("inside")
+
+
+def test_what_vendors_bring_is_not_written_to() -> None:
+    backend, pass_ = Sealed(), BrokenPass()
+    refused = plugin(backends=[backend], passes=[pass_], custom_calls=[scaling(2)])
+    refused.hlojit_api = (1, 1)
+    with ext.using(plugin(custom_calls=[scaling(3)])):
+        ext.registry().scope(refused)  # in another scope it is fine
+    ext.register(plugin(custom_calls=[scaling(3)]), name="owner")
+    with pytest.raises(hlojit.PluginError, match=r"both register the custom call target"):
+        ext.register(refused, name="refused", package="refused-package")
+    assert vars(backend) == {} and vars(pass_) == {}
+    assert "sealed" not in ext.registry().backends
+
+
+def test_a_pass_without_room_for_notes_is_named_with_its_package() -> None:
+    ext.register(plugin(passes=[SealedPass()]), name="vendor", package="vendor-package")
+    with pytest.raises(hlojit.PluginError, match=r"'sealed-pass' \(package vendor-package\) failed"):
+        hlojit.compile(ADD)
+
+
+def test_a_back_end_under_two_versions_of_the_hooks() -> None:
+    backend = Sealed()
+    asked: list[tuple[int, int]] = []
+    for api in ((1, 0), (1, 1)):
+        written = plugin(backends=[backend])
+        written.hlojit_api = api
+        with ext.using(written):
+            asked.append(api_of(ext.registry().backend("sealed")))
+    assert asked == [(1, 0), (1, 1)]
+    assert api_of(backend) == (1, 0), "in no table: the version that nobody stated"
 
 
 # ---------------------------------------------------------------------------------------------------------- identity, API

@@ -331,9 +331,7 @@ def test_functions_and_what_they_captured_can_be_freed() -> None:
 def test_options_and_backend() -> None:
     x = np.linspace(-1, 1, 7)
     for backend in ("cpu", "reference"):
-        np.testing.assert_allclose(
-            hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x), np.tanh(x), rtol=1e-15
-        )
+        np.testing.assert_allclose(hlojit.jit(backend=backend)(lambda x: np.tanh(x))(x), np.tanh(x), rtol=1e-15)
     with pytest.raises(hlojit.HlojitError, match="did you mean 'cpu'"):
         hlojit.jit(backend="cpus")(lambda x: x)(x)
 
