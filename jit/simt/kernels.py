@@ -1,0 +1,96 @@
+"""The kernels of machines with threads: one table from what an instruction is to the emitter of its code.
+
+    code = emit_kernel(instruction, target, dialect, "symbol")
+
+The table holds emitters by fusion kind, ``emit(body, target, dialect, symbol)``, and by the name of a ``Kernel`` lowering,
+``emit(instruction, target, dialect, symbol)``; each is imported when it is first needed.  What is not in it, every back
+end of such machines refuses, with ``reason_against``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final
+
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
+from hlojit.lowering.elements import Body
+from hlojit.lowering.fusion_kind import FusionKind
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.storage import Storage
+from hlojit.lowering.target import Target
+from hlojit.simt.dialect import Dialect
+from hlojit.simt.frame import GridFrame
+
+_FUSIONS: Final = {
+    FusionKind.EMPTY: "hlojit.simt.kernels:emit_empty",
+    FusionKind.ELEMENTWISE: "hlojit.simt.elementwise:emit_elementwise",
+}
+_KERNELS: Final[dict[str, str]] = {}
+
+_HOST_ROLES: Final = ("constant", "loop", "branch", "call", "return", "alias", "tuple")
+
+
+def emit_kernel(
+    instruction: Instruction, target: Target, dialect: Dialect, symbol: str, storages: Sequence[Storage] = ()
+) -> KernelCode:
+    """The kernel of a fusion, of a single pointwise, indexed or reduction instruction, or of a library routine.
+
+    ``storages`` says how operands, then results, lie in memory (default: all plain).  Raises ``UnsupportedError`` where
+    the table has no emitter.
+    """
+    lowering = instruction.op.lowering
+    if isinstance(lowering, Kernel):
+        if lowering.name not in _KERNELS:
+            reason = lowering_reason(instruction.op)
+            raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
+        made: KernelCode = _imported(_KERNELS[lowering.name])(instruction, target, dialect, symbol)
+        return made
+    body = Body.of(instruction, storages)
+    kind = FusionKind.of(body)
+    if kind not in _FUSIONS:
+        raise UnsupportedError(instruction.op.name, "", f"no GPU kernel for {kind.value} yet", instruction.location)
+    made = _imported(_FUSIONS[kind])(body, target, dialect, symbol)
+    return made
+
+
+def has_kernel(name: str) -> bool:
+    """Whether there is a kernel for ops whose lowering is ``Kernel(name)``."""
+    return name in _KERNELS
+
+
+def has_fusion(kind: FusionKind) -> bool:
+    """Whether there is a kernel for fusions of a kind."""
+    return kind in _FUSIONS
+
+
+def lowering_reason(record: OpDefinition) -> str:
+    """Why there is no kernel for ops of a record, whatever their types, or an empty string."""
+    lowering = record.lowering
+    if isinstance(lowering, (Pointwise, Indexed, Expand)):
+        return ""
+    if isinstance(lowering, Reduction):
+        return "" if has_fusion(FusionKind.REDUCTION) else "no GPU kernel for reductions yet"
+    if isinstance(lowering, Kernel):
+        return "" if has_kernel(lowering.name) else f"no GPU kernel {lowering.name!r} yet"
+    if isinstance(lowering, Structural) and lowering.role in _HOST_ROLES:
+        return ""
+    return "the op has no lowering yet"
+
+
+def emit_empty(body: Body, target: Target, dialect: Dialect, symbol: str) -> KernelCode:
+    """The kernel of results without elements: no block runs."""
+    frame = GridFrame(target, body, dialect)
+    with frame.kernel(symbol, dialect.warp):
+        pass
+    return frame.code((Phase(symbol, 0, 0.0, dialect.warp),))
+
+
+@cache
+def _imported(path: str) -> Callable[..., KernelCode]:
+    module, _, function = path.partition(":")
+    emitter: Callable[..., KernelCode] = getattr(importlib.import_module(module), function)
+    return emitter
