@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cpu.kernels.blocking import BLOCKS, STACK_BYTES, Blocking, Panels, is_cuttable
 from hlojit.cpu.kernels.convolution_forms import emit_convolution
 from hlojit.cpu.kernels.dot_forms import emit_dot_general
-from hlojit.cpu.kernels.problem import DotProblem, Matrix
-from hlojit.cpu.kernels.tiles import choose_shape
 from hlojit.cpu.machine import with_speeds
 from hlojit.cpu.processor import host_target
 from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.types import tensor
+from hlojit.lowering.dot_blocking import BLOCKS, STACK_BYTES, Blocking, Panels, is_cuttable
+from hlojit.lowering.dot_problem import DotProblem, Matrix
+from hlojit.lowering.dot_tiles import choose_shape
 from hlojit.lowering.machine import Machine, parse_machine
 from hlojit.lowering.target import KIND_BITS, X86_64_V4
 

@@ -11,13 +11,13 @@ import math
 
 from hlojit.cpu.kernels.complex_products import emit_complex_convolution
 from hlojit.cpu.kernels.convolution import Convolution
-from hlojit.cpu.kernels.convolution_problem import ConvolutionProblem, canonical_convolution
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
 from hlojit.cpu.kernels.dot_forms import emit_product
 from hlojit.cpu.kernels.elements import Elements, compute_kind
-from hlojit.cpu.kernels.problem import Axis, DotProblem, Matrix, merge_axes, without_terms
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction
+from hlojit.lowering.convolution_problem import ConvolutionProblem, canonical_convolution
+from hlojit.lowering.dot_problem import Axis, DotProblem, Matrix, merge_axes, without_terms
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 

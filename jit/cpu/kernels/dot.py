@@ -17,18 +17,15 @@ from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
 from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
 from hlojit.cpu.kernels.packing import CopyKernel
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, dense_steps, round_up
 from hlojit.ir.formats import IntegerType
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.lowering.dot_parts import SumParts, cut_sum
+from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, dense_steps, round_up
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
 RESULT = 2
-SPLIT_ABOVE = 32768
-"""Length of a sum above which few results are computed in parts."""
-PART = 16384
-MAXIMUM_PARTS = 32
 ADD_CYCLES = 4.0
 
 
@@ -73,9 +70,9 @@ class Product:
             return
         if problem.n == 1 and problem.m > 1:
             self.problem = problem = problem.exchanged()
-        few = problem.batch_size * problem.m * problem.n <= 4096
-        if few and problem.k > SPLIT_ABOVE and problem.lhs_copy is None and problem.rhs_copy is None:
-            self._parts()
+        parts = cut_sum(problem)
+        if parts is not None:
+            self._parts(parts)
             return
         arithmetic = Arithmetic.of(self.kind, self.target)
         types = [self.elements[number].element for number in problem.operands]
@@ -171,27 +168,16 @@ class Product:
         self.phases.append(kernel.emit(self.builder, self.target))
         return dense(self.kind), (WORKSPACE, offset)
 
-    def _parts(self) -> None:
-        """Cut the sum into equal parts and a rest, compute them apart, and add them in their order."""
-        problem = self.problem
-        parts = min(MAXIMUM_PARTS, problem.k // PART)
-        length = problem.k // parts // 64 * 64
-        rest = problem.k - parts * length
+    def _parts(self, cut: SumParts) -> None:
+        """Compute the parts of a sum apart, and add them in their order."""
+        problem, parts = self.problem, cut.parts
         count = problem.batch_size * problem.m * problem.n
         unit = KIND_BITS[self.kind] // 8
-        sums = self.reserve((parts + (rest > 0)) * count * unit)
-        lhs, rhs = problem.lhs, problem.rhs
-        first = replace(
-            problem,
-            batch=(parts, *problem.batch),
-            k=length,
-            lhs=replace(lhs, batch=(length * lhs.column, *lhs.batch)),
-            rhs=replace(rhs, batch=(length * rhs.row, *rhs.batch)),
-        )
-        self._part(first, ".part", 0, sums)
-        if rest:
-            self._part(replace(problem, k=rest), ".rest", parts * length, sums + parts * count * unit)
-        self._add_parts(sums, parts + (rest > 0), count)
+        sums = self.reserve((parts + (cut.rest > 0)) * count * unit)
+        self._part(cut.equal_parts(problem), ".part", 0, sums)
+        if cut.rest:
+            self._part(replace(problem, k=cut.rest), ".rest", parts * cut.length, sums + parts * count * unit)
+        self._add_parts(sums, parts + (cut.rest > 0), count)
 
     def _part(self, problem: DotProblem, suffix: str, start: int, offset: int) -> None:
         """Emit one product of the parts, which begins at ``start`` of k, into workspace."""

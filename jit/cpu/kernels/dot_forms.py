@@ -10,11 +10,11 @@ from dataclasses import replace
 from hlojit.cpu.kernels.complex_products import emit_complex_product
 from hlojit.cpu.kernels.dot import Product
 from hlojit.cpu.kernels.elements import Elements, compute_kind
-from hlojit.cpu.kernels.problem import DotProblem, canonical_dot
 from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_type, find_element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.views import DotView
+from hlojit.lowering.dot_problem import DotProblem, canonical_dot
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, prefetch, scaled
 from hlojit.cpu.kernels.packing import CopyKernel, PanelPack
-from hlojit.cpu.kernels.problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
-from hlojit.cpu.kernels.tiles import TALLEST_TILE, Side, Tile, choose_shape, segments_of
+from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
+from hlojit.lowering.dot_blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
+from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
+from hlojit.lowering.dot_tiles import TALLEST_TILE, choose_shape
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import KIND_BITS, Target

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.problem import Copy, DotProblem, Matrix, dense_steps
 from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.copy_plan import PAIRED_CYCLES, divide_rows
+from hlojit.lowering.dot_problem import Copy, DotProblem, Matrix, dense_steps
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import Target
 

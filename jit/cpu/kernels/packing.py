@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.problem import Axis, Copy, merge_axes
 from hlojit.cpu.kernels.tiles import Segment
 from hlojit.cpu.kernels.transposing import Squares, shuffle, transpose_square
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.copy_plan import SINGLE_CYCLES, SQUARE_CYCLES, VECTOR_CYCLES, divide_rows
+from hlojit.lowering.dot_problem import Axis, Copy, merge_axes
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import KIND_BITS, Target
 

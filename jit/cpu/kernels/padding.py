@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
-from hlojit.cpu.kernels.problem import ceil_divide
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
+from hlojit.lowering.dot_problem import ceil_divide
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.target import KIND_BITS, Target
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hlojit.cpu.kernels.problem import DotProblem, ceil_divide, round_up
-from hlojit.cpu.kernels.tiles import TALLEST_TILE
+from hlojit.lowering.dot_problem import DotProblem, ceil_divide, round_up
+from hlojit.lowering.dot_tiles import TALLEST_TILE
 from hlojit.lowering.machine import Machine
 
 PREFETCH_ROWS = 4
