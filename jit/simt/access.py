@@ -29,24 +29,57 @@ class SimtAccess(VectorAccess):
 
     def load(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
         b = self.builder
+        buffer, linear = self.staged.get((buffer, linear), (buffer, linear))
+        size = self.sizes[buffer]
+        if not size:
+            # Guards let nothing of it through.
+            return b.splat(b.constant(kind, 0)) if self.vectorized else b.constant(kind, 0)
+        safe = linear.low >= 0 and linear.high < size
+        if not any(self.varies(atom) for atom, _ in linear.terms):
+            offset = self.uniform(linear)
+            if condition is not None and not safe:
+                inside = b.icmp("ult", offset, b.constant("i64", size))
+                offset = b.select(inside, offset, b.constant("i64", 0))
+            return self._load(buffer, kind, offset, 1)
+        if self._is_contiguous(linear) and (condition is None or safe):
+            return self._load(buffer, kind, self.uniform(linear), b.lanes, self.alignment(linear, kind))
+        return self._load_lanes(buffer, kind, linear, None if safe else condition)
+
+    def _is_contiguous(self, linear: Index) -> bool:
         moving = [atom for atom, _ in linear.terms if self.varies(atom)]
-        contiguous = len(moving) == 1 and moving[0].key == self.vectorized and linear.coefficient(self.vectorized) == 1
-        plain = self.mask is None and (condition is None or (linear.low >= 0 and linear.high < self.sizes[buffer]))
-        if not (contiguous and plain):
-            return super().load(buffer, kind, linear, condition)
-        offset = self.uniform(linear)
-        b.dialect.check(b, buffer, offset, b.lanes, kind, None, is_store=False)
-        return b.load(kind, self.pointer(buffer, kind, offset), vector=True, align=self.alignment(linear, kind))
+        return len(moving) == 1 and moving[0].key == self.vectorized and linear.coefficient(self.vectorized) == 1
+
+    def _load(self, buffer: int, kind: str, offset: Val, lanes: int, align: int = 0) -> Val:
+        b = self.builder
+        b.dialect.check(b, buffer, offset, lanes, kind, is_store=False)
+        return b.load(kind, self.pointer(buffer, kind, offset), vector=lanes > 1, align=align)
+
+    def _load_lanes(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
+        """One access a lane; where the condition is false the first element is read."""
+        b = self.builder
+        result = Val("poison", kind, b.lanes)
+        offsets = self._vector(linear, "i64")
+        for lane in range(b.lanes):
+            offset = b.extract(offsets, lane)
+            if condition is not None:
+                offset = b.select(b.extract(condition, lane), offset, b.constant("i64", 0))
+            result = b.insert(result, lane, self._load(buffer, kind, offset, 1))
+        return result
 
     def store(self, value: Val, buffer: int, linear: Index) -> None:
         b = self.builder
-        if self.mask is not None or not self.vectorized or linear.coefficient(self.vectorized) != 1:
-            super().store(value, buffer, linear)
+        if not self.vectorized or self._is_contiguous(linear):
+            align = self.alignment(linear, value.kind) if self.vectorized else 0
+            self._store(b.splat(value) if self.vectorized else value, buffer, self.uniform(linear), align)
             return
-        offset = self.uniform(linear)
-        b.dialect.check(b, buffer, offset, b.lanes, value.kind, None, is_store=True)
-        pointer = self.pointer(buffer, value.kind, offset)
-        b.store(b.splat(value), pointer, align=self.alignment(linear, value.kind))
+        vector, offsets = b.splat(value), b.splat(self._vector(linear, "i64"))
+        for lane in range(b.lanes):
+            self._store(b.extract(vector, lane), buffer, b.extract(offsets, lane))
+
+    def _store(self, value: Val, buffer: int, offset: Val, align: int = 0) -> None:
+        b = self.builder
+        b.dialect.check(b, buffer, offset, value.lanes, value.kind, is_store=True)
+        b.store(value, self.pointer(buffer, value.kind, offset), align=align)
 
     def alignment(self, linear: Index, kind: str) -> int:
         """Bytes that the address of a piece is a multiple of, as far as an access can use it."""

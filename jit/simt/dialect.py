@@ -49,9 +49,9 @@ class Dialect(ABC):
         """Address of byte ``offset`` of the block's shared memory."""
 
     def check(  # noqa: B027  most machines check nothing
-        self, b: SimtBuilder, buffer: int, offset: Val, lanes: int, kind: str, mask: Val | None, *, is_store: bool
+        self, b: SimtBuilder, buffer: int, offset: Val, lanes: int, kind: str, *, is_store: bool
     ) -> None:
-        """Called before every access to an element (or ``lanes`` of them, or one for each lane of ``offset``)."""
+        """Called before every access to ``lanes`` neighbouring elements from ``offset`` on: ``b.sizes[buffer]`` are there."""
 
     def finish(self, b: SimtBuilder, text: str) -> str:
         """The module's text, from what was emitted."""
