@@ -126,7 +126,8 @@ MACHINE = Switch(
     "HLOJIT_MACHINE",
     "what the system, or the processor, tells",
     "caches, cores and speeds that plans are derived from, for example `L1=48K/12 L2=2M/16 cores=8 fma=2`; what it leaves "
-    "out stays as found",
+    "out stays as found; `hlojit machine` prints the whole model, `hlojit machine --measure` one with the bandwidth that one "
+    "core has to memory now ([decision](decisions/machine-model.md))",
     "when the CPU back end is first needed",
 )
 

@@ -67,6 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help="show what is kept on disk, or remove it")
     cache.add_argument("--clear", action="store_true", help="remove every entry")
     cache.set_defaults(run=_cache)
+
+    machine = commands.add_parser("machine", help="print the machine model that plans are derived from")
+    machine.add_argument("--measure", action="store_true", help="measure the bandwidth of memory (for HLOJIT_MACHINE)")
+    machine.set_defaults(run=_machine)
     return parser
 
 
@@ -231,6 +235,15 @@ def _cache(options: argparse.Namespace) -> int:
     for kind in KINDS:
         chosen = [entry.nbytes for entry in entries if entry.kind == kind]
         print(f"  {kind:9} {len(chosen):6,} entries {sum(chosen) / 1e6:10,.1f} MB")
+    return 0
+
+
+def _machine(options: argparse.Namespace) -> int:
+    from hlojit.cpu.bandwidth import with_measured_bandwidth
+    from hlojit.cpu.processor import host_target
+
+    machine = host_target().machine
+    print(with_measured_bandwidth(machine) if options.measure else machine)
     return 0
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hlojit.command import main
+from hlojit.lowering.machine import parse_machine
 
 PROGRAM = """
 func.func @main(%x: tensor<2x3xf32>, %y: tensor<3xi32>) -> (tensor<2x3xf32>, tensor<3xi32>) {
@@ -167,6 +170,27 @@ def test_plugins_lists_the_built_in_back_ends(capsys: pytest.CaptureFixture[str]
     assert main(["plugins"]) == 0
     printed = capsys.readouterr().out
     assert "cpu" in printed and "reference" in printed and "back end" in printed
+
+
+def test_machine_prints_a_model_that_the_switch_reads() -> None:
+    """What one process measured, others plan by, all of them the same."""
+
+    def printed(*arguments: str, **switches: str) -> str:
+        environment = {name: text for name, text in os.environ.items() if name != "HLOJIT_MACHINE"} | switches
+        command = [sys.executable, "-m", "hlojit", "machine", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    found = printed()
+    assert found == printed()
+    assert parse_machine(found) == parse_machine(str(parse_machine(found)))
+    measured = printed("--measure")
+    assert parse_machine(measured) == replace(
+        parse_machine(found), memory_bandwidth=parse_machine(measured).memory_bandwidth
+    )
+    assert printed(HLOJIT_MACHINE=measured) == measured
+    assert printed(HLOJIT_MACHINE="bandwidth=3.5").split()[-3] == "bandwidth=3.5"
 
 
 def test_as_a_module_and_into_a_closed_pipe(file: str) -> None:

@@ -7,7 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hlojit.cpu import bandwidth
 from hlojit.cpu import machine as detection
+from hlojit.cpu.bandwidth import coarse, read_rate, with_measured_bandwidth
 from hlojit.cpu.machine import caches_from_cpuid, caches_from_system, host_machine, with_speeds
 from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import HlojitError
@@ -157,6 +159,26 @@ def test_speeds_go_by_features() -> None:
     server = with_speeds(GENERIC, ["avx512f", "amx-tile"], "x86_64")
     assert (zen4.multiply_adds, zen5.multiply_adds, server.multiply_adds) == (1.0, 2.0, 2.0)
     assert server.last.latency > 3 * zen5.last.latency
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0, 3.3, 11.9, 15.4, 27.4, 31.8, 450.0])
+def test_measured_bandwidth_is_told_coarsely(rate: float) -> None:
+    found = coarse(rate)
+    assert 2**-0.26 < found / rate < 2**0.26
+    assert coarse(found) == found and coarse(found * 1.1) == found == coarse(found / 1.1)
+    assert parse_machine(str(parse_machine(f"bandwidth={found}"))).memory_bandwidth == found
+
+
+def test_a_core_reads_at_some_rate() -> None:
+    assert 1e-3 < read_rate(1 << 20, 0.0) < 1e4
+    model = with_measured_bandwidth(parse_machine("L1=4K/4 L2=8K/4 L3=16K/4 bandwidth=1000000"))
+    assert model.memory_bandwidth == coarse(model.memory_bandwidth) < 1e4
+
+
+def test_no_compilation_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes on one machine have one model: nothing in it depends on the time of day."""
+    monkeypatch.setattr(bandwidth, "read_rate", lambda *_: pytest.fail("measured"))
+    assert host_machine(["avx512f"]) == host_machine(["avx512f"])
 
 
 def test_architecture_level() -> None:
