@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import Dense
 from hlojit.ir.formats import FloatFormat, IntegerType, element_type
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ELEMENTS, I64
 from hlojit.ir.ops.definition import (
     Array,
@@ -26,6 +28,7 @@ from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, operand_ten
 from hlojit.ir.ops.views import ConstantView, IotaView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.types import TensorType, Type, tensor
 
 
@@ -80,7 +83,7 @@ def _iota_reference(call: Any) -> Array:
     )
 
 
-def _iota(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _iota(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     type = instruction.result.tensor_type
     dimension = IotaView.of(instruction).dimension
     kind = "i32" if type.shape[dimension] <= 1 << 31 else "i64"

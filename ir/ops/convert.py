@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hlojit.ir.formats import (
     QuantizedType,
     element_type,
 )
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import I32
 from hlojit.ir.ops.definition import (
     Array,
@@ -51,6 +53,7 @@ from hlojit.ir.ops.pointwise import (
 from hlojit.ir.ops.rules import OpCall, checked, compatible_extents, compatible_shapes, inferred, operand_tensor
 from hlojit.ir.scalar import arrays, formats
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.scalar.numpy_builder import saturate
 from hlojit.ir.types import TensorType
 
@@ -188,12 +191,12 @@ def _resize(b: ScalarBuilder, value: Scalar, kind: str) -> Scalar:
     return b.zext(value, kind) if wider else b.trunc(value, kind)
 
 
-def _bitcast(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _bitcast(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     b = emitter.builder
     source = stored_element(instruction.operands[0].tensor_type.element_type)
     target = stored_element(instruction.result.tensor_type.element_type)
     if source == target:
-        return emitter.operand(0, index)  # type: ignore[no-any-return]
+        return emitter.operand(0, index)
     kind = f"i{max(source.bits, target.bits, 8)}"
     narrow = f"i{max(target.bits, 8)}"
     if source.bits == target.bits:

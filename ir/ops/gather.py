@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.formats import ElementType, IntegerType
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import BOOL, I64_ARRAY, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -34,6 +35,8 @@ from hlojit.ir.ops.rules import (
     unique,
 )
 from hlojit.ir.ops.views import GatherView
+from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.scalar.formats import compute_kind
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
@@ -253,7 +256,7 @@ def signed_indices(indices: Array) -> Array:
     return indices.astype(np.int64)
 
 
-def _emit_gather(emitter: Any, instruction: Instruction, index: Any) -> Any:
+def _emit_gather(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     dims, sizes = gather_numbers(instruction), _slice_sizes(instruction)
     operand, indices = operand_tensor(instruction, 0), operand_tensor(instruction, 1)
     if not operand.size:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -38,6 +39,7 @@ from hlojit.ir.ops.rules import (
 )
 from hlojit.ir.ops.views import BroadcastView, DimensionsView, TransposeView
 from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.types import DYNAMIC, TensorType, Type
 
 
@@ -97,10 +99,10 @@ def _broadcast_quantized(instruction: Any) -> str | None:
     return f"the quantization dimension {source} becomes {_targets(instruction)[source]}, the result says {target}"
 
 
-def _broadcast(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _broadcast(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     shape = instruction.operands[0].tensor_type.shape
     source = [0 if extent == 1 else index[target] for extent, target in zip(shape, _targets(instruction))]
-    return emitter.operand(0, source)  # type: ignore[no-any-return]
+    return emitter.operand(0, source)
 
 
 def _broadcast_array(call: Any, x: Array) -> Array:
@@ -165,11 +167,11 @@ def _transposed_quantized(instruction: Any) -> str | None:
     return f"dimension {target} of the result, its quantization dimension, is {permutation[target]}, not {source}"
 
 
-def _transpose(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _transpose(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     source = [0] * len(index)
     for position, dimension in enumerate(_permutation(instruction)):
         source[dimension] = index[position]
-    return emitter.operand(0, source)  # type: ignore[no-any-return]
+    return emitter.operand(0, source)
 
 
 _TRANSPOSE_RULES = (takes("I1", 0, "operand", ANY_PER_AXIS), Constraint("C2", _is_permutation))
@@ -257,9 +259,9 @@ def _split(linear: Any, extents: Sequence[int]) -> list[Any]:
     return [0 if extents[0] == 1 else linear, *reversed(parts)]
 
 
-def _reshape(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _reshape(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     source = instruction.operands[0].tensor_type.shape
-    return emitter.operand(0, reshaped_index(instruction.result.tensor_type.shape, source, index))  # type: ignore[no-any-return]
+    return emitter.operand(0, reshaped_index(instruction.result.tensor_type.shape, source, index))
 
 
 RESHAPE = define(
@@ -290,13 +292,13 @@ def _dimensions(call: OpCall) -> tuple[int, ...]:
     return DimensionsView.of(call).dimensions
 
 
-def _reverse(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _reverse(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     shape = instruction.result.tensor_type.shape
     source = [
         position * -1 + (extent - 1) if dimension in _dimensions(instruction) else position
         for dimension, (position, extent) in enumerate(zip(index, shape))
     ]
-    return emitter.operand(0, source)  # type: ignore[no-any-return]
+    return emitter.operand(0, source)
 
 
 _REVERSE_RULES = (

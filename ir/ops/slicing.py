@@ -5,10 +5,12 @@ Their lowering says from which index of which operand an element of the result c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import IntegerType
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -38,6 +40,7 @@ from hlojit.ir.ops.rules import (
 )
 from hlojit.ir.ops.views import DimensionView, DynamicSliceView, PadView, SliceView
 from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.types import DYNAMIC, Type, tensor
 
 if TYPE_CHECKING:
@@ -66,10 +69,10 @@ def _sliced_type(request: InferenceRequest) -> tuple[Type, ...]:
     return (operand_tensor(request, 0).with_shape([-(-(limit - start) // stride) for start, limit, stride in ranges]),)
 
 
-def _slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _slice(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     ranges = SliceView.of(instruction).ranges
     source = [position * stride + start for position, (start, _, stride) in zip(index, ranges)]
-    return emitter.operand(0, source)  # type: ignore[no-any-return]
+    return emitter.operand(0, source)
 
 
 def _slice_array(call: Any, x: Array) -> Array:
@@ -136,7 +139,7 @@ def _padded_type(request: InferenceRequest) -> tuple[Type, ...]:
     )
 
 
-def _pad(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _pad(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     inside: Any = True
     source = []
     shape = instruction.operands[0].tensor_type.shape
@@ -148,10 +151,10 @@ def _pad(emitter: Any, instruction: Any, index: Any) -> Scalar:
             inside = _both(emitter, inside, emitter.in_range(moved % step, 0, 1))
             moved = moved // step
         source.append(moved)
-    return emitter.guarded(inside, lambda: emitter.operand(0, source), lambda: emitter.operand(1, ()))  # type: ignore[no-any-return]
+    return emitter.guarded(inside, lambda: emitter.operand(0, source), lambda: emitter.operand(1, ()))
 
 
-def _both(emitter: Any, a: Any, b: Any) -> Any:
+def _both(emitter: ElementEmitter, a: Any, b: Any) -> Any:
     """The conjunction of two conditions, either of which may be known."""
     if a is True or b is False:
         return b
@@ -240,7 +243,7 @@ def _concatenated_type(request: InferenceRequest) -> tuple[Type, ...]:
     return (tensor(shape, types[0].element_type),)
 
 
-def _concatenate(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _concatenate(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     dimension = DimensionView.of(instruction).dimension
     starts = [0]
     for operand in instruction.operands:
@@ -249,7 +252,7 @@ def _concatenate(emitter: Any, instruction: Any, index: Any) -> Scalar:
     def element(number: int) -> Scalar:
         source = list(index)
         source[dimension] = index[dimension] - starts[number]
-        return emitter.operand(number, source)  # type: ignore[no-any-return]
+        return emitter.operand(number, source)
 
     def choose(first: int, last: int) -> Scalar:
         """The element, known to come from one of the operands first ... last - 1; found by bisection."""
@@ -257,7 +260,7 @@ def _concatenate(emitter: Any, instruction: Any, index: Any) -> Scalar:
             return element(first)
         middle = (first + last) // 2
         below = emitter.in_range(index[dimension], starts[first], starts[middle])
-        return emitter.guarded(below, lambda: choose(first, middle), lambda: choose(middle, last))  # type: ignore[no-any-return]
+        return emitter.guarded(below, lambda: choose(first, middle), lambda: choose(middle, last))
 
     return choose(0, len(instruction.operands))
 
@@ -312,7 +315,7 @@ def _slice_sizes_fit(call: OpCall) -> str | None:
     return None
 
 
-def _dynamic_slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
+def _dynamic_slice(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     source = []
     shape, sizes = instruction.operands[0].tensor_type.shape, DynamicSliceView.of(instruction).sizes
     for dimension, (position, extent, size) in enumerate(zip(index, shape, sizes)):
@@ -322,7 +325,7 @@ def _dynamic_slice(emitter: Any, instruction: Any, index: Any) -> Scalar:
         start = emitter.operand(dimension + 1, ())
         element = instruction.operands[dimension + 1].tensor_type.element_type
         source.append(position + emitter.run_time_index(start, element, 0, extent - size))
-    return emitter.operand(0, source)  # type: ignore[no-any-return]
+    return emitter.operand(0, source)
 
 
 def _dynamic_slice_array(call: Any, x: Array, *starts: Array) -> Array:
