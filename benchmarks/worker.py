@@ -40,7 +40,8 @@ def compile_hlojit(text: str, x64: bool) -> Callable[..., Any]:
     """hlojit's executable."""
     import hlojit
 
-    return hlojit.compile(text)  # type: ignore[no-any-return]
+    executable: Callable[..., Any] = hlojit.compile(text)
+    return executable
 
 
 def compile_jax(text: str, x64: bool) -> Callable[..., Any]:

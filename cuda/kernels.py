@@ -9,13 +9,14 @@ one-line kernel whose only statement is that body::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from hlojit.cuda.scalar_builder import GpuScalar, GpuScalarBuilder
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
-from hlojit.lowering.elements import Body, Elements
+from hlojit.ir.scalar.builder import ScalarBuilder
+from hlojit.lowering.elements import Access, Body, Elements
 from hlojit.lowering.index import Index, Quotient, RunTime, variable
 from llvmlite import ir
 
@@ -97,7 +98,7 @@ def emit_elementwise(builder: Any, addresses: Sequence[Any], thread: Any, instru
     body = Body.of(instruction)
     shape = body.roots[0].tensor_type.shape
     access = GpuAccess(builder, addresses, GpuScalar(thread, "i64"))
-    elements = Elements(access, body)  # type: ignore[arg-type]
+    elements = Elements(cast(Access, access), body)
     linear = variable(THREAD_VARIABLE, 0, body.roots[0].tensor_type.size - 1)
     index = []
     for stride, extent in zip(body.roots[0].tensor_type.strides, shape):
@@ -105,7 +106,7 @@ def emit_elementwise(builder: Any, addresses: Sequence[Any], thread: Any, instru
     scalars: list[Any] = [elements.value(root, tuple(index)) for root in body.roots]
     for number, (root, scalar) in enumerate(zip(body.roots, scalars)):
         element = root.tensor_type.element_type
-        encoded: Any = formats.encode(access.builder, scalar, element)  # type: ignore[arg-type]
+        encoded = cast(GpuScalar, formats.encode(cast(ScalarBuilder, access.builder), scalar, element))
         access.store(len(body.operand_types) + number, formats.storage_kind(element), linear, encoded)
 
 

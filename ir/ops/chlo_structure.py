@@ -25,7 +25,7 @@ from hlojit.ir.ops.definition import (
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
-    in_range,
+    dimension_in_range,
     inferred,
     operand_tensor,
     region_inputs,
@@ -187,7 +187,7 @@ def _scan_body(call: OpCall) -> str | None:
 def _scan_dimension(call: OpCall) -> str | None:
     if not scan_inputs(call):
         return None
-    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+    return dimension_in_range(call)
 
 
 def _scan_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:

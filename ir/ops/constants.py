@@ -24,7 +24,7 @@ from hlojit.ir.ops.definition import (
     ValueRange,
     define,
 )
-from hlojit.ir.ops.rules import OpCall, checked, in_range, inferred, operand_tensor
+from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred
 from hlojit.ir.ops.views import ConstantView, IotaView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
@@ -112,11 +112,7 @@ IOTA = define(
 # get_dimension_size
 
 
-def _dimension_in_range(call: OpCall) -> str | None:
-    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
-
-
-_SIZE_RULES = (Constraint("C1", _dimension_in_range),)
+_SIZE_RULES = (Constraint("C1", dimension_in_range),)
 
 GET_DIMENSION_SIZE = define(
     OpDefinition(

@@ -29,6 +29,7 @@ from hlojit.ir.ops.rules import (
     compatible_extents,
     compatible_shapes,
     constant_operand,
+    dimension_in_range,
     has_shape,
     has_size,
     in_range,
@@ -233,12 +234,17 @@ DYNAMIC_IOTA = define(
 # dynamic_pad
 
 
-def _padding_sizes(call: OpCall) -> str | None:
-    rank = operand_tensor(call, 0).rank
-    for type in operand_tensors(call, 2):
-        if type.rank != 1 or not compatible_extents(type.shape[0], rank):
-            return f"edge_padding_low, edge_padding_high and interior_padding must have {rank} elements, found {type}"
-    return None
+def _one_entry_a_dimension(label: str, start: int, names: str) -> Constraint:
+    """Operands from number ``start`` on are lists with an entry for every dimension of the first."""
+
+    def check(call: OpCall) -> str | None:
+        rank = operand_tensor(call, 0).rank
+        for type in operand_tensors(call, start):
+            if type.rank != 1 or not compatible_extents(type.shape[0], rank):
+                return f"{names} must have {rank} elements, found {type}"
+        return None
+
+    return Constraint(label, check)
 
 
 def _pad_elements(instruction: Instruction) -> str | None:
@@ -285,7 +291,7 @@ DYNAMIC_PAD = define(
         ),
         constraints=(
             Constraint("C1", _pad_elements),
-            Constraint("C2", _padding_sizes),
+            _one_entry_a_dimension("C2", 2, "edge_padding_low, edge_padding_high and interior_padding"),
             Constraint("C3", _interior),
             Constraint("C4", _padded_shape),
         ),
@@ -383,14 +389,6 @@ DYNAMIC_GATHER = define(
 # real_dynamic_slice
 
 
-def _slice_bounds(call: OpCall) -> str | None:
-    rank = operand_tensor(call, 0).rank
-    for type in operand_tensors(call, 1):
-        if type.rank != 1 or not compatible_extents(type.shape[0], rank):
-            return f"start_indices, limit_indices and strides must have {rank} elements, found {type}"
-    return None
-
-
 def _expand_slice(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
     bounds = _constants(instruction, (1, 2, 3))
     if bounds is None or not operand_tensor(instruction, 0).is_static:
@@ -405,7 +403,7 @@ REAL_DYNAMIC_SLICE = define(
     OpDefinition(
         "stablehlo.real_dynamic_slice",
         operands=tuple(map(Operand, ("operand", "start_indices", "limit_indices", "strides"))),
-        constraints=(_same_element(""), Constraint("", _slice_bounds)),
+        constraints=(_same_element(""), _one_entry_a_dimension("", 1, "start_indices, limit_indices and strides")),
         reference=lambda call, operand, starts, limits, strides: operand[
             tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(starts, limits, strides))
         ],
@@ -422,7 +420,7 @@ def _set_size_range(call: OpCall) -> str | None:
     size = operand_tensor(call, 1)
     if size.rank:
         return f"size must be a scalar, found {size}"
-    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+    return dimension_in_range(call)
 
 
 def _set_size_reference(call: ReferenceCall, operand: Array, size: Array) -> Array:

@@ -29,6 +29,7 @@ from hlojit.ir.ops.rules import (
     has_size,
     in_range,
     operand_tensor,
+    outside,
     same_elements,
     same_size,
     show,
@@ -161,10 +162,11 @@ GATHER_RULES = (
     ),
     Constraint(
         "C15",
-        lambda c: (
-            f"index_vector_dim {g(c).index_vector_dim} is one of start_indices_batching_dims"
-            if g(c).index_vector_dim in g(c).start_indices_batching_dims
-            else None
+        lambda c: outside(
+            "index_vector_dim",
+            g(c).index_vector_dim,
+            "start_indices_batching_dims",
+            g(c).start_indices_batching_dims,
         ),
     ),
     Constraint(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.formats import FloatFormat, IntegerType, QuantizedType, element_type
 from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, OpDefinition, Operand, ReferenceCall, define
-from hlojit.ir.ops.rules import OpCall, checked, inferred, operand_tensor, same_shapes
+from hlojit.ir.ops.rules import OpCall, checked, inferred, operand_tensor, result_keeps_shape
 from hlojit.ir.types import TensorType, Type, tensor
 
 if TYPE_CHECKING:
@@ -64,10 +64,6 @@ def _operand_is_number(call: OpCall) -> str | None:
     return f"operand must be of floats or quantized, found {type}"
 
 
-def _one_shape(instruction: Instruction) -> str | None:
-    return same_shapes("operand and result", [operand_tensor(instruction, 0), instruction.results[0].tensor_type])
-
-
 def _infer_dequantized(request: InferenceRequest) -> Sequence[Type]:
     type = operand_tensor(request, 0)
     return [tensor(type.shape, _expressed(type))]
@@ -80,7 +76,7 @@ UNIFORM_DEQUANTIZE = define(
         infer=checked((Constraint("I1", _operand_is_quantized),), _infer_dequantized),
         constraints=(
             Constraint("I1", _operand_is_quantized),
-            Constraint("C1", _one_shape),
+            Constraint("C1", result_keeps_shape),
             inferred("C2"),
         ),
         reference=lambda call, values: dequantize(values, operand_tensor(call.instruction, 0)),
@@ -110,7 +106,7 @@ UNIFORM_QUANTIZE = define(
         operands=(Operand("operand"),),
         constraints=(
             Constraint("I1", _operand_is_number),
-            Constraint("C1", _one_shape),
+            Constraint("C1", result_keeps_shape),
             Constraint("C2", _result_is_quantized),
         ),
         reference=_quantize_reference,

@@ -298,11 +298,15 @@ def _merge_order(call: ReferenceCall, rows: Sequence[Array]) -> Array:
             # All pairs in one call of the region.
             pairs = [part for row in rows for part in (row[number][first], row[number][second])]
             less = np.asarray(call.run(0, *pairs)[0]).reshape(length, length)
-            key = functools.cmp_to_key(lambda i, j, less=less: int(less[j, i]) - int(less[i, j]))  # type: ignore[misc]
+            key = functools.cmp_to_key(functools.partial(_order_of, less))
         else:
             key = functools.cmp_to_key(functools.partial(_compare, call, [row[number] for row in rows]))
         order[number] = sorted(range(length), key=key)
     return order
+
+
+def _order_of(less: Array, i: int, j: int) -> int:
+    return int(less[j, i]) - int(less[i, j])
 
 
 def _compare(call: ReferenceCall, row: Sequence[Array], i: int, j: int) -> int:

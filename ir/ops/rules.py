@@ -183,6 +183,16 @@ def in_range(name: str, values: Sequence[int], limit: int, of: str = "rank") -> 
     return f"{name} {show(values)} must lie in [0, {limit}), the {of}"
 
 
+def dimension_in_range(call: OpCall) -> str | None:
+    """The attribute ``dimension`` must be one of the first operand."""
+    return in_range("dimension", (call.attributes["dimension"],), operand_tensor(call, 0).rank)
+
+
+def outside(name: str, value: int, other_name: str, others: Sequence[int]) -> str | None:
+    """A value must not be one of others."""
+    return f"{name} {value} is one of {other_name}" if value in others else None
+
+
 def unique(name: str, values: Sequence[int]) -> str | None:
     """No value may occur twice."""
     return None if len(set(values)) == len(values) else f"{name} {show(values)} repeats a value"
@@ -223,6 +233,11 @@ def same_shapes(name: str, types: Sequence[TensorType]) -> str | None:
         if not compatible_shapes(type.shape, types[0].shape):
             return f"{name} have different shapes: {types[0]} and {type}"
     return None
+
+
+def result_keeps_shape(instruction: Instruction) -> str | None:
+    """The result has the first operand's shape."""
+    return same_shapes("operand and result", [operand_tensor(instruction, 0), instruction.results[0].tensor_type])
 
 
 def same_elements(name: str, types: Sequence[TensorType]) -> str | None:

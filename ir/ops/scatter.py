@@ -41,6 +41,7 @@ from hlojit.ir.ops.rules import (
     inferred,
     operand_tensor,
     operand_tensors,
+    outside,
     same_elements,
     same_shapes,
     same_size,
@@ -175,10 +176,11 @@ SCATTER_RULES = (
     ),
     Constraint(
         "C16",
-        lambda c: (
-            f"index_vector_dim {s(c).index_vector_dim} is one of scatter_indices_batching_dims"
-            if s(c).index_vector_dim in s(c).scatter_indices_batching_dims
-            else None
+        lambda c: outside(
+            "index_vector_dim",
+            s(c).index_vector_dim,
+            "scatter_indices_batching_dims",
+            s(c).scatter_indices_batching_dims,
         ),
     ),
     Constraint(

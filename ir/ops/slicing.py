@@ -29,8 +29,8 @@ from hlojit.ir.ops.rules import (
     OpCall,
     checked,
     compatible_extents,
+    dimension_in_range,
     has_size,
-    in_range,
     inferred,
     not_negative,
     operand_tensor,
@@ -231,10 +231,6 @@ def _some_input(call: OpCall) -> str | None:
     return None if call.operand_types else "takes at least one input"
 
 
-def _concatenate_dimension(call: OpCall) -> str | None:
-    return in_range("dimension", (DimensionView.of(call).dimension,), operand_tensor(call, 0).rank)
-
-
 def _concatenated_type(request: InferenceRequest) -> tuple[Type, ...]:
     types, dimension = operand_tensors(request), DimensionView.of(request).dimension
     shape = [next((n for n in extents if n != DYNAMIC), DYNAMIC) for extents in zip(*(type.shape for type in types))]
@@ -268,7 +264,7 @@ def _concatenate(emitter: ElementEmitter, instruction: Instruction, index: Seque
 _CONCATENATE_RULES = (
     Constraint("C3", _some_input),
     Constraint("C1", lambda call: same_elements("inputs", operand_tensors(call))),
-    Constraint("C4", lambda call: _concatenate_dimension(call) if call.operand_types else None),
+    Constraint("C4", lambda call: dimension_in_range(call) if call.operand_types else None),
     Constraint("C2", _inputs_differ),
 )
 

@@ -37,6 +37,7 @@ from hlojit.ir.ops.rules import (
     operand_tensor,
     positive,
     region_is,
+    result_keeps_shape,
     same_elements,
     same_shapes,
     scalar_type,
@@ -282,10 +283,6 @@ def _infer_select_and_scatter(request: InferenceRequest) -> Sequence[Type]:
     return [tensor(operand_tensor(request, 0).shape, combined_elements(request.regions[1])[0])]
 
 
-def _select_and_scatter_shape(instruction: Instruction) -> str | None:
-    return same_shapes("operand and result", [operand_tensor(instruction, 0), instruction.results[0].tensor_type])
-
-
 def _select_and_scatter_reference(call: ReferenceCall, operand: Array, source: Array, init: Array) -> Array:
     at = call.instruction
     window, strides, padding = _spec(at, "window_dimensions"), _spec(at, "window_strides"), _padding(at)
@@ -358,7 +355,7 @@ SELECT_AND_SCATTER = define(
         ),
         regions=("select", "scatter"),
         infer=checked(SELECT_AND_SCATTER_RULES, _infer_select_and_scatter),
-        constraints=(*SELECT_AND_SCATTER_RULES, Constraint("C11", _select_and_scatter_shape), inferred("C12")),
+        constraints=(*SELECT_AND_SCATTER_RULES, Constraint("C11", result_keeps_shape), inferred("C12")),
         reference=_select_and_scatter_reference,
         syntax="generic",
         lowering=Kernel("select_and_scatter"),

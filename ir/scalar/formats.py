@@ -220,9 +220,9 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
     if not isinstance(element, FloatFormat):
         return value
     if element.is_native:
-        return _resize_native(b, value, element.name)
+        return float_resized(b, value, element.name)
     if element.encode is not None:
-        number, user = _resize_native(b, value, element.compute), f"the encode function of {element.name}"
+        number, user = float_resized(b, value, element.compute), f"the encode function of {element.name}"
         return b.call(element.encode, (element.compute,), f"c{element.bits}", (number,), user)
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
@@ -328,13 +328,14 @@ def round_to_format(b: ScalarBuilder, value: Scalar, element: ElementType) -> Sc
     if not isinstance(element, FloatFormat):
         return value
     if element.is_native:
-        return _resize_native(b, value, element.name)
+        return float_resized(b, value, element.name)
     if is_bfloat(element) and value.kind == "f32":
         return b.bitcast(b.and_(_round_bfloat(b, value), b.constant("i32", 0xFFFF0000)), "f32")
     return decode(b, encode(b, value, element), element)
 
 
-def _resize_native(b: ScalarBuilder, value: Scalar, kind: str) -> Scalar:
+def float_resized(b: ScalarBuilder, value: Scalar, kind: str) -> Scalar:
+    """An f32 or f64 as one of the given kind."""
     if value.kind == kind:
         return value
     return b.fpext(value) if kind == "f64" else b.fptrunc(value)
@@ -388,7 +389,7 @@ def convert(b: ScalarBuilder, value: Scalar, source: ElementType, target: Elemen
         return _float_to_integer(b, value, target)
     assert isinstance(source, FloatFormat) and isinstance(target, FloatFormat)
     if contains(target, source):
-        return _resize_native(b, value, target.compute)
+        return float_resized(b, value, target.compute)
     return round_to_format(b, value, target)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 Registers = tuple[int, int, int, int]
@@ -34,10 +35,11 @@ def cpuid() -> Callable[[int, int], Registers]:
     tracker: Any = builder.link(jit, "hlojit.cpuid")
     function = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(tracker["hlojit_cpuid"])
 
-    def call(leaf: int, part: int) -> Registers:
-        out = (ctypes.c_uint32 * 4)()
-        function(leaf, part, ctypes.addressof(out))
-        return out[0], out[1], out[2], out[3]
+    return partial(_call, function, (jit, tracker))
 
-    call.keep = jit, tracker  # type: ignore[attr-defined]  # the code lives as long as the function
-    return call
+
+def _call(function: Callable[..., None], code: object, leaf: int, part: int) -> Registers:
+    """``code`` is what the function's address depends on: it lives as long as whoever may call it."""
+    out = (ctypes.c_uint32 * 4)()
+    function(leaf, part, ctypes.addressof(out))
+    return out[0], out[1], out[2], out[3]

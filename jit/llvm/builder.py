@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.calls import FunctionTable, ScalarFunction, code_bits, plain_kind
 from hlojit.ir.scalar.formats import as_result
 from hlojit.llvm.arithmetic import LlvmArithmetic
@@ -325,3 +326,8 @@ class LlvmBuilder(LlvmArithmetic):
             scalars = [self.extract(vector, lane) for vector in vectors]
             value = self.insert(value, lane, self.foreign.call(compiled, kind, scalars))
         return value
+
+
+def scalars(builder: LlvmBuilder) -> ScalarBuilder:
+    """The builder as the rules see it; its values are narrower than what the protocol's methods may be given."""
+    return cast(ScalarBuilder, builder)

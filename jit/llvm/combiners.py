@@ -19,8 +19,7 @@ from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.llvm.builder import LlvmBuilder, Val
-from hlojit.llvm.vector_access import scalars
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.elements import Elements
 from hlojit.lowering.target import Target
 

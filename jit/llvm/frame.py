@@ -8,8 +8,8 @@ from typing import cast
 
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.llvm.builder import LlvmBuilder, Val
-from hlojit.llvm.vector_access import VectorAccess, scalars
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.llvm.vector_access import VectorAccess
 from hlojit.lowering.elements import Body, Elements, is_narrow
 from hlojit.lowering.index import Index, RunTime
 from hlojit.lowering.probe import Facts

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.elementwise import emit_loop_kernel
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, empty_kernel, walk_lanes, walk_units
-from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body, Elements
 from hlojit.lowering.index import Index, constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
@@ -50,7 +50,7 @@ def _window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
         def step(offsets: Sequence[Index], carried: Sequence[Scalar]) -> Sequence[Scalar]:
             source, condition = window_position(elements, windows, shape, index, offsets)
             values: list[Scalar] = [
-                elements.guarded(condition, lambda n=n: elements.operand(n, source), lambda n=n: _init(elements, n))  # type: ignore[misc]
+                elements.guarded(condition, partial(elements.operand, n, source), partial(_init, elements, n))
                 for n in range(len(combiner.inputs))
             ]
             return combiner.take(cast(list[Val], carried), combiner.converted(values))

@@ -16,11 +16,10 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.ops.definition import Reduction
 from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
-from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.kernel import KernelCode, Phase

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import cast, final
 
 from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.llvm.reductions import ReductionKernel
-from hlojit.llvm.vector_access import scalars
 from hlojit.lowering.elements import Body, Key, is_narrow, round_element
 from hlojit.lowering.index import Index, linear_index
 from hlojit.lowering.kernel import KernelCode, Phase

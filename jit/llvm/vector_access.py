@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
 
-from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.llvm.builder import LLVM_TYPE, LlvmBuilder, Val
 from hlojit.lowering.index import Atom, Index, Quotient, Remainder, RunTime, constant, variable
 from hlojit.lowering.target import Target
-
-
-def scalars(builder: LlvmBuilder) -> ScalarBuilder:
-    """The builder as the rules see it; its values are narrower than what the protocol's methods may be given."""
-    return cast(ScalarBuilder, builder)
-
 
 LONGEST_STRIDE = 4
 """Elements that lie no further apart are loaded with what is between them."""

@@ -228,8 +228,8 @@ class _Description:
         kind = type(value)
         if kind in _PLAIN:
             return repr(value)
-        if kind is tuple:
-            return f"({','.join(map(self.attribute, value))})"  # type: ignore[call-overload]
+        if kind is tuple and isinstance(value, tuple):
+            return f"({','.join(map(self.attribute, value))})"
         if isinstance(value, Dense):
             self.kinds.add(value.type)
             return f"{value.type}{hashlib.sha256(value.tobytes()).hexdigest()}{value.is_splat}"

@@ -16,8 +16,7 @@ from typing import cast
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.builder import ScalarBuilder
-from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.target import KIND_BITS, Target
 
 
@@ -121,10 +120,10 @@ class Elements:
         """From storage to the compute kind."""
         element = self.element
         if isinstance(element, FloatFormat):
-            value = cast(Val, formats.decode(_rules(b), value, element))
+            value = cast(Val, formats.decode(scalars(b), value, element))
             if self.rounded_to is not None:
-                value = cast(Val, formats.round_to_format(_rules(b), value, self.rounded_to))
-            return _resized(b, value, self.compute)
+                value = cast(Val, formats.round_to_format(scalars(b), value, self.rounded_to))
+            return cast(Val, formats.float_resized(scalars(b), value, self.compute))
         signed = isinstance(element, IntegerType) and element.signed
         if self.compute in ("f32", "f64"):
             return b.sitofp(value, self.compute) if signed else b.uitofp(value, self.compute)
@@ -136,23 +135,12 @@ class Elements:
         """From the compute kind to storage, rounded once."""
         element = self.element
         if isinstance(element, FloatFormat):
-            return cast(Val, formats.encode(_rules(b), value, element))
+            return cast(Val, formats.encode(scalars(b), value, element))
         if isinstance(element, BooleanType):
             return b.zext(b.icmp("ne", value, b.constant(value.kind, 0)), "i8")
         kind = storage_kind(element)
         value = b.trunc(value, kind) if KIND_BITS[value.kind] > KIND_BITS[kind] else value
-        return cast(Val, formats.wrap_integer(_rules(b), value, element))
-
-
-def _rules(b: LlvmBuilder) -> ScalarBuilder:
-    """The builder as rules see it: scalars of the protocol stand for this builder's values."""
-    return cast(ScalarBuilder, b)
-
-
-def _resized(b: LlvmBuilder, value: Val, kind: str) -> Val:
-    if value.kind == kind:
-        return value
-    return b.fpext(value) if kind == "f64" else b.fptrunc(value)
+        return cast(Val, formats.wrap_integer(scalars(b), value, element))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block
 from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.ir.scalar.builder import ScalarBuilder
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.elements import Body, Elements
 
 
@@ -19,9 +20,9 @@ class ScalarAccess:
         self._builder = builder
 
     @property
-    def builder(self) -> LlvmBuilder:
+    def builder(self) -> ScalarBuilder:
         """Receives the arithmetic."""
-        return self._builder
+        return scalars(self._builder)
 
     def is_uniform(self, condition: Any) -> bool:
         """Everything is one lane here."""
@@ -36,7 +37,7 @@ class ScalarAccess:
 
 def inline_region(b: LlvmBuilder, block: Block, arguments: Sequence[Val]) -> tuple[Val, ...]:
     """Emit a block of scalars on arguments in compute form; returns its results in compute form."""
-    elements = Elements(ScalarAccess(b), Body({}, (), ()))  # type: ignore[arg-type]
+    elements = Elements(ScalarAccess(b), Body({}, (), ()))
     results: tuple[Any, ...] = elements.inline(block, arguments)
     return results
 
@@ -45,13 +46,12 @@ def load_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val) ->
     """One element of an array in compute form."""
     kind = formats.storage_kind(element)
     stored = b.load(kind, b.element_pointer(base, kind, index))
-    decoded: Any = formats.decode(b, stored, element)  # type: ignore[arg-type]
-    return decoded  # type: ignore[no-any-return]
+    return cast(Val, formats.decode(scalars(b), stored, element))
 
 
 def store_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val, value: Val) -> None:
     """Encode and store one element."""
-    encoded: Any = formats.encode(b, value, element)  # type: ignore[arg-type]
+    encoded = cast(Val, formats.encode(scalars(b), value, element))
     b.store(encoded, b.element_pointer(base, formats.storage_kind(element), index))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from hlojit.cpu.kernels.region import Variable, inline_region, load_element, while_loop
 from hlojit.cpu.kernels.update import byte_pointer, copy_bytes, load_buffer
@@ -16,7 +17,7 @@ from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.views import SortView
 from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
@@ -203,17 +204,14 @@ class _Sort:
         position = outer.index
         lowest = b.sub(position, b.urem(position, b.constant("i64", INSERTION_BLOCK)))
         held = [self._load_bits(element, line, position) for element, line in zip(self.elements, base)]
-        key = [
-            formats.decode(b, bits, element)  # type: ignore[arg-type]
-            for bits, element in zip(held, self.elements)
-        ]
+        key = [cast(Val, formats.decode(scalars(b), bits, element)) for bits, element in zip(held, self.elements)]
         hole = Variable(b, "i64", position)
         moving = Variable(b, "i1", b.icmp("sgt", position, lowest))
 
         def shift() -> None:
             place = hole.get()
             previous = b.sub(place, b.constant("i64", 1))
-            smaller = self._before(key, self._load(base, previous))  # type: ignore[arg-type]
+            smaller = self._before(key, self._load(base, previous))
             inside, after = b.fresh_label("shift"), b.fresh_label("stay")
             moving.set(b.constant("i1", 0))
             b.branch_if(smaller, inside, after)
@@ -261,4 +259,7 @@ class _Sort:
                 side.set(b.add(here, one))
                 place.set(b.add(there, one))
 
-            while_loop(b, lambda side=side, limit=limit: b.icmp("slt", side.get(), limit), take_rest)  # type: ignore[misc]
+            def is_left(side: Variable = side, limit: Val = limit) -> Val:
+                return b.icmp("slt", side.get(), limit)
+
+            while_loop(b, is_left, take_rest)
