@@ -7,7 +7,6 @@ something is first looked up or compiled.  Other threads wait until it is done.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import sys
 import threading
 import traceback
@@ -17,6 +16,7 @@ from hlojit.extensions.checks import PluginRecord, failed, read_plugin
 from hlojit.ir.environment import Environment
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import DISABLE_PLUGINS, check_names
 
 ENTRY_POINT_GROUP = "hlojit"
@@ -28,23 +28,27 @@ _PRESENT: Final = object()
 _DISABLED: Final = object()
 
 
+_Key = tuple[str, str]
+"""Name and package of an entry point."""
+
+
 class Discovery:
     """Loads entry points into an environment, once; one that fails is recorded with its reason, and the others go on.
 
-    Plugins are imported without the lock, and registered under it: a thread that imports a plugin itself holds Python's lock
-    of that module, and comes here if the module looks something up while it is executed.
+    Plugins' code - their modules, their hooks - runs under no lock: it may start threads that use hlojit, and wait for them.
+    A plugin is registered by one thread while others wait for it (``hlojit.ir.in_flight``).  Who must not wait goes on with
+    what is there: the thread that loads a plugin, and threads for which that one waits.
     """
 
     def __init__(self, environment: Environment):
         self.environment = environment
         self.loaded = False
-        """Whether all plugins are there; looked at without the lock."""
+        """Whether all plugins are there; looked at first."""
         self._built_in_loaded = False
         self._busy = threading.local()
-        self._lock = threading.RLock()
-        self._waiting: list[importlib.metadata.EntryPoint] | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._after_fork)
+        self._works = InFlight()
+        self._waiting: dict[_Key, importlib.metadata.EntryPoint] | None = None
+        """What nobody has registered yet."""
 
     def load(self) -> None:
         """Load everything that is installed, unless it has been done; a misspelt switch is reported here."""
@@ -61,35 +65,46 @@ class Discovery:
         if not self._built_in_loaded and self._load_all(built_in=True):
             self._built_in_loaded = True
 
-    def _after_fork(self) -> None:
-        # Another thread may have been loading: the child goes on with what is not there already.
-        self._lock = threading.RLock()
-
     def _load_all(self, *, built_in: bool) -> bool:
-        """Whether all entry points of a kind are loaded; those that this thread is importing are loaded later."""
+        """Whether all entry points of a kind are loaded; those that are being loaded and cannot be waited for are not."""
         # A plugin that looks something up while it is loaded, by the thread that loads it, sees what is there.
         if getattr(self._busy, "flag", False):
             return False
         self._busy.flag = True
         try:
-            with fork_gate:
-                entries = [entry for entry in self._entries() if (_package(entry) == OWN_PACKAGE) == built_in]
-                found = [(entry, self._imported(entry)) for entry in entries]
-                with self._lock:
-                    for entry, imported in found:
-                        if imported is not _LATER:
-                            self._register(entry, imported)
+            waiting = self._entry_points()
+            keys = [key for key in list(waiting) if (key[1] == OWN_PACKAGE) == built_in]
+            for key in keys:
+                self._load_one(key, waiting)
         finally:
             self._busy.flag = False
-        return all(imported is not _LATER for _, imported in found)
+        return not any(key in waiting for key in keys)
 
-    def _entries(self) -> list[importlib.metadata.EntryPoint]:
-        """The entry points that nobody has registered yet."""
-        with self._lock:
-            if self._waiting is None:
-                found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-                self._waiting = sorted(found, key=lambda entry: entry.name)
-            return list(self._waiting)
+    def _entry_points(self) -> dict[_Key, importlib.metadata.EntryPoint]:
+        while self._waiting is None:
+            with self._works.turn("entry points") as role:
+                if role is not Role.AFTER and self._waiting is None:
+                    # Reading what a distribution is called imports modules.
+                    with fork_gate:
+                        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+                        self._waiting = {(entry.name, _package(entry)): entry for entry in sorted(found, key=_name)}
+        return self._waiting
+
+    def _load_one(self, key: _Key, waiting: dict[_Key, importlib.metadata.EntryPoint]) -> None:
+        """Import and register a plugin, or wait for the thread that does."""
+        while (entry := waiting.get(key)) is not None:
+            # Imported by every thread that comes here: Python makes them wait for each other, where it is not a deadlock.
+            with fork_gate:
+                imported = self._imported(entry)
+            if imported is _LATER:
+                return
+            with self._works.turn(key, take_over=False) as role:
+                if role is Role.FIRST and key in waiting:
+                    with fork_gate:
+                        self._register(entry, imported)
+                    del waiting[key]
+                elif role is not Role.AFTER and role is not Role.FIRST:
+                    return
 
     def _imported(self, entry: importlib.metadata.EntryPoint) -> Any:
         """What an entry point names: a plugin, the error that it failed with, or one of the marks below."""
@@ -112,9 +127,6 @@ class Discovery:
         return present is not None and (_package(entry) == OWN_PACKAGE or not present.built_in)
 
     def _register(self, entry: importlib.metadata.EntryPoint, imported: Any) -> None:
-        assert self._waiting is not None
-        if entry not in self._waiting:
-            return  # another thread was faster
         package = _package(entry)
         record = PluginRecord(
             entry.name, package, entry.dist.version if entry.dist else "", built_in=package == OWN_PACKAGE
@@ -129,7 +141,6 @@ class Discovery:
                 self.environment.add(read_plugin(imported, record))
         except (Exception, SystemExit) as error:
             self._note_failure(entry, record, error)
-        self._waiting.remove(entry)
 
     def _note_failure(self, entry: importlib.metadata.EntryPoint, record: PluginRecord, error: BaseException) -> None:
         name = entry.name
@@ -150,6 +161,10 @@ def _is_disabled(entry: importlib.metadata.EntryPoint) -> bool:
 def _is_being_imported(module: str) -> bool:
     """Whether a module is still executed: Python hands such a one out to the thread that executes it."""
     return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
+
+
+def _name(entry: importlib.metadata.EntryPoint) -> str:
+    return entry.name
 
 
 def _package(entry: importlib.metadata.EntryPoint) -> str:

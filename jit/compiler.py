@@ -39,8 +39,8 @@ def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<s
     """
     from hlojit.ir.text.parser import parse_module
 
+    registry().load()
     with fork_gate, collection_paused():
-        registry().load()
         return parse_module(text, source_name=source_name, allow_unregistered=allow_unregistered)
 
 
@@ -73,8 +73,9 @@ def compile(
     Raises ``ParseError``, ``VerificationError``, or ``UnsupportedError`` naming the op, the back end and the reason.
     """
     _check_program(program)
+    # Not inside: plugins that are loaded may fork.
+    registry().load()
     with fork_gate:
-        registry().load()
         if donate:
             program = parse(program) if isinstance(program, str) else program.clone()
             mark_donated(program.main, donate)
@@ -241,9 +242,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     A saved executable is native code, and is run as it is: load files of people you trust.  Raises ``HlojitError`` if the
     file is damaged, or was made for another processor (naming the features that are missing) or runtime.
     """
+    # The file names element types, which a plugin may bring.
+    registry().load()
     with fork_gate:
-        # The file names element types, which a plugin may bring.
-        registry().load()
         compiled = read(path)
         return load_program(compiled, registry().backend(compiled.backend))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from .processes import install, run
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 COLD = """
 import sys, threading
@@ -234,3 +237,100 @@ def test_a_plugin_imported_by_its_user_that_compiles_at_once(tmp_path: Path) -> 
     print(registry().custom_call("early.f").target, registry().records["early"].error)
     """
     assert run(code, tmp_path) == "early.f \n"
+
+
+HOOKS_WITH_THREADS = """
+import os, sys, threading
+import numpy as np
+import hlojit
+import hlojit.extensions as ext
+
+main = sys.modules["__main__"]
+
+def work():
+    text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.add %a, %a : tensor<2xf32> return %0 : tensor<2xf32> }"
+    main.inside.append(hlojit.compile(text)(np.float32([1, 2])).tolist())
+
+@ext.hookimpl
+def hlojit_custom_calls():
+    main.calls.append(1)
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join()
+    if FORKS:
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(0 if ext.registry().backend("cpu") else 1)
+        main.inside.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return [ext.ElementwiseCall("threaded.f", function=lambda x: x)]
+"""
+
+USES_HOOKS_WITH_THREADS = """
+import faulthandler, threading
+faulthandler.dump_traceback_later(60, exit=True)
+from hlojit.extensions import registry
+registry()._discovery._works.patience = 0.2     # seconds after which what the hook waits for goes on without it
+inside, calls, found = [], [], []
+threads = [
+    threading.Thread(target=lambda: found.append(registry().custom_call("threaded.f") is not None)) for _ in range({threads})
+]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(found, inside, calls, registry().records["threaded"].error)
+"""
+
+
+@pytest.mark.parametrize("forks", [False, pytest.param(True, marks=needs_fork)])
+def test_a_hook_that_waits_for_a_thread_which_uses_hlojit(forks: bool, tmp_path: Path) -> None:
+    install(tmp_path, "threaded", HOOKS_WITH_THREADS.replace("FORKS", repr(forks)))
+    inside = "[[2.0, 4.0], 0]" if forks else "[[2.0, 4.0]]"
+    assert run(USES_HOOKS_WITH_THREADS.format(threads=1), tmp_path) == f"[True] {inside} [1] \n"
+
+
+SLOW = """
+import sys, time
+import hlojit.extensions as ext
+
+@ext.hookimpl
+def hlojit_custom_calls():
+    sys.modules["__main__"].calls.append(1)
+    time.sleep(0.2)
+    return [ext.ElementwiseCall("threaded.f", function=lambda x: x)]
+"""
+
+
+def test_threads_wait_for_a_slow_hook(tmp_path: Path) -> None:
+    install(tmp_path, "threaded", SLOW)
+    code = USES_HOOKS_WITH_THREADS.format(threads=6).replace("= 0.2 ", "= 50.0 ")
+    assert run(code, tmp_path) == f"{[True] * 6} [] [1] \n"
+
+
+INTERRUPTED = """
+import sys
+import hlojit.extensions as ext
+
+@ext.hookimpl
+def hlojit_custom_calls():
+    calls = sys.modules["__main__"].calls
+    calls.append(1)
+    if len(calls) == 1:
+        raise KeyboardInterrupt
+    return [ext.ElementwiseCall("threaded.f", function=lambda x: x)]
+"""
+
+
+def test_loading_that_was_interrupted_goes_on_later(tmp_path: Path) -> None:
+    install(tmp_path, "threaded", INTERRUPTED)
+    code = """
+    from hlojit.extensions import registry
+    calls = []
+    for _ in range(3):
+        try:
+            print(registry().custom_call("threaded.f") is not None, calls)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert run(code, tmp_path) == "interrupted\nTrue [1, 1]\nTrue [1, 1]\n"
