@@ -265,6 +265,42 @@ def test_damaged_entries_are_misses_and_are_replaced(damage: Callable[[Path], No
     assert run(tmp_path, layers(1)) == (first, NOTHING)
 
 
+LOADED = """
+import sys
+from pathlib import Path
+import hlojit, numpy as np
+
+# Constants of more than a page, code, and a saved file: everything that a program has of files.
+kind = "tensor<70000xf32>"
+values = ", ".join(str(number % 97) + ".0" for number in range(70000))
+text = (f"func.func @main(%x: {kind}) -> {kind} {{\\n  %c = stablehlo.constant dense<[{values}]> : {kind}\\n"
+        f"  %0 = stablehlo.multiply %x, %c : {kind}\\n  %1 = stablehlo.exponential %0 : {kind}\\n  return %1 : {kind}\\n}}")
+folder = Path(sys.argv[1])
+program = hlojit.compile(text)
+program.save(folder / "saved")
+loaded = hlojit.load(folder / "saved")
+x = np.full(70000, np.float32(0.01))
+files = [path for path in folder.rglob("*") if path.is_file()]
+for path in files if sys.argv[2] == "cut" else ():
+    with path.open("r+b") as file:
+        file.truncate(0)
+for each in (program, loaded):
+    assert np.allclose(each(x), np.exp(x * (np.arange(70000) % 97).astype("f4")), rtol=1e-5)
+maps = Path("/proc/self/maps")
+assert not maps.exists() or str(folder) not in maps.read_text()
+print(len(files))
+"""
+
+
+def test_files_that_are_cut_off_after_loading_do_no_harm(tmp_path: Path) -> None:
+    """Nothing is mapped: a page of a mapped file that another process cuts off would end this one (SIGBUS)."""
+    environment = {**os.environ, "HLOJIT_CACHE": str(tmp_path / "cache")}
+    for what in ("leave", "cut", "cut"):  # compiled; found; found to be damaged
+        command = [sys.executable, "-c", LOADED, str(tmp_path), what]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and int(done.stdout) >= 3, (done.returncode, done.stderr)
+
+
 @pytest.mark.parametrize("kind", ["programs", "kernels"])
 def test_an_entry_is_that_of_its_key_alone(kind: str, tmp_path: Path) -> None:
     """Two entries that have changed places, by a tool that copies caches or by somebody's hand, are misses."""
