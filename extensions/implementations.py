@@ -10,45 +10,86 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from types import FunctionType
-from typing import Any
+from typing import Any, final
 
+from hlojit.extensions.lowered_implementations import foreign_lowerings
 from hlojit.ir.known_modules import known_version
 
 _OPERATORS = {"getitem": operator.getitem, "static_getitem": operator.getitem}
-_DEPTH = 16
 
 
-def foreign_implementations(overload: Any, typing_context: Any, depth: int = 0) -> Iterator[str]:
+def foreign_implementations(overload: Any, typing_context: Any) -> Iterator[str]:
     """Names of implementations from outside the known packages that a compiled function may use, for error messages."""
-    from numba.core import ir
-    from numba.core import types as kinds
+    walk = _Walk(typing_context)
+    yield from walk.function(overload)
+    yield from foreign_lowerings(overload.target_context, walk.called, walk.attributes)
 
-    annotation = overload.type_annotation
-    kinds_of = annotation.typemap
-    for kind in dict.fromkeys(kinds_of.values()):
-        if known_version(type(kind).__module__) is None:
-            yield f"the type {kind}"
-        elif isinstance(kind, (kinds.Function, kinds.BoundFunction)):
-            yield from _foreign(kind.templates if isinstance(kind, kinds.Function) else (kind.template,))
-        elif isinstance(kind, kinds.Dispatcher) and depth < _DEPTH:
-            for other in kind.dispatcher.overloads.values():
-                yield from foreign_implementations(other, typing_context, depth + 1)
-    for expression, signature in annotation.calltypes.items():
-        if isinstance(expression, ir.Expr) and signature is not None:
-            function = _OPERATORS.get(expression.op, expression._kws.get("fn"))
-            # Others may overload operators for types of their own: of overloads only those count that took these types.
-            yield from _foreign(_templates(typing_context, function), signature.args)
-    for block in annotation.blocks.values():
-        for expression in block.find_exprs("getattr"):
-            owner = kinds_of.get(expression.value.name)
-            if owner is not None:
-                found = typing_context._get_attribute_templates(owner)
-                yield from _foreign(
+
+@final
+class _Walk:
+    """One walk over a function and those that numba compiled for it."""
+
+    def __init__(self, typing_context: Any):
+        self.context = typing_context
+        self.seen: set[int] = set()
+        self.called: list[Any] = []
+        """Functions and operators, as numba's tables call them."""
+        self.attributes: set[str] = set()
+
+    def function(self, overload: Any) -> Iterator[str]:
+        """What one compiled function uses."""
+        if id(overload) in self.seen:
+            return
+        self.seen.add(id(overload))
+        annotation = overload.type_annotation
+        for kind in dict.fromkeys(annotation.typemap.values()):
+            yield from self._type(kind)
+        for expression, signature in annotation.calltypes.items():
+            if hasattr(expression, "op") and signature is not None:
+                function = _OPERATORS.get(expression.op, expression._kws.get("fn"))
+                self.called.append(function)
+                # Others may overload operators for types of their own: of overloads only those count that took these types.
+                yield from self._templates(_registered(self.context, function), signature.args)
+        for block in annotation.blocks.values():
+            for expression in block.find_exprs("getattr"):
+                self.attributes.add(expression.attr)
+                owner = annotation.typemap.get(expression.value.name)
+                found = () if owner is None else self.context._get_attribute_templates(owner)
+                yield from self._templates(
                     type(each) for each in found if getattr(each, "_attr", expression.attr) == expression.attr
                 )
 
+    def _type(self, kind: Any) -> Iterator[str]:
+        from numba.core import types as kinds
 
-def _templates(typing_context: Any, function: Any) -> Iterator[Any]:
+        if known_version(type(kind).__module__) is None:
+            yield f"the type {kind}"
+        elif isinstance(kind, kinds.Function):
+            self.called.append(kind.typing_key)
+            yield from self._templates(kind.templates)
+        elif isinstance(kind, kinds.BoundFunction):
+            yield from self._templates((kind.template,))
+        elif isinstance(kind, kinds.Dispatcher):
+            for other in kind.dispatcher.overloads.values():
+                yield from self.function(other)
+
+    def _templates(self, templates: Any, arguments: tuple[Any, ...] | None = None) -> Iterator[str]:
+        for found in templates:
+            template = found if isinstance(found, type) else type(found)
+            taken = getattr(template, "_compiled_overloads", None)
+            if arguments is not None and taken is not None and arguments not in taken:
+                continue
+            yield from _foreign(template)
+            key = getattr(template, "key", None)
+            if key is not None:
+                self.called.append(key)
+            for made in list(getattr(template, "_impl_cache", {}).values()):
+                dispatcher = made[0] if isinstance(made, tuple) and made else None
+                for other in list(getattr(dispatcher, "overloads", {}).values()):
+                    yield from self.function(other)
+
+
+def _registered(typing_context: Any, function: Any) -> Iterator[Any]:
     """The templates that are registered for an operator."""
     if callable(function):
         found = typing_context._functions.get(function, ())
@@ -56,16 +97,11 @@ def _templates(typing_context: Any, function: Any) -> Iterator[Any]:
             yield from getattr(each, "templates", (each,))
 
 
-def _foreign(templates: Any, arguments: tuple[Any, ...] | None = None) -> Iterator[str]:
-    for found in templates:
-        template = found if isinstance(found, type) else type(found)
-        taken = getattr(template, "_compiled_overloads", None)
-        if arguments is not None and taken is not None and arguments not in taken:
-            continue
-        for each in _implementers(template):
-            if known_version(each.__module__) is None:
-                yield f"{each.__module__}.{each.__qualname__}"
-                break
+def _foreign(template: Any) -> Iterator[str]:
+    for each in _implementers(template):
+        if known_version(each.__module__) is None:
+            yield f"{each.__module__}.{each.__qualname__}"
+            return
 
 
 def _implementers(template: Any) -> Iterator[Any]:

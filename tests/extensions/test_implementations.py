@@ -58,6 +58,129 @@ def test_what_changed_in_an_implementation_counts(tmp_path: Path, register: str,
         assert float(run(code, tmp_path, HLOJIT_CACHE=str(tmp_path / "cache"))) == scale
 
 
+EVERY_REGISTRATION = """
+import hlojit, math, numba, numpy as np, operator, sys, types
+from hlojit.extensions.implementations import foreign_implementations
+from hlojit.extensions.numba_bridge import compile_scalar
+from numba.core import types as kinds
+from numba.core.imputils import impl_ret_untracked
+import numba.core.typing.templates as templates
+
+def defined(name, source):
+    sys.modules[name] = types.ModuleType(name)
+    scope = vars(sys.modules[name])
+    scope.update({key: value for key, value in globals().items() if not key.startswith("__")})
+    exec(source, scope)
+    return scope
+
+def check(name, body, kind="float32"):
+    function = eval("lambda x: " + body, scope)
+    compiled = numba.njit((getattr(kinds, kind),))(function)
+    (made,) = compiled.overloads.values()
+    found = list(foreign_implementations(made, compiled.typingctx))
+    print(name if any(each.startswith(name) for each in found) else f"escaped:{name}")
+    assert compile_scalar(function, ("f32",), "f64", "the test").unkeyable
+
+from numba.extending import (intrinsic, lower_builtin, lower_cast, lower_getattr, lower_getattr_generic, overload,
+                             overload_attribute, overload_method, register_jitable, type_callable)
+from numba.core.imputils import lower_constant
+
+doubled = "builder.fadd(args[0], args[0])"
+scope = defined("acme_builtin", f"def lower(context, builder, sig, args): return {doubled}")
+lower_builtin(math.sin, kinds.float32)(scope["lower"])
+check("acme_builtin.lower", "math.sin(x)")
+
+scope = defined("acme_operator", f"def lower(context, builder, sig, args): return {doubled}")
+lower_builtin(operator.truediv, kinds.float32, kinds.float32)(scope["lower"])
+check("acme_operator.lower", "x / x")
+
+scope = defined("acme_attribute", "def lower(context, builder, typ, value): return builder.fadd(value, value)")
+lower_getattr(kinds.float32, "real")(scope["lower"])
+check("acme_attribute.lower", "x.real")
+
+scope = defined("acme_template", f'''
+def helper(x): pass
+@templates.infer_global(helper)
+class Template(templates.AbstractTemplate):
+    def generic(self, args, kws): return templates.signature(kinds.float32, kinds.float32)
+def lower(context, builder, sig, args): return {doubled}
+''')
+lower_builtin(scope["helper"], kinds.float32)(scope["lower"])
+check("acme_template.Template", "helper(x)")
+
+scope = defined("acme_callable", f'''
+def helper(x): pass
+@type_callable(helper)
+def typed(context):
+    def typer(x): return kinds.float32
+    return typer
+def lower(context, builder, sig, args): return {doubled}
+''')
+lower_builtin(scope["helper"], kinds.float32)(scope["lower"])
+check("acme_callable.", "helper(x)")
+
+scope = defined("acme_getattr", '''
+@templates.infer_getattr
+class Attributes(templates.AttributeTemplate):
+    key = kinds.Float
+    def resolve_scaled(self, x): return x
+def lower(context, builder, typ, value): return builder.fadd(value, value)
+''')
+lower_getattr(kinds.Float, "scaled")(scope["lower"])
+check("acme_getattr.", "x.scaled")
+
+scope = defined("acme_intrinsic", f'''
+@intrinsic
+def doubled(typing, x):
+    def code(context, builder, sig, args): return {doubled}
+    return kinds.float32(kinds.float32), code
+def helper(x): pass
+@overload(helper)
+def implement(x): return lambda x: doubled(x)
+''')
+try:
+    check("acme_intrinsic.implement", "helper(x)")
+except hlojit.PluginError as error:
+    print("refused", "doubled" in str(error))
+
+scope = defined("acme_nested", '''
+def inner(x): pass
+@overload(inner)
+def implement(x): return lambda x: x * 2.0
+@register_jitable
+def outer(x): return inner(x)
+''')
+check("acme_nested.implement", "outer(x)")
+
+scope = defined("acme_cast", "def lower(context, builder, fromty, toty, value): return builder.fpext(value, context.get_value_type(toty))")
+lower_cast(kinds.float32, kinds.float64)(scope["lower"])
+check("acme_cast.lower", "np.float64(x)")
+
+scope = defined("acme_constant", "def lower(context, builder, ty, value): return context.get_value_type(ty)(value * 2)")
+lower_constant(kinds.float64)(scope["lower"])
+check("acme_constant.lower", "x * 1.5")
+"""
+
+
+def test_every_way_to_register_with_numba_is_seen(tmp_path: Path) -> None:
+    """Of what is not seen a stale kernel would be found in the cache on disk."""
+    names = run(EVERY_REGISTRATION, tmp_path).split()
+    assert len(names) == 10 and not any(name.startswith("escaped") for name in names), names
+
+
+def test_a_rewriting_pass_of_a_plugin_is_seen(tmp_path: Path) -> None:
+    code = """
+        import types
+        from hlojit.extensions.numba_bridge import compile_scalar
+        from numba.core.rewrites import Rewrite, register_rewrite
+        Acme = type("Acme", (Rewrite,), {"match": lambda *arguments: False, "__module__": "acme_rewrites"})
+        assert not compile_scalar(lambda x: x + 1.0, ("f64",), "f64", "the test").unkeyable
+        register_rewrite("before-inference")(Acme)
+        print(compile_scalar(lambda x: x + 2.0, ("f64",), "f64", "the test").unkeyable)
+    """
+    assert "acme_rewrites.Acme" in run(textwrap.dedent(code), tmp_path)
+
+
 def _overloaded(scale: float) -> Any:
     """A function whose content does not tell the scale."""
     module = ModuleType("acme_module")
