@@ -9,19 +9,26 @@ from hlojit.llvm.text import Val
 from hlojit.lowering.elements import Body
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_plan import GridPlan, plan_grid
+from hlojit.lowering.grid_tile_plan import plan_grid_tiles
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import plan_space
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import Target
+from hlojit.lowering.tile_plan import find_tiles
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
+from hlojit.simt.tiles import emit_tiles
 
 
 def emit_elementwise(body: Body, target: Target, dialect: Dialect, symbol: str) -> KernelCode:
     """A kernel whose roots all have one shape."""
     assert target.grid is not None
     space, facts = plan_space(body, Space.of_shape(body.roots[0].tensor_type.shape), body.roots)
+    found = find_tiles(space, facts)
+    tiles = plan_grid_tiles(body, target.grid, space, facts, found) if found is not None else None
+    if tiles is not None:
+        return emit_tiles(tiles, target, dialect, symbol)
     return _Elementwise(plan_grid(body, target.grid, space, facts), target, dialect, target.grid).emit(symbol)
 
 
