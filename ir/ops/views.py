@@ -209,16 +209,17 @@ class GatherView:
 
 @dataclass(frozen=True, slots=True)
 class ScatterView:
-    """``scatter``."""
+    """``scatter``: dimension numbers, and whether the program promises that no element is updated twice."""
 
     numbers: ScatterDimensionNumbers
+    unique_indices: bool = False
 
     @classmethod
     def of(cls, call: HasAttributes) -> ScatterView:
         """The view of a scatter."""
         numbers = call.attributes["scatter_dimension_numbers"]
         assert isinstance(numbers, ScatterDimensionNumbers)
-        return cls(numbers)
+        return cls(numbers, bool(call.attributes.get("unique_indices", False)))
 
 
 @dataclass(frozen=True, slots=True)

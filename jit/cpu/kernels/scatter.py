@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 
-from hlojit.cpu.kernels.region import inline_region, load_element, store_element
-from hlojit.cpu.kernels.update import delinearize, load_buffer, load_index
+from hlojit.cpu.kernels.update import load_buffer, load_index
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.views import ScatterView
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.region import delinearize, inline_region, load_element, store_element
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.scatter_plan import ScatterPlan
 from hlojit.lowering.target import Target
 
 ELEMENT_CYCLES = 6.0
@@ -32,34 +32,27 @@ class _Scatter:
         self.instruction = instruction
         self.machine = target.machine
         self.symbol = symbol
-        self.count = len(instruction.results)
-        self.numbers = ScatterView.of(instruction).numbers
-        self.input = instruction.operands[0].tensor_type
-        self.indices = instruction.operands[self.count].tensor_type
-        self.updates = instruction.operands[self.count + 1].tensor_type
-        self.window_dims = self.numbers.update_window_dims
-        self.scatter_dims = tuple(d for d in range(self.updates.rank) if d not in self.window_dims)
-        absent = (*self.numbers.inserted_window_dims, *self.numbers.input_batching_dims)
-        self.operand_window_dims = tuple(d for d in range(self.input.rank) if d not in absent)
+        self.plan = ScatterPlan.of(instruction)
         self.b = LlvmBuilder()
 
     def emit(self) -> KernelCode:
         b = self.b
         with b.function(self.symbol, [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]) as p:
             buffers = p[1]
-            total = 2 * self.count + 1
-            self.results = [load_buffer(b, buffers, total + number) for number in range(self.count)]
-            self.update_bases = [load_buffer(b, buffers, self.count + 1 + number) for number in range(self.count)]
-            self.index_base = load_buffer(b, buffers, self.count)
+            total = 2 * self.plan.count + 1
+            self.results = [load_buffer(b, buffers, total + number) for number in range(self.plan.count)]
+            self.update_bases = [
+                load_buffer(b, buffers, self.plan.count + 1 + number) for number in range(self.plan.count)
+            ]
+            self.index_base = load_buffer(b, buffers, self.plan.count)
             self._emit_updates()
-        cost = self.machine.nanoseconds(self.updates.size * ELEMENT_CYCLES)
-        in_place = tuple((number, number) for number in range(self.count))
+        cost = self.machine.nanoseconds(self.plan.updates.size * ELEMENT_CYCLES)
+        in_place = tuple((number, number) for number in range(self.plan.count))
         return kernel_code(b, (Phase(self.symbol, 1, cost),), in_place=in_place, updates=True)
 
     def _emit_updates(self) -> None:
         b = self.b
-        outer_shape = tuple(self.updates.shape[d] for d in self.scatter_dims)
-        window_shape = tuple(self.updates.shape[d] for d in self.window_dims)
+        outer_shape, window_shape = self.plan.scatter_shape, self.plan.window_shape
         zero = b.constant("i64", 0)
         outer = b.begin_loop(zero, b.constant("i64", math.prod(outer_shape)))
         place = delinearize(b, outer.index, outer_shape)
@@ -76,44 +69,37 @@ class _Scatter:
     def _starts(self, place: list[Val]) -> list[Val]:
         """Where the window begins, in every dimension of the inputs."""
         b = self.b
-        starts = [b.constant("i64", 0)] * self.input.rank
-        vector_dim = self.numbers.index_vector_dim
-        element = self.indices.element_type
+        starts = [b.constant("i64", 0)] * self.plan.input.rank
+        element = self.plan.indices.element_type
         assert isinstance(element, IntegerType)
-        for component, dimension in enumerate(self.numbers.scatter_dims_to_operand_dims):
-            offset = b.constant("i64", 0)
-            position = iter(place)
-            for d, stride in enumerate(self.indices.strides):
-                if d == vector_dim:
-                    offset = b.add(offset, b.constant("i64", component * stride))
-                else:
-                    offset = b.add(offset, b.mul(next(position), b.constant("i64", stride)))
-            kind = f"i{element.itemsize * 8}"
+        kind = f"i{element.itemsize * 8}"
+        for component, dimension in enumerate(self.plan.numbers.scatter_dims_to_operand_dims):
+            offset = b.constant("i64", component * self.plan.component_stride)
+            for position, stride in zip(place, self.plan.index_strides, strict=True):
+                offset = b.add(offset, b.mul(position, b.constant("i64", stride)))
             starts[dimension] = load_index(b, element, b.element_pointer(self.index_base, kind, offset))
-        batch = dict(zip(self.numbers.input_batching_dims, self.numbers.scatter_indices_batching_dims))
-        for dimension, index_dimension in batch.items():
-            position_number = index_dimension - (index_dimension > vector_dim)
-            starts[dimension] = b.add(starts[dimension], place[position_number])
+        for dimension, number in self.plan.batch_positions.items():
+            starts[dimension] = b.add(starts[dimension], place[number])
         return starts
 
     def _row(self, starts: list[Val], place: list[Val], window: list[Val]) -> tuple[Val, Val, Val]:
         """For one row of a window: whether it is inside in all but the last window dimension, and linear offsets."""
         b = self.b
         position = list(starts)
-        for dimension, part in zip(self.operand_window_dims, window):
+        for dimension, part in zip(self.plan.operand_window_dims, window):
             position[dimension] = b.add(position[dimension], part)
         valid = b.constant("i1", 1)
         target = b.constant("i64", 0)
-        last = self.operand_window_dims[-1] if self.operand_window_dims else -1
-        for dimension, (extent, stride) in enumerate(zip(self.input.shape, self.input.strides)):
+        last = self.plan.operand_window_dims[-1] if self.plan.operand_window_dims else -1
+        for dimension, (extent, stride) in enumerate(zip(self.plan.input.shape, self.plan.input.strides)):
             if dimension != last:
                 inside = b.icmp("ult", position[dimension], b.constant("i64", extent))
                 valid = b.and_(valid, inside)
                 target = b.add(target, b.mul(position[dimension], b.constant("i64", stride)))
         source = b.constant("i64", 0)
-        for dimensions, parts in ((self.scatter_dims, place), (self.window_dims[:-1], window)):
+        for dimensions, parts in ((self.plan.scatter_dims, place), (self.plan.window_dims[:-1], window)):
             for dimension, part in zip(dimensions, parts):
-                source = b.add(source, b.mul(part, b.constant("i64", self.updates.strides[dimension])))
+                source = b.add(source, b.mul(part, b.constant("i64", self.plan.updates.strides[dimension])))
         return valid, target, source
 
     def _emit_row(self, valid: Val, target: Val, source: Val, starts: list[Val], extent: int) -> None:
@@ -123,15 +109,15 @@ class _Scatter:
         b.branch_if(valid, inside, after)
         b.begin_block(inside)
         zero = b.constant("i64", 0)
-        if not self.operand_window_dims:
+        if not self.plan.operand_window_dims:
             self._combine(target, source)
             b.branch(after)
             b.begin_block(after)
             return
-        last = self.operand_window_dims[-1]
+        last = self.plan.operand_window_dims[-1]
         start = starts[last]
         first = b.select(b.icmp("slt", start, zero), b.sub(zero, start), zero)
-        room = b.sub(b.constant("i64", self.input.shape[last]), start)
+        room = b.sub(b.constant("i64", self.plan.input.shape[last]), start)
         # A start near the ends of the integers: no element is inside, and the differences must not wrap.
         absurd = b.or_(
             b.icmp("sgt", start, b.constant("i64", 1 << 62)), b.icmp("slt", start, b.constant("i64", -(1 << 62)))
@@ -140,7 +126,7 @@ class _Scatter:
         limit = b.select(absurd, zero, limit)
         first = b.select(absurd, zero, first)
         loop = b.begin_loop(first, limit)
-        stride, step = self.input.strides[last], self.updates.strides[self.window_dims[-1]]
+        stride, step = self.plan.input.strides[last], self.plan.updates.strides[self.plan.window_dims[-1]]
         moved = b.mul(b.add(start, loop.index), b.constant("i64", stride))
         self._combine(b.add(target, moved), b.add(source, b.mul(loop.index, b.constant("i64", step))))
         b.end_loop(loop)

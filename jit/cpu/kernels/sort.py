@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from hlojit.cpu.kernels.region import Variable, inline_region, load_element, while_loop
 from hlojit.cpu.kernels.update import byte_pointer, copy_bytes, load_buffer
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Block, Instruction
@@ -19,6 +18,7 @@ from hlojit.ir.ops.views import SortView
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.region import Variable, inline_region, load_element, while_loop
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
 

@@ -8,6 +8,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.region import clamp, delinearize, wide_index
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import ROW_CYCLES
 from hlojit.lowering.target import Target
@@ -70,32 +71,9 @@ def copy_bytes(b: LlvmBuilder, target: Val, source: Val, nbytes: int) -> None:
     b.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {nbytes}, i1 false)")
 
 
-def delinearize(b: LlvmBuilder, index: Val, shape: tuple[int, ...]) -> list[Val]:
-    """The multi-dimensional index of a row-major linear one."""
-    parts: list[Val] = []
-    for extent in reversed(shape[1:]):
-        parts.append(b.urem(index, b.constant("i64", extent)))
-        index = b.udiv(index, b.constant("i64", extent))
-    return [*([index] if shape else []), *reversed(parts)]
-
-
 def load_index(b: LlvmBuilder, element: IntegerType, pointer: Val) -> Val:
-    """An integer of any type as an i64; an unsigned one beyond i64 becomes the largest i64."""
-    kind = f"i{element.itemsize * 8}"
-    value = b.load(kind, pointer)
-    if kind == "i64":
-        if element.signed:
-            return value
-        negative = b.icmp("slt", value, b.constant("i64", 0))
-        return b.select(negative, b.constant("i64", (1 << 63) - 1), value)
-    return b.sext(value, "i64") if element.signed else b.zext(value, "i64")
-
-
-def clamp(b: LlvmBuilder, value: Val, low: int, high: int) -> Val:
-    """``value`` limited to ``low <= value <= high``."""
-    lower, upper = b.constant("i64", low), b.constant("i64", high)
-    value = b.select(b.icmp("slt", value, lower), lower, value)
-    return b.select(b.icmp("sgt", value, upper), upper, value)
+    """An integer of any type as an i64, see ``wide_index``."""
+    return wide_index(b, element, b.load(f"i{element.itemsize * 8}", pointer))
 
 
 def _start(b: LlvmBuilder, instruction: Instruction, buffers: Val, dimension: int) -> Val:

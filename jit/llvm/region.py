@@ -1,11 +1,11 @@
-"""Regions on scalars inside library kernels: a comparator or combiner becomes straight code at the place of its use."""
+"""What library kernels are written with: regions inlined on scalars, mutable locals, loops, numbers of elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
 
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.graph import Block
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import ScalarBuilder
@@ -84,3 +84,29 @@ def while_loop(b: LlvmBuilder, condition: Callable[[], Val], body: Callable[[], 
     body()
     b.branch(head)
     b.begin_block(end)
+
+
+def delinearize(b: LlvmBuilder, index: Val, shape: tuple[int, ...]) -> list[Val]:
+    """The multi-dimensional index of a row-major linear one."""
+    parts: list[Val] = []
+    for extent in reversed(shape[1:]):
+        parts.append(b.urem(index, b.constant("i64", extent)))
+        index = b.udiv(index, b.constant("i64", extent))
+    return [*([index] if shape else []), *reversed(parts)]
+
+
+def wide_index(b: LlvmBuilder, element: IntegerType, value: Val) -> Val:
+    """An integer of any type as an i64; an unsigned one beyond i64 becomes the largest i64."""
+    if value.kind == "i64":
+        if element.signed:
+            return value
+        negative = b.icmp("slt", value, b.constant("i64", 0))
+        return b.select(negative, b.constant("i64", (1 << 63) - 1), value)
+    return b.sext(value, "i64") if element.signed else b.zext(value, "i64")
+
+
+def clamp(b: LlvmBuilder, value: Val, low: int, high: int) -> Val:
+    """``value`` limited to ``low <= value <= high``."""
+    lower, upper = b.constant("i64", low), b.constant("i64", high)
+    value = b.select(b.icmp("slt", value, lower), lower, value)
+    return b.select(b.icmp("sgt", value, upper), upper, value)
