@@ -50,6 +50,21 @@ class NvptxDialect(Dialect):
         b.declare(symbol, f"declare i32 @{symbol}(i32, i32, i32, i32)")
         return b.emit("i32", 1, f"call i32 @{symbol}(i32 -1, i32 {value.text}, i32 {mask}, i32 31)")
 
+    def shuffle_from(self, b: SimtBuilder, value: Val, lane: Val) -> Val:
+        symbol = "llvm.nvvm.shfl.sync.idx.i32"
+        b.declare(symbol, f"declare i32 @{symbol}(i32, i32, i32, i32)")
+        return b.emit("i32", 1, f"call i32 @{symbol}(i32 -1, i32 {value.text}, i32 {lane.text}, i32 31)")
+
+    def ballot(self, b: SimtBuilder, predicate: Val) -> Val:
+        symbol = "llvm.nvvm.vote.ballot.sync"
+        b.declare(symbol, f"declare i32 @{symbol}(i32, i1)")
+        return b.emit("i32", 1, f"call i32 @{symbol}(i32 -1, i1 {predicate.text})")
+
+    def sync_warp(self, b: SimtBuilder) -> None:
+        symbol = "llvm.nvvm.bar.warp.sync"
+        b.declare(symbol, f"declare void @{symbol}(i32)")
+        b.line(f"call void @{symbol}(i32 -1)")
+
     def shared(self, b: SimtBuilder, offset: int) -> Val:
         b.declare(_SHARED, f"{_SHARED} = external addrspace(3) global [0 x i8], align 16")
         text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"

@@ -51,7 +51,6 @@ class SimtAccess(VectorAccess):
 
     def _load(self, buffer: int, kind: str, offset: Val, lanes: int, align: int = 0) -> Val:
         b = self.builder
-        b.dialect.check(b, buffer, offset, lanes, kind, is_store=False)
         return b.load(kind, self.pointer(buffer, kind, offset), vector=lanes > 1, align=align)
 
     def _load_lanes(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
@@ -78,7 +77,6 @@ class SimtAccess(VectorAccess):
 
     def _store(self, value: Val, buffer: int, offset: Val, align: int = 0) -> None:
         b = self.builder
-        b.dialect.check(b, buffer, offset, value.lanes, value.kind, is_store=True)
         b.store(value, self.pointer(buffer, value.kind, offset), align=align)
 
     def alignment(self, linear: Index, kind: str) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import final
 
-from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
 from hlojit.lowering.target import KIND_BITS
-from hlojit.simt.dialect import Dialect
+from hlojit.simt.dialect import Dialect, Memory, Use
+
+_NAMES = re.compile(r"%[\w.]+")
 
 
 @final
@@ -18,7 +22,7 @@ class SimtBuilder(LlvmBuilder):
 
     def __init__(self, dialect: Dialect):
         super().__init__()
-        self.dialect = dialect
+        self.dialect = dialect.for_module()
         self.thread: Val
         """Number of the thread in its block (i32)."""
         self.block: Val
@@ -26,12 +30,17 @@ class SimtBuilder(LlvmBuilder):
         self.shared_bytes = 0
         """Shared memory that the kernel under construction has taken."""
         self.threads = 0
+        self._memories: dict[str, Memory] = {}
+        """What pointers point into, by their names.  Others are private: constants, the thread's own stack."""
 
     @contextmanager
-    def kernel(self, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
+    def kernel(self, symbol: str, buffers: Sequence[Memory], threads: int) -> Iterator[list[Val]]:
         """Emit a kernel function; gives the addresses of its buffers."""
         self.shared_bytes, self.threads = 0, threads
-        with self.dialect.kernel(self, symbol, buffers, threads) as addresses:
+        self._memories = {}
+        with self.dialect.kernel(self, symbol, len(buffers), threads) as addresses:
+            for number, (memory, address) in enumerate(zip(buffers, addresses, strict=True)):
+                self._memories[address.text] = replace(memory, number=number, base=address)
             self.thread = self.dialect.thread(self)
             self.block = self.dialect.block(self)
             yield addresses
@@ -49,21 +58,113 @@ class SimtBuilder(LlvmBuilder):
     def shared(self, kind: str, count: int) -> Val:
         """Address of ``count`` elements in the block's shared memory, aligned to 16 bytes."""
         offset = -(-self.shared_bytes // 16) * 16
-        self.shared_bytes = offset + count * max(8, KIND_BITS[kind]) // 8
-        return self.dialect.shared(self, offset)
+        itemsize = max(8, KIND_BITS[kind]) // 8
+        self.shared_bytes = offset + count * itemsize
+        base = self.dialect.shared(self, offset)
+        what = f"shared memory from byte {offset} on ({count} x {kind})"
+        self._memories[base.text] = Memory(what, count * itemsize, itemsize, base=base)
+        return base
+
+    def sync_warp(self) -> None:
+        """Wait for all lanes of the warp, and see what they wrote."""
+        self.dialect.sync_warp(self)
+
+    def ballot(self, predicate: Val) -> Val:
+        """The predicates of the warp's lanes as the bits of an integer (of as many bits as a warp has lanes)."""
+        return self.dialect.ballot(self, predicate)
 
     def shuffle_xor(self, value: Val, mask: int) -> Val:
         """The value of the lane whose number differs in ``mask``; in every lane of the warp, a scalar of any kind."""
+        return self._shuffled(value, lambda word: self.dialect.shuffle(self, word, mask))
+
+    def shuffle_from(self, value: Val, lane: Val) -> Val:
+        """The value of the lane of a number (i32); in every lane of the warp, a scalar of any kind."""
+        return self._shuffled(value, lambda word: self.dialect.shuffle_from(self, word, lane))
+
+    def _shuffled(self, value: Val, shuffle: Callable[[Val], Val]) -> Val:
+        """Shuffle a scalar by 32-bit words."""
         assert value.lanes == 1
         if value.kind in ("f32", "f64"):
             bits = self.bitcast(value, "i32" if value.kind == "f32" else "i64")
-            return self.bitcast(self.shuffle_xor(bits, mask), value.kind)
+            return self.bitcast(self._shuffled(bits, shuffle), value.kind)
         if value.kind == "i64":
-            low = self.shuffle_xor(self.trunc(value, "i32"), mask)
-            high = self.shuffle_xor(self.trunc(self.lshr(value, self.constant("i64", 32)), "i32"), mask)
+            low = shuffle(self.trunc(value, "i32"))
+            high = shuffle(self.trunc(self.lshr(value, self.constant("i64", 32)), "i32"))
             upper = self.shl(self.zext(high, "i64"), self.constant("i64", 32))
             return self.or_(upper, self.zext(low, "i64"))
-        return self.trunc(self.dialect.shuffle(self, self.zext(value, "i32"), mask), value.kind)
+        if value.kind == "i32":
+            return shuffle(value)
+        return self.trunc(shuffle(self.zext(value, "i32")), value.kind)
+
+    # ---------------------------------------------------------------- memory
+
+    def emit(self, kind: str, lanes: int, text: str) -> Val:
+        """Append an instruction; an address that is made of another one points into the same memory."""
+        value = super().emit(kind, lanes, text)
+        if kind == "ptr":
+            made_of = {self._memories[name] for name in _NAMES.findall(text) if name in self._memories}
+            assert len(made_of) <= 1, f"{text} points into several memories"
+            self._memories.update((value.text, memory) for memory in made_of)
+        return value
+
+    def begin_loop(
+        self, start: Val, end: Val, step: int = 1, carried: Sequence[Val] = (), *, guarded: bool | None = None
+    ) -> Loop:
+        """``LlvmBuilder.begin_loop``; addresses that it carries stay in their memory."""
+        loop = super().begin_loop(start, end, step, carried, guarded=guarded)
+        for outside, inside in zip(carried, loop.carried):
+            if outside.text in self._memories:
+                self._memories[inside.text] = self._memories[outside.text]
+        return loop
+
+    def _check(self, pointer: Val, lanes: int, kind: str, mask: Val | None, use: Use) -> None:
+        memory = self._memories.get(pointer.text)
+        if memory is not None:
+            self.dialect.check(self, memory, pointer, lanes, kind, mask, use)
+
+    def load(self, kind: str, pointer: Val, *, vector: bool = False, flags: str = "", align: int = 0) -> Val:
+        """Load one element, or (``vector``) the builder's lanes of consecutive ones."""
+        self._check(pointer, self.lanes if vector else 1, kind, None, Use.LOAD)
+        return super().load(kind, pointer, vector=vector, flags=flags, align=align)
+
+    def store(self, value: Val, pointer: Val, *, flags: str = "", align: int = 0) -> None:
+        """Store a value (all its lanes, consecutively)."""
+        self._check(pointer, value.lanes, value.kind, None, Use.STORE)
+        super().store(value, pointer, flags=flags, align=align)
+
+    def gather(self, kind: str, pointers: Val, mask: Val | None = None) -> Val:
+        """Load from a vector of addresses; lanes whose mask is 0 are not read and give 0."""
+        self._check(pointers, pointers.lanes, kind, mask, Use.LOAD)
+        return super().gather(kind, pointers, mask)
+
+    def scatter(self, value: Val, pointers: Val, mask: Val | None = None) -> None:
+        """Store to a vector of addresses where the mask is 1."""
+        self._check(pointers, pointers.lanes, value.kind, mask, Use.STORE)
+        super().scatter(value, pointers, mask)
+
+    def masked_load(self, kind: str, pointer: Val, mask: Val) -> Val:
+        """Load consecutive elements; lanes whose mask is 0 are not read and give 0."""
+        self._check(pointer, mask.lanes, kind, mask, Use.LOAD)
+        return super().masked_load(kind, pointer, mask)
+
+    def masked_store(self, value: Val, pointer: Val, mask: Val) -> None:
+        """Store consecutive elements where the mask is 1."""
+        self._check(pointer, mask.lanes, value.kind, mask, Use.STORE)
+        super().masked_store(value, pointer, mask)
+
+    def atomic(self, operation: str, pointer: Val, value: Val) -> Val:
+        """``atomicrmw`` of a scalar (``add``, ``fadd``, ``umax`` ...), in no order with others; returns what was there."""
+        self._check(pointer, 1, value.kind, None, Use.ATOMIC)
+        text = f"atomicrmw {operation} ptr {pointer.text}, {self.type_of(value)} {value.text} monotonic"
+        return self.emit(value.kind, 1, text)
+
+    def compare_exchange(self, pointer: Val, expected: Val, value: Val) -> Val:
+        """Store an integer where what is there is the expected one; returns what was there."""
+        self._check(pointer, 1, value.kind, None, Use.ATOMIC)
+        kind = self.type_of(value)
+        text = f"cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text} monotonic monotonic"
+        self.line(f"{(pair := self.name())} = {text}")
+        return self.emit(value.kind, 1, f"extractvalue {{ {kind}, i1 }} {pair}, 0")
 
     # ------------------------------------------------------------ control flow
 

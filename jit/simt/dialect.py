@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlojit.llvm.text import Val
@@ -13,10 +15,44 @@ if TYPE_CHECKING:
     from hlojit.simt.builder import SimtBuilder
 
 
+_NOWHERE = Val("null", "ptr")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the pointers of a kernel point into: one of its buffers, or an array in the block's shared memory."""
+
+    what: str
+    """For people, such as ``operand 1 (tensor<4xf32>)``."""
+    nbytes: int
+    itemsize: int = 1
+    """Bytes of one element."""
+    number: int = -1
+    """Of the buffer; -1 for shared memory."""
+    is_result: bool = False
+    """Whether no two threads of a launch may write the same element (but by atomic instructions)."""
+    base: Val = _NOWHERE
+    """Where it begins; the builder sets it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it belongs to a block."""
+        return self.number < 0
+
+
+class Use(enum.Enum):
+    """What an instruction does with memory."""
+
+    LOAD = "load"
+    STORE = "store"
+    ATOMIC = "atomic update"
+
+
 class Dialect(ABC):
     """Special registers, barriers, shuffles and the form of a kernel function, as LLVM IR text.
 
-    Methods append to the builder.  Whole 32-bit integers are shuffled; the builder makes all other kinds of these.
+    Methods append to the builder.  Whole 32-bit integers are shuffled; the builder makes all other kinds of these.  What
+    threads do together - barriers, shuffles, votes - all threads of the block, or of the warp, do at the same place.
     """
 
     name: str
@@ -45,13 +81,29 @@ class Dialect(ABC):
         """The value (i32) of the lane of the warp whose number differs in the bits of ``mask``; all lanes take part."""
 
     @abstractmethod
+    def shuffle_from(self, b: SimtBuilder, value: Val, lane: Val) -> Val:
+        """The value (i32) of the lane of the warp with the number ``lane`` (i32); all lanes take part."""
+
+    @abstractmethod
+    def ballot(self, b: SimtBuilder, predicate: Val) -> Val:
+        """The predicates (i1) of the warp, lane 0 in the lowest bit of as many bits as it has lanes; all lanes take part."""
+
+    @abstractmethod
+    def sync_warp(self, b: SimtBuilder) -> None:
+        """Wait until all lanes of the warp are here; what they wrote is seen by all of them afterwards."""
+
+    @abstractmethod
     def shared(self, b: SimtBuilder, offset: int) -> Val:
         """Address of byte ``offset`` of the block's shared memory."""
 
     def check(  # noqa: B027  most machines check nothing
-        self, b: SimtBuilder, buffer: int, offset: Val, lanes: int, kind: str, *, is_store: bool
+        self, b: SimtBuilder, memory: Memory, pointer: Val, lanes: int, kind: str, mask: Val | None, use: Use
     ) -> None:
-        """Called before every access to ``lanes`` neighbouring elements from ``offset`` on: ``b.sizes[buffer]`` are there."""
+        """Called before every access: to ``lanes`` neighbouring elements, or to one at each of several pointers."""
+
+    def for_module(self) -> Dialect:
+        """The dialect for one builder; a copy where it notes what it has seen."""
+        return self
 
     def finish(self, b: SimtBuilder, text: str) -> str:
         """The module's text, from what was emitted."""

@@ -9,12 +9,12 @@ from typing import cast, final
 from hlojit.llvm.frame import Frame
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.text import Val
-from hlojit.lowering.elements import Access, Body, Elements
+from hlojit.lowering.elements import Access, Body, Elements, memory_kind
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.target import Target
+from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.simt.access import SimtAccess
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect
+from hlojit.simt.dialect import Dialect, Memory
 
 
 @final
@@ -28,14 +28,25 @@ class GridFrame(Frame):
         super().__init__(target, body, SimtBuilder(dialect))
 
     @contextmanager
-    def kernel(self, symbol: str, threads: int, *, workspaces: int = 0) -> Iterator[list[Val]]:
-        """Open the function; ``workspaces`` is 1 if the kernel has a workspace, whose address is given."""
+    def kernel(self, symbol: str, threads: int, *, workspace_bytes: int = 0) -> Iterator[list[Val]]:
+        """Open the function; gives the address of the workspace, if there is one."""
         count = len(self.body.operand_types) + len(self.body.roots)
-        with self.builder.kernel(symbol, count + workspaces, threads) as addresses:
+        buffers = [self._memory(number) for number in range(count)]
+        if workspace_bytes:
+            buffers.append(Memory("the workspace", workspace_bytes))
+        with self.builder.kernel(symbol, buffers, threads) as addresses:
             sizes = [self.body.length(number) for number in range(count)]
             self.access = SimtAccess(self.builder, self.target, addresses[:count], sizes)
             self.elements = Elements(cast(Access, self.access), self.body)
             yield addresses[count:]
+
+    def _memory(self, number: int) -> Memory:
+        operands = self.body.operand_types
+        is_result = number >= len(operands)
+        kind = self.body.roots[number - len(operands)].tensor_type if is_result else operands[number]
+        itemsize = max(8, KIND_BITS[memory_kind(kind.element_type)]) // 8
+        name = f"result {number - len(operands)}" if is_result else f"operand {number}"
+        return Memory(f"{name} ({kind})", self.body.length(number) * itemsize, itemsize, is_result=is_result)
 
     def code(
         self, phases: Iterable[Phase], workspace_bytes: int = 0, *, in_place: tuple[tuple[int, int], ...] = ()
