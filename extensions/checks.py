@@ -7,7 +7,7 @@ import inspect
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, Final
 
 import pluggy
@@ -29,6 +29,7 @@ from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.process_identity import process_identity
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
     for call in record.custom_calls:
         tables[OPS].update((op.name, op) for op in call.records())
     _check_passes(record, tables[PASSES])
-    record.identity = _identity(record)
+    record.identity = _identity(plugin, record)
     return Contribution(record.name, record.origin, record.identity, tables, record.built_in, record=record)
 
 
@@ -242,13 +243,25 @@ def _explain(plugin: Any, error: pluggy.PluginValidationError) -> str:
     return text
 
 
-def _identity(record: PluginRecord) -> str:
+def _identity(plugin: Any, record: PluginRecord) -> str:
     head = (record.name, record.package, record.version)
     if record.built_in:
         # Its source is that of this version of hlojit.
         return fingerprint(head)[:32]
+    content = (head, [_items(record, hook) for hook in HOOKS])
     try:
-        return fingerprint((head, [_items(record, hook) for hook in HOOKS]))[:32]
+        return fingerprint(content)[:32]
     except (NotKeyable, HlojitError):
-        # Locks, C pointers, open devices: the plugin is itself only, in this process and since this moment.
+        pass
+    # Locks, C pointers, open devices: the plugin is itself, in this process only.
+    try:
+        return f"unkeyed-{process_identity(_owner(plugin), content)[:32]}"
+    except Exception:
+        # What it holds cannot be walked over, or changes meanwhile: it is something else every time.
         return f"unkeyed-{uuid.uuid4().hex}"
+
+
+def _owner(plugin: Any) -> Any:
+    """The plugin, or what lives as long as it does: namespaces have no weak references, functions in them have."""
+    hooks_inside = [item for name, item in sorted(getattr(plugin, "__dict__", {}).items()) if name in HOOKS]
+    return hooks_inside[0] if type(plugin) is SimpleNamespace and hooks_inside else plugin

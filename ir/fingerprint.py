@@ -74,7 +74,7 @@ class NotKeyable(HlojitError):
 
 def fingerprint(value: object) -> str:
     """Content hash of a value, as 64 hexadecimal digits; raises ``NotKeyable``."""
-    walk = _Walk()
+    walk = ContentWalk()
     try:
         walk.put(value)
     except RecursionError:
@@ -82,7 +82,7 @@ def fingerprint(value: object) -> str:
     return walk.digest.hexdigest()
 
 
-class _Walk:
+class ContentWalk:
     """One walk over a value and everything that it consists of."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class _Walk:
 
     def _separately(self, value: Any) -> str:
         """Hash of a value that has no place of its own in an order; it may refer to what encloses it."""
-        inner = _Walk()
+        inner = type(self)()
         inner.path, inner.numbers, inner.alive = self.path, dict(self.numbers), self.alive
         inner.stated = self.stated
         inner.put(value)
@@ -303,8 +303,7 @@ class _Walk:
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        package = kind.__module__.partition(".")[0]
-        if package == "numba" and hasattr(value, "py_func"):
+        if kind.__module__.partition(".")[0] == "numba" and hasattr(value, "py_func"):
             self.tag("numba function")
             self.put(value.py_func)
             self.put(getattr(value, "targetoptions", None))
@@ -314,7 +313,7 @@ class _Walk:
             self._ufunc(value)
         elif kind.__name__ == "_ArrayFunctionDispatcher":
             self.tag("numpy function", f"{value.__module__}.{value.__qualname__}")
-        elif package in ("_ctypes", "ctypes", "_cffi_backend") or _is_pointer_class(kind):
+        elif is_c_object(value):
             raise self.refuse(f"{_describe(value)}, a C object,")
         elif isinstance(value, _NAMED):
             self.tag("descriptor", f"{value.__objclass__.__qualname__}.{value.__name__}")
@@ -340,7 +339,7 @@ class _Walk:
                 self.put(getattr(value, each.name, MISSING))
         own = {each.name for each in fields(value)}
         if known_version(type(value).__module__) is None:
-            self.put({name: item for name, item in _contents(value).items() if name not in own})
+            self.put({name: item for name, item in contents(value).items() if name not in own})
 
     def _reduced(self, value: Any) -> None:
         """Any other object: its class and the parts that it gives for copying; some refuse, locks and files among them."""
@@ -367,7 +366,7 @@ class _Walk:
     def _kept_back(self, value: Any) -> None:
         """What an object does not give for copying, though its methods may read it."""
         if known_version(type(value).__module__) is None and not _gives_all(type(value)):
-            self.put(_contents(value))
+            self.put(contents(value))
 
 
 def _is_known(module: ModuleType) -> bool:
@@ -419,7 +418,7 @@ def _lazy_names(value: object) -> set[str]:
     return {name for kind in type(value).__mro__ for name, item in vars(kind).items() if _is_lazy(item)}
 
 
-def _contents(value: Any) -> dict[str, Any]:
+def contents(value: Any) -> dict[str, Any]:
     """What an object holds in its dictionary and slots, without what it works out when asked."""
     found = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
@@ -435,8 +434,9 @@ def _is_lazy(item: object) -> bool:
     return isinstance(item, functools.cached_property)
 
 
-def _is_pointer_class(kind: type) -> bool:
-    return any(base.__module__ in ("_ctypes", "_cffi_backend") for base in kind.__mro__)
+def is_c_object(value: object) -> bool:
+    """Whether a value is a pointer, function or number of C, or something that is made of them."""
+    return any(base.__module__ in ("_ctypes", "ctypes", "_cffi_backend") for base in type(value).__mro__)
 
 
 def _describe(value: object) -> str:
@@ -444,11 +444,11 @@ def _describe(value: object) -> str:
     return name if isinstance(name, str) else f"an object of type {type(value).__module__}.{type(value).__qualname__}"
 
 
-def _plain(kind: str) -> Callable[[_Walk, Any], None]:
+def _plain(kind: str) -> Callable[[ContentWalk, Any], None]:
     return lambda walk, value: walk.tag(kind, repr(value))
 
 
-_WRITERS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
+_WRITERS: Final[dict[type, Callable[[ContentWalk, Any], None]]] = {
     type(None): _plain("None"),
     type(Ellipsis): _plain("Ellipsis"),
     type(NotImplemented): _plain("NotImplemented"),
@@ -462,23 +462,23 @@ _WRITERS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
     bytearray: lambda walk, value: walk.tag("bytes", bytes(value)),
     range: _plain("range"),
     slice: lambda walk, value: walk.put((value.start, value.stop, value.step)),
-    tuple: _Walk._sequence,
-    list: _Walk._list,
-    set: _Walk._set,
-    frozenset: _Walk._set,
-    dict: _Walk._mapping,
-    MappingProxyType: _Walk._mapping,
-    FunctionType: _Walk._function,
-    CodeType: _Walk._code,
-    MethodType: _Walk._method,
-    BuiltinFunctionType: _Walk._builtin,
-    BuiltinMethodType: _Walk._builtin,
-    ModuleType: _Walk._module,
-    property: _Walk._property,
-    DynamicClassAttribute: _Walk._property,
-    enum.property: _Walk._property,
-    staticmethod: _Walk._wrapper,
-    classmethod: _Walk._wrapper,
-    functools.cached_property: _Walk._cached_property,
-    type(functools.lru_cache(lambda: None)): _Walk._cached_function,
+    tuple: ContentWalk._sequence,
+    list: ContentWalk._list,
+    set: ContentWalk._set,
+    frozenset: ContentWalk._set,
+    dict: ContentWalk._mapping,
+    MappingProxyType: ContentWalk._mapping,
+    FunctionType: ContentWalk._function,
+    CodeType: ContentWalk._code,
+    MethodType: ContentWalk._method,
+    BuiltinFunctionType: ContentWalk._builtin,
+    BuiltinMethodType: ContentWalk._builtin,
+    ModuleType: ContentWalk._module,
+    property: ContentWalk._property,
+    DynamicClassAttribute: ContentWalk._property,
+    enum.property: ContentWalk._property,
+    staticmethod: ContentWalk._wrapper,
+    classmethod: ContentWalk._wrapper,
+    functools.cached_property: ContentWalk._cached_property,
+    type(functools.lru_cache(lambda: None)): ContentWalk._cached_function,
 }

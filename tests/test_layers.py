@@ -44,7 +44,7 @@ IR_ORDER = (
     ("location", "presentation", "code_reads", "known_modules", "fork_gate", "in_flight"),
     ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen", "switches"),
-    ("formats",),
+    ("formats", "process_identity"),
     ("types",),
     ("attributes",),
     ("scalar", "blocks"),

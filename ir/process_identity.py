@@ -1,0 +1,81 @@
+"""Identities that hold in this process: content hashes in which objects without content count by themselves.
+
+    process_identity(plugin, [backend, lock, library.function])
+
+Such an identity never leaves the process: for what is kept on disk there is ``hlojit.ir.fingerprint``, which refuses.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from typing import Any, Final
+
+from hlojit.ir.fingerprint import ContentWalk, NotKeyable, contents, is_c_object
+
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.local)
+"""What decides nothing: one is like the other."""
+
+_tokens: Final[dict[int, tuple[weakref.ref[Any], str]]] = {}
+"""By address, for as long as the object lives."""
+
+
+def token_of(value: object) -> str:
+    """A name for an object, which nothing else ever gets; raises ``TypeError`` for what has no weak references."""
+    address = id(value)
+    found = _tokens.get(address)
+    if found is None or found[0]() is not value:
+
+        def forget(dead: weakref.ref[Any]) -> None:
+            # Another object may have come to the address meanwhile.
+            if _tokens.get(address, (None,))[0] is dead:
+                del _tokens[address]
+
+        _tokens[address] = found = weakref.ref(value, forget), uuid.uuid4().hex
+    return found[1]
+
+
+def process_identity(owner: object, value: object) -> str:
+    """The identity of a value that belongs to ``owner``: equal for the same owner as long as nothing that is seen changes.
+
+    C objects, open files, modules count as the objects that they are; an object that refuses to be copied by its class and what
+    it holds; a function that reads the environment or the clock by what it does, as that of a registered plugin.
+    What has no weak references is something else every time.
+    """
+    walk = _ProcessWalk()
+    walk.mark(owner)
+    walk.put(value)
+    return walk.digest.hexdigest()
+
+
+class _ProcessWalk(ContentWalk):
+    def __init__(self) -> None:
+        super().__init__()
+        # As if everything stated an identity: reading from outside is no reason to refuse.
+        self.stated = 1
+
+    def put(self, value: Any) -> None:
+        """Write any value; what has no content, too."""
+        depth = len(self.path)
+        try:
+            super().put(value)
+        except NotKeyable:
+            # What has been written until then depends on the value alone.
+            del self.path[depth:]
+            held = contents(value)
+            if isinstance(value, _LOCKS):
+                self.tag("lock", type(value).__qualname__)
+            elif held and not is_c_object(value):
+                self.tag("holds")
+                self.put(type(value))
+                self.put(held)
+            else:
+                self.mark(value)
+
+    def mark(self, value: object) -> None:
+        """Write which object it is."""
+        try:
+            self.tag("object itself", token_of(value))
+        except TypeError:
+            self.tag("unlike anything else", uuid.uuid4().hex)
