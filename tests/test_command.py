@@ -190,7 +190,7 @@ def test_machine_prints_a_model_that_the_switch_reads() -> None:
         parse_machine(found), memory_bandwidth=parse_machine(measured).memory_bandwidth
     )
     assert printed(HLOJIT_MACHINE=measured) == measured
-    assert printed(HLOJIT_MACHINE="bandwidth=3.5").split()[-3] == "bandwidth=3.5"
+    assert "bandwidth=3.5" in printed(HLOJIT_MACHINE="bandwidth=3.5").split()
 
 
 def test_as_a_module_and_into_a_closed_pipe(file: str) -> None:

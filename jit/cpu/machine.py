@@ -8,6 +8,7 @@ the processor's name, which virtual machines make up.  ``HLOJIT_MACHINE`` replac
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import platform
 from collections.abc import Callable, Collection
@@ -28,7 +29,7 @@ def host_machine(features: Collection[str], architecture: str = platform.machine
 
         found = caches_from_cpuid(cpuid(), 0x8000001D if "sse4a" in features else 4)
     machine = Machine(found or GENERIC.caches, max(1, (os.cpu_count() or 1) // _threads_a_core(SYSTEM)))
-    machine = replace(machine, gigahertz=_gigahertz(SYSTEM) or machine.gigahertz)
+    machine = replace(machine, gigahertz=_gigahertz(SYSTEM) or machine.gigahertz, page_bytes=mmap.PAGESIZE)
     return parse_machine(MACHINE.text(), with_speeds(machine, features, architecture))
 
 

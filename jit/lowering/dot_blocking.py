@@ -35,7 +35,6 @@ RESUME_CYCLES = 64.0
 EXPOSED = 1.0
 """Cycles that a step waits for each line of its row where rows in place drive each other out of the first level: vectors of
 arguments cross lines (an array of NumPy's begins 16 bytes behind one), so a line is wanted twice, and is gone the second time."""
-PAGE = 4096
 BLOCKS = (64, 128, 256, 512)
 
 
@@ -147,7 +146,7 @@ class Panels:
             others = self._in_place(compute, level)
             first = self._in_place(compute, max(level, self.home))
             total = first + (tiles - 1) * others
-            if length * min(self.stride, PAGE) > PAGE * machine.pages:
+            if length * min(self.stride, machine.page_bytes) > machine.page_bytes * machine.pages:
                 total += tiles * WALK_CYCLES
         if length < self.problem.k:
             total += tiles * (2 * self.rows * self.vectors + RESUME_CYCLES) / length

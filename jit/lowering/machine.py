@@ -86,6 +86,7 @@ class Machine:
     """Bytes a nanosecond that one core reads."""
     pages: int = 1024
     """Pages whose translation is at hand without a walk through memory."""
+    page_bytes: int = 4096
     fork_nanoseconds: float = 300.0
     """Time to hand a launch to other threads and to wait for them."""
 
@@ -166,6 +167,7 @@ _NUMBERS = {
     "latency": "memory_latency",
     "bandwidth": "memory_bandwidth",
     "pages": "pages",
+    "page": "page_bytes",
     "fork": "fork_nanoseconds",
 }
 
@@ -183,7 +185,8 @@ def parse_machine(text: str, base: Machine = GENERIC) -> Machine:
     """A machine from ``key=value`` words; what they leave out is taken from ``base``.
 
     ``L1=``, ``L2=``, ``L3=`` give ``size/ways/shared/latency/bandwidth/line`` (``48K/12``), whose end may be left out; the other
-    keys are ``cores``, ``ghz``, ``fma`` (vectors a cycle), ``latency`` and ``bandwidth`` of memory, ``fork`` (nanoseconds).
+    keys are ``cores``, ``ghz``, ``fma`` (vectors a cycle), ``latency`` and ``bandwidth`` of memory,
+    ``pages`` at hand and bytes of a ``page``, ``fork`` (nanoseconds).
     """
     caches = list(base.caches)
     numbers: dict[str, float | int] = {}
@@ -191,7 +194,7 @@ def parse_machine(text: str, base: Machine = GENERIC) -> Machine:
         key, _, value = word.partition("=")
         try:
             if key in _NUMBERS:
-                numbers[_NUMBERS[key]] = int(value) if key in ("cores", "pages") else float(value)
+                numbers[_NUMBERS[key]] = int(value) if key in ("cores", "pages", "page") else float(value)
                 if not 0 < numbers[_NUMBERS[key]] < 1e18:
                     raise ValueError
                 continue

@@ -183,6 +183,7 @@ class DotRows:
             tile.emit(b)
         column_tiles = ceil_divide(problem.n, c)
         row_tiles = ceil_divide(problem.m, r)
+        # Vectors along k are for few rows: a task takes no more tiles of them than this, and as many columns as fill it.
         block = min(row_tiles, 32)
         blocks = ceil_divide(row_tiles, block)
         machine = self.target.machine
