@@ -20,6 +20,8 @@ LOWERING = (*IR, "hlojit.lowering")
 # A dialect turns plans into text.  What makes code of text knows neither of them, only the processor.
 DIALECT = (*LOWERING, "hlojit.llvm")
 MACHINE_CODE = (*IR, "hlojit.lowering.target", "hlojit.machine_code", "hlojit.disk_cache")
+# What back ends share that compile by the common plans: no processor is known.
+CODEGEN = (*EXTENSIONS, *LOWERING, "hlojit.codegen", "hlojit.compiled", "hlojit.disk_cache")
 # The runtime and generated code share a table of offsets.
 RUNTIME = (*IR, "hlojit.lowering.abi", "hlojit.machine_code.loading", "hlojit.runtime")
 MAY_IMPORT = {
@@ -30,9 +32,10 @@ MAY_IMPORT = {
     "hlojit.simt": (*DIALECT, "hlojit.simt"),
     "hlojit.machine_code": MACHINE_CODE,
     "hlojit.runtime": RUNTIME,
+    "hlojit.codegen": CODEGEN,
     "hlojit.cpu": (
-        *(*EXTENSIONS, *DIALECT, *MACHINE_CODE, *RUNTIME),
-        *("hlojit.cpu", "hlojit.executable", "hlojit.compiled"),
+        *(*EXTENSIONS, *DIALECT, *MACHINE_CODE, *RUNTIME, *CODEGEN),
+        *("hlojit.cpu", "hlojit.executable"),
     ),
     "hlojit.cuda": (*EXTENSIONS, *DIALECT, "hlojit.simt", "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),

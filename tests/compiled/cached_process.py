@@ -14,7 +14,7 @@ import numpy as np
 def main() -> None:
     import hlojit
     from hlojit import compiler
-    from hlojit.cpu import kernel_cache
+    from hlojit.cpu import backend
     from hlojit.machine_code import loading, object_code
 
     done = {"parsed": 0, "emitted": 0, "compiled": 0}
@@ -27,7 +27,7 @@ def main() -> None:
         return call
 
     compiler.parse = counting("parsed", compiler.parse)  # type: ignore[assignment]
-    kernel_cache._emit = counting("emitted", kernel_cache._emit)  # type: ignore[assignment]
+    backend._emit = counting("emitted", backend._emit)  # type: ignore[assignment]
     object_code.compile_to_object = counting("compiled", object_code.compile_to_object)  # type: ignore[assignment]
     loading.compile_to_object = object_code.compile_to_object
     executable = hlojit.compile(Path(sys.argv[1]).read_text())

@@ -6,13 +6,15 @@ import gc
 import subprocess
 import sys
 import weakref
+from functools import partial
 from pathlib import Path
 
 import hlojit
 import numpy as np
 import pytest
-from hlojit.cpu.backend import CpuKernelSource
-from hlojit.cpu.kernel_cache import KernelCache
+from hlojit.codegen.programs import kernels_of
+from hlojit.cpu.backend import assemble, kernel_cache, kernel_source
+from hlojit.cpu.compile_workers import Batch
 from hlojit.cpu.processor import host_target
 from hlojit.lowering.schedule import build_program
 from hlojit.machine_code import loading
@@ -63,10 +65,10 @@ def test_code_and_constants_go_with_the_executable() -> None:
 
 
 def test_the_cache_of_kernels_is_bounded() -> None:
-    cache = KernelCache(host_target(), maximum_bytes=40_000)
+    cache = kernel_cache(host_target(), maximum_bytes=40_000)
     for size in range(2, 60):
-        program = build_program(hlojit.parse(text(size)).main, CpuKernelSource(cache))
-        cache.objects(launch.kernel for launch in program.launches())
+        program = build_program(hlojit.parse(text(size)).main, kernel_source(cache))
+        cache.objects(kernels_of(program), partial(assemble, Batch(cache.target, None)))
     codes, objects = list(cache._codes.values()), list(cache._objects.values())
     assert 1 < len(codes) < 30
     assert sum(code.nbytes for code in codes) + sum(map(len, objects)) <= 40_000

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hlojit.compiler import lower
-from hlojit.cpu.backend import CpuKernelSource
+from hlojit.cpu.backend import kernel_cache, kernel_source
 from hlojit.cpu.inspection import assembly_of
-from hlojit.cpu.kernel_cache import KernelCache
 from hlojit.extensions import CompileOptions, registry
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.target import X86_64_V3, X86_64_V4, Target
@@ -59,7 +58,7 @@ def assembly(name: str, target: Target) -> tuple[str, ...]:
     with jax.enable_x64(True):
         text = jax.jit(function).lower(*arguments).as_text()
     module = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions()).freeze()
-    program = build_program(module.main, CpuKernelSource(KernelCache(target)))
+    program = build_program(module.main, kernel_source(kernel_cache(target)))
     codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
     return tuple(assembly_of(code, target) for code in codes.values())
 

@@ -6,12 +6,15 @@ import ctypes
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import hlojit
 import numpy as np
 import pytest
 from hlojit.compiler import lower
+from hlojit.cpu.backend import assemble
+from hlojit.cpu.compile_workers import Batch
 from hlojit.cpu.processor import host_target
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import CompileOptions, registry
@@ -65,7 +68,7 @@ def objects_of(program: Program) -> dict[str, bytes | memoryview]:
     """Object code of the kernels, by their first symbol."""
     backend: Any = registry().load().backend("cpu")
     codes = {launch.kernel.phases[0].symbol: launch.kernel for launch in program.launches()}
-    return dict(backend.cache.objects(codes.values()))
+    return dict(backend.cache.objects(codes.values(), partial(assemble, Batch(backend.cache.target, None))))
 
 
 def native_launch(program: Program) -> Callable[[Launch, list[Array]], None]:

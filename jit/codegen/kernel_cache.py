@@ -2,6 +2,10 @@
 
 The symbol of a kernel is a hash of everything that its code depends on: the instruction's structure (with the content of
 what plugins bring), the target, and the versions of hlojit and the packages below it.
+
+    cache = KernelCache(target, emit)
+    code = cache.code(instruction)              # emitted once per structure
+    objects = cache.objects([code], assemble)   # assembled once each
 """
 
 from __future__ import annotations
@@ -10,24 +14,26 @@ import hashlib
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import final
 
-from hlojit.cpu.compile_workers import Batch, Request
-from hlojit.cpu.kernels import kernel_emitter
 from hlojit.disk_cache import disk_cache
 from hlojit.ir.binary import FormatError, Reader, Writer, records_of
 from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.definition import Kernel
 from hlojit.ir.versions import versions_text
-from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering import kernel
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.structure import Identities, isolated, structure_text
 from hlojit.lowering.target import Target
+
+Emitter = Callable[[Instruction, Target, str], KernelCode]
+"""``emit(instruction, target, symbol)``: the instruction stands alone, its operands are arguments."""
+Assembler = Callable[[Sequence[KernelCode]], Mapping[str, bytes]]
+"""From kernels to their images, by symbol."""
 
 MAXIMUM_BYTES = 16 << 20
 """Code that the cache keeps in memory; what programs use lives as long as they do."""
@@ -41,13 +47,16 @@ _RECORDS = records_of(kernel)
 _private = itertools.count()
 
 
+@final
 class KernelCache:
     """Kernels of one target, the last used ones up to ``maximum_bytes``."""
 
-    def __init__(self, target: Target, maximum_bytes: int = MAXIMUM_BYTES):
+    def __init__(self, target: Target, emit: Emitter, maximum_bytes: int = MAXIMUM_BYTES, *, software: str = ""):
+        """``software`` tells what else images depend on: the versions of assemblers that are not hlojit's."""
         self.target = target
         self.maximum_bytes = maximum_bytes
-        self._stamp = f"{target.identity}\0{versions_text()}\0"
+        self._emit = emit
+        self._stamp = f"{target.identity}\0{versions_text()}\0{software}"
         self._codes: OrderedDict[str, KernelCode] = OrderedDict()
         self._objects: dict[str, bytes | memoryview] = {}
         self._bytes = 0
@@ -66,7 +75,7 @@ class KernelCache:
             if found is not None:
                 return found
             # Not under the lock: rules of plugins run, which may compile something themselves, or wait for who does.
-            code = _emit(instruction, self.target, symbol)
+            code = self._emitted(instruction, symbol)
             if code.unkeyable:
                 return self._private_code(instruction, code.unkeyable)
             with self._lock:
@@ -75,28 +84,26 @@ class KernelCache:
     def _private_code(self, instruction: Instruction, reason: str) -> KernelCode:
         """A kernel for one program alone: nobody else can know that he wants this one."""
         with fork_gate:
-            code = _emit(instruction, self.target, f"hlojit_private_{next(_private)}")
+            code = self._emitted(instruction, f"hlojit_private_{next(_private)}")
         return replace(code, unkeyable=reason)
 
-    def announce(self, code: KernelCode, batch: Batch) -> None:
-        """Say that the object of a kernel will be needed, so that workers may begin with it."""
-        with self._lock:
-            kept = code.symbol in self._objects
-        if not kept:
-            _add(code, batch)
+    def _emitted(self, instruction: Instruction, symbol: str) -> KernelCode:
+        return self._emit(isolated(instruction), self.target, symbol)
 
-    def objects(self, codes: Iterable[KernelCode], batch: Batch | None = None) -> list[tuple[str, bytes | memoryview]]:
-        """Symbol and object code of kernels, compiled once each."""
-        batch = Batch(self.target, None) if batch is None else batch
+    def has_object(self, code: KernelCode) -> bool:
+        """Whether the kernel has been assembled already."""
+        with self._lock:
+            return code.symbol in self._objects
+
+    def objects(self, codes: Iterable[KernelCode], assemble: Assembler) -> list[tuple[str, bytes | memoryview]]:
+        """Symbol and image of kernels, assembled once each."""
         wanted = list(codes)
         with self._lock:
             found: dict[str, bytes | memoryview] = {
                 code.symbol: self._objects[code.symbol] for code in wanted if code.symbol in self._objects
             }
         missing = [code for code in wanted if code.symbol not in found]
-        for code in missing:
-            _add(code, batch)
-        images = batch.finish()
+        images = assemble(missing)
         for code in missing:
             found[code.symbol] = images[code.symbol]
             self._keep_object(code, images[code.symbol])
@@ -136,18 +143,6 @@ class KernelCache:
         while self._bytes > self.maximum_bytes and len(self._codes) > 1:
             symbol, oldest = self._codes.popitem(last=False)
             self._bytes -= oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
-
-
-def _add(code: KernelCode, batch: Batch) -> None:
-    if code.symbol not in batch:
-        linked = tuple(with_own_math(text) for _, text in code.linked)
-        batch.add(code.symbol, Request(code.ir, code.pipeline, linked))
-
-
-def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-    lowering = instruction.op.lowering
-    name = lowering.name if isinstance(lowering, Kernel) else "fusion"
-    return kernel_emitter(name)(isolated(instruction), target, symbol)
 
 
 def _read(symbol: str) -> tuple[KernelCode, memoryview] | None:

@@ -1,0 +1,119 @@
+"""From a scheduled program and the images of its kernels to a ``CompiledProgram``, and what is checked before it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from hlojit.codegen.kernel_cache import KernelCache
+from hlojit.codegen.support import Support
+from hlojit.compiled import CompiledProgram, ProgramRecord, Provenance
+from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.fingerprint import NotKeyable
+from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.types import TensorType
+from hlojit.ir.versions import versions
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.program import Program
+from hlojit.lowering.structure import Identities
+from hlojit.lowering.target import Target
+
+
+@final
+class ProgramKernels:
+    """Where the scheduler gets the kernels of one program from; ``announce`` hears of each one once."""
+
+    def __init__(self, cache: KernelCache, support: Support, announce: Callable[[KernelCode], None] | None = None):
+        self._cache = cache
+        self._support = support
+        self._announce = announce
+        self._identities = Identities()
+        self._codes: dict[Instruction, KernelCode] = {}
+
+    def kernel(self, instruction: Instruction) -> KernelCode:
+        """Code for one instruction."""
+        code = self._codes.get(instruction)
+        if code is None:
+            reason = self._support.reason_against(instruction)
+            if reason:
+                raise UnsupportedError(instruction.op.name, self._support.backend, reason, instruction.location)
+            code = self._codes[instruction] = self._cache.code(instruction, self._identities)
+            if self._announce is not None:
+                self._announce(code)
+        return code
+
+
+def kernels_of(program: Program) -> list[KernelCode]:
+    """The kernels that a program launches, each once."""
+    return list({launch.kernel.symbol: launch.kernel for launch in program.launches()}.values())
+
+
+def compiled_program(
+    module: Module,
+    program: Program,
+    objects: Sequence[tuple[str, Any]],
+    *,
+    backend: str,
+    target: Target,
+    runtime: str,
+    entry: str = "",
+) -> CompiledProgram:
+    """The program as plain data; ``runtime`` identifies what code and runtime must agree on."""
+    main = module.main
+    inputs = tuple(argument.tensor_type for argument in main.body.arguments)
+    outputs = tuple(value.tensor_type for value in main.body.returned)
+    cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
+    formats, unkeyable = _formats((*inputs, *outputs))
+    return CompiledProgram(
+        name=main.name,
+        backend=backend,
+        inputs=inputs,
+        outputs=outputs,
+        objects=tuple(objects),
+        entry=entry,
+        arena_bytes=program.arena_bytes,
+        constants=tuple(program.constants),
+        record=ProgramRecord(program),
+        donated=program.donated,
+        estimated_nanoseconds=float(cost),
+        provenance=Provenance(
+            formats=formats,
+            triple=target.triple,
+            cpu=target.cpu,
+            features=tuple(name[1:] for name in target.features.split(",") if name.startswith("+")),
+            runtime=runtime,
+            versions=dict(versions()),
+        ),
+        unkeyable=(*unkeyable, *(code.unkeyable for code in kernels_of(program) if code.unkeyable)),
+    )
+
+
+def _formats(signature: Sequence[TensorType]) -> tuple[dict[str, str], list[str]]:
+    """Element types of the signature that plugins bring, by content, and what of them cannot be written down."""
+    identities, formats, unkeyable = Identities(), {}, []
+    for kind in signature:
+        try:
+            identity = identities.of(kind.element_type)
+        except NotKeyable as error:
+            unkeyable.append(str(error))
+            continue
+        if identity:
+            formats[kind.element_type.name] = identity
+    return formats, unkeyable
+
+
+def check_loadable(compiled: CompiledProgram, runtime: str) -> None:
+    """Refuse what was compiled for another runtime, or with other element types than those that are registered."""
+    made = compiled.provenance
+    if made.runtime != runtime:
+        raise HlojitError(
+            f"{compiled.name} was compiled by hlojit {made.versions.get('hlojit', 'of another version')}, whose runtime "
+            "differs from this one's; compile it again from its source"
+        )
+    identities = Identities()
+    for kind in (*compiled.inputs, *compiled.outputs):
+        element = kind.element_type
+        if made.formats.get(element.name, "") != identities.of(element):
+            raise HlojitError(
+                f"{compiled.name} was compiled with another element type {element.name!r} than the one that is registered here"
+            )
