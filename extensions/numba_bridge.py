@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
-import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from hlojit.extensions.checked_copies import checked_copy, omitted
 from hlojit.extensions.implementations import foreign_implementations
 from hlojit.extensions.kernel_arithmetic import arithmetic_of_kernels
 from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
@@ -99,22 +99,8 @@ def _compile(
     unkeyable: NotKeyable | None,
     identity: str = "",
 ) -> ScalarFunction:
-    import numba
-
-    known = _numba_types()
-    arguments = tuple(known[WIDENED.get(kind, kind)] for kind in kinds)
     try:
-        python = _checked_copy(getattr(function, "py_func", function), {})
-        with arithmetic_of_kernels():
-            compiled = numba.njit(
-                arguments, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-            )(python)
-    except Exception as error:
-        raise PluginError(
-            f"{user}: numba cannot compile {_name(function)} for ({', '.join(kinds)}) -> {result}: {error}"
-        ) from error
-    overload = compiled.overloads[arguments]
-    try:
+        compiled, overload = _compiled_by_numba(function, kinds, result, user)
         returned = returned_kind(overload, result)
         for complaint in _complaints(overload):
             raise Unfit(complaint)
@@ -125,65 +111,36 @@ def _compile(
         if foreign:  # the content of the function, which another one may share, does not tell what it does
             identity += f" {next(_private)}"
         symbol = "hlojit_scalar_" + hashlib.sha256(f"{identity}{kinds}{result}".encode()).hexdigest()[:16]
-        linked = linked_function(
-            text, overload.fndesc.llvm_func_name, symbol, Signature(kinds, returned, code_bits(result))
-        )
+        signature = Signature(kinds, returned, code_bits(result))
+        linked = linked_function(text, overload.fndesc.llvm_func_name, symbol, signature)
         reason = f"{_name(function)} uses {foreign}, which was registered with numba, so it" if foreign else ""
         return replace(linked, unkeyable=str(NotKeyable(reason)) if foreign else "")
     except Unfit as error:
         raise PluginError(f"{user}: {_name(function)} {error}, so it cannot run inside a kernel") from None
 
 
-# ------------------------------------------------------------------------------------------------ what numba is given
+def _compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user: str) -> tuple[Any, Any]:
+    """numba's function and what it compiled for arguments of these kinds."""
+    import numba
 
-
-def _checked_copy(function: Any, copies: dict[int, Any]) -> Any:
-    """The function with jitted functions that it names compiled anew, with bounds checks, whenever numba asks."""
-    if not isinstance(function, types.FunctionType):
-        return function
-    names = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
-    cells = [_contents(cell) for cell in function.__closure__ or ()]
-    values: dict[str | int, Any] = dict(enumerate(cells))
-    values.update(names)
-    changed = {key: _checked_value(value, copies) for key, value in values.items()}
-    if all(changed[key] is value for key, value in values.items()):
-        return function
-    captured = tuple(types.CellType(changed[number]) for number in range(len(cells)))
-    scope = {**function.__globals__, **{name: changed[name] for name in names}}
-    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, captured)
-    copy.__kwdefaults__, copy.__qualname__, copy.__module__ = (
-        function.__kwdefaults__,
-        function.__qualname__,
-        function.__module__,
-    )
-    return copy
-
-
-def _contents(cell: Any) -> Any:
+    known, python = _numba_types(), getattr(function, "py_func", function)
     try:
-        return cell.cell_contents
-    except ValueError:
-        return None
+        with arithmetic_of_kernels():
+            defaults = omitted(python, len(kinds))
+            arguments = (*(known[WIDENED.get(kind, kind)] for kind in kinds), *defaults)
+            compiled = numba.njit(
+                arguments, error_model="numpy", boundscheck=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+            )(checked_copy(python))
+    except Unfit:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{user}: numba cannot compile {_name(function)} for ({', '.join(kinds)}) -> {result}: {error}"
+        ) from error
+    return compiled, compiled.overloads[arguments]
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
-
-
-def _checked_value(value: Any, copies: dict[int, Any]) -> Any:
-    from numba import njit
-    from numba.core.dispatcher import Dispatcher
-
-    if not isinstance(value, Dispatcher):
-        return value
-    python = value.py_func
-    if id(python) not in copies:
-        copies[id(python)] = value  # what calls itself stays as it is, and is refused later
-        copies[id(python)] = njit(error_model="numpy", boundscheck=True)(_checked_copy(python, copies))
-    return copies[id(python)]
+# ------------------------------------------------------------------------------------------------ what numba found
 
 
 def _complaints(overload: Any, depth: int = 0) -> Iterator[str]:

@@ -7,7 +7,7 @@ import ctypes.util
 import math
 import sys
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import hlojit
@@ -195,8 +195,6 @@ libm = ctypes.CDLL(ctypes.util.find_library("m"))
 libm.tgamma.restype, libm.tgamma.argtypes = ctypes.c_double, [ctypes.c_double]
 tgamma = libm.tgamma
 LARGE = np.zeros(300_000)
-helpers = ModuleType("helpers")
-helpers.look_up = unchecked_look_up  # type: ignore[attr-defined]
 pointer = TABLE.ctypes.data
 
 
@@ -228,7 +226,6 @@ REFUSED: dict[str, tuple[Callable[[int], Any], str]] = {
     ),
     "intrinsic": (lambda x: 1.0 if address_as_void_pointer(x) else 2.0, "uses|numba cannot compile"),
     "large array": (lambda x: LARGE[x], "more than 1 MB"),
-    "helper of a module": (lambda x: helpers.look_up(x), "without bounds checks"),  # type: ignore[attr-defined]
     "recursion": (lambda x: factorial(x), "calls itself"),
     "assertion": (asserts, "can raise AssertionError"),
     "allocation": (lambda x: np.ones(x).sum(), "allocates memory"),
