@@ -9,9 +9,10 @@ attributes that are left out are filled in.  ``instruction.attributes`` stays wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Final, Protocol, Self, cast
 
 from hlojit.ir.attributes import (
     ConvDimensionNumbers,
@@ -33,32 +34,65 @@ class HasAttributes(Protocol):
 
 Integers = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
+Reader = Callable[[Mapping[str, Any]], Any]
+
+
+class View:
+    """Base of the views: every field says which attribute it is, unless ``of_attributes`` reads them together."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, call: HasAttributes) -> Self:
+        """The view of an instruction, of a request for type inference or of what a reference is called with."""
+        return cls.of_attributes(call.attributes)
+
+    @classmethod
+    def of_attributes(cls, attributes: Mapping[str, Any]) -> Self:
+        """The view of an op with these attributes."""
+        readers: Sequence[Reader] = _readers(cast(Hashable, cls))
+        return cls(*[read(attributes) for read in readers])
+
+
+@cache
+def _readers(view: Any) -> tuple[Reader, ...]:
+    return tuple(each.metadata["read"] for each in fields(view))
+
+
+def _read(reader: Reader) -> dict[str, Reader]:
+    """A field's metadata: how it is read."""
+    return {"read": reader}
+
+
+def _as_stored(name: str) -> dict[str, Reader]:
+    return _read(lambda attributes: attributes[name])
+
+
+def _integers(name: str) -> dict[str, Reader]:
+    return _read(lambda attributes: tuple(attributes[name]))
+
+
+def _of_class(name: str, kind: type) -> dict[str, Reader]:
+    def read(attributes: Mapping[str, Any]) -> Any:
+        value = attributes[name]
+        assert isinstance(value, kind)
+        return value
+
+    return _read(read)
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantView:
+class ConstantView(View):
     """``constant``."""
 
-    value: Dense
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> ConstantView:
-        """The view of a constant."""
-        value = call.attributes["value"]
-        assert isinstance(value, Dense)
-        return cls(value)
+    value: Dense = field(metadata=_of_class("value", Dense))
 
 
 @dataclass(frozen=True, slots=True)
-class IotaView:
+class IotaView(View):
     """``iota``, ``dynamic_iota``."""
 
-    dimension: int
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> IotaView:
-        """The view of an iota."""
-        return cls(call.attributes["iota_dimension"])
+    dimension: int = field(metadata=_as_stored("iota_dimension"))
 
 
 MIRRORED: Final[Mapping[str, str]] = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE"}
@@ -66,16 +100,11 @@ MIRRORED: Final[Mapping[str, str]] = {"EQ": "EQ", "NE": "NE", "LT": "GT", "LE": 
 
 
 @dataclass(frozen=True, slots=True)
-class CompareView:
+class CompareView(View):
     """``compare``: direction, and how numbers are ordered (``NOTYPE`` where that is left to their type)."""
 
-    direction: str
-    order: str
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> CompareView:
-        """The view of a comparison."""
-        return cls(call.attributes["comparison_direction"], call.attributes.get("compare_type") or "NOTYPE")
+    direction: str = field(metadata=_as_stored("comparison_direction"))
+    order: str = field(metadata=_read(lambda attributes: attributes.get("compare_type") or "NOTYPE"))
 
     @property
     def mirrored(self) -> str:
@@ -89,66 +118,40 @@ class CompareView:
 
 
 @dataclass(frozen=True, slots=True)
-class BroadcastView:
+class BroadcastView(View):
     """``broadcast_in_dim``: the dimension of the result that each of the operand's is."""
 
-    dimensions: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> BroadcastView:
-        """The view of a broadcast."""
-        return cls(tuple(call.attributes["broadcast_dimensions"]))
+    dimensions: Integers = field(metadata=_integers("broadcast_dimensions"))
 
 
 @dataclass(frozen=True, slots=True)
-class TransposeView:
+class TransposeView(View):
     """``transpose``: the operand's dimension that each of the result's is."""
 
-    permutation: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> TransposeView:
-        """The view of a transpose."""
-        return cls(tuple(call.attributes["permutation"]))
+    permutation: Integers = field(metadata=_integers("permutation"))
 
 
 @dataclass(frozen=True, slots=True)
-class DimensionsView:
+class DimensionsView(View):
     """``reduce`` (the dimensions that go), ``reverse`` (those that are turned round)."""
 
-    dimensions: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> DimensionsView:
-        """The view of a reduction or reversal."""
-        return cls(tuple(call.attributes["dimensions"]))
+    dimensions: Integers = field(metadata=_integers("dimensions"))
 
 
 @dataclass(frozen=True, slots=True)
-class DimensionView:
+class DimensionView(View):
     """``concatenate``, ``get_dimension_size``, ``set_dimension_size``: one dimension."""
 
-    dimension: int
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> DimensionView:
-        """The view of an op on one dimension."""
-        return cls(call.attributes["dimension"])
+    dimension: int = field(metadata=_as_stored("dimension"))
 
 
 @dataclass(frozen=True, slots=True)
-class SliceView:
+class SliceView(View):
     """``slice``: from ``starts`` to ``limits`` in steps of ``strides``, an entry a dimension."""
 
-    starts: Integers
-    limits: Integers
-    strides: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> SliceView:
-        """The view of a slice."""
-        attributes = call.attributes
-        return cls(tuple(attributes["start_indices"]), tuple(attributes["limit_indices"]), tuple(attributes["strides"]))
+    starts: Integers = field(metadata=_integers("start_indices"))
+    limits: Integers = field(metadata=_integers("limit_indices"))
+    strides: Integers = field(metadata=_integers("strides"))
 
     @property
     def ranges(self) -> tuple[tuple[int, int, int], ...]:
@@ -157,34 +160,19 @@ class SliceView:
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicSliceView:
+class DynamicSliceView(View):
     """``dynamic_slice``."""
 
-    sizes: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> DynamicSliceView:
-        """The view of a dynamic slice."""
-        return cls(tuple(call.attributes["slice_sizes"]))
+    sizes: Integers = field(metadata=_integers("slice_sizes"))
 
 
 @dataclass(frozen=True, slots=True)
-class PadView:
+class PadView(View):
     """``pad``: what is added before, after and between the elements of each dimension; negative amounts cut."""
 
-    low: Integers
-    high: Integers
-    interior: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> PadView:
-        """The view of a pad."""
-        attributes = call.attributes
-        return cls(
-            tuple(attributes["edge_padding_low"]),
-            tuple(attributes["edge_padding_high"]),
-            tuple(attributes["interior_padding"]),
-        )
+    low: Integers = field(metadata=_integers("edge_padding_low"))
+    high: Integers = field(metadata=_integers("edge_padding_high"))
+    interior: Integers = field(metadata=_integers("interior_padding"))
 
     @property
     def ranges(self) -> tuple[tuple[int, int, int], ...]:
@@ -193,46 +181,28 @@ class PadView:
 
 
 @dataclass(frozen=True, slots=True)
-class GatherView:
+class GatherView(View):
     """``gather``; of a ``dynamic_gather`` the sizes are an operand, and empty here."""
 
-    numbers: GatherDimensionNumbers
-    sizes: Integers
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> GatherView:
-        """The view of a gather."""
-        numbers = call.attributes["dimension_numbers"]
-        assert isinstance(numbers, GatherDimensionNumbers)
-        return cls(numbers, tuple(call.attributes.get("slice_sizes", ())))
+    numbers: GatherDimensionNumbers = field(metadata=_of_class("dimension_numbers", GatherDimensionNumbers))
+    sizes: Integers = field(metadata=_read(lambda attributes: tuple(attributes.get("slice_sizes", ()))))
 
 
 @dataclass(frozen=True, slots=True)
-class ScatterView:
+class ScatterView(View):
     """``scatter``: dimension numbers, and whether the program promises that no element is updated twice."""
 
-    numbers: ScatterDimensionNumbers
-    unique_indices: bool = False
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> ScatterView:
-        """The view of a scatter."""
-        numbers = call.attributes["scatter_dimension_numbers"]
-        assert isinstance(numbers, ScatterDimensionNumbers)
-        return cls(numbers, bool(call.attributes.get("unique_indices", False)))
+    numbers: ScatterDimensionNumbers = field(metadata=_of_class("scatter_dimension_numbers", ScatterDimensionNumbers))
+    unique_indices: bool = field(metadata=_read(lambda attributes: bool(attributes.get("unique_indices", False))))
 
 
 @dataclass(frozen=True, slots=True)
-class SortView:
+class SortView(View):
     """``sort``: the dimension, counted from the end where it is negative."""
 
-    dimension: int
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> SortView:
-        """The view of a sort."""
-        dimension = call.attributes.get("dimension")
-        return cls(-1 if dimension is None else int(dimension))
+    dimension: int = field(
+        metadata=_read(lambda attributes: -1 if attributes.get("dimension") is None else int(attributes["dimension"]))
+    )
 
     def position(self, rank: int) -> int:
         """The dimension counted from the front."""
@@ -240,22 +210,15 @@ class SortView:
 
 
 @dataclass(frozen=True, slots=True)
-class DotView:
+class DotView(View):
     """``dot_general``."""
 
-    numbers: DotDimensionNumbers
-    algorithm: DotAlgorithm | None
-
-    @classmethod
-    def of(cls, call: HasAttributes) -> DotView:
-        """The view of a product."""
-        numbers = call.attributes["dot_dimension_numbers"]
-        assert isinstance(numbers, DotDimensionNumbers)
-        return cls(numbers, call.attributes.get("algorithm"))
+    numbers: DotDimensionNumbers = field(metadata=_of_class("dot_dimension_numbers", DotDimensionNumbers))
+    algorithm: DotAlgorithm | None = field(metadata=_read(lambda attributes: attributes.get("algorithm")))
 
 
 @dataclass(frozen=True, slots=True)
-class WindowView:
+class WindowView(View):
     """The windows of ``reduce_window``: an entry a dimension, of ``padding`` a pair (low, high)."""
 
     sizes: Integers
@@ -265,9 +228,8 @@ class WindowView:
     padding: Pairs
 
     @classmethod
-    def of(cls, call: HasAttributes) -> WindowView:
-        """The view of a reduction over windows."""
-        attributes = call.attributes
+    def of_attributes(cls, attributes: Mapping[str, Any]) -> WindowView:
+        """Defaults depend on the number of dimensions."""
         sizes = tuple(attributes["window_dimensions"])
         rank = len(sizes)
         return cls(
@@ -280,7 +242,7 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvolutionView:
+class ConvolutionView(View):
     """``convolution``: dimension numbers, and for each spatial dimension how the window moves."""
 
     numbers: ConvDimensionNumbers
@@ -293,13 +255,8 @@ class ConvolutionView:
     batch_groups: int
 
     @classmethod
-    def of(cls, call: HasAttributes) -> ConvolutionView:
-        """The view of a convolution."""
-        return cls.of_attributes(call.attributes)
-
-    @classmethod
     def of_attributes(cls, attributes: Mapping[str, Any]) -> ConvolutionView:
-        """The view of a convolution with these attributes."""
+        """Defaults depend on the number of spatial dimensions."""
         numbers = attributes["dimension_numbers"]
         assert isinstance(numbers, ConvDimensionNumbers)
         rank = len(numbers.input_spatial)
