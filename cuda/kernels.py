@@ -16,7 +16,8 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import ScalarBuilder
-from hlojit.lowering.elements import Access, Body, Elements
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Access, Elements
 from hlojit.lowering.index import Index, Quotient, RunTime, variable
 from llvmlite import ir
 

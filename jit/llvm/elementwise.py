@@ -9,7 +9,7 @@ from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.llvm.tiles import emit_tiled_kernel
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import plan_loop, plan_space
 from hlojit.lowering.space import Space

@@ -15,7 +15,7 @@ from hlojit.llvm.elementwise import emit_loop_kernel
 from hlojit.llvm.loops import empty_kernel
 from hlojit.llvm.reductions import emit_reduction_kernel
 from hlojit.llvm.rows import emit_row_kernel
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.storage import Storage

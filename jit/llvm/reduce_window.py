@@ -20,7 +20,8 @@ from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.elementwise import emit_loop_kernel
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, empty_kernel, walk_lanes, walk_units
-from hlojit.lowering.elements import Body, Elements
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.index import Index, constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import divide, fitted_lanes

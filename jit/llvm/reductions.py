@@ -20,7 +20,7 @@ from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES, Units, choose_lanes, divide, element_nanoseconds, fitted_lanes

@@ -10,7 +10,8 @@ from hlojit.ir.graph import Block
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
-from hlojit.lowering.elements import Body, Elements
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Elements
 
 
 class ScalarAccess:

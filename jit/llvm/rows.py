@@ -17,7 +17,8 @@ from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.llvm.reductions import ReductionKernel
-from hlojit.lowering.elements import Body, Key, is_narrow, round_element
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Key, is_narrow, round_element
 from hlojit.lowering.index import Index, linear_index
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import choose_lanes, fitted_lanes, in_place_pairs

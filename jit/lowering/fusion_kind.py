@@ -11,7 +11,7 @@ import enum
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.definition import Reduction
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.row_plan import is_row_body
 
 OPERATION = "a fusion"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hlojit.lowering.elements import Body, memory_kind
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.loop_plan import in_place_pairs

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from hlojit.ir.graph import Value
-from hlojit.lowering.elements import Access, Body, Elements, memory_kind
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Access, Elements, memory_kind
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.machine import Machine
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.scalar import formats
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.index import Index, linear_index
 from hlojit.lowering.loop_plan import Units, divide, probe_elements
 from hlojit.lowering.machine import Machine

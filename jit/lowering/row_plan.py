@@ -17,7 +17,8 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Pointwise, Reduction
 from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
-from hlojit.lowering.elements import Access, Body, Elements, Key
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Access, Elements, Key
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.loop_plan import Units, choose_lanes, divide, element_nanoseconds, fitted_lanes
 from hlojit.lowering.probe import Facts, Load

@@ -6,7 +6,7 @@ from functools import partial
 
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.llvm.text import Val
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_plan import GridPlan, plan_grid
 from hlojit.lowering.grid_tile_plan import plan_grid_tiles

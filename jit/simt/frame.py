@@ -9,7 +9,8 @@ from typing import cast, final
 from hlojit.llvm.frame import Frame
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.text import Val
-from hlojit.lowering.elements import Access, Body, Elements, memory_kind
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Access, Elements, memory_kind
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.simt.access import SimtAccess

@@ -17,7 +17,7 @@ from typing import Final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.storage import Storage

@@ -10,7 +10,7 @@ from hlojit.compiler import lower
 from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, NvptxDialect
 from hlojit.cuda.ptx import assemble
 from hlojit.extensions import CompileOptions, registry
-from hlojit.lowering.elements import Body
+from hlojit.lowering.body import Body
 from hlojit.lowering.grid_plan import GridPlan, plan_grid
 from hlojit.lowering.loop_plan import plan_space
 from hlojit.lowering.space import Space

@@ -14,8 +14,8 @@ from hlojit.ir.text.parser import parse_module
 from hlojit.ir.types import tensor
 from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.llvm.host import emit_host
+from hlojit.lowering.body import Body
 from hlojit.lowering.copy_plan import SINGLE_CYCLES, VECTOR_CYCLES, divide_rows
-from hlojit.lowering.elements import Body
 from hlojit.lowering.loop_plan import plan_space
 from hlojit.lowering.machine import GENERIC, parse_machine
 from hlojit.lowering.program import Program
