@@ -16,6 +16,7 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.ops.definition import Reduction
 from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
+from hlojit.llvm.accumulators import AccumulatorLoops
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.kernel_code import kernel_code
@@ -69,24 +70,16 @@ class ReductionKernel:
         self.plan = plan
         self.frame = frame or KernelFrame(target, body, LlvmBuilder())
         self.builder = self.frame.builder
-        self.after_step: Callable[[], None] | None = None
-        """Called in every block of lanes once its elements are computed."""
-        self.combiners: list[Combiner] = []
-        self.index: tuple[Index, ...] = ()
+        self.loops = AccumulatorLoops(self.frame, plan)
         self.output = Index(0)
         self.body_lanes = 1
-        self.ranges: dict[int, tuple[Val, Val]] = {}
-        self.spans: dict[int, int] = {}
-        """Where a loop covers less of a variable than its range: how much."""
         self.workspace_bytes = 0
         self.workspace_buffers: list[int] = []
 
     # ------------------------------------------------------------------ parts
 
     def _open(self) -> None:
-        self.combiners = [
-            Combiner(one, self.frame.elements, self.builder, self.target) for one in self.plan.instructions
-        ]
+        self.loops.open(self.target)
         self.frame.access.mask = None
 
     def _open_workspace(self) -> None:
@@ -95,7 +88,7 @@ class ReductionKernel:
         address = self.frame.address(len(access.bases))
         count = self.plan.chunks * self.plan.results
         self.workspace_bytes, self.workspace_buffers = 0, []
-        for combiner in self.combiners:
+        for combiner in self.loops.combiners:
             for kind in combiner.kinds:
                 text = f"getelementptr inbounds i8, ptr {address.text}, i64 {self.workspace_bytes}"
                 self.workspace_buffers.append(len(access.bases))
@@ -113,7 +106,7 @@ class ReductionKernel:
             for buffer, value in zip(self.workspace_buffers, values, strict=True):
                 self.frame.access.store(value, buffer, linear)
             return
-        for combiner, group in zip(self.combiners, accumulators, strict=True):
+        for combiner, group in zip(self.loops.combiners, accumulators, strict=True):
             self._store_finished(combiner, combiner.finish(group), linear)
 
     def _store_finished(self, combiner: Combiner, values: Sequence[Val], linear: Index) -> None:
@@ -130,12 +123,12 @@ class ReductionKernel:
         units = divide(1, extent, lanes, self.target.machine.nanoseconds(0.2), self.target.machine)
 
         def block() -> None:
-            for combiner in self.combiners:
+            for combiner in self.loops.combiners:
                 self._store_finished(combiner, combiner.init(), variable("flat", 0, extent - 1))
 
         with self.frame.function(self.symbol):
             self._open()
-            for combiner in self.combiners:
+            for combiner in self.loops.combiners:
                 combiner.init()
             walk_units(
                 self.frame,
@@ -168,7 +161,7 @@ class ReductionKernel:
             if plan.chunks > 1:
                 self._open_workspace()
             self.frame.evaluate(plan.facts, frozenset())
-            for combiner in self.combiners:
+            for combiner in self.loops.combiners:
                 combiner.start(), combiner.init()
             if plan.by_rows:
                 walk_units(self.frame, units, lambda low, high: self._unit(rows, self._row))
@@ -210,7 +203,7 @@ class ReductionKernel:
         row = variable("row", 0, rows * plan.chunks - 1)
         parts = delinearized(row % rows, [plan.space.extents[position] for position in kept])
         mapping = {plan.space.names[position]: part for position, part in zip(kept, parts)}
-        self.index = tuple(position.substitute(mapping) for position in plan.space.root_index)
+        self.loops.index = tuple(position.substitute(mapping) for position in plan.space.root_index)
         output = tuple(position.substitute(mapping) for position in plan.output_index)
         self.output = linear_index(output, plan.output_strides)
         if plan.chunks > 1:
@@ -224,12 +217,12 @@ class ReductionKernel:
         with self.frame.scope():
             self.frame.evaluate(plan.facts, frozenset(("row",)))
             for position in plan.reduced:
-                self.ranges[position] = b.constant("i64", 0), b.constant("i64", plan.space.extents[position])
+                self.loops.ranges[position] = b.constant("i64", 0), b.constant("i64", plan.space.extents[position])
             if plan.chunks > 1:
                 number = b.udiv(self.frame.access.variables["row"], b.constant("i64", rows))
                 low = b.mul(number, b.constant("i64", plan.chunk))
                 extent = b.constant("i64", plan.space.extents[plan.reduced[0]])
-                self.ranges[plan.reduced[0]] = low, minimum(b, b.add(low, b.constant("i64", plan.chunk)), extent)
+                self.loops.ranges[plan.reduced[0]] = low, minimum(b, b.add(low, b.constant("i64", plan.chunk)), extent)
             run()
 
     # ---------------------------------------------------------------- columns
@@ -242,7 +235,7 @@ class ReductionKernel:
             and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE
         ):
             width = stretch_width(
-                extent, lanes, [kind for one in self.combiners for kind in one.kinds], self.target.machine
+                extent, lanes, [kind for one in self.loops.combiners for kind in one.kinds], self.target.machine
             )
             self.frame.loop(
                 "stretch", low, high, width, lambda start: self._wide_columns(name, extent, lanes, width, start, high)
@@ -250,8 +243,8 @@ class ReductionKernel:
             return
 
         def block() -> None:
-            accumulators = self._nest(self.plan.reduced, self._starts(), self._step)
-            self._store_results(self._grouped(accumulators), self.output)
+            accumulators = self.loops.nest(self.plan.reduced, self.loops.starts(), self.loops.step)
+            self._store_results(self.loops.grouped(accumulators), self.output)
 
         walk_lanes(self.frame, name, extent, lanes, low, high, block)
 
@@ -260,9 +253,9 @@ class ReductionKernel:
         frame, b, access = self.frame, self.builder, self.frame.access
         position = self.plan.reduced[0]
         row_name = self.plan.space.names[position]
-        rows_low, rows_high = self.ranges[position]
+        rows_low, rows_high = self.loops.ranges[position]
         end = minimum(b, b.add(start, b.constant("i64", width)), high)
-        kinds = [kind for combiner in self.combiners for kind in combiner.kinds]
+        kinds = [kind for combiner in self.loops.combiners for kind in combiner.kinds]
         local = variable(name, 0, extent - 1) - variable("stretch", 0, extent - 1)
 
         def arrays() -> list[int]:
@@ -282,138 +275,33 @@ class ReductionKernel:
             walk_lanes(frame, name, extent, lanes, start, end, block)
 
         def take_rows(buffers: Sequence[int], low: Val, high: Val) -> None:
-            every_column(lambda: store(buffers, self._starts()))
+            every_column(lambda: store(buffers, self.loops.starts()))
 
             def some_rows(first: Val) -> None:
                 last = minimum(b, b.add(first, b.constant("i64", ROWS_AT_ONCE)), high)
 
                 def block() -> None:
-                    self.ranges[position], self.spans[position] = (first, last), ROWS_AT_ONCE
-                    store(buffers, self._nest([position], load(buffers), self._step))
+                    self.loops.ranges[position], self.loops.spans[position] = (first, last), ROWS_AT_ONCE
+                    store(buffers, self.loops.nest([position], load(buffers), self.loops.step))
 
                 every_column(block)
 
             frame.loop(f"{row_name}.rows", low, high, ROWS_AT_ONCE, some_rows)
 
         sums = arrays()
-        if self._span(position) <= LONGEST_CHAIN or not all(combiner.is_free for combiner in self.combiners):
+        if self.loops.span(position) <= LONGEST_CHAIN or not all(combiner.is_free for combiner in self.loops.combiners):
             take_rows(sums, rows_low, rows_high)
         else:
             totals = arrays()
-            every_column(lambda: store(totals, self._starts()))
+            every_column(lambda: store(totals, self.loops.starts()))
 
             def stretch_of_rows(first: Val) -> None:
                 take_rows(sums, first, minimum(b, b.add(first, b.constant("i64", LONGEST_CHAIN)), rows_high))
-                every_column(lambda: store(totals, self._merged(load(totals), load(sums))))
+                every_column(lambda: store(totals, self.loops.merged(load(totals), load(sums))))
 
             frame.loop(f"{row_name}.chain", rows_low, rows_high, LONGEST_CHAIN, stretch_of_rows)
             sums = totals
-        every_column(lambda: self._store_results(self._grouped(load(sums)), self.output))
-
-    def _starts(self) -> list[Val]:
-        return [
-            self.builder.splat(value) if self.frame.access.vectorized else value
-            for combiner in self.combiners
-            for value in combiner.start()
-        ]
-
-    def _grouped(self, flat: Sequence[Val]) -> list[list[Val]]:
-        groups, position = [], 0
-        for combiner in self.combiners:
-            groups.append(list(flat[position : position + len(combiner.kinds)]))
-            position += len(combiner.kinds)
-        return groups
-
-    def _step(self, accumulators: Sequence[Val]) -> list[Val]:
-        """Take in the elements at the current index."""
-        frame = self.frame
-        values = [
-            combiner.converted([frame.elements.value(value, self.index) for value in combiner.inputs])
-            for combiner in self.combiners
-        ]
-        stored = [(number, frame.elements.value(self.body.roots[number], self.index)) for number in self.plan.stored]
-        result: list[Val] = []
-        for combiner, group, elements in zip(self.combiners, self._grouped(accumulators), values, strict=True):
-            result += combiner.combine(group, elements)
-        if self.after_step is not None:
-            self.after_step()
-        for number, scalar in stored:
-            frame.store_root(number, self.index, scalar, rounded=True)
-        return result
-
-    def _nest(
-        self, positions: Sequence[int], carried: Sequence[Val], leaf: Callable[[Sequence[Val]], list[Val]]
-    ) -> list[Val]:
-        """Loops over reduced variables that carry accumulators."""
-        if not positions:
-            with self.frame.scope():
-                return leaf(carried)
-        position = positions[0]
-        low, high = self.ranges[position]
-        return self._blocked(position, low, high, 1, carried, lambda values: self._nest(positions[1:], values, leaf))
-
-    def _blocked(
-        self,
-        position: int,
-        low: Val,
-        high: Val,
-        step: int,
-        carried: Sequence[Val],
-        leaf: Callable[[Sequence[Val]], list[Val]],
-    ) -> list[Val]:
-        """One loop; a very long one as a loop over sums of stretches."""
-        extent = self.spans.get(position) or self._span(position)
-        stretch = LONGEST_CHAIN * step
-        if extent <= stretch or not all(combiner.is_free for combiner in self.combiners):
-            return self._plain(position, low, high, step, carried, leaf)
-        b = self.builder
-        outer = b.begin_loop(low, high, stretch, carried, guarded=False)
-        with self.frame.scope():
-            end = minimum(b, b.add(outer.index, b.constant("i64", stretch)), high)
-            starts = [b.splat(start, value.lanes) for start, value in zip(self._repeated_starts(carried), carried)]
-            sums = self._plain(position, outer.index, end, step, starts, leaf)
-            merged = self._merged(outer.carried, sums)
-        return list(b.end_loop(outer, merged))
-
-    def _span(self, position: int) -> int:
-        """How far a reduced variable runs within a chunk."""
-        if self.plan.chunks > 1 and position == self.plan.reduced[0]:
-            return self.plan.chunk
-        return self.plan.space.extents[position]
-
-    def _repeated_starts(self, carried: Sequence[Val]) -> list[Val]:
-        starts = [value for combiner in self.combiners for value in combiner.start()]
-        return starts * (len(carried) // len(starts))
-
-    def _merged(self, first: Sequence[Val], second: Sequence[Val]) -> list[Val]:
-        width = sum(len(combiner.kinds) for combiner in self.combiners)
-        result: list[Val] = []
-        for offset in range(0, len(first), width):
-            pairs = zip(
-                self.combiners,
-                self._grouped(first[offset : offset + width]),
-                self._grouped(second[offset : offset + width]),
-                strict=True,
-            )
-            for combiner, one, other in pairs:
-                result += combiner.merge(one, other)
-        return result
-
-    def _plain(
-        self,
-        position: int,
-        low: Val,
-        high: Val,
-        step: int,
-        carried: Sequence[Val],
-        leaf: Callable[[Sequence[Val]], list[Val]],
-    ) -> list[Val]:
-        b = self.builder
-        loop = b.begin_loop(low, high, step, carried)
-        self.frame.access.variables[self.plan.space.names[position]] = loop.index
-        with self.frame.scope():
-            values = leaf(loop.carried)
-        return list(b.end_loop(loop, values))
+        every_column(lambda: self._store_results(self.loops.grouped(load(sums)), self.output))
 
     # ------------------------------------------------------------------- rows
 
@@ -421,12 +309,12 @@ class ReductionKernel:
         """Inside another kernel's loop over rows: reduce the row at ``index``, return what each reduction gives."""
         b = self.builder
         self._open()
-        self.index = index
+        self.loops.index = index
         for position in self.plan.reduced:
-            self.ranges[position] = b.constant("i64", 0), b.constant("i64", self.plan.space.extents[position])
+            self.loops.ranges[position] = b.constant("i64", 0), b.constant("i64", self.plan.space.extents[position])
         self._lanes()
         groups = self._row_accumulators()
-        return [combiner.finish(group) for combiner, group in zip(self.combiners, groups, strict=True)]
+        return [combiner.finish(group) for combiner, group in zip(self.loops.combiners, groups, strict=True)]
 
     def _row(self) -> None:
         self._store_results(self._row_accumulators(), self.output)
@@ -436,30 +324,32 @@ class ReductionKernel:
         if not self.plan.reduced:
             # All reduced extents are 1.
             with self.frame.scope():
-                return self._grouped(self._step(self._starts()))
+                return self.loops.grouped(self.loops.step(self.loops.starts()))
         _, _, lanes = self._lanes()
         parts = lanes // self.body_lanes
-        starts = [self.builder.splat(value, self.body_lanes) for value in self._starts()]
-        accumulators = self._nest(self.plan.reduced[:-1], starts * parts, lambda values: self._inner(lanes, values))
+        starts = [self.builder.splat(value, self.body_lanes) for value in self.loops.starts()]
+        accumulators = self.loops.nest(
+            self.plan.reduced[:-1], starts * parts, lambda values: self._inner(lanes, values)
+        )
         width = len(starts)
         groups = [accumulators[offset : offset + width] for offset in range(0, len(accumulators), width)]
         while len(groups) > 1:
             half = len(groups) // 2
-            groups = [self._merged(groups[n], groups[n + half]) for n in range(half)]
+            groups = [self.loops.merged(groups[n], groups[n + half]) for n in range(half)]
         return [
             combiner.reduce_lanes(group)
-            for combiner, group in zip(self.combiners, self._grouped(groups[0]), strict=True)
+            for combiner, group in zip(self.loops.combiners, self.loops.grouped(groups[0]), strict=True)
         ]
 
     def _inner(self, lanes: int, carried: Sequence[Val]) -> list[Val]:
         position = self.plan.reduced[-1]
         extent = self.plan.space.extents[position]
-        low, high = self.ranges[position]
+        low, high = self.loops.ranges[position]
         tail = extent % lanes
         whole = self.builder.constant("i64", extent - tail)
         values = list(carried)
         if extent > tail:
-            values = self._blocked(
+            values = self.loops.blocked(
                 position,
                 low,
                 minimum(self.builder, high, whole),
@@ -476,7 +366,7 @@ class ReductionKernel:
         access, b = self.frame.access, self.builder
         name = self.plan.space.names[position]
         base = access.variables[name]
-        width = sum(len(combiner.kinds) for combiner in self.combiners)
+        width = sum(len(combiner.kinds) for combiner in self.loops.combiners)
         result = list(carried)
         for offset in range(0, min(active, self.body_lanes * (len(carried) // width)), self.body_lanes):
             part = offset // self.body_lanes * width
@@ -485,7 +375,7 @@ class ReductionKernel:
             mask = lane_mask(count, self.body_lanes) if count < self.body_lanes else None
             with access.lanes(self.body_lanes, name, mask), self.frame.elements.scope():
                 old = result[part : part + width]
-                new = self._step(old)
+                new = self.loops.step(old)
                 if mask is not None:
                     new = [b.select(mask, value, before) for value, before in zip(new, old)]
                 result[part : part + width] = new
@@ -526,7 +416,7 @@ class ReductionKernel:
         flat = variable("flat", 0, plan.results - 1)
 
         def load(chunk: Index) -> list[Val]:
-            kinds = [kind for combiner in self.combiners for kind in combiner.kinds]
+            kinds = [kind for combiner in self.loops.combiners for kind in combiner.kinds]
             access = self.frame.access
             return [
                 access.load(buffer, kind, chunk * plan.results + flat, None)
@@ -538,15 +428,15 @@ class ReductionKernel:
             loop = b.begin_loop(b.constant("i64", 1), b.constant("i64", plan.chunks), 1, first)
             self.frame.access.variables["chunk"] = loop.index
             with self.frame.scope():
-                merged = self._merged(loop.carried, load(variable("chunk", 1, plan.chunks)))
-            values = self._grouped(b.end_loop(loop, merged))
-            for combiner, group in zip(self.combiners, values, strict=True):
+                merged = self.loops.merged(loop.carried, load(variable("chunk", 1, plan.chunks)))
+            values = self.loops.grouped(b.end_loop(loop, merged))
+            for combiner, group in zip(self.loops.combiners, values, strict=True):
                 self._store_finished(combiner, combiner.finish(group), flat)
 
         with self.frame.function(symbol):
             self._open()
             self._open_workspace()
-            for combiner in self.combiners:
+            for combiner in self.loops.combiners:
                 combiner.init()
             walk_units(
                 self.frame,

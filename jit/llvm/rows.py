@@ -95,7 +95,7 @@ class _RowKernel:
         reduced = list(range(len(space.names)))
         nest = Plan(loop.reductions, [], space, loop.facts, (), (), [], reduced)
         kernel = ReductionKernel(self.plan.body, self.target, self.symbol, nest, frame)
-        kernel.after_step = self._keeper(loop)
+        kernel.loops.after_step = self._keeper(loop)
         for one, values in zip(loop.reductions, kernel.reduce_row(self.plan.index), strict=True):
             for result, value in zip(one.results, values, strict=True):
                 element = result.tensor_type.element_type
