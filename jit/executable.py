@@ -94,14 +94,14 @@ class Executable:
         if objects.measure() is None:
             inner = _PythonCall(spec, native())
             on_device = _device_call(spec, inner, backend)
-            plain = _Wrapping(spec, inner, on_device)
+            plain = _Converting(spec, inner, on_device, wraps=True)
         else:
             inner = _giving_call(spec) if spec.donated else _native_call(spec, _refuse)
             on_device = _device_call(spec, inner, backend)
             if any(map(is_outside_form_different, (*spec.inputs, *spec.outputs))):
-                plain = _Wrapping(spec, inner, on_device)
+                plain = _Converting(spec, inner, on_device, wraps=True)
             else:
-                plain = _native_call(spec, _Converting(spec, inner, on_device))
+                plain = _native_call(spec, _Converting(spec, inner, on_device, wraps=False))
         self._bind(spec, plain, on_device)
 
     @classmethod
@@ -119,7 +119,7 @@ class Executable:
         inner = _Checking(spec, function, backend.name if backend is not None else "")
         on_device = _device_call(spec, inner, backend)
         made = cls.__new__(cls)
-        made._bind(spec, _Wrapping(spec, inner, on_device), on_device)
+        made._bind(spec, _Converting(spec, inner, on_device, wraps=True), on_device)
         return made
 
     @classmethod
@@ -338,38 +338,26 @@ def _refuse(*arguments: object) -> NoReturn:
 
 @final
 class _Converting:
-    """Converts arguments to plain arrays of the storage dtype and calls the native function."""
+    """Converts arguments to plain arrays of the storage dtype and calls the native function.
 
-    __slots__ = ("function", "on_device", "spec")
+    ``wraps``: results look different outside - formats without a dtype, integers of less than a byte.
+    """
 
-    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any], on_device: DeviceCall):
+    __slots__ = ("function", "on_device", "spec", "wraps")
+
+    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any], on_device: DeviceCall, *, wraps: bool):
         self.spec = spec
         self.function = function
         self.on_device = on_device
-
-    def __call__(self, *arguments: object, **keywords: object) -> Any:
-        _refuse_keywords(self.spec, keywords)
-        if has_device_array(arguments):
-            return self.on_device(*arguments)
-        return self.function(*_convert(self.spec, arguments))
-
-
-@final
-class _Wrapping:
-    """For element types that look different outside: formats without a dtype, integers of less than a byte."""
-
-    __slots__ = ("function", "on_device", "spec")
-
-    def __init__(self, spec: ExecutableSpec, function: Callable[..., Any], on_device: DeviceCall):
-        self.spec = spec
-        self.function = function
-        self.on_device = on_device
+        self.wraps = wraps
 
     def __call__(self, *arguments: object, **keywords: object) -> Any:
         _refuse_keywords(self.spec, keywords)
         if has_device_array(arguments):
             return self.on_device(*arguments)
         results = self.function(*_convert(self.spec, arguments))
+        if not self.wraps:
+            return results
         if len(self.spec.outputs) == 1:
             return from_storage(results, self.spec.outputs[0])
         return tuple(from_storage(result, type_) for result, type_ in zip(results, self.spec.outputs))

@@ -169,6 +169,13 @@ def norm(ops: Operations, x: Any, ord: Any = None, axis: Axis = None, keepdims: 
     raise TracingError(f"np.linalg.norm: ord={ord!r} cannot be compiled yet for these axes")
 
 
+def _extents_like(operand: Tracer, shape: Any) -> tuple[int, ...]:
+    """The shape that is asked for, or the operand's."""
+    if shape is None:
+        return operand.shape
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
 def _filled(number: Any) -> Callable[..., Any]:
     def rule(
         ops: Operations,
@@ -181,7 +188,7 @@ def _filled(number: Any) -> Callable[..., Any]:
         device: Any = None,
     ) -> Tracer:
         operand = ops.tracer(a)
-        extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = _extents_like(operand, shape)
         return ops.wrap(ops.full(number, as_kind(dtype) if dtype else operand.kind, extents))
 
     return rule
@@ -204,7 +211,7 @@ def full_like(
     device: Any = None,
 ) -> Tracer:
     operand = ops.tracer(a)
-    extents = operand.shape if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    extents = _extents_like(operand, shape)
     return ops.wrap(ops.broadcast(ops.value(fill_value, as_kind(dtype) if dtype else operand.kind), extents))
 
 
