@@ -322,10 +322,6 @@ def signature_complaint(record: OpDefinition, operands: int, attributes: Mapping
     return None
 
 
-_KNOWN_LIMIT = 4096
-"""Of types of elementwise ops, which programs apply to few combinations of types over and over; kept with the tables."""
-
-
 def infer_types(
     record: OpDefinition, operand_types: tuple[Type, ...], attributes: Mapping[str, Any], regions: Sequence[Block]
 ) -> Sequence[Type]:
@@ -334,19 +330,15 @@ def infer_types(
     if record.infer is None:
         raise TypeInferenceError(f"{name}: result types do not follow from the operands; give result_types")
     key = None
-    known = tables().memory
+    known = tables().inferred_types
     if isinstance(record.lowering, Pointwise):
         key = (record.infer, operand_types, *attributes.items())
-        found: Sequence[Type] | None = known.get(key)
+        found = known.get(key)
         if found is not None:
             return found
     try:
         inferred = record.infer(InferenceRequest(operand_types, attributes, regions))
-        if key is not None:
-            if len(known) >= _KNOWN_LIMIT:
-                known.clear()
-            known[key] = inferred
-        return inferred
+        return inferred if key is None else known.keep(key, inferred)
     except TypeInferenceError as error:
         error.args = (f"{name} {error}" if error.label else f"{name}: {error}",)
         raise

@@ -17,18 +17,21 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from hlojit.ir.errors import PluginError
 
 if TYPE_CHECKING:
     from hlojit.ir.formats import ElementType
     from hlojit.ir.ops.definition import OpDefinition
+    from hlojit.ir.passes.fusion_cost import Role
+    from hlojit.ir.text.templates import Form
+    from hlojit.ir.types import Type
 
 OPS: Final = "op"
 ELEMENT_TYPES: Final = "element type"
@@ -56,6 +59,31 @@ class Contribution:
     """What the layer that loads plugins knows of it."""
 
 
+_KNOWN_OPS: Final = 2048
+_KNOWN_TYPES: Final = 4096
+
+Key = TypeVar("Key", bound=Hashable)
+Found = TypeVar("Found")
+
+
+@final
+class Bounded(dict[Key, Found]):
+    """What is remembered to save time; begins anew when it is full."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: int):
+        super().__init__()
+        self.limit = limit
+
+    def keep(self, key: Key, found: Found) -> Found:
+        """Remember and return it."""
+        if len(self) >= self.limit:
+            self.clear()
+        self[key] = found
+        return found
+
+
 @final
 class Snapshot:
     """The tables of an environment at one moment; nothing in it ever changes."""
@@ -68,8 +96,10 @@ class Snapshot:
         "contributions",
         "element_types",
         "environment",
+        "forms",
+        "fusion_roles",
         "identity",
-        "memory",
+        "inferred_types",
         "ops",
         "owners",
     )
@@ -97,8 +127,13 @@ class Snapshot:
         # Looked up for every instruction: without the proxy.
         self.ops: Mapping[str, OpDefinition] = tables.get(OPS, {})
         self.element_types: Mapping[str, ElementType] = tables.get(ELEMENT_TYPES, {})
-        self.memory: dict[Any, Any] = {}
-        """What others have worked out of the records, for as long as these tables are used."""
+        # What others have worked out of the records, for as long as these tables are used.
+        self.forms: Bounded[str, tuple[OpDefinition, Form | None]] = Bounded(_KNOWN_OPS)
+        """Pretty forms of plugins' ops, by name."""
+        self.fusion_roles: Bounded[str, tuple[OpDefinition, Role]] = Bounded(_KNOWN_OPS)
+        """What fusion makes of ops, by name."""
+        self.inferred_types: Bounded[Hashable, Sequence[Type]] = Bounded(_KNOWN_TYPES)
+        """Result types of elementwise ops, which programs apply to few combinations of types over and over."""
         self._changes: int = base._changes if base else environment._changes
         self.identity = _identity(self._changes, kept)
         """Equal for snapshots with equal plugins; what was compiled under one serves under the other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,22 @@ IR_ORDER = (
 )
 """The order inside of ``hlojit.ir``: a file or folder imports only what stands above it here.  Records (``ops``) know the
 graph and element types, and neither the builder nor the text."""
+
+JIT_ORDER = (
+    ("collection", "progress", "donation", "disk_cache", "lowering", "reference"),
+    ("compiled", "machine_code", "llvm"),
+    ("simt", "runtime", "codegen"),
+    ("arrays",),
+    ("placement",),
+    ("device_call",),
+    ("executable",),
+    ("program_cache", "cpu"),
+    ("compiler",),
+    ("tracing",),
+    ("command",),
+    ("__main__",),
+)
+"""The same for the modules and folders of ``jit/``: plain data, arrays, executables, the driver, and what stands above it."""
 
 HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
 """Never imported at module level, except where nothing else imports the module before it is needed."""
@@ -129,27 +145,46 @@ def test_plans_know_no_dialect() -> None:
     assert not faults
 
 
-def part_of_ir(module: str) -> str:
-    """``ops`` for ``hlojit.ir.ops.slicing``; empty for the package itself."""
-    return module.removeprefix("hlojit.ir").lstrip(".").partition(".")[0]
+def part_of(package: str, module: str) -> str:
+    """``ops`` for ``hlojit.ir.ops.slicing`` in ``hlojit.ir``; empty for the package itself and what is outside of it."""
+    return module.removeprefix(package).lstrip(".").partition(".")[0] if within(module, (package,)) else ""
+
+
+def wrong_order(package: str, order: tuple[tuple[str, ...], ...], sources: Iterable[tuple[str, Path]]) -> list[str]:
+    """Imports of a part of a package that does not stand above, and parts that stand nowhere."""
+    rank = {part: number for number, parts in enumerate(order) for part in parts}
+    faults = []
+    for module, path in sources:
+        part = part_of(package, module)
+        if not part:
+            continue
+        if part not in rank:
+            faults.append(f"{module} is not in the order of {package}")
+            continue
+        for name, line in imports(path):
+            other = part_of(package, name)
+            if other in rank and other != part and rank[other] >= rank[part]:
+                faults.append(f"{path}:{line}: {part} imports {other}")
+    return faults
 
 
 def test_the_inner_folders_of_ir_have_an_order() -> None:
-    rank = {part: number for number, parts in enumerate(IR_ORDER) for part in parts}
-    known = dict(modules())
-    faults = []
-    for module, path in known.items():
-        part = part_of_ir(module)
-        if not within(module, ("hlojit.ir",)) or not part:
-            continue
-        if part not in rank:
-            faults.append(f"{module} is not in IR_ORDER")
-            continue
-        for name, line in imports(path):
-            other = part_of_ir(name) if within(name, ("hlojit.ir",)) else ""
-            if other in rank and other != part and rank[other] >= rank[part]:
-                faults.append(f"{path.relative_to(ROOT)}:{line}: {part} imports {other}")
-    assert not faults, "\n".join(faults)
+    assert wrong_order("hlojit.ir", IR_ORDER, modules()) == []
+
+
+def test_the_modules_of_the_driver_have_an_order() -> None:
+    below = {f"hlojit.{name}" for name in ("ir", "extensions", "cuda")}
+    sources = [(module, path) for module, path in modules() if not within(module, tuple(below))]
+    assert wrong_order("hlojit", JIT_ORDER, sources) == []
+
+
+def test_the_check_sees_what_is_out_of_order(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.py"
+    path.write_text("from hlojit.ir.types import tensor\nfrom hlojit import compiler\n")
+    (fault,) = wrong_order("hlojit", JIT_ORDER, [("hlojit.arrays", path)])
+    assert fault.endswith("arrays.py:2: arrays imports compiler")
+    (fault,) = wrong_order("hlojit", JIT_ORDER, [("hlojit.novel", path)])
+    assert fault == "hlojit.novel is not in the order of hlojit"
 
 
 def file_cycles(graph: dict[str, set[str]]) -> list[frozenset[str]]:

@@ -28,10 +28,11 @@ class Role(enum.Enum):
 
 def _kind_of(op: OpDefinition) -> Role:
     """The role that the lowering admits, before shapes are looked at; remembered with the tables that the op is from."""
-    memory = tables().memory
-    found: tuple[OpDefinition, Role] | None = memory.get(op)
+    known = tables().fusion_roles
+    found = known.get(op.name)
+    # Records of one name are equal, and need not be the same.
     if found is None or found[0] is not op:
-        found = memory[op] = op, _new_kind(op)
+        found = known.keep(op.name, (op, _new_kind(op)))
     return found[1]
 
 

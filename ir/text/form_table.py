@@ -6,8 +6,9 @@ form = form_of(op("stablehlo.transpose"))
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from hlojit.ir.environment import OPS, tables
+from hlojit.ir.environment import OPS, Bounded, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.text.controls import WHOLE_FORMS
@@ -24,7 +25,7 @@ from hlojit.ir.text.templates import (
     TemplateForm,
 )
 
-_forms: dict[str, tuple[OpDefinition, Form | None]] = {}
+_forms: Final[Bounded[str, tuple[OpDefinition, Form | None]]] = Bounded(2048)
 """Of hlojit's own ops, by name; those of plugins' are kept with the tables that the op is from."""
 
 
@@ -33,10 +34,10 @@ def form_of(op: OpDefinition) -> Form | None:
     found = _forms.get(op.name)
     if found is None or found[0] is not op:
         known = tables()
-        forms = known.memory.setdefault("forms", {}) if (OPS, op.name) in known.owners else _forms
+        forms = known.forms if (OPS, op.name) in known.owners else _forms
         found = forms.get(op.name)
         if found is None or found[0] is not op:
-            found = forms[op.name] = op, _compile(op)
+            found = forms.keep(op.name, (op, _compile(op)))
     return found[1]
 
 
