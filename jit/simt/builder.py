@@ -65,6 +65,11 @@ class SimtBuilder(LlvmBuilder):
         self._memories[base.text] = Memory(what, count * itemsize, itemsize, base=base)
         return base
 
+    def global_thread(self) -> Val:
+        """Number of the thread among those of all blocks (i64)."""
+        first = self.mul(self.zext(self.block, "i64"), self.constant("i64", self.threads))
+        return self.add(first, self.zext(self.thread, "i64"))
+
     def sync_warp(self) -> None:
         """Wait for all lanes of the warp, and see what they wrote."""
         self.dialect.sync_warp(self)

@@ -11,7 +11,7 @@ from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_plan import GridPlan, plan_grid
 from hlojit.lowering.grid_tile_plan import plan_grid_tiles
 from hlojit.lowering.index import Index, variable
-from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.loop_plan import plan_space
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import Target
@@ -56,7 +56,7 @@ class _Elementwise:
             t.nbytes for t in plan.body.operand_types
         )
         cost = moved / self.machine.memory_bandwidth / plan.blocks
-        return self.frame.code((Phase(symbol, plan.blocks, cost, plan.threads),), in_place=plan.in_place)
+        return self.frame.code((self.frame.phase(symbol, plan.blocks, cost),), in_place=plan.in_place)
 
     def _pieces(self, units: list[Val]) -> None:
         """Whole pieces of a thread: everything is read and computed before anything is stored."""

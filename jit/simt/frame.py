@@ -49,8 +49,17 @@ class GridFrame(Frame):
         name = f"result {number - len(operands)}" if is_result else f"operand {number}"
         return Memory(f"{name} ({kind})", self.body.length(number) * itemsize, itemsize, is_result=is_result)
 
+    def phase(self, symbol: str, blocks: int, cost: float) -> Phase:
+        """The launch of the kernel that was emitted last: ``cost`` are the nanoseconds of a block."""
+        return Phase(symbol, blocks, cost, self.builder.threads, self.builder.shared_bytes)
+
     def code(
-        self, phases: Iterable[Phase], workspace_bytes: int = 0, *, in_place: tuple[tuple[int, int], ...] = ()
+        self,
+        phases: Iterable[Phase],
+        workspace_bytes: int = 0,
+        *,
+        in_place: tuple[tuple[int, int], ...] = (),
+        updates: bool = False,
     ) -> KernelCode:
         """The kernel's record."""
-        return kernel_code(self.builder, phases, workspace_bytes, in_place=in_place)
+        return kernel_code(self.builder, phases, workspace_bytes, in_place=in_place, updates=updates)

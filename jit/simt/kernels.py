@@ -29,7 +29,10 @@ _FUSIONS: Final = {
     FusionKind.EMPTY: "hlojit.simt.kernels:emit_empty",
     FusionKind.ELEMENTWISE: "hlojit.simt.elementwise:emit_elementwise",
 }
-_KERNELS: Final[dict[str, str]] = {}
+_KERNELS: Final[dict[str, str]] = {
+    "dynamic_update_slice": "hlojit.simt.update:emit_dynamic_update_slice",
+    "scatter": "hlojit.simt.scatter:emit_scatter",
+}
 
 _HOST_ROLES: Final = ("constant", "loop", "branch", "call", "return", "alias", "tuple")
 

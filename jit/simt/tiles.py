@@ -8,7 +8,7 @@ from typing import final
 
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_tile_plan import LOCAL_U, LOCAL_V, GridTilePlan
-from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
@@ -52,8 +52,7 @@ class _Tiles:
         assert self.target.grid is not None
         moved = sum(t.nbytes for t in plan.body.operand_types) + sum(r.tensor_type.nbytes for r in plan.body.roots)
         cost = moved / self.target.grid.memory_bandwidth / plan.blocks
-        phase = Phase(symbol, plan.blocks, cost, plan.threads, b.shared_bytes)
-        return frame.code((phase,), in_place=plan.in_place)
+        return frame.code((frame.phase(symbol, plan.blocks, cost),), in_place=plan.in_place)
 
     def _is_inside(self) -> Val:
         """Whether the block's tile lies within the extents."""
