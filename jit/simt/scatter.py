@@ -18,7 +18,8 @@ from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.llvm.region import Variable, delinearize, inline_region, load_element, store_element, while_loop, wide_index
 from hlojit.llvm.text import Val
-from hlojit.lowering.elements import Body, memory_kind
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.scatter_plan import ScatterPlan
