@@ -67,6 +67,11 @@ class ElementwiseCall(CustomCall):
     function: Callable[..., Any] | None = field(default=None, kw_only=True)
     factory: Callable[[CallSite], Callable[..., Any]] | None = field(default=None, kw_only=True)
 
+    @property
+    def user(self) -> str:
+        """How messages name what uses the function."""
+        return f"custom call target {self.target!r}"
+
     def __post_init__(self) -> None:
         if (self.function is None) == (self.factory is None):
             raise PluginError(f"custom call target {self.target!r}: an ElementwiseCall has either function or factory")
@@ -205,7 +210,7 @@ def _short(site: CallSite) -> str:
 
 def elementwise_record(call: ElementwiseCall) -> OpDefinition:
     """The op record of an elementwise custom call."""
-    user = f"custom call target {call.target!r}"
+    user = call.user
 
     def rule(builder: Any, record: PointwiseCall, *scalars: Any) -> Any:
         function = scalar_function(call, record.attributes, record.operand_types, record.result_type)

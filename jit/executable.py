@@ -26,6 +26,7 @@ from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import DeviceCall, has_device_array
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
+from hlojit.extensions.function_places import function_places
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.types import TensorType
@@ -288,10 +289,12 @@ def _giving_call(spec: ExecutableSpec) -> GivingCall:
 class _Explaining:
     """Raises the exception for a failed run; called by native code."""
 
-    __slots__ = ("spec",)
+    __slots__ = ("places", "spec")
 
     def __init__(self, spec: ExecutableSpec):
         self.spec = spec
+        self.places = function_places()
+        """Those of the process that loads the program: its kernels may come from another one."""
 
     def __call__(self, status: int, detail0: int, detail1: int) -> NoReturn:
         if status == Status.OUT_OF_MEMORY:
@@ -301,7 +304,9 @@ class _Explaining:
             )
         if status == Status.FUNCTION_FAILED:
             # The message is part of the kernel's code, which is alive as long as the call is.
-            raise ExecutionError(f"{self.spec.name}: {ctypes.string_at(detail0, detail1).decode()}")
+            text = ctypes.string_at(detail0, detail1).decode()
+            place = next((each for user, each in self.places.items() if text.startswith(f"{user}: ")), "")
+            raise ExecutionError(f"{self.spec.name}: {text}{f' ({place})' if place else ''}")
         if self.spec.explain is not None:
             raise self.spec.explain(status, detail0, detail1)
         raise ExecutionError(f"{self.spec.name} failed with status {status} ({detail0}, {detail1})")

@@ -163,8 +163,8 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
     if not isinstance(element, FloatFormat) or element.is_native:
         return stored
     if element.decode is not None:
-        user = f"the decode function of {element.name}"
-        return b.call(element.decode, (_code_kind(element),), element.compute, (_own_bits(b, stored, element),), user)
+        code = _own_bits(b, stored, element)
+        return b.call(element.decode, (_code_kind(element),), element.compute, (code,), decode_user(element))
     if is_half(element):
         return b.half_to_float(stored)
     if is_bfloat(element):
@@ -222,8 +222,8 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
     if element.is_native:
         return float_resized(b, value, element.name)
     if element.encode is not None:
-        number, user = float_resized(b, value, element.compute), f"the encode function of {element.name}"
-        return b.call(element.encode, (element.compute,), f"c{element.bits}", (number,), user)
+        number = float_resized(b, value, element.compute)
+        return b.call(element.encode, (element.compute,), f"c{element.bits}", (number,), encode_user(element))
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
@@ -476,6 +476,16 @@ def largest_number(format: FloatFormat) -> Fraction:
 
 
 # formats given by functions
+
+
+def decode_user(element: FloatFormat) -> str:
+    """How messages name a format's decode function."""
+    return f"the decode function of {element.name}"
+
+
+def encode_user(element: FloatFormat) -> str:
+    """How messages name a format's encode function."""
+    return f"the encode function of {element.name}"
 
 
 def _own_bits(b: ScalarBuilder, code: Scalar, element: FloatFormat) -> Scalar:

@@ -60,6 +60,29 @@ def test_index_out_of_range_is_a_named_error(index: int) -> None:
     assert executable(x * 0).tolist() == [0.0] * 1000, "the next call begins anew"
 
 
+@pytest.mark.parametrize("cached", [False, True])
+def test_errors_say_where_the_function_is_written(cached: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files with the same function share its kernel, and each is named by its own errors."""
+    monkeypatch.setenv("HLOJIT_CACHE", str(tmp_path) if cached else "off")
+    executables = {}
+    for path in ("/first/acme.py", "/second/acme.py"):
+        scope: dict[str, Any] = {"TABLE": TABLE, "__name__": "acme"}
+        exec(compile("\n\ndef find(x): return TABLE[x]", path, "exec"), scope)
+        executables[path] = compiled(scope["find"])
+    kernels = {executable.spec.program.launches()[0].kernel.ir for executable in executables.values()}
+    assert len(kernels) == 1 and "acme.py" not in kernels.pop()
+    for path, executable in executables.items():
+        with pytest.raises(hlojit.ExecutionError, match=rf"'test\.f': an index is out of range in find \({path}:3\)$"):
+            executable(np.full(1000, 999, "i4"))
+
+
+def test_errors_of_what_a_factory_made_and_of_codecs_say_where() -> None:
+    calls = [ext.ElementwiseCall("test.f", factory=lambda site: look_up)]
+    made = SimpleNamespace(__name__="test", hlojit_custom_calls=ext.hookimpl(lambda: calls))
+    with ext.using(made), pytest.raises(hlojit.ExecutionError, match=r"\(made by .*test_checked_functions\.py:\d+\)$"):
+        hlojit.compile(unary())(np.full(1000, 999, "i4"))
+
+
 def test_negative_indices_count_from_the_end() -> None:
     x = np.resize(np.arange(-256, 256, dtype="i4"), 1000)
     np.testing.assert_array_equal(compiled(look_up)(x), TABLE[x])
