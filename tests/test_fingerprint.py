@@ -126,7 +126,7 @@ DIFFERENT |= {
         f"    def __post_init__(self, a): self.b = a\nS = C({value})\ndef f(x): return x + S.b"
         for value in (1, 2)
     ),
-}  # type: ignore[assignment]
+}
 ENUM = """
 import enum
 class E({base}):
@@ -154,7 +154,7 @@ DIFFERENT |= {
         "shown": "7",
     }.items()
     for reader in ("E.A", "M", "E(1)")
-}  # type: ignore[assignment]
+}
 
 
 @pytest.mark.parametrize("method", ["__call__", "__eq__", "__init__"])

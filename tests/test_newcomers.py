@@ -47,7 +47,7 @@ ROWS: dict[str, tuple[Callable[[], Any], str]] = {
     "a function's name": (
         lambda: ext.ElementwiseCall("a.b", function="x"),
         "'a.b': function is 'x', which is not a fun",
-    ),  # type: ignore[arg-type]
+    ),
     "a ufunc": (lambda: ext.ElementwiseCall("a.b", function=np.exp), r"'a.b': function is the ufunc exp.*np\.exp\(x\)"),
     "no factory": (lambda: ext.ElementwiseCall("a.b", factory=3), "'a.b': factory is 3, which is not a function"),  # type: ignore[arg-type]
     "no expansion": (lambda: ext.ExpansionCall("a.b"), "'a.b': an ExpansionCall needs expand=, .*; got None"),

@@ -35,7 +35,7 @@ from hlojit.lowering.program import (
     Wait,
 )
 from hlojit.lowering.program_text import step_text
-from hlojit.lowering.sizes import Size, multiply
+from hlojit.lowering.sizes import Size, known, multiply
 from hlojit.lowering.storage import HOST
 
 
@@ -101,7 +101,7 @@ def _check_buffer(program: Program, step: Step, buffer: Buffer, members: Sequenc
     if buffer.kind is BufferKind.TEMPORARY:
         arena = program.arenas.get(buffer.space, 0)
         numbers = isinstance(arena, int) and isinstance(buffer.offset, int) and isinstance(buffer.nbytes, int)
-        if numbers and not 0 <= buffer.offset <= buffer.offset + buffer.nbytes <= arena:  # type: ignore[operator]
+        if numbers and not 0 <= known(buffer.offset) <= known(buffer.offset) + known(buffer.nbytes) <= known(arena):
             _refuse(program, step, f"{buffer} lies outside the arena of {arena} bytes")
     if buffer.kind is BufferKind.OUTPUT and buffer.index in program.aliases:
         _refuse(program, step, f"{buffer} is input{program.aliases[buffer.index]}, which steps must name")
@@ -279,8 +279,8 @@ def _check_overlaps(program: Program, buffers: Sequence[Buffer]) -> None:
             live.pop(place)
             continue
         for other in live[max(0, place - 1) : place + 1]:
-            first, second = sorted((buffer, other[2]), key=lambda each: each.offset)  # type: ignore[arg-type,return-value]
-            if first.offset + first.nbytes > second.offset:  # type: ignore[operator]
+            first, second = sorted((buffer, other[2]), key=lambda each: known(each.offset))
+            if known(first.offset) + known(first.nbytes) > known(second.offset):
                 first, second = sorted((first, second), key=lambda each: each.index)
                 _refuse(program, None, f"{first} and {second} live at the same time in the same memory")
         live.insert(place, (offset, number, buffer))

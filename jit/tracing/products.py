@@ -167,6 +167,11 @@ def _sum_out(ops: Operations, term: _Term, needed: set[str]) -> _Term:
     )
 
 
+def _positions(a: _Term, b: _Term, letters: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Where letters stand in both terms."""
+    return [a[1].index(letter) for letter in letters], [b[1].index(letter) for letter in letters]
+
+
 def _contract(ops: Operations, a: _Term, b: _Term, needed: set[str]) -> _Term:
     a = _sum_out(ops, a, needed | set(b[1]))
     b = _sum_out(ops, b, needed | set(a[1]))
@@ -177,8 +182,8 @@ def _contract(ops: Operations, a: _Term, b: _Term, needed: set[str]) -> _Term:
         ops,
         a[0],
         b[0],
-        batch=tuple([term[1].index(letter) for letter in batch] for term in (a, b)),  # type: ignore[arg-type]
-        contract=tuple([term[1].index(letter) for letter in contracted] for term in (a, b)),  # type: ignore[arg-type]
+        batch=_positions(a, b, batch),
+        contract=_positions(a, b, contracted),
     )
     rest = [letter for term in (a, b) for letter in term[1] if letter not in shared]
     return value, "".join([*batch, *rest])

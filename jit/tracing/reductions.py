@@ -56,15 +56,15 @@ def _sum_dtype(dtype: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
 def _accumulating(name: str, op: str, start: Any) -> Callable[..., Any]:
     def rule(
         ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-        initial: Any = np._NoValue, where: Any = np._NoValue,  # type: ignore[attr-defined]
+        initial: Any = np._NoValue, where: Any = np._NoValue,
     ) -> Tracer:  # fmt: skip
         refuse(name, out=out)
         operand = ops.tracer(a)
         operand = operand.astype(_sum_dtype(operand.dtype, dtype))
-        if where is not np._NoValue:  # type: ignore[attr-defined]
+        if where is not np._NoValue:
             operand = ops.tracer(np.where(where, operand, operand.dtype.type(start)))
         result = reduce(ops, operand, op, start, axis, flag(keepdims))
-        if initial is not np._NoValue:  # type: ignore[attr-defined]
+        if initial is not np._NoValue:
             result = result + initial if op == "add" else result * initial
         return result
 
@@ -78,15 +78,15 @@ RULES[np.prod] = _accumulating("prod", "multiply", 1)
 def _extreme(name: str, op: str, start: Callable[[np.dtype[Any]], Any]) -> Callable[..., Any]:
     def rule(
         ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False,
-        initial: Any = np._NoValue, where: Any = np._NoValue,  # type: ignore[attr-defined]
+        initial: Any = np._NoValue, where: Any = np._NoValue,
     ) -> Tracer:  # fmt: skip
         refuse(name, out=out, where=where)
         operand = ops.tracer(a)
         empty = not all(operand.shape[each] for each in normalized_axes(axis, operand.ndim))
-        if empty and initial is np._NoValue:  # type: ignore[attr-defined]
+        if empty and initial is np._NoValue:
             raise ValueError(f"np.{name} of an array without elements needs initial=")
         result = reduce(ops, operand, op, start(operand.dtype), axis, flag(keepdims))
-        if initial is not np._NoValue:  # type: ignore[attr-defined]
+        if initial is not np._NoValue:
             result = getattr(np, op)(result, initial)
         return result
 
@@ -100,7 +100,7 @@ RULES[np.min] = RULES[np.amin] = _extreme("min", "minimum", _largest)
 def _logical(name: str, op: str, start: bool) -> Callable[..., Any]:
     def rule(
         ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False, *, where: Any = np._NoValue
-    ) -> Tracer:  # type: ignore[attr-defined]
+    ) -> Tracer:
         refuse(name, out=out, where=where)
         return reduce(ops, ops.tracer(a).astype(bool), op, start, axis, flag(keepdims))
 
@@ -125,7 +125,7 @@ def mean(
     keepdims: Any = False,
     *,
     where: Any = np._NoValue,
-) -> Tracer:  # type: ignore[attr-defined]
+) -> Tracer:
     refuse("mean", out=out, where=where)
     operand = ops.tracer(a)
     kind = float_dtype(operand.dtype, dtype)

@@ -38,13 +38,13 @@ def normalized_axes(axis: Axis, rank: int) -> tuple[int, ...]:
 def refuse(name: str, **options: Any) -> None:
     """Raise for options that have a value but cannot be compiled."""
     for key, value in options.items():
-        if value is not None and value is not np._NoValue:  # type: ignore[attr-defined]
+        if value is not None and value is not np._NoValue:
             raise TracingError(f"np.{name}: {key}= cannot be compiled yet")
 
 
 def flag(value: Any) -> bool:
     """An option of NumPy's that may be left out."""
-    return bool(value) if value is not np._NoValue else False  # type: ignore[attr-defined]
+    return bool(value) if value is not np._NoValue else False
 
 
 def float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:

@@ -252,7 +252,7 @@ REFUSED: dict[str, tuple[Callable[[int], Any], str]] = {
     "recursion": (lambda x: factorial(x), "calls itself"),
     "assertion": (asserts, "can raise AssertionError"),
     "allocation": (lambda x: np.ones(x).sum(), "allocates memory"),
-    "printing": (lambda x: print(x) or 1.0, "calls|allocates|can raise"),  # type: ignore[func-returns-value]
+    "printing": (lambda x: print(x) or 1.0, "calls|allocates|can raise"),
     "flat": (lambda x: MATRIX.flat[x], "flat"),
 }
 

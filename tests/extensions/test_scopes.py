@@ -202,7 +202,7 @@ def test_types_of_two_formats_of_one_name_are_two() -> None:
     types = []
     for step in (0.25, 0.5):
         with ext.using(plugin(formats=[stepped(step)])):
-            types.append(hlojit.ir.tensor((2, 3), "acme8"))  # type: ignore[attr-defined]
+            types.append(hlojit.ir.tensor((2, 3), "acme8"))
     assert types[0] is not types[1] and types[0].element_type != types[1].element_type
 
 
@@ -465,7 +465,7 @@ def test_nothing_interned_outlives_its_plugin() -> None:
             for backend in ("cpu", "reference"):
                 hlojit.compile(STEPPED, backend=backend)(X)
                 print(hlojit.compile(OP, backend=backend)(X), hlojit.parse(OP))
-        return weakref.ref(row.decode), weakref.ref(rule)  # type: ignore[arg-type]
+        return weakref.ref(row.decode), weakref.ref(rule)
 
     references = use()
     gc.collect()

@@ -112,9 +112,7 @@ def test_what_a_hook_makes_of_c_counts_by_the_object() -> None:
     functions = [library.labs, library.llabs]
     plugin = SimpleNamespace(
         __name__="c",
-        hlojit_custom_calls=ext.hookimpl(
-            lambda: [ext.ElementwiseCall("c.f", function=lambda x, f=functions[0]: f(x))]  # type: ignore[misc]
-        ),
+        hlojit_custom_calls=ext.hookimpl(lambda: [ext.ElementwiseCall("c.f", function=lambda x, f=functions[0]: f(x))]),
     )
     before = identity(plugin)
     functions.reverse()

@@ -156,7 +156,7 @@ def test_what_is_one_memory_has_one_root() -> None:
         assert aliases.root(other) is source
     assert aliases.root(while_.results[0]) is not source
     # What the loop hands on is read until the program returns it.
-    assert aliases.last_use(source) == aliases.order.begin[function.body.terminator]  # type: ignore[index]
+    assert aliases.last_use(source) == aliases.order.begin[function.body.terminator]
     assert source in aliases.captured
 
 

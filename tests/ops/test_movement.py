@@ -211,7 +211,7 @@ class Opaque(int):
     def __floordiv__(self, other: object) -> int:
         raise AssertionError("divided")
 
-    __mod__ = __floordiv__  # type: ignore[assignment]
+    __mod__ = __floordiv__
 
 
 def test_reshape_passes_indices_through() -> None:

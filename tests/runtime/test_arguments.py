@@ -73,7 +73,7 @@ class ArrayMethodOnly:
         return self.values
 
 
-class OwnSubclass(np.ndarray):  # type: ignore[type-arg]
+class OwnSubclass(np.ndarray):
     """A subclass of ndarray."""
 
 

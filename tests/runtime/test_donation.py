@@ -460,7 +460,7 @@ def test_jit_donates_parameters_by_number_and_name() -> None:
 
     for options in ({"donate_argnums": 0}, {"donate_argnames": "state"}, {"donate_argnums": (-3,)},
                     {"donate_argnums": (0,), "static_argnames": "rate"}):  # fmt: skip
-        function = hlojit.jit(**options)(step)  # type: ignore[call-overload]
+        function = hlojit.jit(**options)(step)
         state = {"a": numbers(dtype="f8"), "b": np.ones((7, 10))}
         gradient = {name: np.ones_like(value) for name, value in state.items()}
         places = [address(value) for value in state.values()]
@@ -497,7 +497,7 @@ def test_jit_refuses_parameters_that_are_none(options: dict[str, Any], message: 
         return x
 
     with pytest.raises(HlojitError, match=message):
-        hlojit.jit(**options)(step)  # type: ignore[call-overload]
+        hlojit.jit(**options)(step)
 
 
 def test_arrays_on_a_device_are_given_up(add: Any) -> None:

@@ -41,7 +41,7 @@ class Exporter:
 def main() -> None:
     hlojit.devices, hlojit.put, hlojit.get, hlojit.compile, hlojit.jit, hlojit.Array  # noqa: B018 - the package's own door
     spy = Spy()
-    sys.meta_path.insert(0, spy)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, spy)
     x = np.ones(3, "f4")
     hlojit.get(hlojit.put(x))
     executable = hlojit.compile(TEXT)
