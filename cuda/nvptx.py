@@ -25,7 +25,7 @@ class NvptxDialect(Dialect):
     @contextmanager
     def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
         parameters = [("ptr addrspace(1)", f"buffer{number}") for number in range(buffers)]
-        attributes = f'nounwind "nvvm.maxntid"="{threads}" "nvvm.reqntid"="{threads}"'
+        attributes = f'nounwind "nvvm.reqntid"="{threads}"'
         with b.function(symbol, parameters, attributes=attributes, linkage="ptx_kernel") as addresses:
             yield [b.emit("ptr", 1, f"addrspacecast ptr addrspace(1) {address.text} to ptr") for address in addresses]
 

@@ -130,6 +130,12 @@ MACHINE = Switch(
     "core has to memory now ([decision](decisions/machine-model.md))",
     "when the CPU back end is first needed",
 )
+CUDA_ASSEMBLER = Switch(
+    "HLOJIT_CUDA_ASSEMBLER",
+    "`numba` where numba-cuda and libNVVM are installed, otherwise `llvm`",
+    "what makes PTX for NVIDIA GPUs: `numba` (a `numba.cuda` kernel around our text) or `llvm` (LLVM's own NVPTX target)",
+    "at every compilation for a GPU",
+)
 
 SWITCHES: Final = (
     BACKEND,
@@ -142,6 +148,7 @@ SWITCHES: Final = (
     CACHE_SIZE,
     COMPILE_WORKERS,
     MACHINE,
+    CUDA_ASSEMBLER,
 )
 
 

@@ -37,7 +37,7 @@ MAY_IMPORT = {
         *(*EXTENSIONS, *DIALECT, *MACHINE_CODE, *RUNTIME, *CODEGEN),
         *("hlojit.cpu", "hlojit.executable"),
     ),
-    "hlojit.cuda": (*EXTENSIONS, *DIALECT, "hlojit.simt", "hlojit.cuda"),
+    "hlojit.cuda": (*EXTENSIONS, *DIALECT, *MACHINE_CODE, "hlojit.simt", "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
     "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
 }

@@ -1,7 +1,8 @@
 """From LLVM IR text to object code and assembly, through llvmlite.
 
 Pipelines: *plain* for code to be compiled as it stands, *lean* for code whose vectors are explicit, *inline* the same after
-inlining what is marked ``alwaysinline``, *vectorize* for scalar loops that LLVM is to widen.
+inlining what is marked ``alwaysinline``, *vectorize* for scalar loops that LLVM is to widen, *threads* for the code of one
+thread of many.
 Objects contain no absolute address; symbols are resolved by name when an object is loaded.
 
 Imports llvmlite and next to nothing else: this is what a worker (``compile_worker.py``) has to load before it can begin.
@@ -67,7 +68,8 @@ class _Pipeline:
     def __init__(self, processor: Processor, name: str):
         self._machine = target_machine(processor)
         self._options = llvm.create_pipeline_tuning_options(speed_level=2)
-        self._options.loop_vectorization = self._options.slp_vectorization = name == "vectorize"
+        self._options.loop_vectorization = name == "vectorize"
+        self._options.slp_vectorization = name in ("vectorize", "threads")
         self._manager: Any = None
         self._is_empty = name == "plain"
         if name in ("inline", "lean"):

@@ -33,6 +33,8 @@ _KERNELS: Final[dict[str, str]] = {
     "dynamic_update_slice": "hlojit.simt.update:emit_dynamic_update_slice",
     "scatter": "hlojit.simt.scatter:emit_scatter",
 }
+_FUSION: Final = "fusion"
+"""The lowering of ``hlojit.fusion``."""
 
 _HOST_ROLES: Final = ("constant", "loop", "branch", "call", "return", "alias", "tuple")
 
@@ -46,7 +48,7 @@ def emit_kernel(
     the table has no emitter.
     """
     lowering = instruction.op.lowering
-    if isinstance(lowering, Kernel):
+    if isinstance(lowering, Kernel) and lowering.name != _FUSION:
         if lowering.name not in _KERNELS:
             reason = lowering_reason(instruction.op)
             raise UnsupportedError(instruction.op.name, "", reason, instruction.location)

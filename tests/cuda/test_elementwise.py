@@ -7,8 +7,8 @@ import re
 import hlojit
 import pytest
 from hlojit.compiler import lower
+from hlojit.cuda.assemblers.choice import assembler
 from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, NvptxDialect
-from hlojit.cuda.ptx import assemble
 from hlojit.extensions import CompileOptions, registry
 from hlojit.lowering.body import Body
 from hlojit.lowering.grid_plan import GridPlan, plan_grid
@@ -72,7 +72,7 @@ def test_a_small_grid_fills_the_machine_before_it_fills_threads() -> None:
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "f8E4M3FN", "i64", "i32", "i8"])
 def test_pieces_become_wide_accesses(target: Target, dtype: str) -> None:
     body = chain("100000007", dtype)
-    ptx = assemble(emit_elementwise(body, target, NvptxDialect(), "kernel"), target)
+    ptx = assembler("llvm").ptx(emit_elementwise(body, target, NvptxDialect(), "kernel"), target)
     assert f".target {target.cpu}" in ptx
     assert not re.search(r"\bcall\b", ptx), "nobody defines what would be called"
     assert ".local" not in ptx, "nothing lies in memory that could be in registers"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 import pytest
+from hlojit.cuda.assemblers.choice import assembler
 from hlojit.cuda.nvptx import SM_90, NvptxDialect
-from hlojit.cuda.ptx import assemble
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.text import Val
 from hlojit.lowering.kernel import Phase
@@ -19,7 +19,7 @@ def ptx(body: Callable[[SimtBuilder, Val], None]) -> str:
     b = SimtBuilder(NvptxDialect())
     with b.kernel("kernel", [Memory("the words", 4 * 256, 4)], 256) as (words,):
         body(b, words)
-    return assemble(kernel_code(b, (Phase("kernel", 1, 1.0, 256),)), SM_90)
+    return assembler("llvm").ptx(kernel_code(b, (Phase("kernel", 1, 1.0, 256),)), SM_90)
 
 
 def doubled(b: SimtBuilder, words: Val, change: Callable[[Val], Val]) -> None:

@@ -7,8 +7,8 @@ import re
 import hlojit
 import pytest
 from hlojit.compiler import lower
+from hlojit.cuda.assemblers.choice import assembler
 from hlojit.cuda.nvptx import SM_90, NvptxDialect
-from hlojit.cuda.ptx import assemble
 from hlojit.extensions import CompileOptions, registry
 from hlojit.lowering.body import Body
 from hlojit.lowering.grid_tile_plan import GridTilePlan, plan_grid_tiles, shared_bytes
@@ -60,7 +60,7 @@ def test_tiles_fit_into_shared_memory() -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "f64"])
 def test_tiles_become_wide_accesses_around_one_barrier(dtype: str) -> None:
-    ptx = assemble(emit_tiles(transposed_sum(4096, 8192, dtype), SM_90, NvptxDialect(), "kernel"), SM_90)
+    ptx = assembler("llvm").ptx(emit_tiles(transposed_sum(4096, 8192, dtype), SM_90, NvptxDialect(), "kernel"), SM_90)
     assert len(re.findall(r"bar\.sync", ptx)) == 1 and "call" not in ptx and ".local" not in ptx
     wide = r"global\.(v4\.b32|v2\.b64)"
     assert re.search(f"ld.{wide}", ptx) and re.search(f"st.{wide}", ptx)

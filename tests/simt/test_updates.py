@@ -7,8 +7,8 @@ import re
 import hlojit
 import pytest
 from hlojit.compiler import lower
+from hlojit.cuda.assemblers.choice import assembler
 from hlojit.cuda.nvptx import SM_90, NvptxDialect
-from hlojit.cuda.ptx import assemble
 from hlojit.extensions import CompileOptions, registry
 from hlojit.lowering.kernel import KernelCode
 from hlojit.simt.kernels import emit_kernel
@@ -48,7 +48,7 @@ def test_exact_combinations_in_any_order_are_atomic(dtype: str, combiner: str, a
     code = rows_scatter(dtype, combiner)
     assert code.phases[0].tasks * code.phases[0].threads == 4096 * 768 and code.updates
     assert re.search(
-        rf"(atom|red)\.global\.{atomic}", assemble(code, SM_90).replace("relaxed.", "").replace("sys.", "")
+        rf"(atom|red)\.global\.{atomic}", assembler("llvm").ptx(code, SM_90).replace("relaxed.", "").replace("sys.", "")
     )
 
 
@@ -57,14 +57,14 @@ def test_exact_combinations_in_any_order_are_atomic(dtype: str, combiner: str, a
 )
 def test_what_would_show_the_order_is_done_in_order(dtype: str, combiner: str) -> None:
     code = rows_scatter(dtype, combiner)
-    ptx = assemble(code, SM_90)
+    ptx = assembler("llvm").ptx(code, SM_90)
     assert not re.search(r"\b(atom|red)\.", ptx)
     assert "vote.sync.ballot" in ptx and code.phases[0].shared_bytes == 32
     assert code.phases[0].tasks == 4 * 132, "a block owns a range of the results, whatever the indices are"
 
 
 def test_updates_that_meet_no_other_need_no_order() -> None:
-    ptx = assemble(rows_scatter("f32", "add", unique=True), SM_90)
+    ptx = assembler("llvm").ptx(rows_scatter("f32", "add", unique=True), SM_90)
     assert "bar.sync" not in ptx and "atom" not in ptx
 
 
@@ -77,4 +77,4 @@ def test_an_update_of_a_slice_is_written_where_it_belongs() -> None:
     module = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions())
     code = emit_kernel(next(iter(module.main.body)), SM_90, NvptxDialect(), "kernel")
     assert code.updates and code.in_place == ((0, 0),) and code.phases[0].tasks == 1
-    assert "call" not in assemble(code, SM_90)
+    assert "call" not in assembler("llvm").ptx(code, SM_90)

@@ -1,0 +1,123 @@
+"""numba.cuda as an assembler: a one-line ``cuda.jit`` kernel whose body is one intrinsic, the kernel's own text.
+
+The intrinsic adds the function that ``legacy.py`` wrote to numba's module and calls it, and libNVVM inlines it: what becomes
+PTX is our text between numba's entry and ``ret``.  numba-cuda and libNVVM are needed, a GPU or a driver is not.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final, final
+
+from hlojit.cuda.assemblers.assembler import Assembler
+from hlojit.cuda.assemblers.legacy import LegacyKernel, legacy_kernel
+from hlojit.ir.errors import HlojitError
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.target import Target
+
+_CAPABILITY: Final = re.compile(r"sm_(?P<major>\d+)(?P<minor>\d)(?P<suffix>[af]?)$")
+_ENTRY: Final = re.compile(r"^\.visible \.entry ([\w$]+)\(", re.MULTILINE)
+_HEADER: Final = re.compile(r"^(?://.*|\.version .*|\.target .*|\.address_size .*)\n", re.MULTILINE)
+_NUMBAS_OWN: Final = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
+_SHARED: Final = re.compile(r"^\.extern \.shared .*\n", re.MULTILINE)
+_current = threading.local()
+"""The kernel that the intrinsic's body is to be, of the thread that assembles."""
+
+
+@final
+class NumbaAssembler(Assembler):
+    """numba.cuda and libNVVM."""
+
+    name = "numba"
+
+    def unavailable(self) -> str:
+        return _unavailable()
+
+    def ptx(self, code: KernelCode, target: Target) -> str:
+        if code.linked:
+            names = ", ".join(symbol for symbol, _ in code.linked)
+            raise HlojitError(f"numba.cuda cannot assemble {code.symbol}: it calls foreign functions ({names})")
+        return _joined([_entry(legacy_kernel(code.ir, phase.symbol), phase.symbol, target) for phase in code.phases])
+
+
+@cache
+def _unavailable() -> str:
+    if find_spec("numba_cuda") is None:
+        return "numba-cuda is not installed (pip install 'hlojit[cuda]')"
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    for library in ("nvvm", "nvrtc"):
+        try:
+            load_nvidia_dynamic_lib(library)
+        except DynamicLibNotFoundError:
+            return f"lib{library} is not found (pip install 'hlojit[cuda]', or a CUDA toolkit)"
+    return ""
+
+
+def _entry(kernel: LegacyKernel, symbol: str, target: Target) -> str:
+    from numba import cuda, types
+
+    found = _CAPABILITY.match(target.cpu)
+    assert found is not None, target.cpu
+    capability = int(found["major"]), int(found["minor"]), found["suffix"]
+    signature = (types.UniTuple(types.uint64, kernel.parameters),)
+    _current.kernel = kernel
+    try:
+        ptx, _ = cuda.compile(
+            _shell(), signature, device=False, abi="numba", cc=capability, launch_bounds=kernel.threads
+        )
+    except Exception as error:
+        raise HlojitError(f"internal error: numba.cuda refuses kernel {symbol}: {error}") from error
+    finally:
+        del _current.kernel
+    (mangled,) = _ENTRY.findall(ptx)
+    return str(ptx).replace(mangled, symbol)
+
+
+@cache
+def _shell() -> Callable[[Any], None]:
+    from llvmlite import ir
+    from numba import types
+    from numba.cuda.extending import intrinsic
+
+    class Definition(ir.Function):  # type: ignore[misc]
+        """A function of numba's module that is there as text."""
+
+        text = ""
+
+        def __str__(self) -> str:
+            return self.text
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def body(typing_context: Any, addresses: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kernel: LegacyKernel = _current.kernel
+            words = [ir.IntType(64)] * kernel.parameters
+            function = Definition(builder.module, ir.FunctionType(ir.VoidType(), words), kernel.symbol)
+            function.text = kernel.text
+            builder.call(function, [builder.extract_value(arguments[0], number) for number in range(kernel.parameters)])
+            return context.get_dummy_value()
+
+        return types.void(addresses), generate
+
+    def kernel(addresses: Any) -> None:
+        body(addresses)
+
+    return kernel
+
+
+def _joined(texts: list[str]) -> str:
+    """One module of several: kernels of one ``KernelCode`` share the block's memory by name."""
+    known: set[str] = set()
+
+    def once(found: re.Match[str]) -> str:
+        text = "" if found[0] in known else found[0]
+        known.add(found[0])
+        return text
+
+    bodies = [_SHARED.sub(once, _NUMBAS_OWN.sub("", text)) for text in texts]
+    return "\n".join([bodies[0], *(_HEADER.sub("", body) for body in bodies[1:])])
