@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.operations import Operations
@@ -277,3 +279,28 @@ def ufunc_method(
         op, start = cumulative[ufunc]
         return _cumulative(ops, operand, op, start(operand.dtype), axis)
     raise TracingError(f"np.{ufunc.__name__}.{method} cannot be compiled yet")
+
+
+def _through_compute_type(rule: Callable[..., Any], *, keeps_type: bool) -> Callable[..., Any]:
+    """The rule for formats without a NumPy dtype too: their numbers are reduced in a wider float, and rounded once."""
+
+    @functools.wraps(rule)
+    def widened(ops: Operations, a: Any, *arguments: Any, **options: Any) -> Any:
+        operand = ops.tracer(a)
+        element = operand.type.element_type
+        if element.dtype is not None or not isinstance(element, FloatFormat):
+            return rule(ops, a, *arguments, **options)
+        wide = np.float64 if "f64" in (element.compute, element.accumulator) else np.float32
+        result = rule(ops, operand.astype(wide), *arguments, **options)
+        wanted = options.get("dtype", arguments[1] if len(arguments) > 1 else None)
+        return result.astype(element.name) if keeps_type and wanted is None else result
+
+    return widened
+
+
+_VALUES: tuple[Any, ...] = (
+    np.sum, np.prod, np.max, np.amax, np.min, np.amin, np.mean, np.var, np.std, np.cumsum, np.cumprod,
+)  # fmt: skip
+_PLACES: tuple[Any, ...] = (np.argmax, np.argmin)
+for _function in (*_VALUES, *_PLACES):
+    RULES[_function] = _through_compute_type(RULES[_function], keeps_type=_function in _VALUES)
