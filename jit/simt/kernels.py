@@ -32,6 +32,7 @@ _FUSIONS: Final = {
 _KERNELS: Final[dict[str, str]] = {
     "dynamic_update_slice": "hlojit.simt.update:emit_dynamic_update_slice",
     "scatter": "hlojit.simt.scatter:emit_scatter",
+    "sort": "hlojit.simt.sort:emit_sort",
 }
 _FUSION: Final = "fusion"
 """The lowering of ``hlojit.fusion``."""

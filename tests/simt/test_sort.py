@@ -1,0 +1,54 @@
+"""sort on machines with threads: tiles, merging passes, and the code that they become."""
+
+from __future__ import annotations
+
+import hlojit
+import pytest
+from hlojit.compiler import lower
+from hlojit.cuda.assemblers.choice import assembler
+from hlojit.cuda.nvptx import SM_90, NvptxDialect
+from hlojit.extensions import CompileOptions, registry
+from hlojit.ir.graph import Instruction
+from hlojit.lowering.sort_plan import GridSortPlan
+from hlojit.simt.kernels import emit_kernel
+
+
+def sort(shape: str, dimension: int) -> Instruction:
+    kinds = f"tensor<{shape}xf32>", f"tensor<{shape}xi32>"
+    text = f"""
+    func.func @main(%x: {kinds[0]}, %i: {kinds[1]}) -> ({kinds[0]}, {kinds[1]}) {{
+      %0:2 = "stablehlo.sort"(%x, %i) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+        %1 = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}) {{dimension = {dimension} : i64, is_stable = true}} : ({kinds[0]}, {kinds[1]}) -> ({kinds[0]}, {kinds[1]})
+      return %0#0, %0#1 : {kinds[0]}, {kinds[1]}
+    }}"""
+    module = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions())
+    return next(iter(module.main.body))
+
+
+def plan(shape: str, dimension: int) -> GridSortPlan:
+    assert SM_90.grid is not None
+    return GridSortPlan.of(sort(shape, dimension), SM_90.grid)
+
+
+def test_short_lines_are_one_tile_and_need_no_workspace() -> None:
+    made = plan("100x700", 1)
+    assert (made.tile, made.tiles, made.widths, made.workspace_bytes) == (1024, 1, (), 0)
+    assert plan("3x5", 1).tile == 8 and plan("3x5", 1).threads == 32
+
+
+def test_long_lines_are_merged_back_and_forth() -> None:
+    made = plan("50000x3", 0)
+    assert made.widths == (1024, 2048, 4096, 8192, 16384, 32768) and made.inner == 3
+    assert made.workspace_bytes >= 2 * 2 * 150000 * 4
+    assert plan("2000", 0).workspace_bytes < 2 * 2 * 2000 * 4, "one pass needs one area"
+
+
+@pytest.mark.parametrize(("shape", "dimension"), [("100x700", 1), ("50000x3", 0)])
+def test_passes_become_code_without_calls_and_stack(shape: str, dimension: int) -> None:
+    code = emit_kernel(sort(shape, dimension), SM_90, NvptxDialect(), "kernel")
+    ptx = assembler("llvm").ptx(code, SM_90)
+    assert ptx.count(".entry") == len(code.phases) == 1 + len(plan(shape, dimension).widths)
+    assert "call" not in ptx and ".local" not in ptx
