@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "hlojit.lowering": LOWERING,
     "hlojit.llvm": DIALECT,
     "hlojit.simt": (*DIALECT, "hlojit.simt"),
+    "hlojit.simt.simulator": (*DIALECT, *MACHINE_CODE, *RUNTIME, "hlojit.simt"),
     "hlojit.machine_code": MACHINE_CODE,
     "hlojit.runtime": RUNTIME,
     "hlojit.codegen": CODEGEN,
@@ -66,7 +67,8 @@ graph and element types, and neither the builder nor the text."""
 JIT_ORDER = (
     ("collection", "progress", "donation", "disk_cache", "lowering", "reference"),
     ("compiled", "machine_code", "llvm"),
-    ("simt", "runtime", "codegen"),
+    ("runtime", "codegen"),
+    ("simt",),
     ("arrays",),
     ("placement",),
     ("device_call",),
@@ -118,11 +120,16 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
+def innermost_layer(module: str) -> str:
+    """The packages in the table that hold a module lie in each other."""
+    return max((layer for layer in MAY_IMPORT if within(module, (layer,))), key=len, default="")
+
+
 def wrong_imports(layer: str, sources: Iterator[tuple[str, Path]]) -> list[str]:
     return [
         f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{line}: {module} imports {name}"
         for module, path in sources
-        if within(module, (layer,))
+        if innermost_layer(module) == layer
         for name, line in imports(path)
         if within(name, ("hlojit",)) and not within(name, MAY_IMPORT[layer])
     ]

@@ -1,8 +1,8 @@
 """From LLVM IR text to object code and assembly, through llvmlite.
 
 Pipelines: *plain* for code to be compiled as it stands, *lean* for code whose vectors are explicit, *inline* the same after
-inlining what is marked ``alwaysinline``, *vectorize* for scalar loops that LLVM is to widen, *threads* for the code of one
-thread of many.
+inlining what is marked ``alwaysinline``, *coroutines* the same after splitting coroutines, *vectorize* for scalar loops that
+LLVM is to widen, *threads* for the code of one thread of many.
 Objects contain no absolute address; symbols are resolved by name when an object is loaded.
 
 Imports llvmlite and next to nothing else: this is what a worker (``compile_worker.py``) has to load before it can begin.
@@ -63,6 +63,8 @@ class _Pipeline:
     The passes are made once: those with tables of their own do not give everything back when they are disposed of.  LLVM's
     default pipeline (``vectorize``) can be run only once, though.  llvmlite's pass builders serve one run each: a run leaves
     callbacks in its builder that point to the stack of the thread that made it.
+
+    llvmlite offers no coroutine passes one by one; what LLVM does at level 0 is little else than these.
     """
 
     def __init__(self, processor: Processor, name: str):
@@ -72,7 +74,8 @@ class _Pipeline:
         self._options.slp_vectorization = name in ("vectorize", "threads")
         self._manager: Any = None
         self._is_empty = name == "plain"
-        if name in ("inline", "lean"):
+        self._least = llvm.create_pipeline_tuning_options(speed_level=0) if name == "coroutines" else None
+        if name in ("inline", "lean", "coroutines"):
             self._manager = llvm.create_new_module_pass_manager()
             if name == "inline":
                 self._manager.add_always_inliner_pass()
@@ -84,10 +87,15 @@ class _Pipeline:
     def run(self, module: Any) -> None:
         if self._is_empty:
             return
-        builder = llvm.create_pass_builder(self._machine, self._options)
+        if self._least is not None:
+            self._run(module, None, self._least)
+        self._run(module, self._manager, self._options)
+
+    def _run(self, module: Any, manager: Any, options: Any) -> None:
+        """Run passes, or LLVM's default ones of a level."""
+        builder = llvm.create_pass_builder(self._machine, options)
         try:
-            manager = builder.getModulePassManager() if self._manager is None else self._manager
-            manager.run(module, builder)
+            (builder.getModulePassManager() if manager is None else manager).run(module, builder)
         finally:
             builder.close()
 

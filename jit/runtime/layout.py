@@ -47,10 +47,13 @@ dimensions...), output = (dtype object, rank, bytes, dimensions...).  An output 
 CALL_BYTES: Final = 8 * len(CALL)
 
 
-def accessors() -> str:
-    """LLVM IR of the accessor functions of both records."""
+RECORDS: Final[Mapping[str, Mapping[str, Field]]] = {"context": CONTEXT, "call": CALL}
+
+
+def accessors(records: Mapping[str, Mapping[str, Field]] = RECORDS) -> str:
+    """LLVM IR of the accessor functions of records, by default of both of the runtime's."""
     lines = []
-    for record, fields in (("context", CONTEXT), ("call", CALL)):
+    for record, fields in records.items():
         for name, field in fields.items():
             lines += [
                 f"define private ptr @{record}.{name}(ptr %record) alwaysinline {{",

@@ -34,7 +34,13 @@ CORE_SYMBOLS: Final = (
 )
 """What kernels and host programs may call of the core."""
 
-GENERATED_CODE_SYMBOLS: Final = (*CORE_SYMBOLS, "hlojit_enter_python", "hlojit_leave_python")
+GENERATED_CODE_SYMBOLS: Final = (
+    *CORE_SYMBOLS,
+    "hlojit_enter_python",
+    "hlojit_leave_python",
+    "hlojit_enter_program",
+    "hlojit_leave_program",
+)
 """The same with what code may call that itself calls Python."""
 
 _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {

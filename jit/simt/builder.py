@@ -30,6 +30,8 @@ class SimtBuilder(LlvmBuilder):
         self.shared_bytes = 0
         """Shared memory that the kernel under construction has taken."""
         self.threads = 0
+        self.buffers: tuple[Memory, ...] = ()
+        """The buffers of the kernel under construction."""
         self._memories: dict[str, Memory] = {}
         """What pointers point into, by their names.  Others are private: constants, the thread's own stack."""
 
@@ -37,10 +39,11 @@ class SimtBuilder(LlvmBuilder):
     def kernel(self, symbol: str, buffers: Sequence[Memory], threads: int) -> Iterator[list[Val]]:
         """Emit a kernel function; gives the addresses of its buffers."""
         self.shared_bytes, self.threads = 0, threads
+        self.buffers = tuple(replace(memory, number=number) for number, memory in enumerate(buffers))
         self._memories = {}
         with self.dialect.kernel(self, symbol, len(buffers), threads) as addresses:
-            for number, (memory, address) in enumerate(zip(buffers, addresses, strict=True)):
-                self._memories[address.text] = replace(memory, number=number, base=address)
+            for memory, address in zip(self.buffers, addresses, strict=True):
+                self._memories[address.text] = replace(memory, base=address)
             self.thread = self.dialect.thread(self)
             self.block = self.dialect.block(self)
             yield addresses
@@ -62,7 +65,7 @@ class SimtBuilder(LlvmBuilder):
         self.shared_bytes = offset + count * itemsize
         base = self.dialect.shared(self, offset)
         what = f"shared memory from byte {offset} on ({count} x {kind})"
-        self._memories[base.text] = Memory(what, count * itemsize, itemsize, base=base)
+        self._memories[base.text] = Memory(what, count * itemsize, itemsize, offset=offset, base=base)
         return base
 
     def global_thread(self) -> Val:

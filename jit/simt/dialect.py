@@ -29,6 +29,8 @@ class Memory:
     """Bytes of one element."""
     number: int = -1
     """Of the buffer; -1 for shared memory."""
+    offset: int = 0
+    """Of shared memory: its first byte's place in that of the block."""
     is_result: bool = False
     """Whether no two threads of a launch may write the same element (but by atomic instructions)."""
     base: Val = _NOWHERE

@@ -1,0 +1,267 @@
+; Accesses that nothing orders.
+;
+; Time is a counter of the barriers that a block has passed, and of the times that lanes of one of its warps waited for each
+; other.  Two accesses by threads of different warps are ordered if a barrier lies between them; by lanes of one warp, if that
+; warp waited as well.  So an earlier access counts if its time is not before the last barrier (the warp's clock).
+;
+; Every element of shared memory has three cells: who wrote it last, and the last readers of two different warps, which is
+; enough to tell whether any reader is not the writer's.  An entry, 0 for nobody:
+;
+;     time (36 bits) | atomic | several | thread (10 bits) | site (16 bits)
+;
+; `several`: by this thread and others - of its warp; if atomic, of any - with nothing between them.
+
+define private i1 @counts(i64 %entry, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift) alwaysinline {
+  %time = lshr i64 %entry, 28
+  %who = call i32 @entry.thread(i64 %entry)
+  %differs = xor i32 %who, %thread
+  %other_warp = lshr i32 %differs, %shift
+  %is_near = icmp eq i32 %other_warp, 0
+  %flags = lshr i64 %entry, 26
+  %flags2 = and i64 %flags, 3
+  %is_anybody = icmp eq i64 %flags2, 3
+  %is_far = xor i1 %is_near, true
+  %by_barriers = or i1 %is_far, %is_anybody
+  %since = select i1 %by_barriers, i64 %barrier_time, i64 %warp_time
+  %is_recent = icmp uge i64 %time, %since
+  %is_other = icmp ne i32 %differs, 0
+  %several = trunc i64 %flags to i1
+  %by_others = or i1 %is_other, %several
+  %counts = and i1 %is_recent, %by_others
+  ret i1 %counts
+}
+
+define private i32 @entry.thread(i64 %entry) alwaysinline {
+  %shifted = lshr i64 %entry, 16
+  %who64 = and i64 %shifted, 1023
+  %who = trunc i64 %who64 to i32
+  ret i32 %who
+}
+
+define private i1 @entry.is_atomic(i64 %entry) alwaysinline {
+  %shifted = lshr i64 %entry, 27
+  %is_atomic = trunc i64 %shifted to i1
+  ret i1 %is_atomic
+}
+
+; Note an access to shared memory, `bytes` from `offset` on in elements of `size`; true if it races with an earlier one, which
+; is a fault.  `use`: 0 load, 1 store, 2 atomic.
+define i1 @hlojit_simulator_shared(ptr %block, i32 %thread, i32 %site, i64 %offset, i64 %bytes, i64 %size, i32 %use) {
+entry:
+  %cells_at = call ptr @block.cells(ptr %block)
+  %cells = load ptr, ptr %cells_at, align 8
+  %time_at = call ptr @block.time(ptr %block)
+  %time = load i64, ptr %time_at, align 8
+  %barrier_at = call ptr @block.barrier_time(ptr %block)
+  %barrier_time = load i64, ptr %barrier_at, align 8
+  %shift_at = call ptr @block.warp_shift(ptr %block)
+  %shift = load i32, ptr %shift_at, align 4
+  %warp = lshr i32 %thread, %shift
+  %clocks_at = call ptr @block.clocks(ptr %block)
+  %clocks = load ptr, ptr %clocks_at, align 8
+  %clock = getelementptr inbounds i64, ptr %clocks, i32 %warp
+  %warp_time = load i64, ptr %clock, align 8
+
+  %time_bits = shl i64 %time, 28
+  %thread64 = zext i32 %thread to i64
+  %thread_bits = shl i64 %thread64, 16
+  %site64 = zext i32 %site to i64
+  %who_bits = or i64 %thread_bits, %site64
+  %me = or i64 %time_bits, %who_bits
+  %end = add i64 %offset, %bytes
+  %some = icmp ult i64 %offset, %end
+  br i1 %some, label %element, label %done
+
+element:
+  %at = phi i64 [ %offset, %entry ], [ %next, %noted ]
+  %cell_offset = mul i64 %at, 24
+  %cell = getelementptr inbounds i8, ptr %cells, i64 %cell_offset
+  %reader1_at = getelementptr inbounds i8, ptr %cell, i64 8
+  %reader2_at = getelementptr inbounds i8, ptr %cell, i64 16
+  %writer = load i64, ptr %cell, align 8
+  %reader1 = load i64, ptr %reader1_at, align 8
+  %reader2 = load i64, ptr %reader2_at, align 8
+  %written = call i1 @counts(i64 %writer, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  switch i32 %use, label %store [ i32 0, label %load
+                                  i32 2, label %atomic ]
+
+load:
+  br i1 %written, label %race, label %read
+read:
+  %first_time = lshr i64 %reader1, 28
+  %is_first = icmp ult i64 %first_time, %barrier_time
+  br i1 %is_first, label %read_first, label %read_again
+read_first:
+  store i64 %me, ptr %reader1_at, align 8
+  br label %noted
+read_again:
+  %is_mine = call i1 @is_near(i64 %reader1, i32 %thread, i32 %shift)
+  br i1 %is_mine, label %join_first, label %read_second
+join_first:
+  %joined1 = call i64 @joined(i64 %reader1, i64 %me, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  store i64 %joined1, ptr %reader1_at, align 8
+  br label %noted
+read_second:
+  %second_time = lshr i64 %reader2, 28
+  %is_second = icmp ult i64 %second_time, %barrier_time
+  %is_mine2 = call i1 @is_near(i64 %reader2, i32 %thread, i32 %shift)
+  %joined2 = call i64 @joined(i64 %reader2, i64 %me, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %kept2 = select i1 %is_mine2, i64 %joined2, i64 %reader2
+  %new2 = select i1 %is_second, i64 %me, i64 %kept2
+  store i64 %new2, ptr %reader2_at, align 8
+  br label %noted
+
+atomic:
+  %was_atomic = call i1 @entry.is_atomic(i64 %writer)
+  %was_plain = xor i1 %was_atomic, true
+  %overwrites = and i1 %written, %was_plain
+  br i1 %overwrites, label %race, label %atomic_readers
+atomic_readers:
+  %read1a = call i1 @counts(i64 %reader1, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %read2a = call i1 @counts(i64 %reader2, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %read_a = or i1 %read1a, %read2a
+  br i1 %read_a, label %race, label %update
+update:
+  %me_atomic = or i64 %me, 134217728
+  %me_several = or i64 %me_atomic, 67108864
+  %new_writer = select i1 %written, i64 %me_several, i64 %me_atomic
+  store i64 %new_writer, ptr %cell, align 8
+  br label %noted
+
+store:
+  %read1 = call i1 @counts(i64 %reader1, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %read2 = call i1 @counts(i64 %reader2, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %is_read = or i1 %read1, %read2
+  %used = or i1 %written, %is_read
+  br i1 %used, label %race, label %write
+write:
+  store i64 %me, ptr %cell, align 8
+  br label %noted
+
+noted:
+  %next = add i64 %at, %size
+  %more = icmp ult i64 %next, %end
+  br i1 %more, label %element, label %done
+done:
+  ret i1 false
+
+race:
+  ; The writer if it counts, else the reader that does.
+  %first_counts = call i1 @counts(i64 %reader1, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %reader = select i1 %first_counts, i64 %reader1, i64 %reader2
+  %is_atomic_use = icmp eq i32 %use, 2
+  %writer_is_atomic = call i1 @entry.is_atomic(i64 %writer)
+  %both = and i1 %is_atomic_use, %writer_is_atomic
+  %not_both = xor i1 %both, true
+  %by_writer = and i1 %written, %not_both
+  %other = select i1 %by_writer, i64 %writer, i64 %reader
+  %other_thread = call i32 @entry.thread(i64 %other)
+  %other_site64 = and i64 %other, 65535
+  %other_site = trunc i64 %other_site64 to i32
+  call void @fault_in(ptr %block, i32 2, i32 %site, i32 %thread, i32 %other_site, i32 %other_thread, i64 %at)
+  ret i1 true
+}
+
+define private i1 @is_near(i64 %entry, i32 %thread, i32 %shift) alwaysinline {
+  %who = call i32 @entry.thread(i64 %entry)
+  %differs = xor i32 %who, %thread
+  %other_warp = lshr i32 %differs, %shift
+  %is_near = icmp eq i32 %other_warp, 0
+  ret i1 %is_near
+}
+
+; The entry of a reader whose warp has read before.
+define private i64 @joined(i64 %entry, i64 %me, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift) alwaysinline {
+  %by_others = call i1 @counts(i64 %entry, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift)
+  %several = or i64 %me, 67108864
+  %joined = select i1 %by_others, i64 %several, i64 %me
+  ret i64 %joined
+}
+
+; Note a store to a result; true if another thread has written an element of it with nothing between them, which is a fault.
+; Threads of different blocks are never ordered.  An entry:
+;
+;     block (28 bits) | time since the block began, and one (26 bits) | thread (10 bits)
+define i1 @hlojit_simulator_written(ptr %block, i32 %thread, i32 %site, i64 %buffer, i64 %offset, i64 %bytes, i64 %size) {
+entry:
+  %launch_at = call ptr @block.launch(ptr %block)
+  %launch = load ptr, ptr %launch_at, align 8
+  %table_at = call ptr @launch.written(ptr %launch)
+  %table = load ptr, ptr %table_at, align 8
+  %nobody_asks = icmp eq ptr %table, null
+  br i1 %nobody_asks, label %done, label %which
+which:
+  %entries_at = getelementptr inbounds ptr, ptr %table, i64 %buffer
+  %entries = load ptr, ptr %entries_at, align 8
+  %is_free = icmp eq ptr %entries, null
+  br i1 %is_free, label %done, label %now
+now:
+  %time_at = call ptr @block.time(ptr %block)
+  %time = load i64, ptr %time_at, align 8
+  %start_at = call ptr @block.start_time(ptr %block)
+  %start = load i64, ptr %start_at, align 8
+  %barrier_at = call ptr @block.barrier_time(ptr %block)
+  %barrier_time = load i64, ptr %barrier_at, align 8
+  %number_at = call ptr @block.number(ptr %block)
+  %number = load i64, ptr %number_at, align 8
+  %shift_at = call ptr @block.warp_shift(ptr %block)
+  %shift = load i32, ptr %shift_at, align 4
+  %warp = lshr i32 %thread, %shift
+  %clocks_at = call ptr @block.clocks(ptr %block)
+  %clocks = load ptr, ptr %clocks_at, align 8
+  %clock = getelementptr inbounds i64, ptr %clocks, i32 %warp
+  %warp_time = load i64, ptr %clock, align 8
+
+  %block_bits = shl i64 %number, 36
+  %passed = sub i64 %time, %start
+  %passed1 = add i64 %passed, 1
+  %time_bits = shl i64 %passed1, 10
+  %thread64 = zext i32 %thread to i64
+  %who = or i64 %time_bits, %thread64
+  %me = or i64 %block_bits, %who
+  %first = udiv i64 %offset, %size
+  %end_offset = add i64 %offset, %bytes
+  %end = udiv i64 %end_offset, %size
+  %some = icmp ult i64 %first, %end
+  br i1 %some, label %element, label %done
+
+element:
+  %at = phi i64 [ %first, %now ], [ %next, %fine ]
+  %entry_at = getelementptr inbounds i64, ptr %entries, i64 %at
+  %old = atomicrmw xchg ptr %entry_at, i64 %me monotonic
+  %is_nobody = icmp eq i64 %old, 0
+  br i1 %is_nobody, label %fine, label %somebody
+somebody:
+  %old_block = lshr i64 %old, 36
+  %old_who64 = and i64 %old, 1023
+  %old_thread = trunc i64 %old_who64 to i32
+  %old_passed = lshr i64 %old, 10
+  %old_passed26 = and i64 %old_passed, 67108863
+  %old_time0 = add i64 %old_passed26, %start
+  %old_time = sub i64 %old_time0, 1
+  %is_here = icmp eq i64 %old_block, %number
+  br i1 %is_here, label %here, label %race
+here:
+  %differs = xor i32 %old_thread, %thread
+  %other_warp = lshr i32 %differs, %shift
+  %is_near = icmp eq i32 %other_warp, 0
+  %since = select i1 %is_near, i64 %warp_time, i64 %barrier_time
+  %is_recent = icmp uge i64 %old_time, %since
+  %is_other = icmp ne i32 %differs, 0
+  %is_race = and i1 %is_recent, %is_other
+  br i1 %is_race, label %race, label %fine
+race:
+  %context_at = call ptr @block.context(ptr %block)
+  %context = load ptr, ptr %context_at, align 8
+  call void @fault(ptr %context, ptr %launch, i32 3, i64 %number, i32 %site, i32 %thread, i64 %old_block, i32 0,
+                   i32 %old_thread, i64 %offset)
+  %stopped_at = call ptr @block.stopped(ptr %block)
+  store i32 1, ptr %stopped_at, align 4
+  ret i1 true
+fine:
+  %next = add nuw i64 %at, 1
+  %more = icmp ult i64 %next, %end
+  br i1 %more, label %element, label %done
+done:
+  ret i1 false
+}

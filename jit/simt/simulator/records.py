@@ -1,0 +1,99 @@
+"""Where things lie in the records that simulated kernels, the scheduler and Python share.
+
+``LAUNCH`` belongs to one launch; Python makes it and reads from it what went wrong.  ``BLOCK`` belongs to one call of a
+kernel's function and describes the block that it is running.  ``LANE`` is what a thread and the scheduler tell each other.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from hlojit.lowering.abi import Field, laid_out
+
+LAUNCH: Final[Mapping[str, Field]] = laid_out(
+    (
+        ("claimed", "i32"),  # not 0: a fault has been found; the first one is kept
+        ("kind", "i32"),  # a FaultKind
+        ("site", "i32"),  # number of the instruction, see KernelFacts.sites; 0: the thread had ended
+        ("other_site", "i32"),
+        ("thread", "i32"),
+        ("other_thread", "i32"),
+        ("block", "i64"),
+        ("other_block", "i64"),
+        ("offset", "i64"),  # of the first byte that was accessed
+        ("shared_bytes", "i64"),  # what the launch gives every block
+        ("threads", "i32"),  # of a block
+        ("reserved", "i32"),
+        ("written", "ptr"),  # for every buffer the address of who wrote its elements, or null; null: nobody asks
+    )
+)
+
+BLOCK: Final[Mapping[str, Field]] = laid_out(
+    (
+        ("number", "i64"),
+        ("context", "ptr"),
+        ("launch", "ptr"),
+        ("buffers", "ptr"),
+        ("shared", "ptr"),
+        ("shared_bytes", "i64"),
+        ("lanes", "ptr"),
+        ("clocks", "ptr"),  # for every warp the time at which its lanes waited for each other
+        ("frames", "ptr"),  # of the coroutines; null before the first thread began
+        ("frame_bytes", "i64"),
+        ("cells", "ptr"),  # who accessed the elements of shared memory
+        ("time", "i64"),  # counts barriers of blocks and of warps; never goes back
+        ("barrier_time", "i64"),
+        ("start_time", "i64"),
+        ("threads", "i32"),
+        ("warp_shift", "i32"),  # lanes of a warp, as a power of two
+        ("stopped", "i32"),  # not 0: a thread of the block has met a fault
+        ("reserved", "i32"),
+    )
+)
+
+LANE: Final[Mapping[str, Field]] = laid_out(
+    (
+        ("handle", "ptr"),  # of the coroutine
+        ("meeting", "i32"),  # where the thread waits: site * 4 + Meeting; 0: it has ended
+        ("turn", "i32"),  # 0 or 4: which of the two slots the next exchange uses
+        ("slots", "i64"),  # two words; a lane may run on to its next exchange before its neighbours have read
+    )
+)
+LANE_BYTES: Final = 32
+
+
+class Meeting(enum.IntEnum):
+    """What a thread waits for."""
+
+    BARRIER = 1
+    EXCHANGE = 2
+    """All lanes of the warp have put a value into their slots."""
+    WARP = 3
+
+
+class FaultKind(enum.IntEnum):
+    """What was found to be wrong with a kernel."""
+
+    OUTSIDE = 1
+    """An access outside of its memory."""
+    SHARED_RACE = 2
+    """Two threads of a block accessed an element of shared memory, one of them writing, and nothing ordered them."""
+    RESULT_RACE = 3
+    """Two threads wrote the same element of a result, and nothing ordered them."""
+    DIVERGED = 4
+    """Threads that should wait at one place wait at different ones, or have ended."""
+    PARTIAL_WARP = 5
+    """A warp exchanges values, or waits, that has fewer threads than lanes."""
+    LAUNCH = 6
+    """The launch has another number of threads than the kernel was made for, or too little shared memory."""
+
+
+RECORDS: Final = {"launch": LAUNCH, "block": BLOCK, "lane": LANE}
+
+
+def nbytes(record: Mapping[str, Field]) -> int:
+    """Bytes of a record."""
+    last = list(record.values())[-1]
+    return last.offset + (4 if last.type == "i32" else 8)
