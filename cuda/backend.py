@@ -1,46 +1,75 @@
-"""The NVIDIA back end's answers to the compiler.
-
-What it can do so far: say honestly what it cannot, and assemble fused elementwise kernels (``hlojit.cuda.kernels``).  It
-does not run programs yet.
-"""
+"""The NVIDIA back end: its GPUs, or the simulator in their place."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final, final
 
-from hlojit.extensions import YES, Backend, Capability, CompileOptions, no
-from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
-from hlojit.ir.graph import Instruction, Module
-from hlojit.ir.ops.definition import Pointwise, Trait
-from hlojit.ir.types import TensorType
+from hlojit.cuda.nvptx import H200
+from hlojit.gpu.backend import GpuBackend
+from hlojit.gpu.platforms import Platform
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.switches import CUDA, bytes_of
+
+MAXIMUM_DEVICES: Final = 64
+SIMULATOR: Final = "simulator"
 
 
-class CudaBackend(Backend):
-    """One NVIDIA GPU."""
+@final
+class CudaBackend(GpuBackend):
+    """One machine's NVIDIA GPUs."""
 
     name = "cuda"
-    fuses = True
+    machine = "GPU"
 
     def unavailable(self) -> str | None:
-        """The back end compiles kernels but does not launch them yet."""
-        return "it does not run programs yet; it only assembles fused elementwise kernels (hlojit.cuda.kernels)"
+        """Why there is no GPU to run on; the simulator is always there."""
+        if CUDA.text():
+            return None
+        from hlojit.cuda.nvidia_platform import reason_against
 
-    def capability(self, instruction: Instruction) -> Capability:
-        """Pointwise ops on static tensors of ordinary element types; everything else not yet."""
-        op = instruction.op
-        if Trait.CONSTANT in op.traits or Trait.TERMINATOR in op.traits:
-            return YES
-        if not isinstance(op.lowering, Pointwise):
-            return no("not yet: only pointwise ops have GPU code")
-        for value in (*instruction.operands, *instruction.results):
-            kind = value.type
-            if not isinstance(kind, TensorType) or not kind.is_static:
-                return no(f"not yet: values of type {kind}")
-            if not isinstance(kind.element_type, (BooleanType, IntegerType, FloatFormat)):
-                return no(f"not yet: element type {kind.element_type}")
-        return YES
+        reason = reason_against()
+        return f"{reason}; {CUDA.name}={SIMULATOR} runs programs on the host's processor instead" if reason else None
 
-    def compile(self, module: Module, options: CompileOptions) -> Any:
-        """Refuse: launching kernels comes later."""
-        raise UnsupportedError("the program", self.name, self.unavailable() or "")
+    def platform(self) -> Platform:
+        """What ``HLOJIT_CUDA`` says."""
+        return _platform(CUDA.text())
+
+
+@cache
+def _platform(text: str) -> Platform:
+    if text:
+        return _simulated(text)
+    from hlojit.cuda.nvidia_platform import nvidia_platform
+
+    return nvidia_platform()
+
+
+def _simulated(text: str) -> Platform:
+    kind, *words = text.split()
+    options: dict[str, int] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        read = _OPTIONS.get(name)
+        if read is None:
+            raise HlojitError(f"{CUDA.name}={text!r}: unknown option {word!r}; known: {', '.join(_OPTIONS)}")
+        options[name] = read(value)
+    if kind != SIMULATOR:
+        raise HlojitError(f"{CUDA.name}={text!r} names nothing; there is {SIMULATOR!r}, and nothing for the GPUs")
+    from hlojit.gpu.simulated_platform import simulated_platform
+
+    return simulated_platform(H200, "simulated H200", **options)
+
+
+def _devices(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAXIMUM_DEVICES:
+        raise HlojitError(f"{CUDA.name}: devices={text!r} is not a number from 1 to {MAXIMUM_DEVICES}")
+    return int(text)
+
+
+def _memory(text: str) -> int:
+    return bytes_of(f"{CUDA.name}: memory", text)
+
+
+_OPTIONS: Final[Mapping[str, Callable[[str], int]]] = {"devices": _devices, "memory": _memory}

@@ -134,5 +134,8 @@ class Backend(ABC):
         return None
 
     def load(self, compiled: Any) -> Any:
-        """Make an ``ExecutableSpec`` of a ``CompiledProgram`` that ``compile`` returned, in this process or another."""
+        """Make what runs of a ``CompiledProgram`` that ``compile`` returned, in this process or another.
+
+        An ``ExecutableSpec`` of native code, or, of a back end with devices of its own, a ``DeviceProgram``.
+        """
         raise HlojitError(f"the back end {self.name!r} does not load compiled programs")

@@ -252,12 +252,12 @@ def _do(work: Callable[[], Any], after: Event, done: Event) -> None:
         if after.error is not None:
             done.complete(after.error)
             return
-        done.complete(_without_frames(error))
+        done.complete(without_frames(error))
     else:
         done.complete()
 
 
-def _without_frames(error: BaseException) -> BaseException:
+def without_frames(error: BaseException) -> BaseException:
     """The error with its traceback as text (a note): frames would keep alive what they use, inputs for instance."""
     with contextlib.suppress(Exception):  # of a class of somebody else's, whose text may not be had
         error.add_note("".join(traceback.format_exception(error)).rstrip())

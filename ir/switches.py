@@ -49,14 +49,16 @@ class Switch:
 
     def nbytes(self, default: int) -> int:
         """The variable as a number of bytes, such as ``512m``; raises ``HlojitError`` for anything else."""
-        text = self.text()
-        if not text:
-            return default
-        factor = _UNITS.get(text[-1].lower(), 1)
-        digits = text if factor == 1 else text[:-1]
-        if not _is_number(digits):
-            raise HlojitError(f"{self.name}={_shown(text)} is not a number of bytes (a suffix k, m or g is allowed)")
-        return min(int(digits) * factor, LARGEST)
+        return bytes_of(self.name, text) if (text := self.text()) else default
+
+
+def bytes_of(name: str, text: str) -> int:
+    """A number of bytes, such as ``512m``; raises ``HlojitError`` naming ``name`` for anything else."""
+    factor = _UNITS.get(text[-1:].lower(), 1)
+    digits = text if factor == 1 else text[:-1]
+    if not _is_number(digits):
+        raise HlojitError(f"{name}={_shown(text)} is not a number of bytes (a suffix k, m or g is allowed)")
+    return min(int(digits) * factor, LARGEST)
 
 
 def _is_number(text: str) -> bool:
@@ -130,6 +132,13 @@ MACHINE = Switch(
     "core has to memory now ([decision](decisions/machine-model.md))",
     "when the CPU back end is first needed",
 )
+CUDA = Switch(
+    "HLOJIT_CUDA",
+    "the machine's NVIDIA GPUs",
+    "`simulator` has the back end `cuda` run on the host's processor, correct and slow; options behind it: `devices=2`, "
+    "`memory=512m` (of each device) ([cuda.md](cuda.md))",
+    "whenever the back end is used",
+)
 CUDA_ASSEMBLER = Switch(
     "HLOJIT_CUDA_ASSEMBLER",
     "`numba` where numba-cuda and libNVVM are installed, otherwise `llvm`",
@@ -148,6 +157,7 @@ SWITCHES: Final = (
     CACHE_SIZE,
     COMPILE_WORKERS,
     MACHINE,
+    CUDA,
     CUDA_ASSEMBLER,
 )
 

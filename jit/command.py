@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     plugins = commands.add_parser("plugins", help="list plugins and what they brought")
     plugins.set_defaults(run=_plugins)
 
+    devices = commands.add_parser("devices", help="list what programs can run on, and why what is not there is not")
+    devices.set_defaults(run=_devices)
+
     cache = commands.add_parser("cache", help="show what is kept on disk, or remove it")
     cache.add_argument("--clear", action="store_true", help="remove every entry")
     cache.set_defaults(run=_cache)
@@ -211,6 +214,33 @@ def _plugins(options: argparse.Namespace) -> int:
         if record.error:
             console.print(f"\n[bold]{name}[/bold] was not loaded:", highlight=False)
             console.print(record.error, markup=False, highlight=False)
+    return 0
+
+
+def _devices(options: argparse.Namespace) -> int:
+    from hlojit.extensions import registry
+    from hlojit.placement import default_backend, devices_of
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("device", "kind", "memory", "description")
+    missing = []
+    for name, backend in sorted(registry().load().backends.items()):
+        try:
+            reason = backend.unavailable() or ""
+            found = () if reason else devices_of(backend)
+        except HlojitError as error:
+            reason, found = str(error), ()
+        for device in found:
+            spaces = ", ".join(space.kind for space in device.memory_spaces)
+            table.add_row(str(device), device.kind, spaces, device.description)
+        if reason:
+            missing.append(f"{name}: {reason}")
+    console = Console()
+    console.print(table)
+    for line in missing:
+        console.print(line, markup=False, highlight=False)
+    console.print(f"programs run on {default_backend()} where nothing else is asked for", highlight=False)
     return 0
 
 

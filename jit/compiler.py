@@ -253,7 +253,10 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
     """The executable of a compiled program."""
     from hlojit.executable import Executable
 
-    return Executable(backend.load(compiled), backend)
+    loaded = backend.load(compiled)
+    if isinstance(loaded, DeviceProgram):
+        return Executable.from_program(loaded, backend, compiled)
+    return Executable(loaded, backend)
 
 
 def _executable(backend: Backend, module: Module, compiled: Any) -> Any:

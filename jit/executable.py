@@ -124,9 +124,18 @@ class Executable:
         return made
 
     @classmethod
-    def from_program(cls, program: DeviceProgram, backend: Backend) -> Executable:
-        """An executable of a program for a back end's own devices."""
-        spec = ExecutableSpec(program.name, entry=0, inputs=program.inputs, outputs=program.outputs, record=program)
+    def from_program(
+        cls, program: DeviceProgram, backend: Backend, compiled: CompiledProgram | None = None
+    ) -> Executable:
+        """An executable of a program for a back end's own devices, and the data that it was loaded from."""
+        spec = ExecutableSpec(
+            program.name,
+            entry=0,
+            inputs=program.inputs,
+            outputs=program.outputs,
+            record=program,
+            compiled=compiled,
+        )
         _check(spec)
         made = cls.__new__(cls)
         on_device = DeviceCall(program, backend)

@@ -24,6 +24,8 @@ MACHINE_CODE = (*IR, "hlojit.lowering.target", "hlojit.machine_code", "hlojit.di
 CODEGEN = (*EXTENSIONS, *LOWERING, "hlojit.codegen", "hlojit.compiled", "hlojit.disk_cache")
 # The runtime and generated code share a table of offsets.
 RUNTIME = (*IR, "hlojit.lowering.abi", "hlojit.machine_code.loading", "hlojit.runtime")
+# Devices of any vendor: a plugin's back end stands on it as cuda does.
+GPU = (*CODEGEN, *DIALECT, *MACHINE_CODE, "hlojit.simt", "hlojit.gpu")
 MAY_IMPORT = {
     "hlojit.ir": IR,
     "hlojit.extensions": EXTENSIONS,
@@ -38,7 +40,8 @@ MAY_IMPORT = {
         *(*EXTENSIONS, *DIALECT, *MACHINE_CODE, *RUNTIME, *CODEGEN),
         *("hlojit.cpu", "hlojit.executable"),
     ),
-    "hlojit.cuda": (*EXTENSIONS, *DIALECT, *MACHINE_CODE, "hlojit.simt", "hlojit.cuda"),
+    "hlojit.gpu": GPU,
+    "hlojit.cuda": (*GPU, "hlojit.cuda"),
     "hlojit.reference": (*EXTENSIONS, "hlojit.reference"),
     "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
 }
@@ -69,6 +72,7 @@ JIT_ORDER = (
     ("compiled", "machine_code", "llvm"),
     ("runtime", "codegen"),
     ("simt",),
+    ("gpu",),
     ("arrays",),
     ("placement",),
     ("device_call",),

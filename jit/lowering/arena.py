@@ -9,6 +9,7 @@ from hlojit.lowering.program import Buffer
 from hlojit.lowering.sizes import Size, add, round_up
 
 ALIGNMENT = 64
+"""Bytes of a cache line of the host."""
 
 
 class _FreeList:
@@ -59,10 +60,11 @@ class _FreeList:
         del self._start[offset], self._end[offset + size]
 
 
-def assign_offsets(buffers: Sequence[Buffer]) -> Size:
+def assign_offsets(buffers: Sequence[Buffer], alignment: int = ALIGNMENT) -> Size:
     """Give every temporary its ``offset`` from its ``start`` and ``end``; return the arena's size in bytes.
 
-    Temporaries whose size is known only when the program is called come last, each in a place of its own.
+    Offsets are multiples of ``alignment``.  Temporaries whose size is known only when the program is called come last, each
+    in a place of its own.
     """
     free = _FreeList()
     active: list[tuple[int, int, int]] = []
@@ -75,12 +77,12 @@ def assign_offsets(buffers: Sequence[Buffer]) -> Size:
         while active and active[0][0] < buffer.start:
             _, offset, size = active.pop(0)
             free.give(offset, size)
-        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        size = max(alignment, -(-nbytes // alignment) * alignment)
         offset = free.take(size)
         buffer.offset = offset
         bisect.insort(active, (buffer.end, offset, size))
     top: Size = free.top
     for buffer in later:
         buffer.offset = top
-        top = add(top, round_up(buffer.nbytes, ALIGNMENT))
+        top = add(top, round_up(buffer.nbytes, alignment))
     return top

@@ -6,12 +6,12 @@ the arena of their memory space, where dead ones give their memory to later ones
 
 from __future__ import annotations
 
-from hlojit.lowering.arena import assign_offsets
+from hlojit.lowering.arena import ALIGNMENT, assign_offsets
 from hlojit.lowering.liveness import Liveness
 from hlojit.lowering.program import Buffer, BufferKind, Program
 
 
-def assign_buffers(program: Program) -> None:
+def assign_buffers(program: Program, alignment: int = ALIGNMENT) -> None:
     """Fill in ``program.temporaries`` and ``program.arenas`` from the steps."""
     temporaries: list[Buffer] = []
     for buffer, life in Liveness(program).lives.items():
@@ -21,4 +21,4 @@ def assign_buffers(program: Program) -> None:
             temporaries.append(buffer)
     program.temporaries = temporaries
     for space in dict.fromkeys(buffer.space for buffer in temporaries):
-        program.arenas[space] = assign_offsets([buffer for buffer in temporaries if buffer.space == space])
+        program.arenas[space] = assign_offsets([buffer for buffer in temporaries if buffer.space == space], alignment)

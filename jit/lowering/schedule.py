@@ -19,6 +19,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
+from hlojit.lowering.arena import ALIGNMENT
 from hlojit.lowering.buffer_assignment import assign_buffers
 from hlojit.lowering.copy_insertion import CopyInsertion, Placement
 from hlojit.lowering.instruction_order import InstructionOrder
@@ -36,11 +37,17 @@ from hlojit.lowering.program import (
 from hlojit.lowering.storage import Storage
 
 
-def build_program(function: Function, source: KernelSource, donated: Mapping[int, int | None] | None = None) -> Program:
+def build_program(
+    function: Function,
+    source: KernelSource,
+    donated: Mapping[int, int | None] | None = None,
+    *,
+    alignment: int = ALIGNMENT,
+) -> Program:
     """Schedule ``function`` (all calls inlined, tensors only) with kernels from ``source``.
 
     ``donated`` maps numbers of donated arguments to the output that is to have their memory, or to None; by default they
-    are those that the function's attributes name.
+    are those that the function's attributes name.  Places in the arena are multiples of ``alignment`` bytes.
     """
     if donated is None:
         donated = checked_donations(function)
@@ -60,7 +67,7 @@ def build_program(function: Function, source: KernelSource, donated: Mapping[int
         aliases=placement.aliases,
     )
     _give_back(program)
-    assign_buffers(program)
+    assign_buffers(program, alignment)
     return program
 
 

@@ -65,7 +65,7 @@ def emit_kernel(
 
 def has_kernel(name: str) -> bool:
     """Whether there is a kernel for ops whose lowering is ``Kernel(name)``."""
-    return name in _KERNELS
+    return name == _FUSION or name in _KERNELS
 
 
 def has_fusion(kind: FusionKind) -> bool:

@@ -11,7 +11,7 @@ import hlojit
 import pytest
 from hlojit.compiler import lower
 from hlojit.cpu.inspection import assembly_of
-from hlojit.extensions import CompileOptions, Support, registry
+from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
@@ -72,29 +72,6 @@ def test_the_same_fusion_becomes_vector_code_for_every_cpu(target: Target, wide:
     text = assembly_of(emit_fusion(only_fusion(GELU_LIKE), target, "kernel"), target)
     assert wide in text
     assert not re.search(r"^\s*(call|bl)q?\s", text, re.MULTILINE), "no libm"
-
-
-def test_capability_is_answered_honestly() -> None:
-    backend = registry().backend("cuda")
-    module = hlojit.parse(
-        """
-        func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
-          %0 = stablehlo.add %x, %x : tensor<4x4xf32>
-          %1 = stablehlo.dot_general %0, %0, contracting_dims = [1] x [0]
-            : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-          return %1 : tensor<4x4xf32>
-        }
-        """
-    )
-    answers = {each.name: backend.capability(each) for each in module.walk()}
-    assert answers["stablehlo.add"].support is Support.YES
-    assert answers["stablehlo.dot_general"].support is Support.NO
-    assert "not yet" in answers["stablehlo.dot_general"].reason
-
-
-def test_compiling_for_the_gpu_says_what_is_missing() -> None:
-    with pytest.raises(hlojit.HlojitError, match="'cuda' cannot be used here: it does not run programs yet"):
-        hlojit.compile(GELU_LIKE, backend="cuda")
 
 
 def test_folder_does_not_shadow_nvidias_namespace() -> None:

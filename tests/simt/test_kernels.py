@@ -14,7 +14,7 @@ from hlojit.simt.kernels import _FUSIONS, _KERNELS, _imported, emit_kernel, has_
 
 def last(text: str) -> Instruction:
     module = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions())
-    return [each for each in module.walk() if not each.op.is_terminator][-1]
+    return [each for each in module.main.body if not each.op.is_terminator][-1]
 
 
 @pytest.mark.parametrize("path", [*_FUSIONS.values(), *_KERNELS.values()])

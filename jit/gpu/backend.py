@@ -1,0 +1,144 @@
+"""``GpuBackend``: a back end for machines with threads, of any vendor.
+
+class AcmeBackend(GpuBackend):
+    name, machine = "acme", "Acme GPU"
+
+    def unavailable(self):
+        return None if self.has_driver() else "no Acme driver (libacme.so) is installed"
+
+    def platform(self):
+        return self._platform             # target, dialect, assembler, drivers: the same object every time
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from hlojit.codegen.kernel_cache import KernelCache
+from hlojit.codegen.programs import ProgramKernels, check_loadable, compiled_program, kernels_of
+from hlojit.codegen.support import Support
+from hlojit.compiled import CompiledProgram
+from hlojit.extensions.backend import Backend, Capability, CompileOptions
+from hlojit.extensions.devices import Device, DeviceProgram
+from hlojit.gpu.device import GpuDevice
+from hlojit.gpu.driver import ALIGNMENT
+from hlojit.gpu.platforms import Platform
+from hlojit.gpu.program_runner import GpuProgram
+from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.versions import versions_text
+from hlojit.lowering.fusion_kind import FusionKind
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.program import Program
+from hlojit.lowering.schedule import build_program
+from hlojit.lowering.target import Target
+from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
+
+RUNTIME: Final = "gpu-1"
+"""Identity of what kernels and the runtime agree on: parameters are addresses, buffers begin at multiples of 256 bytes."""
+
+
+@final
+@dataclass(frozen=True)
+class _Opened:
+    """A platform with what was made for it."""
+
+    platform: Platform
+    cache: KernelCache
+    devices: tuple[Device, ...]
+
+
+class GpuBackend(Backend):
+    """Compiles by the common plans and the emitters of machines with threads; see the module's docstring."""
+
+    machine: str
+    """What messages call its machines."""
+    fuses = True
+    fusion_limits = FusionLimits(rows=has_fusion(FusionKind.ROW))
+
+    def __init__(self) -> None:
+        self._opened: dict[int, _Opened] = {}
+        self._lock = threading.RLock()
+
+    @abstractmethod
+    def platform(self) -> Platform:
+        """What to compile for and run on; the same object every time as long as nothing else is asked for."""
+
+    @property
+    def _support(self) -> Support:
+        return Support(self.name, self.machine, lowering_reason)
+
+    def _found(self) -> _Opened:
+        platform = self.platform()
+        with fork_gate, self._lock:
+            found = self._opened.get(id(platform))
+            if found is None:
+                devices = tuple(GpuDevice(self.name, number, each) for number, each in enumerate(platform.drivers))
+                found = _Opened(platform, _kernel_cache(platform), devices)
+                self._opened[id(platform)] = found
+            return found
+
+    def devices(self) -> Sequence[Device]:
+        """The GPUs."""
+        return self._found().devices
+
+    def capability(self, instruction: Instruction) -> Capability:
+        """By the op's lowering and its element types."""
+        return self._support.capability(instruction)
+
+    def program(self, module: Module) -> Program:
+        """Schedule the module's entry function."""
+        source = ProgramKernels(self._found().cache, self._support)
+        return build_program(module.main, source, alignment=ALIGNMENT)
+
+    def cache_identity(self) -> str:
+        """What programs depend on besides module and options: GPU, dialect, assembler."""
+        platform = self.platform()
+        software = f"{platform.dialect.name} {platform.software} {versions_text()} {RUNTIME}"
+        return f"{platform.target.identity} {software}"
+
+    def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
+        """Compile to images of kernels and the record that says how they are launched, as plain data."""
+        self._support.check_signature(module)
+        found = self._found()
+        program = self.program(module)
+        objects = found.cache.objects(kernels_of(program), found.platform.assemble)
+        runtime = self._runtime(found.platform)
+        return compiled_program(
+            module, program, objects, backend=self.name, target=found.platform.target, runtime=runtime
+        )
+
+    def load(self, compiled: CompiledProgram) -> DeviceProgram:
+        """The program for the back end's devices; nothing is put on one before it runs there."""
+        platform = self._found().platform
+        made, target = compiled.provenance, platform.target
+        if (made.triple, made.cpu) != (target.triple, target.cpu):
+            raise HlojitError(
+                f"{compiled.name} was compiled for {made.cpu} ({made.triple}), this is {target.cpu} ({target.triple}); "
+                "compile it here from its source"
+            )
+        check_loadable(compiled, self._runtime(platform))
+        donated = tuple(number for number, _ in compiled.donated)
+        return DeviceProgram(compiled.name, compiled.inputs, compiled.outputs, GpuProgram(compiled), donated)
+
+    def _runtime(self, platform: Platform) -> str:
+        return f"{RUNTIME} {platform.dialect.name} {platform.needs}"
+
+
+def _kernel_cache(platform: Platform) -> KernelCache:
+    dialect = platform.dialect
+
+    def emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+        code = emit_kernel(instruction, target, dialect, symbol)
+        if code.linked:
+            reason = "functions compiled by numba are not in GPU kernels yet"
+            raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
+        return code
+
+    return KernelCache(platform.target, emit, software=f"{dialect.name} {platform.software}")

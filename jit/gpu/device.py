@@ -1,0 +1,174 @@
+"""``GpuDevice``: a GPU as a device of hlojit's, over any ``Driver``.
+
+Programs run on one stream, transfers to and from the host on two others.  A program whose launches are known is put on its
+stream by the thread that calls ``execute``; one that looks at what it has computed (loops, branches) by a thread of the
+device, and so is what comes after it meanwhile.  Another thread waits for the marks behind programs and completes events.
+
+Handles are written by what is on the program stream, or what it waits for, and by nothing else: so the order of the stream
+is the order that ``after`` asks for, and nothing waits for ``after`` itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, final
+
+import numpy as np
+from hlojit.extensions.devices import DEVICE_MEMORY, Device, DeviceProgram, MemorySpace, NDArray
+from hlojit.extensions.events import Event, Queue, at_closing, without_frames
+from hlojit.gpu.driver import DeviceFault, Driver, Mark, Stream
+from hlojit.gpu.memory import DeviceMemory
+from hlojit.gpu.program_runner import GpuProgram, Site
+from hlojit.ir.errors import ExecutionError
+from hlojit.ir.types import TensorType
+
+
+@final
+class _Lanes:
+    """What a device has once it is in use: streams, threads, locks; made anew in a child of fork."""
+
+    def __init__(self, name: str, driver: Driver):
+        self.process = os.getpid()
+        self.site: Final = Site(name, driver)
+        self.uploads: Final[Stream] = driver.stream("uploads")
+        self.downloads: Final[Stream] = driver.stream("downloads")
+        # Reentrant: the collector runs destructors and callbacks anywhere.
+        self.lock: Final = threading.RLock()
+        self.issuing: Final = Queue(f"{name} programs")
+        self.completions: Final = Queue(f"{name} completions")
+        self.arrivals: Final = Queue(f"{name} arrivals")
+        self.waiting = 0
+        """Programs that a thread is to put on the stream: what comes later must not overtake them."""
+
+
+@final
+class GpuDevice(Device):
+    """One GPU; see the module's docstring."""
+
+    def __init__(self, backend: str, id: int, driver: Driver):
+        found = driver.properties
+        description = f"{found.kind}, {found.total_memory / 1e9:.1f} GB" + (f" ({found.note})" if found.note else "")
+        super().__init__(backend, id, kind=found.kind, description=description, memory_spaces=(DEVICE_MEMORY,))
+        self.driver: Final = driver
+        self._opening = threading.Lock()
+        self._lanes: _Lanes | None = None
+        self._lost = ""
+        self._is_closing = False
+
+    # ------------------------------------------------------------------------------------------------- the contract
+
+    def transfer_in(self, array: NDArray, type: TensorType, space: MemorySpace) -> tuple[DeviceMemory, Event]:
+        """Upload beside the programs that run; what comes later on the program stream waits for it."""
+        lanes = self._opened()
+        with lanes.lock:
+            memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.uploads)
+            if array.nbytes:
+                self.driver.copy_in(memory.address, array, lanes.uploads)
+            mark = self.driver.record(lanes.uploads)
+            self.driver.wait_for(lanes.site.stream, mark)
+        return memory, lanes.arrivals.submit(partial(self.driver.synchronize, mark))
+
+    def transfer_out(self, handle: DeviceMemory, type: TensorType) -> NDArray:
+        """Download; the contents are there, so nothing is waited for but the copy."""
+        lanes = self._opened()
+        array = np.empty(type.shape, type.element_type.storage)
+        if array.nbytes:
+            self.driver.copy_out(array, handle.address, lanes.downloads)
+        return array
+
+    def reserve(self, type: TensorType, space: MemorySpace) -> DeviceMemory:
+        """Memory without contents."""
+        return self._opened().site.pool.allocate(type.nbytes, f"arrays of {type}")
+
+    def execute(
+        self, program: DeviceProgram, arguments: Sequence[DeviceMemory], after: Event
+    ) -> tuple[Sequence[DeviceMemory], Event]:
+        """Put the program on the stream, or have it put there."""
+        lanes, code = self._opened(), program.code
+        assert isinstance(code, GpuProgram)
+        if after.ready and after.error is not None:
+            return [lanes.site.pool.allocate(0, "") for _ in program.outputs], after
+        with lanes.lock:
+            resident = code.on(lanes.site)
+            results = _results(program, code, arguments, lanes.site)
+            run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing)
+            done = Event()
+            if resident.is_fixed and not lanes.waiting:
+                run()
+                self._complete_behind(lanes, done)
+            else:
+                lanes.waiting += 1
+                lanes.issuing.submit(partial(self._issue, lanes, run, done))
+        return results, done
+
+    # ------------------------------------------------------------------------------------------------------ its parts
+
+    def _opened(self) -> _Lanes:
+        lanes = self._lanes
+        if lanes is None or lanes.process != os.getpid():
+            lanes = self._open()
+        if self._lost:
+            raise ExecutionError(f"{self} was stopped by a fault and needs a new process: {self._lost}")
+        return lanes
+
+    def _open(self) -> _Lanes:
+        if self._lanes is not None and self._lanes.process != os.getpid():
+            # The lock may be held by a thread that does not exist in the child.
+            self._opening = threading.Lock()
+        with self._opening:
+            if self._lanes is None or self._lanes.process != os.getpid():
+                if self._lanes is None:
+                    at_closing(self._close)
+                self.driver.open()
+                self._lanes = _Lanes(str(self), self.driver)
+            return self._lanes
+
+    def _close(self) -> None:
+        self._is_closing = True
+
+    def _issue(self, lanes: _Lanes, run: partial[None], done: Event) -> None:
+        """On the device's thread: put a program on the stream."""
+        try:
+            run()
+        except BaseException as error:
+            self._failed(lanes, done, error)
+        else:
+            self._complete_behind(lanes, done)
+        finally:
+            with lanes.lock:
+                lanes.waiting -= 1
+
+    def _complete_behind(self, lanes: _Lanes, done: Event) -> None:
+        """Complete the event when the stream has done what is on it."""
+        mark = self.driver.record(lanes.site.stream)
+        lanes.completions.submit(partial(self._await, lanes, mark, done))
+
+    def _await(self, lanes: _Lanes, mark: Mark, done: Event) -> None:
+        try:
+            self.driver.synchronize(mark)
+        except BaseException as error:
+            self._failed(lanes, done, error)
+        else:
+            done.complete()
+
+    def _failed(self, lanes: _Lanes, done: Event, error: BaseException) -> None:
+        # First: what is given a result of this program must know that it failed before anything runs again.
+        done.complete(without_frames(error))
+        if isinstance(error, DeviceFault) and not self.driver.recover(lanes.site.stream):
+            self._lost = str(error)
+
+
+def _results(
+    program: DeviceProgram, code: GpuProgram, arguments: Sequence[DeviceMemory], site: Site
+) -> list[DeviceMemory]:
+    """Memory for the results: new, or that of an argument which the program was given."""
+    givers = {output: number for number, output in code.compiled.donated if output >= 0}
+    return [
+        arguments[givers[number]]
+        if number in givers
+        else site.pool.allocate(type.nbytes, f"results of {program.name} ({type})")
+        for number, type in enumerate(program.outputs)
+    ]

@@ -1,0 +1,143 @@
+"""The narrow interface of the runtime to one GPU.
+
+Everything that runs is put on a *stream* and happens in the order in which it was put there; calls return at once, except
+those that say that they wait.  Addresses are numbers, multiples of 256; streams, modules, functions, marks and graphs are
+whatever the driver likes.
+
+    stream = driver.stream("compute")
+    x = driver.allocate(4096, stream)
+    driver.copy_in(x, array, stream)
+    driver.launch(function, Grid(blocks=4, threads=256), [x, y], stream, "tanh at model.mlir:3")
+    mark = driver.record(stream)
+    driver.synchronize(mark)            # waits; raises DeviceFault if something before the mark failed
+
+**Faults.** A stream that meets a fault (an access out of range, say) skips all that follows.  Marks that it passes then
+carry the fault, ``synchronize`` raises it, and streams that wait for such a mark meet it as well.  ``recover`` ends that
+where the machine can; what was put on the stream before is still skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from hlojit.ir.errors import ExecutionError
+
+ALIGNMENT = 256
+"""What addresses are multiples of."""
+
+NDArray: TypeAlias = np.ndarray[Any, Any]
+Stream: TypeAlias = Any
+Module: TypeAlias = Any
+Function: TypeAlias = Any
+Mark: TypeAlias = Any
+Graph: TypeAlias = Any
+
+
+class DriverError(ExecutionError):
+    """A driver refused something: what, and its own words for the reason."""
+
+
+class OutOfDeviceMemory(DriverError):
+    """There are no ``nbytes`` bytes left, or not in one piece."""
+
+    def __init__(self, nbytes: int, message: str = ""):
+        self.nbytes = nbytes
+        super().__init__(message or f"no {nbytes:,} bytes of device memory are left")
+
+
+class DeviceFault(DriverError):
+    """Something went wrong while a kernel ran; ``kernel`` is its symbol, empty where the machine does not say."""
+
+    def __init__(self, message: str, kernel: str = ""):
+        self.kernel = kernel
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a GPU says of itself.
+
+    ``kind`` is the model; ``note`` is what its user should know of it.
+    """
+
+    kind: str
+    total_memory: int
+    note: str = ""
+    has_graphs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How a function is launched: blocks of threads, and the bytes of memory that the threads of a block share."""
+
+    blocks: int
+    threads: int
+    shared_bytes: int = 0
+
+
+class Driver(Protocol):
+    """One GPU; see the module's docstring.  May be used from several threads.
+
+    A driver does nothing that takes long before it is first used: listing GPUs opens none.
+    """
+
+    @property
+    def properties(self) -> Properties:
+        """What it is."""
+
+    def open(self) -> None:
+        """Make the GPU ready for this process: called before anything else, and again in a child made by fork."""
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes of memory: free, and in all."""
+
+    def stream(self, name: str) -> Stream:
+        """A new stream; the name is for people."""
+
+    def allocate(self, nbytes: int, stream: Stream) -> int:
+        """The address of memory without contents, usable on the stream from now on; raises ``OutOfDeviceMemory``."""
+
+    def free(self, address: int, stream: Stream) -> None:
+        """Give memory back when the stream gets there.  Called from anywhere, destructors included."""
+
+    def trim(self) -> None:
+        """Wait for what was freed and give the machine all that is not used."""
+
+    def copy_in(self, target: int, source: NDArray, stream: Stream) -> None:
+        """Copy a C-contiguous host array to the device; the array has been read when this returns."""
+
+    def copy_out(self, target: NDArray, source: int, stream: Stream) -> None:
+        """Copy to a C-contiguous host array, and wait for it; raises the stream's fault."""
+
+    def copy(self, target: int, source: int, nbytes: int, stream: Stream) -> None:
+        """Copy on the device."""
+
+    def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> Module:
+        """Load an image with the kernel functions ``symbols``.  It is unloaded when the object is dropped."""
+
+    def function(self, module: Module, symbol: str, shared_bytes: int) -> Function:
+        """A kernel function that is launched with up to so many bytes of shared memory."""
+
+    def launch(self, function: Function, grid: Grid, addresses: Sequence[int], stream: Stream, what: str) -> None:
+        """Run a kernel function over buffers; ``what`` tells people which instruction it is, and where."""
+
+    def record(self, stream: Stream) -> Mark:
+        """The point that the stream has reached when it has done all that was put on it so far."""
+
+    def wait_for(self, stream: Stream, mark: Mark) -> None:
+        """Have a stream wait for another one's mark."""
+
+    def synchronize(self, mark: Mark) -> None:
+        """Wait for a mark; raises ``DeviceFault`` if something before it went wrong."""
+
+    def capture(self, issue: Callable[[Stream], None]) -> Graph:
+        """What ``issue`` puts on the stream that it is given - launches and copies - as one thing to launch; runs nothing."""
+
+    def launch_graph(self, graph: Graph, stream: Stream) -> None:
+        """Run a graph."""
+
+    def recover(self, stream: Stream) -> bool:
+        """Let a stream that met a fault run what is put on it from now on; False where the machine cannot."""

@@ -1,0 +1,232 @@
+"""A program record as a flat list of operations over a *frame*: the addresses of one run.
+
+    frame      inputs | outputs | constants | arena | cells
+    launch     kernel over (place in the frame, offset), ...
+    copy       bytes from one to the other
+    point      a cell gets an address;  exchange  two cells exchange theirs
+    jump       to the operation number ...;  unless  jump if a byte on the device is 0;  choose  jump by an index there
+
+Loops and branches are jumps, so that programs nested deeply are run without recursion.  A program without ``unless`` and
+``choose`` is *fixed*: what it launches is known before it runs.  The host's space of the record is the device's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, final
+
+from hlojit.gpu.driver import Grid
+from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.lowering.program import (
+    Branch,
+    Buffer,
+    BufferKind,
+    Collective,
+    CollectiveKind,
+    Copy,
+    Launch,
+    Loop,
+    Movement,
+    PointCell,
+    Program,
+    Step,
+    Swap,
+    Transfer,
+    Wait,
+)
+from hlojit.lowering.sizes import Size
+from hlojit.lowering.storage import HOST
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an address is: the frame's entry number ``slot``, and the bytes behind it."""
+
+    slot: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchKernel:
+    """Launch one phase of a kernel; ``what`` is for messages."""
+
+    kernel: str
+    symbol: str
+    grid: Grid
+    places: tuple[Place, ...]
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBytes:
+    """Copy."""
+
+    target: Place
+    source: Place
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetCell:
+    """The frame's entry ``slot`` becomes an address."""
+
+    slot: int
+    target: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SwapCells:
+    """Two entries of the frame are exchanged."""
+
+    first: int
+    second: int
+
+
+@dataclass(slots=True)
+class Jump:
+    """Go on elsewhere."""
+
+    target: int = -1
+
+
+@dataclass(slots=True)
+class Unless:
+    """Go on elsewhere if the byte is 0."""
+
+    predicate: Place
+    target: int = -1
+
+
+@dataclass(slots=True)
+class Choose:
+    """Go on at the case that an i32 names (the last one if it names none), or, of a predicate, at case 0 if it is true."""
+
+    index: Place
+    is_predicate: bool
+    targets: list[int]
+
+
+Operation = LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
+
+
+@final
+class Operations:
+    """The operations of a program and the layout of its frame."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.first_output: Final = len(program.inputs)
+        self.first_constant: Final = self.first_output + len(program.outputs)
+        self.arena: Final = self.first_constant + len(program.constants)
+        self.first_cell: Final = self.arena + 1
+        self.length: Final = self.first_cell + program.cells
+        self.code: list[Operation] = []
+        self._emit(program.steps)
+        self.is_fixed: Final = not any(isinstance(each, (Unless, Choose)) for each in self.code)
+        self.launches: Final = [each for each in self.code if isinstance(each, LaunchKernel)]
+
+    def place(self, buffer: Buffer) -> Place:
+        """Where a buffer's address is."""
+        if buffer.space != HOST:
+            raise _unsupported(f"{buffer} lies in the memory space {buffer.space!r}; the device has one memory")
+        first = {
+            BufferKind.INPUT: 0,
+            BufferKind.OUTPUT: self.first_output,
+            BufferKind.CONSTANT: self.first_constant,
+            BufferKind.SWAPPED: self.first_cell,
+        }
+        if buffer.kind is BufferKind.TEMPORARY:
+            return Place(self.arena, _known(buffer.offset))
+        return Place(first[buffer.kind] + buffer.index)
+
+    def _emit(self, steps: Sequence[Step]) -> None:
+        # Steps that are still to come and what closes loops and branches, the next one last.
+        stack: list[Step | Callable[[], None]] = list(reversed(steps))
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Loop):
+                self._loop(item, stack)
+            elif isinstance(item, Branch):
+                self._branch(item, stack)
+            elif isinstance(item, Step):
+                self._straight(item)
+            else:
+                item()
+
+    def _loop(self, step: Loop, stack: list[Step | Callable[[], None]]) -> None:
+        start = len(self.code)
+        test = Unless(self.place(step.predicate))
+
+        def close() -> None:
+            self.code.append(Jump(start))
+            test.target = len(self.code)
+
+        stack.append(close)
+        stack += reversed(step.body)
+        stack.append(partial(self.code.append, test))
+        stack += reversed(step.condition)
+
+    def _branch(self, step: Branch, stack: list[Step | Callable[[], None]]) -> None:
+        choice = Choose(self.place(step.index), step.is_predicate, [])
+        ends: list[Jump] = []
+        self.code.append(choice)
+
+        def begin() -> None:
+            choice.targets.append(len(self.code))
+
+        def end() -> None:
+            ends.append(Jump())
+            self.code.append(ends[-1])
+
+        def close() -> None:
+            for jump in ends:
+                jump.target = len(self.code)
+
+        stack.append(close)
+        for case in reversed(step.cases):
+            stack.append(end)
+            stack += reversed(case)
+            stack.append(begin)
+
+    def _straight(self, step: Step) -> None:
+        if isinstance(step, Launch):
+            places = tuple(map(self.place, step.buffers))
+            what = f"{step.instruction_name} at {step.location}"
+            for phase in step.kernel.phases:
+                grid = Grid(phase.tasks, phase.threads, phase.shared_bytes)
+                if phase.tasks:
+                    self.code.append(LaunchKernel(step.kernel.symbol, phase.symbol, grid, places, what))
+        elif isinstance(step, (Copy, Transfer)):
+            self._copy(step)
+        elif isinstance(step, Collective):
+            _check_alone(step)
+            self._copy(step)
+        elif isinstance(step, PointCell):
+            self.code.append(SetCell(self.place(step.cell).slot, self.place(step.target)))
+        elif isinstance(step, Swap):
+            self.code.append(SwapCells(self.place(step.first).slot, self.place(step.second).slot))
+        elif not isinstance(step, Wait):  # everything is on one stream: what has begun is finished for what comes later
+            raise _unsupported(f"a step {type(step).__name__.lower()}")
+
+    def _copy(self, step: Movement) -> None:
+        nbytes = _known(step.source.nbytes)
+        if nbytes:
+            self.code.append(CopyBytes(self.place(step.target), self.place(step.source), nbytes))
+
+
+def _known(size: Size) -> int:
+    if not isinstance(size, int):
+        raise _unsupported(f"a size that only the arguments tell ({size})")
+    return size
+
+
+def _check_alone(step: Collective) -> None:
+    alone = ((0, 0),) if step.kind is CollectiveKind.PERMUTE else ((0,),)
+    if step.groups != alone:
+        raise _unsupported(f"{step.kind.name.lower()} among {step.groups}: one device is participant number 0")
+
+
+def _unsupported(reason: str) -> HlojitError:
+    return UnsupportedError("the program", "", f"{reason}: not on a device yet")

@@ -1,0 +1,196 @@
+"""Running a program record on a GPU: its operations, put on a stream over the addresses of one call.
+
+A ``GpuProgram`` is what a compiled program is in this process; what of it is on one device - kernels, constants, graphs of
+what was launched before - is a ``Resident``, made when it first runs there.  A fixed program that is called with the same
+addresses again becomes one graph: launching it costs the same for one kernel and for fifty.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, Final, final
+
+import numpy as np
+from hlojit.compiled import CompiledProgram
+from hlojit.gpu.driver import Driver, Function, Graph, Stream
+from hlojit.gpu.memory import DeviceMemory, MemoryPool
+from hlojit.gpu.operations import (
+    Choose,
+    CopyBytes,
+    Jump,
+    LaunchKernel,
+    Operations,
+    Place,
+    SetCell,
+    SwapCells,
+    Unless,
+)
+from hlojit.ir.errors import ExecutionError
+
+GRAPH_LAUNCHES: Final = 3
+"""Fixed programs with fewer kernels are launched kernel by kernel."""
+KEPT_GRAPHS: Final = 4
+"""Of one program: addresses alternate when results of one call are arguments of the next."""
+
+
+@final
+class LoadedKernel:
+    """One kernel on one device: its module and the functions of its phases."""
+
+    __slots__ = ("__weakref__", "_module", "functions")
+
+    def __init__(self, driver: Driver, image: Any, launches: Sequence[LaunchKernel]):
+        shared = {each.symbol: each.grid.shared_bytes for each in launches}
+        self._module = driver.load(image, tuple(shared))
+        self.functions: dict[str, Function] = {
+            name: driver.function(self._module, name, nbytes) for name, nbytes in shared.items()
+        }
+
+
+@final
+class Site:
+    """Where programs run: one GPU with the stream for them, memory, and the kernels that are loaded."""
+
+    def __init__(self, name: str, driver: Driver):
+        self.driver = driver
+        self.stream = driver.stream("programs")
+        self.pool = MemoryPool(name, driver, self.stream)
+        self._kernels: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
+
+    def kernel(self, symbol: str, image: Any, launches: Sequence[LaunchKernel]) -> LoadedKernel:
+        """A kernel by content: several programs share it."""
+        found = self._kernels.get(symbol)
+        if found is None:
+            found = self._kernels[symbol] = LoadedKernel(self.driver, image, launches)
+        return found
+
+
+@final
+class GpuProgram:
+    """A compiled program, ready to be put on devices: the ``code`` of its ``DeviceProgram``."""
+
+    def __init__(self, compiled: CompiledProgram):
+        self.compiled = compiled
+        self._residents: dict[Site, Resident] = {}
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The record as operations, read when the program first runs."""
+        return Operations(self.compiled.program)
+
+    def on(self, site: Site) -> Resident:
+        """The program on a device; the caller holds the device's lock."""
+        found = self._residents.get(site)
+        if found is None:
+            found = self._residents[site] = Resident(self, site)
+        return found
+
+
+@final
+class Resident:
+    """A program on one device."""
+
+    def __init__(self, program: GpuProgram, site: Site):
+        compiled, operations = program.compiled, program.operations
+        self._site = site
+        self._operations = operations
+        self._name = compiled.name
+        images = dict(compiled.objects)
+        by_kernel: dict[str, list[LaunchKernel]] = {}
+        for each in operations.launches:
+            by_kernel.setdefault(each.kernel, []).append(each)
+        self._kernels = [site.kernel(symbol, images[symbol], each) for symbol, each in by_kernel.items()]
+        self._functions = {name: function for each in self._kernels for name, function in each.functions.items()}
+        self._constants = [self._uploaded(array) for array in compiled.constants]
+        self._arena_bytes = compiled.arena_bytes
+        self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
+
+    def _uploaded(self, array: np.ndarray[Any, Any]) -> DeviceMemory:
+        memory = self._site.pool.allocate(array.nbytes, f"constants of {self._name}")
+        if array.nbytes:
+            self._site.driver.copy_in(memory.address, array, self._site.stream)
+        return memory
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nothing is read back while it runs."""
+        return self._operations.is_fixed
+
+    def run(self, inputs: Sequence[DeviceMemory], outputs: Sequence[DeviceMemory], stop: Callable[[], bool]) -> None:
+        """Put the program on the stream; waits only where a loop or a branch depends on what is computed.
+
+        ``stop`` is asked at every iteration whether to give up.
+        """
+        arena = self._site.pool.allocate(self._arena_bytes, f"temporaries of {self._name}")
+        frame = [each.address for each in (*inputs, *outputs, *self._constants, arena)]
+        frame += [0] * (self._operations.length - len(frame))
+        if not self._launched_as_graph(frame):
+            self._issue(frame, self._site.stream, stop)
+
+    def _launched_as_graph(self, frame: list[int]) -> bool:
+        """Launch the graph for these addresses, made when they come for the second time."""
+        driver = self._site.driver
+        if not (self.is_fixed and driver.properties.has_graphs and len(self._operations.launches) >= GRAPH_LAUNCHES):
+            return False
+        key = tuple(frame)
+        if key not in self._graphs:
+            self._graphs[key] = None
+            if len(self._graphs) > KEPT_GRAPHS:
+                self._graphs.popitem(last=False)
+            return False
+        graph = self._graphs[key]
+        if graph is None:
+            graph = self._graphs[key] = driver.capture(partial(self._captured, frame))
+        self._graphs.move_to_end(key)
+        driver.launch_graph(graph, self._site.stream)
+        return True
+
+    def _captured(self, frame: list[int], stream: Stream) -> None:
+        self._issue(frame, stream, lambda: False)
+
+    def _issue(self, frame: list[int], stream: Stream, stop: Callable[[], bool]) -> None:
+        driver, code, functions = self._site.driver, self._operations.code, self._functions
+        at = 0
+        while at < len(code):
+            operation = code[at]
+            at += 1
+            match operation:
+                case LaunchKernel():
+                    addresses = [_address(frame, place) for place in operation.places]
+                    driver.launch(functions[operation.symbol], operation.grid, addresses, stream, operation.what)
+                case CopyBytes():
+                    source, target = _address(frame, operation.source), _address(frame, operation.target)
+                    driver.copy(target, source, operation.nbytes, stream)
+                case SetCell():
+                    frame[operation.slot] = _address(frame, operation.target)
+                case SwapCells():
+                    first, second = operation.first, operation.second
+                    frame[first], frame[second] = frame[second], frame[first]
+                case Jump():
+                    at = operation.target
+                    if stop():
+                        raise ExecutionError(f"{self._name} was stopped: the interpreter ends")
+                case Unless():
+                    if not self._read(_address(frame, operation.predicate), "u1"):
+                        at = operation.target
+                case Choose():
+                    at = operation.targets[self._choice(frame, operation)]
+
+    def _choice(self, frame: Sequence[int], operation: Choose) -> int:
+        address, last = _address(frame, operation.index), len(operation.targets) - 1
+        if operation.is_predicate:
+            return 0 if self._read(address, "u1") else 1
+        index = self._read(address, "i4")
+        return index if 0 <= index <= last else last
+
+    def _read(self, address: int, dtype: str) -> int:
+        value = np.zeros(1, dtype)
+        self._site.driver.copy_out(value, address, self._site.stream)
+        return int(value[0])
+
+
+def _address(frame: Sequence[int], place: Place) -> int:
+    return frame[place.slot] + place.offset

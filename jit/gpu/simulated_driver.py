@@ -1,0 +1,294 @@
+"""A ``Driver`` whose GPU is the simulator of ``hlojit.simt.simulator``: for machines without one, and to find faults.
+
+Memory is the host's, with *red zones* around every piece that are looked at when it is given back, and *poison* in it when
+it is fresh; streams are queues with threads of their own.  What goes wrong on a stream is kept by it, and all that follows
+is skipped, as on a GPU; ``recover`` ends that.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, final
+
+import numpy as np
+from hlojit.extensions.events import Event, Queue
+from hlojit.gpu.driver import ALIGNMENT, DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
+from hlojit.simt.simulator.module import SimulatedModule
+
+RED_ZONE: Final = ALIGNMENT
+_RED: Final = 0xA5
+_POISON: Final = 0xFF
+"""NaN in every float format that has one, -1 in integers."""
+DEFAULT_MEMORY: Final = 4 << 30
+NOTE: Final = "simulator on the host's processor: correct, slow, no measure of speed"
+
+
+@final
+class SimulatedStream:
+    """A queue, and what went wrong on it."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self._queue = Queue(name)
+        self.fault: DeviceFault | None = None
+
+    def put(self, work: Callable[[], None]) -> Event:
+        """Have ``work`` done after all that was put here before; not if something of that went wrong."""
+        return self._queue.submit(partial(self._do, work))
+
+    def put_always(self, work: Callable[[], None]) -> Event:
+        """Have ``work`` done in any case."""
+        return self._queue.submit(work)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self.fault is not None:
+            return
+        try:
+            work()
+        except BaseException as error:
+            self.fault = DeviceFault(str(error) or repr(error), getattr(error, "kernel", ""))
+
+
+@final
+@dataclass
+class SimulatedMark:
+    """A point of a stream, and what had gone wrong when it was passed."""
+
+    passed: Event
+    fault: DeviceFault | None = None
+
+    def check(self) -> None:
+        """Raise what had gone wrong; anew each time, since one exception would collect the tracebacks of all threads."""
+        if self.fault is not None:
+            raise DeviceFault(str(self.fault), self.fault.kernel)
+
+
+@final
+@dataclass(frozen=True)
+class SimulatedFunction:
+    """A kernel function."""
+
+    module: SimulatedModule
+    symbol: str
+    shared_bytes: int
+
+
+@final
+@dataclass
+class SimulatedGraph:
+    """What was captured: work that is done in order."""
+
+    name: str = "graph"
+    work: list[Callable[[], None]] = field(default_factory=list)
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Keep it for later."""
+        self.work.append(work)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Allocation:
+    """Memory with red zones on both sides."""
+
+    memory: NDArray
+    address: int
+    nbytes: int
+
+    @classmethod
+    def of(cls, nbytes: int) -> _Allocation:
+        whole = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        memory = np.empty(whole + 2 * RED_ZONE + ALIGNMENT, np.uint8)
+        start = RED_ZONE + -(memory.ctypes.data + RED_ZONE) % ALIGNMENT
+        memory[:start] = _RED
+        memory[start : start + nbytes] = _POISON
+        memory[start + nbytes :] = _RED
+        return cls(memory, memory.ctypes.data + start, nbytes)
+
+    def check(self) -> None:
+        """Raise ``DeviceFault`` if a red zone was written."""
+        start = self.address - self.memory.ctypes.data
+        for name, zone in (("before", self.memory[:start]), ("behind", self.memory[start + self.nbytes :])):
+            if (zone != _RED).any():
+                raise DeviceFault(f"memory {name} a buffer of {self.nbytes:,} bytes was written")
+
+
+@final
+class SimulatedDriver:
+    """One simulated GPU with so much memory."""
+
+    def __init__(self, kind: str, total_memory: int = DEFAULT_MEMORY):
+        self.properties: Final = Properties(kind, total_memory, NOTE)
+        self._lock = threading.RLock()
+        self._live: dict[int, _Allocation] = {}
+        self._addresses: list[int] = []
+        self._used = 0
+        self._streams: list[SimulatedStream] = []
+
+    def open(self) -> None:
+        """In a child of fork the lock may be held by a thread that does not exist."""
+        self._lock = threading.RLock()
+        self._streams = []
+
+    # ------------------------------------------------------------------------------------------------------- memory
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes: free, in all."""
+        return self.properties.total_memory - self._used, self.properties.total_memory
+
+    def allocate(self, nbytes: int, stream: SimulatedStream) -> int:
+        """Poisoned memory between red zones."""
+        with self._lock:
+            if self._used + nbytes > self.properties.total_memory:
+                raise OutOfDeviceMemory(nbytes)
+            self._used += nbytes
+        try:
+            made = _Allocation.of(nbytes)
+        except MemoryError as error:
+            with self._lock:
+                self._used -= nbytes
+            raise OutOfDeviceMemory(nbytes) from error
+        with self._lock:
+            self._live[made.address] = made
+            bisect.insort(self._addresses, made.address)
+        return made.address
+
+    def free(self, address: int, stream: SimulatedStream) -> None:
+        """When the stream gets there, look at the red zones and give the memory back."""
+        stream.put_always(partial(self._released, address, stream))
+
+    def _released(self, address: int, stream: SimulatedStream) -> None:
+        with self._lock:
+            found = self._live.pop(address)
+            del self._addresses[bisect.bisect_left(self._addresses, address)]
+            self._used -= found.nbytes
+        try:
+            found.check()
+        except DeviceFault as fault:
+            stream.fault = stream.fault or fault
+
+    def trim(self) -> None:
+        """Wait for what was freed."""
+        for stream in list(self._streams):
+            stream.put_always(lambda: None).wait()
+
+    def copy_in(self, target: int, source: NDArray, stream: SimulatedStream) -> None:
+        """Copy twice: the array may change, and the stream may have work to do before."""
+        staged = source.copy()
+        stream.put(partial(self._move, target, staged.ctypes.data, staged.nbytes, staged))
+
+    def copy_out(self, target: NDArray, source: int, stream: SimulatedStream) -> None:
+        """Copy, and wait."""
+        stream.put(partial(self._move, target.ctypes.data, source, target.nbytes, target))
+        self.synchronize(self.record(stream))
+
+    def copy(self, target: int, source: int, nbytes: int, stream: SimulatedStream | SimulatedGraph) -> None:
+        """Copy."""
+        stream.put(partial(self._move, target, source, nbytes, None))
+
+    def _move(self, target: int, source: int, nbytes: int, host: NDArray | None) -> None:
+        start = host.ctypes.data if host is not None else -1
+        for address in (target, source):
+            if address != start:
+                self._check(address, nbytes, "a copy")
+        ctypes.memmove(target, source, nbytes)
+
+    def _check(self, address: int, nbytes: int, what: str) -> None:
+        """Whether so many bytes of one allocation lie there."""
+        with self._lock:
+            position = bisect.bisect_right(self._addresses, address) - 1
+            found = self._live[self._addresses[position]] if position >= 0 else None
+        if found is None or address + nbytes > found.address + found.nbytes:
+            raise DeviceFault(f"{what} of {nbytes:,} bytes at {address:#x}, which is no memory of the device")
+
+    # ------------------------------------------------------------------------------------------------------ streams
+
+    def stream(self, name: str) -> SimulatedStream:
+        """A queue."""
+        made = SimulatedStream(f"{self.properties.kind} {name}")
+        self._streams.append(made)
+        return made
+
+    def record(self, stream: SimulatedStream) -> SimulatedMark:
+        """Note what had gone wrong by then."""
+        mark = SimulatedMark(Event())
+
+        def pass_() -> None:
+            mark.fault = stream.fault
+            mark.passed.complete()
+
+        stream.put_always(pass_)
+        return mark
+
+    def wait_for(self, stream: SimulatedStream, mark: SimulatedMark) -> None:
+        """The stream's thread waits, and takes over what went wrong."""
+
+        def arrive() -> None:
+            mark.passed.wait()
+            mark.check()
+
+        stream.put(arrive)
+
+    def synchronize(self, mark: SimulatedMark) -> None:
+        """Wait, and raise what had gone wrong."""
+        mark.passed.wait()
+        mark.check()
+
+    def recover(self, stream: SimulatedStream) -> bool:
+        """Forget what went wrong when all that was put on the stream before has been skipped."""
+
+        def forget() -> None:
+            stream.fault = None
+
+        stream.put_always(forget)
+        return True
+
+    # ------------------------------------------------------------------------------------------------------ kernels
+
+    def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> SimulatedModule:
+        """Load object code."""
+        return SimulatedModule([image], symbols)
+
+    def function(self, module: SimulatedModule, symbol: str, shared_bytes: int) -> SimulatedFunction:
+        """A kernel function."""
+        return SimulatedFunction(module, symbol, shared_bytes)
+
+    def launch(
+        self,
+        function: SimulatedFunction,
+        grid: Grid,
+        addresses: Sequence[int],
+        stream: SimulatedStream | SimulatedGraph,
+        what: str,
+    ) -> None:
+        """Run the blocks on the stream's thread."""
+        if grid.shared_bytes > function.shared_bytes:
+            raise DriverError(f"{function.symbol} is launched with {grid.shared_bytes} bytes of shared memory")
+        stream.put(partial(self._run, function, grid, tuple(addresses), what))
+
+    def _run(self, function: SimulatedFunction, grid: Grid, addresses: tuple[int, ...], what: str) -> None:
+        symbol, module = function.symbol, function.module
+        for address, buffer in zip(addresses, module.facts(symbol).buffers):
+            if buffer.nbytes:
+                self._check(address, buffer.nbytes, f"kernel {symbol} ({what}): {buffer.what}")
+        module.launch(symbol, addresses, grid.blocks, grid.threads, grid.shared_bytes, what=what)
+
+    def capture(self, issue: Callable[[SimulatedGraph], None]) -> SimulatedGraph:
+        """Keep what would be done."""
+        graph = SimulatedGraph()
+        issue(graph)
+        return graph
+
+    def launch_graph(self, graph: SimulatedGraph, stream: SimulatedStream) -> None:
+        """Do what was kept, as one piece of work."""
+
+        def run() -> None:
+            for work in graph.work:
+                work()
+
+        stream.put(run)

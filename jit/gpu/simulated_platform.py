@@ -1,0 +1,28 @@
+"""The simulator as a platform: what a back end compiles for and runs on where there is no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hlojit.gpu.platforms import Platform
+from hlojit.gpu.simulated_driver import DEFAULT_MEMORY, SimulatedDriver
+from hlojit.lowering.abi import identity
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.kernel import KernelCode
+from hlojit.machine_code.loading import process_target
+from hlojit.simt.simulator.dialect import SimulatorDialect
+from hlojit.simt.simulator.module import assemble, simulated_target
+
+
+def simulated_platform(
+    machine: GridMachine, kind: str, *, devices: int = 1, memory: int = DEFAULT_MEMORY, warp: int = 32
+) -> Platform:
+    """``devices`` simulated GPUs with the plans of ``machine``; ``kind`` is what they call themselves."""
+    processor = process_target()
+    host = f"{processor.triple} {processor.cpu} {processor.features} {identity()}"
+    drivers = tuple(SimulatedDriver(kind, memory) for _ in range(devices))
+    return Platform(simulated_target(machine), SimulatorDialect(warp), _assembled, drivers, software=host, needs=host)
+
+
+def _assembled(codes: Sequence[KernelCode]) -> Mapping[str, bytes]:
+    return {code.symbol: assemble(code) for code in codes}

@@ -1,0 +1,180 @@
+"""Arrays on simulated GPUs: transfers, calls that do not wait, donation, memory that runs out, faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.extensions import registry
+from hlojit.gpu.device import GpuDevice
+
+pytestmark = pytest.mark.usefixtures("simulator")
+
+DOUBLE = """
+func.func @double(%x: tensor<6xf32>) -> tensor<6xf32> {
+  %0 = stablehlo.add %x, %x : tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
+"""
+
+
+def device() -> GpuDevice:
+    found = registry().load().backend("cuda").devices()[0]
+    assert isinstance(found, GpuDevice)
+    return found
+
+
+def compiled(text: str = DOUBLE, **options: Any) -> Any:
+    return hlojit.compile(text, backend="cuda", **options)
+
+
+def test_devices_say_what_they_are() -> None:
+    (found,) = hlojit.devices("cuda")
+    assert str(found) == "cuda:0" and found.kind == "simulated H200"
+    assert "simulator on the host's processor: correct, slow, no measure of speed" in found.description
+    assert found is hlojit.devices("cuda")[0]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8", "?", "u1"])
+def test_arrays_travel_there_and_back(dtype: str) -> None:
+    x = np.arange(10).astype(dtype).reshape(2, 5)
+    put = hlojit.put(x, "cuda")
+    x[...] = 0
+    np.testing.assert_array_equal(hlojit.get(put), np.arange(10).astype(dtype).reshape(2, 5))
+    assert hlojit.get(hlojit.put(np.zeros((0, 3), dtype), "cuda")).shape == (0, 3)
+
+
+def test_results_stay_on_the_device_and_calls_do_not_wait() -> None:
+    double = compiled()
+    y = double.execute(hlojit.put(np.arange(6, dtype="f4"), "cuda"))
+    for _ in range(3):
+        y = double.execute(y)
+    assert str(y.device) == "cuda:0"
+    y.wait()
+    assert y.is_ready and hlojit.get(y).tolist() == (np.arange(6) * 16).tolist()
+
+
+def test_a_donated_argument_is_gone_and_its_memory_is_the_results() -> None:
+    double = compiled(donate=[0])
+    x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    handle = x.buffer.memory().handle
+    y = double(x)
+    assert y.buffer.memory().handle is handle
+    assert hlojit.get(y).tolist() == [0, 2, 4, 6, 8, 10]
+    with pytest.raises(hlojit.ExecutionError, match="donated to double"):
+        double(x)
+    for _ in range(3):
+        y = double.execute(y)
+    assert hlojit.get(y).tolist() == (np.arange(6) * 16).tolist()
+
+
+def test_memory_is_given_back() -> None:
+    double = compiled()
+    double(np.zeros(6, "f4"))
+    driver: Any = device().driver
+    driver.trim()
+    before = driver.memory()[0]
+    arrays = [hlojit.put(np.zeros(1000, "f4"), "cuda") for _ in range(4)]
+    assert driver.memory()[0] == before - 4 * 4000
+    arrays[0].delete()
+    del arrays
+    driver.trim()
+    assert driver.memory()[0] == before
+
+
+def test_out_of_memory_says_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator memory=10k")
+    double = compiled()
+    kept = [hlojit.put(np.zeros(500, "f4"), "cuda") for _ in range(4)]
+    with pytest.raises(hlojit.ExecutionError) as caught:
+        hlojit.put(np.zeros(1000, "f4"), "cuda")
+    assert str(caught.value) == (
+        "out of memory on cuda:0: 4,000 bytes for arrays of tensor<1000xf32>, 2,240 of 10,240 are free; "
+        "held are 8,000 by arrays of tensor<500xf32> (4 of them)"
+    )
+    del kept[1:]
+    assert double(np.ones(6, "f4")).tolist() == [2] * 6
+    hlojit.put(np.zeros(1000, "f4"), "cuda").wait()
+
+
+def test_what_the_collector_can_give_back_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator memory=12k")
+    for _ in range(5):
+        ring: list[Any] = [hlojit.put(np.zeros(2000, "f4"), "cuda")]
+        ring.append(ring)
+        del ring
+
+
+def fault_in_the_next_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next kernel gets an address that is no memory of the device."""
+    driver: Any = device().driver
+    launch = type(driver).launch
+
+    def broken(self: Any, function: Any, grid: Any, addresses: Any, stream: Any, what: str) -> None:
+        monkeypatch.setattr(type(driver), "launch", launch)
+        launch(self, function, grid, [addresses[0], 256, *addresses[2:]], stream, what)
+
+    monkeypatch.setattr(type(driver), "launch", broken)
+
+
+def test_a_fault_surfaces_where_the_result_is_read_and_names_kernel_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    double = compiled()
+    x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    double(x)
+    fault_in_the_next_launch(monkeypatch)
+    y = double.execute(x)
+    z = double.execute(y)
+    with pytest.raises(hlojit.ExecutionError, match=r"double on cuda:0: kernel hlojit_\w+ \(.*:3:3\)") as caught:
+        hlojit.get(y)
+    with pytest.raises(hlojit.ExecutionError, match="double on cuda:0"):
+        z.wait()
+    assert "no memory of the device" in str(caught.value)
+    assert hlojit.get(double(x)).tolist() == [0, 2, 4, 6, 8, 10], "the device goes on"
+
+
+def test_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator devices=3")
+    assert [str(each) for each in hlojit.devices("cuda")] == ["cuda:0", "cuda:1", "cuda:2"]
+    double = compiled()
+    x = hlojit.put(np.arange(6, dtype="f4"), "cuda:2")
+    y = double(x)
+    assert str(y.device) == "cuda:2"
+    with pytest.raises(hlojit.ArgumentError, match="cuda:2"):
+        double.execute(x, device="cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("switch", "message"),
+    [
+        ("simulated", "names nothing"),
+        ("simulator memory=lots", "memory='lots' is not a number of bytes"),
+        ("simulator devices=0", "devices='0' is not a number from 1 to 64"),
+        ("simulator speed=9", "unknown option 'speed=9'; known: devices, memory"),
+    ],
+)
+def test_a_switch_that_is_misspelt_is_an_error(monkeypatch: pytest.MonkeyPatch, switch: str, message: str) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", switch)
+    with pytest.raises(hlojit.HlojitError, match=message):
+        compiled()
+
+
+def test_without_a_gpu_the_message_names_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HLOJIT_CUDA")
+    if registry().load().backend("cuda").unavailable() is None:
+        pytest.skip("there is a GPU")
+    with pytest.raises(hlojit.HlojitError, match="HLOJIT_CUDA=simulator runs programs on the host's processor instead"):
+        compiled()
+
+
+def test_the_command_lists_devices_and_why_some_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed() -> str:
+        command = [sys.executable, "-m", "hlojit", "devices"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "cuda:0" in listed() and "simulated H200" in listed()
+    monkeypatch.delenv("HLOJIT_CUDA")
+    assert "cpu:0" in listed() and ("cuda: " in listed() or "cuda:0" in listed())
