@@ -6,7 +6,7 @@ STAMP = $(VENV)/.hlojit-installed
 RUN = $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check fast bench bench-full replay exhaustive docs clean
+.PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ bench-full: $(STAMP)  ## the same with more repetitions
 
 replay: $(STAMP)  ## kernels and programs before and after: make replay BASE=<commit> (default: HEAD)
 	$(RUN) tools/process_replay.py against $(or $(BASE),HEAD)
+
+assemble: $(STAMP)  ## every kind of GPU kernel as PTX and machine code, without a GPU: registers, spills, accesses (two minutes)
+	$(RUN) tools/assemble.py
 
 exhaustive: $(STAMP)  ## all 2^32 inputs of every unary f32 function (hours)
 	$(RUN) tools/exhaustive_ulp.py

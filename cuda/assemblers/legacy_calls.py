@@ -158,6 +158,16 @@ def _barrier(w: LegacyWriter, values: Sequence[str]) -> Lanes:
     return []
 
 
+def _ballot(w: LegacyWriter, values: Sequence[str]) -> Lanes:
+    pair = w.call("llvm.nvvm.vote.sync", "{i32, i1}", ["i32", "i32", "i1"], [values[0], "3", values[1]])
+    return [w.emit(f"extractvalue {{i32, i1}} {pair}, 0")]
+
+
+def _sync_warp(w: LegacyWriter, values: Sequence[str]) -> Lanes:
+    w.call("llvm.nvvm.bar.warp.sync", "void", ["i32"], values)
+    return []
+
+
 def _shuffle(mode: int) -> Callable[[LegacyWriter, Sequence[str]], Lanes]:
     def rule(w: LegacyWriter, values: Sequence[str]) -> Lanes:
         mask, value, lane, clamp = values
@@ -174,6 +184,8 @@ _PLAIN: Final[dict[str, Callable[[LegacyWriter, Sequence[str]], Lanes]]] = {
         for name in ("tid.x", "ctaid.x", "ntid.x", "nctaid.x", "laneid", "warpsize")
     },
     "llvm.nvvm.barrier.cta.sync.aligned.all": _barrier,
+    "llvm.nvvm.bar.warp.sync": _sync_warp,
+    "llvm.nvvm.vote.ballot.sync": _ballot,
     "llvm.nvvm.shfl.sync.idx.i32": _shuffle(0),
     "llvm.nvvm.shfl.sync.up.i32": _shuffle(1),
     "llvm.nvvm.shfl.sync.down.i32": _shuffle(2),

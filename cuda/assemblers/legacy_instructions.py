@@ -194,6 +194,46 @@ def _alloca(w: LegacyWriter, line: Line) -> None:
     w.bind(line.result, [w.cast("bitcast", f"{kind}*", w.emit(f"alloca {kind}{aligned}"), "i8*")])
 
 
+_ATOMIC: Final = frozenset("add sub and or xor xchg max min umax umin".split())
+
+
+def _atomic(w: LegacyWriter, line: Line) -> None:
+    operation, rest = line.rest.split(" ", 1)
+    address, value_and_order = arguments(rest)[:2]
+    value, order = value_and_order.rsplit(" ", 1)
+    kind, (operand,) = w.typed(value)
+    if operation in _ATOMIC and not kind.is_float:
+        place = w.pointer_to(kind.text, w.scalar(address))
+        old = w.emit(f"atomicrmw {operation} {kind.text}* {place}, {kind.text} {operand} {order}")
+    elif operation == "fadd" and order == "monotonic":
+        old = _atomic_sum(w, kind, w.scalar(address), operand)
+    else:
+        raise ValueError(f"an atomic {operation} of {kind.text}")
+    w.bind(line.result, [old])
+
+
+def _atomic_sum(w: LegacyWriter, kind: Type, address: str, value: str) -> str:
+    """LLVM 7 has no ``atomicrmw fadd``, PTX has."""
+    suffix, letter = {"float": ("f32", "f"), "double": ("f64", "d")}[kind.text]
+    instruction = f'asm sideeffect "atom.add.{suffix} $0, [$1], $2;", "={letter},l,{letter},~{{memory}}"'
+    return w.emit(f"call {kind.text} {instruction}(i8* {address}, {kind.text} {value})")
+
+
+def _compare_exchange(w: LegacyWriter, line: Line) -> None:
+    address, expected, last = line.parts
+    value, success, failure = last.rsplit(" ", 2)
+    kind, (old,) = w.typed(expected)
+    place = w.pointer_to(kind.text, w.scalar(address))
+    text = f"{kind.text} {old}, {kind.text} {w.scalar(value)} {success} {failure}"
+    w.bind(line.result, [w.emit(f"cmpxchg {kind.text}* {place}, {text}", line.result)])
+
+
+def _extract_value(w: LegacyWriter, line: Line) -> None:
+    pair, number = line.parts
+    kind, name = re.split(r" (?=%)", pair)
+    w.bind(line.result, [w.emit(f"extractvalue {kind} {name}, {number}")])
+
+
 # ----------------------------------------------------------------- control flow
 
 
@@ -229,6 +269,7 @@ _RULES: Final[dict[str, Callable[[LegacyWriter, Line], None]]] = {
     **{"icmp": _compare, "fcmp": _compare, "fneg": _fneg, "select": _select},
     **{"extractelement": _extract, "insertelement": _insert, "shufflevector": _shuffle},
     **{"getelementptr": _pointer, "load": _load, "store": _store, "alloca": _alloca},
+    **{"atomicrmw": _atomic, "cmpxchg": _compare_exchange, "extractvalue": _extract_value},
     **{"phi": _phi, "br": _branch, "ret": _return, "call": _call, "tail": _call},
     "unreachable": lambda w, line: w.line("unreachable"),
     "fence": lambda w, line: w.line(f"fence {line.rest}"),

@@ -64,7 +64,7 @@ class LegacyWriter:
 
     def lanes(self, kind: Type, text: str) -> list[str]:
         """What stands for an operand."""
-        values = self._values.get(text) or lanes_of(kind, text) or self._address(text)
+        values = self._values.get(text) or self._address(text) or lanes_of(kind, text)
         if values is None or len(values) != kind.lanes:
             raise UnknownText(f"{kind} {text}", "nothing of that type is known")
         return values

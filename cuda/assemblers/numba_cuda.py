@@ -71,11 +71,29 @@ def _entry(kernel: LegacyKernel, symbol: str, target: Target) -> str:
             _shell(), signature, device=False, abi="numba", cc=capability, launch_bounds=kernel.threads
         )
     except Exception as error:
-        raise HlojitError(f"internal error: numba.cuda refuses kernel {symbol}: {error}") from error
+        raise HlojitError(f"internal error: numba.cuda refuses kernel {symbol}: {_reason(kernel, error)}") from error
     finally:
         del _current.kernel
     (mangled,) = _ENTRY.findall(ptx)
     return str(ptx).replace(mangled, symbol)
+
+
+def _reason(kernel: LegacyKernel, error: Exception) -> str:
+    """What libNVVM says of the kernel's text, which numba-cuda does not tell."""
+    from cuda.bindings import nvvm
+
+    program = nvvm.create_program()
+    try:
+        text = f'target triple = "nvptx64-nvidia-cuda"\n{kernel.text}'.encode()
+        nvvm.add_module_to_program(program, text, len(text), kernel.symbol)
+        nvvm.verify_program(program, 0, [])
+    except nvvm.nvvmError:
+        log = bytearray(nvvm.get_program_log_size(program))
+        nvvm.get_program_log(program, log)
+        return log.rstrip(b"\0").decode(errors="replace").strip() or str(error)
+    finally:
+        nvvm.destroy_program(program)
+    return str(error)
 
 
 @cache

@@ -1,0 +1,348 @@
+"""Every kind of GPU kernel as PTX and machine code, with no GPU: what it uses, and that nothing is wrong with it.
+
+    python tools/assemble.py                              # all kinds, both assemblers, sm_80, sm_90, sm_100 (make assemble)
+    python tools/assemble.py softmax_f32 --targets sm_90a --assemblers numba
+
+Texts go to ``build/assembled/TARGET/KIND.ASSEMBLER.ptx`` (``.sass`` beside it where nvdisasm is installed), the table to
+``build/assembled/table.md``.  The exit status is 1 if a kernel calls something, spills, keeps in local memory what registers
+could hold, or lacks the accesses of 16 bytes that its plan is for.  What has no GPU kernel yet is listed as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import hlojit
+from hlojit.compiler import lower
+from hlojit.cuda.assemblers.choice import NAMES, assembler
+from hlojit.cuda.assemblers.cubin import Usage, cubin_of, unavailable
+from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, NvptxDialect
+from hlojit.extensions import CompileOptions, registry
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import Indexed, Kernel, Pointwise, Reduction
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.target import Target
+from hlojit.simt.kernels import emit_kernel
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGETS = {target.cpu: target for target in (SM_80, SM_90, SM_100)}
+WIDE = re.compile(r"\b(ld|st)(?:\.\w+)*\.global(?:\.\w+)*\.(?:v4\.[bfu]32|v2\.[bfus]64)\b")
+ACCESS = re.compile(r"\b(?:ld|st)(?:\.\w+)*\.global\b")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A program and what is expected of its kernels' accesses."""
+
+    text: str
+    wide: bool = True
+    """Whether whole pieces of 16 bytes are loaded and stored."""
+
+
+def _function(body: str, result: str, *arguments: str) -> str:
+    named = ", ".join(f"%{name}: {kind}" for name, kind in zip("xyzw", arguments))
+    return f"func.func @main({named}) -> {result} {{\n{body}\n}}\n"
+
+
+def _chain(dtype: str) -> Kind:
+    t = f"tensor<8192x8192x{dtype}>"
+    body = f"""
+      %0 = stablehlo.multiply %x, %y : {t}
+      %1 = stablehlo.add %0, %x : {t}
+      return %1 : {t}"""
+    return Kind(_function(body, t, t, t))
+
+
+def _unary(op: str, dtype: str, *, wide: bool = True) -> Kind:
+    t = f"tensor<4096x4096x{dtype}>"
+    body = f"""
+      %0 = stablehlo.{op} %x : {t}
+      %1 = stablehlo.multiply %0, %x : {t}
+      return %1 : {t}"""
+    return Kind(_function(body, t, t), wide)
+
+
+def _convert(source: str, target: str) -> Kind:
+    s, t = (f"tensor<4096x4096x{dtype}>" for dtype in (source, target))
+    body = f"""
+      %0 = stablehlo.negate %x : {s}
+      %1 = stablehlo.convert %0 : ({s}) -> {t}
+      return %1 : {t}"""
+    return Kind(_function(body, t, s))
+
+
+def _bias(dtype: str) -> Kind:
+    t, row = f"tensor<4096x4096x{dtype}>", f"tensor<4096x{dtype}>"
+    body = f"""
+      %0 = stablehlo.broadcast_in_dim %y, dims = [1] : ({row}) -> {t}
+      %1 = stablehlo.add %x, %0 : {t}
+      return %1 : {t}"""
+    return Kind(_function(body, t, t, row))
+
+
+def _transpose(dtype: str) -> Kind:
+    t = f"tensor<4096x4096x{dtype}>"
+    body = f"""
+      %0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> {t}
+      %1 = stablehlo.add %0, %y : {t}
+      return %1 : {t}"""
+    return Kind(_function(body, t, t, t))
+
+
+def _reduce(dtype: str, op: str, shape: str, dimensions: str, result: str, initial: str) -> Kind:
+    t, r = f"tensor<{shape}x{dtype}>", f"tensor<{result}{dtype}>"
+    body = f"""
+      %0 = stablehlo.constant dense<{initial}> : tensor<{dtype}>
+      %1 = stablehlo.reduce(%x init: %0) applies stablehlo.{op} across dimensions = [{dimensions}]
+        : ({t}, tensor<{dtype}>) -> {r}
+      return %1 : {r}"""
+    return Kind(_function(body, r, t), wide=False)
+
+
+def _softmax(dtype: str) -> Kind:
+    t, r = f"tensor<4096x4096x{dtype}>", f"tensor<4096x{dtype}>"
+    body = f"""
+      %0 = stablehlo.constant dense<0xFF80> : tensor<bf16>
+      %1 = stablehlo.convert %0 : (tensor<bf16>) -> tensor<{dtype}>
+      %2 = stablehlo.reduce(%x init: %1) applies stablehlo.maximum across dimensions = [1]
+        : ({t}, tensor<{dtype}>) -> {r}
+      %3 = stablehlo.broadcast_in_dim %2, dims = [0] : ({r}) -> {t}
+      %4 = stablehlo.subtract %x, %3 : {t}
+      %5 = stablehlo.exponential %4 : {t}
+      %6 = stablehlo.constant dense<0.0> : tensor<{dtype}>
+      %7 = stablehlo.reduce(%5 init: %6) applies stablehlo.add across dimensions = [1]
+        : ({t}, tensor<{dtype}>) -> {r}
+      %8 = stablehlo.broadcast_in_dim %7, dims = [0] : ({r}) -> {t}
+      %9 = stablehlo.divide %5, %8 : {t}
+      return %9 : {t}"""
+    return Kind(_function(body, t, t))
+
+
+def _gather() -> Kind:
+    body = """
+      %0 = "stablehlo.gather"(%x, %y) {dimension_numbers = #stablehlo.gather<offset_dims = [1],
+        collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 768>}
+        : (tensor<50257x768xf32>, tensor<4096x1xi32>) -> tensor<4096x768xf32>
+      return %0 : tensor<4096x768xf32>"""
+    return Kind(_function(body, "tensor<4096x768xf32>", "tensor<50257x768xf32>", "tensor<4096x1xi32>"), wide=False)
+
+
+def _scatter(dtype: str, combiner: str) -> Kind:
+    t, u = f"tensor<50257x768x{dtype}>", f"tensor<4096x768x{dtype}>"
+    body = f"""
+      %0 = "stablehlo.scatter"(%x, %y, %z) ({{
+      ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+        %1 = stablehlo.{combiner} %a, %b : tensor<{dtype}>
+        stablehlo.return %1 : tensor<{dtype}>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0],
+        scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : ({t}, tensor<4096x1xi32>, {u}) -> {t}
+      return %0 : {t}"""
+    return Kind(_function(body, t, t, "tensor<4096x1xi32>", u), wide=False)
+
+
+def _update_slice() -> Kind:
+    t, u, i = "tensor<1000x2000xf32>", "tensor<100x200xf32>", "tensor<i32>"
+    body = f"""
+      %0 = stablehlo.dynamic_update_slice %x, %y, %z, %z : ({t}, {u}, {i}, {i}) -> {t}
+      return %0 : {t}"""
+    return Kind(_function(body, t, t, u, i), wide=False)
+
+
+def _sort(dtype: str) -> Kind:
+    t = f"tensor<64x4096x{dtype}>"
+    body = f"""
+      %0 = "stablehlo.sort"(%x) ({{
+      ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+        %1 = stablehlo.compare LT, %a, %b : (tensor<{dtype}>, tensor<{dtype}>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}) {{dimension = 1 : i64, is_stable = true}} : ({t}) -> {t}
+      return %0 : {t}"""
+    return Kind(_function(body, t, t), wide=False)
+
+
+def _window(dtype: str) -> Kind:
+    t, r = f"tensor<16x128x128x{dtype}>", f"tensor<16x64x64x{dtype}>"
+    body = f"""
+      %0 = stablehlo.constant dense<0.0> : tensor<{dtype}>
+      %1 = "stablehlo.reduce_window"(%x, %0) ({{
+      ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+        %2 = stablehlo.maximum %a, %b : tensor<{dtype}>
+        stablehlo.return %2 : tensor<{dtype}>
+      }}) {{window_dimensions = array<i64: 1, 3, 3>, window_strides = array<i64: 1, 2, 2>,
+        padding = dense<[[0, 0], [1, 0], [1, 0]]> : tensor<3x2xi64>}} : ({t}, tensor<{dtype}>) -> {r}
+      return %1 : {r}"""
+    return Kind(_function(body, r, t), wide=False)
+
+
+def _product(dtype: str) -> Kind:
+    t = f"tensor<1024x1024x{dtype}>"
+    body = f"""
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}
+      return %0 : {t}"""
+    return Kind(_function(body, t, t, t), wide=False)
+
+
+KINDS = {
+    **{f"chain_{dtype}": _chain(dtype) for dtype in ("f32", "f64", "bf16", "f16", "f8E4M3FN", "i8", "i64")},
+    **{f"{op}_f32": _unary(op, "f32") for op in ("exponential", "tanh", "sine", "logistic", "log")},
+    "exponential_bf16": _unary("exponential", "bf16"),
+    "exponential_f64": _unary("exponential", "f64", wide=False),
+    "convert_f32_bf16": _convert("f32", "bf16"),
+    "convert_bf16_f32": _convert("bf16", "f32"),
+    "bias_f32": _bias("f32"),
+    "transpose_f32": _transpose("f32"),
+    "transpose_bf16": _transpose("bf16"),
+    "reduce_rows_f32": _reduce("f32", "add", "4096x4096", "1", "4096x", "0.0"),
+    "reduce_columns_f32": _reduce("f32", "add", "4096x4096", "0", "4096x", "0.0"),
+    "reduce_all_f32": _reduce("f32", "maximum", "67108864", "0", "", "0.0"),
+    "reduce_rows_i32": _reduce("i32", "add", "4096x4096", "1", "4096x", "0"),
+    "softmax_f32": _softmax("f32"),
+    "softmax_bf16": _softmax("bf16"),
+    "gather_f32": _gather(),
+    "scatter_atomic_i32": _scatter("i32", "add"),
+    "scatter_ordered_f32": _scatter("f32", "add"),
+    "update_slice_f32": _update_slice(),
+    "sort_f32": _sort("f32"),
+    "sort_i32": _sort("i32"),
+    "window_f32": _window("f32"),
+    "product_f32": _product("f32"),
+    "product_bf16": _product("bf16"),
+}
+"""By name: one program for each kind of kernel."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One assembled kernel."""
+
+    kind: str
+    assembler: str
+    target: str
+    code: KernelCode
+    ptx: str
+    usage: dict[str, Usage]
+    wide: bool
+
+    def faults(self) -> list[str]:
+        """What is wrong with it."""
+        found = []
+        if re.search(r"^\s*call\b", self.ptx, re.MULTILINE):
+            found.append("it calls a function that nobody defines")
+        if ".local" in self.ptx:
+            found.append("values lie in local memory")
+        directions = {match[1] for match in WIDE.finditer(self.ptx)}
+        if self.wide and directions != {"ld", "st"}:
+            found.append("pieces are not read and written 16 bytes at once")
+        for symbol, usage in self.usage.items():
+            if usage.spills:
+                found.append(f"{symbol} spills {usage.spills} bytes")
+        return found
+
+    def cells(self) -> list[str]:
+        """The row of the table."""
+        phases, usages = self.code.phases, self.usage.values()
+        return [
+            self.kind,
+            self.assembler,
+            self.target,
+            str(len(phases)),
+            "/".join(sorted({str(phase.threads) for phase in phases})),
+            str(max((usage.registers for usage in usages), default="")),
+            str(max((usage.spills for usage in usages), default="")),
+            str(max((usage.stack for usage in usages), default="")),
+            str(max(phase.shared_bytes for phase in phases)),
+            f"{len(WIDE.findall(self.ptx))} of {len(ACCESS.findall(self.ptx))}",
+        ]
+
+
+HEADER = [*"kernel assembler target launches threads registers spills stack shared".split(), "accesses of 16 bytes"]
+
+
+def codes(kind: Kind, target: Target) -> Iterator[KernelCode]:
+    """The kernels of a program."""
+    module = lower(hlojit.parse(kind.text), registry().backend("cpu"), CompileOptions())
+    instructions = [each for each in module.main.body if _has_code(each)]
+    for number, instruction in enumerate(instructions):
+        yield emit_kernel(instruction, target, NvptxDialect(), f"kernel_{number}")
+
+
+def _has_code(instruction: Instruction) -> bool:
+    return isinstance(instruction.op.lowering, (Kernel, Pointwise, Indexed, Reduction))
+
+
+def rows(names: Sequence[str], targets: Sequence[str], assemblers: Sequence[str], folder: Path) -> Iterator[Row | str]:
+    """Assembled kernels; for what has no kernel yet, a line that says so."""
+    for name in names:
+        for target in targets:
+            try:
+                made = list(codes(KINDS[name], TARGETS[target]))
+            except UnsupportedError as error:
+                yield f"{name}: {str(error).splitlines()[0]}"
+                break
+            for chosen in assemblers:
+                for number, code in enumerate(made):
+                    part = name if len(made) == 1 else f"{name}.{number}"
+                    ptx = assembler(chosen).ptx(code, TARGETS[target])
+                    usages = _machine_code(ptx, TARGETS[target], folder / target / f"{part}.{chosen}")
+                    yield Row(part, chosen, target, code, ptx, usages, KINDS[name].wide)
+
+
+def _machine_code(ptx: str, target: Target, path: Path) -> dict[str, Usage]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(f"{path.name}.ptx").write_text(ptx)
+    if unavailable():
+        return {}
+    made = cubin_of(ptx, target)
+    image = path.with_name(f"{path.name}.cubin")
+    image.write_bytes(made.image)
+    if disassembler := _disassembler():
+        listing = subprocess.run([disassembler, str(image)], capture_output=True, text=True, check=True)
+        path.with_name(f"{path.name}.sass").write_text(listing.stdout)
+    return dict(made.usages)
+
+
+def _disassembler() -> str | None:
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    found: str | None = find_nvidia_binary_utility("nvdisasm")
+    return found
+
+
+def main() -> int:
+    """Assemble, print and write the table; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all by default")
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
+    parser.add_argument("--assemblers", nargs="+", choices=NAMES, default=None)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "assembled")
+    options = parser.parse_args()
+    assemblers = options.assemblers or [name for name in NAMES if not assembler(name).unavailable()]
+    lines = [f"| {' | '.join(HEADER)} |", "|" + " --- |" * len(HEADER)]
+    faults, missing = [], []
+    for row in rows(options.kinds or list(KINDS), options.targets, assemblers, options.folder):
+        if isinstance(row, str):
+            missing.append(row)
+            continue
+        lines.append(f"| {' | '.join(row.cells())} |")
+        print(lines[-1], flush=True)
+        faults += [f"{row.kind} by {row.assembler} for {row.target}: {fault}" for fault in row.faults()]
+    (options.folder / "table.md").write_text("\n".join(lines) + "\n")
+    for line in missing:
+        print(f"no kernel yet: {line}")
+    if reason := unavailable():
+        print(f"registers and spills are not known: {reason}")
+    for fault in faults:
+        print(f"FAULT {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
