@@ -67,6 +67,8 @@ class SimulatorDialect(Dialect):
         with b.function(f"{symbol}.thread", _PARAMETERS, result="ptr", linkage="private") as (_, _, array, _):
             prologue = len(b.lines)
             b.line("")
+            b.branch("body")
+            b.begin_block("body")
             yield [_loaded(b, array, 8 * number) for number in range(buffers)]
             b.foreign.end()
             b.branch(_LEAVE)

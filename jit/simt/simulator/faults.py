@@ -47,7 +47,7 @@ def _text(kind: FaultKind, noted: dict[str, int], facts: KernelFacts) -> str:
     if kind is FaultKind.RESULT_RACE:
         by = f"thread {other} of block {noted['other_block']}"
         return (
-            f"{site}, at or behind byte {noted['offset']:,}, of what {by} has written too, with no barrier between them"
+            f"{site} at byte {noted['offset']:,}: {by} has written the same element, and no barrier lies between them"
         )
     if kind is FaultKind.DIVERGED:
         where = f"is at {other_site}" if noted["other_site"] else "has ended"

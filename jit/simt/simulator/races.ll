@@ -251,10 +251,11 @@ here:
   %is_race = and i1 %is_recent, %is_other
   br i1 %is_race, label %race, label %fine
 race:
+  %place = mul i64 %at, %size
   %context_at = call ptr @block.context(ptr %block)
   %context = load ptr, ptr %context_at, align 8
   call void @fault(ptr %context, ptr %launch, i32 3, i64 %number, i32 %site, i32 %thread, i64 %old_block, i32 0,
-                   i32 %old_thread, i64 %offset)
+                   i32 %old_thread, i64 %place)
   %stopped_at = call ptr @block.stopped(ptr %block)
   store i32 1, ptr %stopped_at, align 4
   ret i1 true
