@@ -14,6 +14,14 @@ from hlojit.simt.dialect import Dialect
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _SHARED = "@hlojit_shared"
+_INTRINSICS = frozenset(
+    f"llvm.nvvm.{name}"
+    for name in (
+        *("read.ptx.sreg.tid.x", "read.ptx.sreg.ctaid.x", "read.ptx.sreg.ntid.x", "read.ptx.sreg.nctaid.x"),
+        *("read.ptx.sreg.laneid", "barrier.cta.sync.aligned.all", "bar.warp.sync", "vote.ballot.sync"),
+        *("shfl.sync.bfly.i32", "shfl.sync.idx.i32", "shfl.sync.up.i32", "shfl.sync.down.i32"),
+    )
+)
 
 
 @final
@@ -21,6 +29,7 @@ class NvptxDialect(Dialect):
     """What LLVM's NVPTX target calls things."""
 
     name = "nvptx"
+    intrinsics = _INTRINSICS
 
     @contextmanager
     def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:

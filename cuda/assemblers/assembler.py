@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from typing import Final
 
+from hlojit.cuda.nvptx import NvptxDialect
+from hlojit.ir.errors import HlojitError
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
+from hlojit.simt.intrinsics import check_intrinsics
+
+_UNDEFINED: Final = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
 
 
 class Assembler(ABC):
-    """From kernels in the ``nvptx`` dialect to PTX."""
+    """From kernels in the ``nvptx`` dialect to PTX.
+
+    What would end the process, or call what nobody defines, is an error: names are looked at before, the result after.
+    """
 
     name: str
+    dialect: Final = NvptxDialect()
 
     def unavailable(self) -> str:
         """Why it cannot be used here, or an empty string."""
         return ""
 
-    @abstractmethod
     def ptx(self, code: KernelCode, target: Target) -> str:
         """PTX of all phases of a kernel, its entries named as the phases; raises ``HlojitError``."""
+        check_intrinsics(code, self.dialect, target.cpu)
+        text = self._assembled(code, target)
+        if undefined := _UNDEFINED.search(text):
+            raise HlojitError(f"kernel {code.symbol} calls {undefined[1]}, which nobody defines for {target.cpu}")
+        return text
+
+    @abstractmethod
+    def _assembled(self, code: KernelCode, target: Target) -> str:
+        """PTX of a kernel whose names were looked at."""

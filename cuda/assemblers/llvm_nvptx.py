@@ -15,7 +15,13 @@ class LlvmAssembler(Assembler):
 
     name = "llvm"
 
-    def ptx(self, code: KernelCode, target: Target) -> str:
-        from hlojit.machine_code.object_code import compile_to_assembly
+    def _assembled(self, code: KernelCode, target: Target) -> str:
+        from hlojit.machine_code.object_code import compile_to_object
+        from hlojit.machine_code.worker_process import compile_apart
 
-        return compile_to_assembly(code.ir, target, pipeline="threads", linked=[text for _, text in code.linked])
+        texts = [text for _, text in code.linked]
+        if not texts:
+            return compile_to_object(code.ir, target, pipeline="threads").decode()
+        foreign = ", ".join(symbol for symbol, _ in code.linked)
+        what = f"kernel {code.symbol}, which calls {foreign},"
+        return compile_apart(code.ir, target, pipeline="threads", linked=texts, what=what).decode()

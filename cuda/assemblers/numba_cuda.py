@@ -37,7 +37,7 @@ class NumbaAssembler(Assembler):
     def unavailable(self) -> str:
         return _unavailable()
 
-    def ptx(self, code: KernelCode, target: Target) -> str:
+    def _assembled(self, code: KernelCode, target: Target) -> str:
         if code.linked:
             names = ", ".join(symbol for symbol, _ in code.linked)
             raise HlojitError(f"numba.cuda cannot assemble {code.symbol}: it calls foreign functions ({names})")

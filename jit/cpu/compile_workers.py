@@ -29,6 +29,7 @@ from typing import Final, Self, final
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.switches import COMPILE_WORKERS
 from hlojit.lowering.target import Target
+from hlojit.machine_code.worker_process import spawn_worker
 from hlojit.runtime.quota import cpu_quota, default_threads
 
 MAXIMUM_WORKERS: Final = 64
@@ -263,7 +264,7 @@ class _Worker(threading.Thread):
             with fork_gate:
                 if self.dead:
                     return
-                self.process = _spawn()
+                self.process = spawn_worker()
             self._serve(self.process)
         except Exception:
             # Whatever it was, the work is done without this worker.
@@ -381,32 +382,3 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-_KEPT_VARIABLES: Final = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
-
-
-def _spawn() -> subprocess.Popen[bytes]:
-    import llvmlite
-
-    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    package = Path(os.path.abspath(str(sys.modules["hlojit"].__file__))).parent
-    options = ["-s", "-P"]
-    if package.name == "hlojit" and (package / "ir").is_dir():
-        # The two packages are all that it needs; nobody's site hooks are run.
-        options.append("-S")
-        folders = dict.fromkeys((str(package.parent), str(Path(os.path.abspath(llvmlite.__file__)).parent.parent)))
-        environment["PYTHONPATH"] = os.pathsep.join(folders)
-    elif "PYTHONPATH" in os.environ:
-        # An editable installation, whose finder is a site hook.
-        environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
-    return subprocess.Popen(
-        [sys.executable, *options, "-m", "hlojit.machine_code.compile_worker", str(os.getpid())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        cwd=os.sep,
-        env=environment,
-        process_group=0,  # Ctrl-C is for the parent
-    )

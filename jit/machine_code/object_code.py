@@ -14,11 +14,14 @@ import threading
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import llvmlite.binding as llvm
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
+
+_NO_OBJECTS: Final = ("nvptx",)
+"""Architectures that LLVM makes assembly for, and no more."""
 
 
 class Processor(Hashable, Protocol):
@@ -144,8 +147,10 @@ def optimized_module(
 
 
 def compile_to_object(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
-    """Compile LLVM IR text to a relocatable object."""
+    """Compile LLVM IR text to a relocatable object, or to assembly (PTX) where LLVM makes no objects."""
     with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
+        if processor.triple.startswith(_NO_OBJECTS):
+            return str(target_machine(processor).emit_assembly(module)).encode()
         return bytes(target_machine(processor).emit_object(module))
 
 

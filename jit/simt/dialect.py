@@ -59,6 +59,8 @@ class Dialect(ABC):
 
     name: str
     warp: int = 32
+    intrinsics: frozenset[str] = frozenset()
+    """What kernels may call besides ``intrinsics.EXACT``: whole names, or stems (``nvvm.add.rm`` of ``llvm.nvvm.add.rm.f32``)."""
 
     @abstractmethod
     @contextmanager
