@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from hlojit.llvm.builder import Val
-from hlojit.llvm.combiners import Combiner
+from hlojit.llvm.combiners import Combiner, Combiners
 from hlojit.llvm.loops import KernelFrame, minimum
 from hlojit.lowering.index import Index
 from hlojit.lowering.reduction_plan import LONGEST_CHAIN, Plan
@@ -25,7 +25,7 @@ class AccumulatorLoops:
         self.plan = plan
         self.after_step: Callable[[], None] | None = None
         """Called in every block of lanes once its elements are computed."""
-        self.combiners: list[Combiner] = []
+        self.combiners = Combiners()
         self.index: tuple[Index, ...] = ()
         """Where the elements are that are taken in."""
         self.ranges: dict[int, tuple[Val, Val]] = {}
@@ -34,9 +34,9 @@ class AccumulatorLoops:
 
     def open(self, target: Target) -> None:
         """A function begins."""
-        self.combiners = [
+        self.combiners = Combiners(
             Combiner(one, self.frame.elements, self.frame.builder, target) for one in self.plan.instructions
-        ]
+        )
 
     def starts(self) -> list[Val]:
         """Values that change nothing, one for every accumulator."""
@@ -45,14 +45,6 @@ class AccumulatorLoops:
             for combiner in self.combiners
             for value in combiner.start()
         ]
-
-    def grouped(self, flat: Sequence[Val]) -> list[list[Val]]:
-        """Accumulators by combiner."""
-        groups, position = [], 0
-        for combiner in self.combiners:
-            groups.append(list(flat[position : position + len(combiner.kinds)]))
-            position += len(combiner.kinds)
-        return groups
 
     def step(self, accumulators: Sequence[Val]) -> list[Val]:
         """Take in the elements at the current index."""
@@ -64,9 +56,7 @@ class AccumulatorLoops:
         stored = [
             (number, frame.elements.value(self.frame.body.roots[number], self.index)) for number in self.plan.stored
         ]
-        result: list[Val] = []
-        for combiner, group, elements in zip(self.combiners, self.grouped(accumulators), values, strict=True):
-            result += combiner.combine(group, elements)
+        result = self.combiners.combine(accumulators, values)
         if self.after_step is not None:
             self.after_step()
         for number, scalar in stored:
@@ -96,7 +86,7 @@ class AccumulatorLoops:
         """One loop; a very long one as a loop over sums of stretches."""
         extent = self.spans.get(position) or self.span(position)
         stretch = LONGEST_CHAIN * step
-        if extent <= stretch or not all(combiner.is_free for combiner in self.combiners):
+        if extent <= stretch or not self.combiners.are_free:
             return self._plain(position, low, high, step, carried, leaf)
         b = self.frame.builder
         outer = b.begin_loop(low, high, stretch, carried, guarded=False)
@@ -104,7 +94,7 @@ class AccumulatorLoops:
             end = minimum(b, b.add(outer.index, b.constant("i64", stretch)), high)
             starts = [b.splat(start, value.lanes) for start, value in zip(self._repeated_starts(carried), carried)]
             sums = self._plain(position, outer.index, end, step, starts, leaf)
-            merged = self.merged(outer.carried, sums)
+            merged = self.combiners.merge(outer.carried, sums)
         return list(b.end_loop(outer, merged))
 
     def span(self, position: int) -> int:
@@ -114,23 +104,8 @@ class AccumulatorLoops:
         return self.plan.space.extents[position]
 
     def _repeated_starts(self, carried: Sequence[Val]) -> list[Val]:
-        starts = [value for combiner in self.combiners for value in combiner.start()]
+        starts = self.combiners.starts()
         return starts * (len(carried) // len(starts))
-
-    def merged(self, first: Sequence[Val], second: Sequence[Val]) -> list[Val]:
-        """Accumulators of two parts as those of both; several sets at once."""
-        width = sum(len(combiner.kinds) for combiner in self.combiners)
-        result: list[Val] = []
-        for offset in range(0, len(first), width):
-            pairs = zip(
-                self.combiners,
-                self.grouped(first[offset : offset + width]),
-                self.grouped(second[offset : offset + width]),
-                strict=True,
-            )
-            for combiner, one, other in pairs:
-                result += combiner.merge(one, other)
-        return result
 
     def _plain(
         self,

@@ -10,7 +10,7 @@ specification's region would round every step; wider accumulation is the freedom
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast, final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
@@ -169,6 +169,66 @@ class Combiner:
             halves = [self.builder.halves(value) for value in values]
             values = self.merge([low for low, _ in halves], [high for _, high in halves])
         return values
+
+
+@final
+class Combiners:
+    """The reductions of one loop: a flat list holds the accumulators of one after those of another."""
+
+    def __init__(self, combiners: Iterable[Combiner] = ()):
+        self.combiners = tuple(combiners)
+        self.kinds = [kind for combiner in self.combiners for kind in combiner.kinds]
+
+    def __iter__(self) -> Iterator[Combiner]:
+        return iter(self.combiners)
+
+    @property
+    def are_free(self) -> bool:
+        """Whether all elements may be combined in any order."""
+        return all(combiner.is_free for combiner in self.combiners)
+
+    def starts(self) -> list[Val]:
+        """What all hold before their first elements."""
+        return [value for combiner in self.combiners for value in combiner.start()]
+
+    def grouped(self, flat: Sequence[Val]) -> list[list[Val]]:
+        """The values of each reduction."""
+        groups, position = [], 0
+        for combiner in self.combiners:
+            groups.append(list(flat[position : position + len(combiner.kinds)]))
+            position += len(combiner.kinds)
+        return groups
+
+    def combine(self, flat: Sequence[Val], elements: Sequence[Sequence[Val]]) -> list[Val]:
+        """Take in the elements of each reduction."""
+        result: list[Val] = []
+        for combiner, group, values in zip(self.combiners, self.grouped(flat), elements, strict=True):
+            result += combiner.combine(group, values)
+        return result
+
+    def merge(self, first: Sequence[Val], second: Sequence[Val]) -> list[Val]:
+        """Bring two lists together, which may repeat all accumulators several times."""
+        width = len(self.kinds)
+        result: list[Val] = []
+        for offset in range(0, len(first), width):
+            pairs = zip(
+                self.combiners,
+                self.grouped(first[offset : offset + width]),
+                self.grouped(second[offset : offset + width]),
+                strict=True,
+            )
+            for combiner, one, other in pairs:
+                result += combiner.merge(one, other)
+        return result
+
+    def reduce_lanes(self, flat: Sequence[Val]) -> list[Val]:
+        """Combine the lanes of each value."""
+        groups = zip(self.combiners, self.grouped(flat), strict=True)
+        return [value for combiner, group in groups for value in combiner.reduce_lanes(group)]
+
+    def finish(self, flat: Sequence[Val]) -> list[list[Val]]:
+        """The results of each reduction, from accumulators that hold everything."""
+        return [combiner.finish(group) for combiner, group in zip(self.combiners, self.grouped(flat), strict=True)]
 
 
 def unrounded_step(b: LlvmBuilder, step: Instruction, a: Val, x: Val) -> Val:

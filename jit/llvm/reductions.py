@@ -12,9 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import cast, final
 
-from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.ops.definition import Reduction
-from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.llvm.accumulators import AccumulatorLoops
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
@@ -30,10 +27,13 @@ from hlojit.lowering.reduction_plan import (
     ROWS_AT_ONCE,
     Plan,
     accumulator_kinds,
+    choose_chunks,
     column_units,
     empty_plan,
     is_free,
     make_plan,
+    reduced_space,
+    reductions_of,
     stretch_width,
 )
 from hlojit.lowering.target import KIND_BITS, Target
@@ -41,21 +41,11 @@ from hlojit.lowering.target import KIND_BITS, Target
 
 def emit_reduction_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
     """A kernel with reductions among its roots; other roots must have the shape of the reductions' inputs."""
-    instructions = list(
-        dict.fromkeys(
-            root.producer
-            for root in body.roots
-            if root.producer is not None and isinstance(root.producer.op.lowering, Reduction)
-        )
-    )
-    first = instructions[0]
-    shape, dimensions = first.operands[0].tensor_type.shape, DimensionsView.of(first).dimensions
-    for other in instructions[1:]:
-        if other.operands[0].tensor_type.shape != shape or DimensionsView.of(other).dimensions != dimensions:
-            raise UnsupportedError(other.op.name, "", "reductions of different shapes in one kernel", other.location)
-    if math.prod(shape) == 0:
+    instructions = reductions_of(body)
+    if math.prod(reduced_space(instructions[0])[0]) == 0:
         return ReductionKernel(body, target, symbol, empty_plan(instructions)).emit_inits()
-    plan = make_plan(body, instructions, shape, tuple(dimensions))
+    plan = make_plan(body, instructions)
+    choose_chunks(plan)
     return ReductionKernel(body, target, symbol, plan).emit()
 
 
@@ -234,9 +224,7 @@ class ReductionKernel:
             and extent > lanes
             and self.plan.space.extents[self.plan.reduced[0]] > ROWS_AT_ONCE
         ):
-            width = stretch_width(
-                extent, lanes, [kind for one in self.loops.combiners for kind in one.kinds], self.target.machine
-            )
+            width = stretch_width(extent, lanes, self.loops.combiners.kinds, self.target.machine)
             self.frame.loop(
                 "stretch", low, high, width, lambda start: self._wide_columns(name, extent, lanes, width, start, high)
             )
@@ -244,7 +232,7 @@ class ReductionKernel:
 
         def block() -> None:
             accumulators = self.loops.nest(self.plan.reduced, self.loops.starts(), self.loops.step)
-            self._store_results(self.loops.grouped(accumulators), self.output)
+            self._store_results(self.loops.combiners.grouped(accumulators), self.output)
 
         walk_lanes(self.frame, name, extent, lanes, low, high, block)
 
@@ -255,7 +243,7 @@ class ReductionKernel:
         row_name = self.plan.space.names[position]
         rows_low, rows_high = self.loops.ranges[position]
         end = minimum(b, b.add(start, b.constant("i64", width)), high)
-        kinds = [kind for combiner in self.loops.combiners for kind in combiner.kinds]
+        kinds = self.loops.combiners.kinds
         local = variable(name, 0, extent - 1) - variable("stretch", 0, extent - 1)
 
         def arrays() -> list[int]:
@@ -289,7 +277,7 @@ class ReductionKernel:
             frame.loop(f"{row_name}.rows", low, high, ROWS_AT_ONCE, some_rows)
 
         sums = arrays()
-        if self.loops.span(position) <= LONGEST_CHAIN or not all(combiner.is_free for combiner in self.loops.combiners):
+        if self.loops.span(position) <= LONGEST_CHAIN or not self.loops.combiners.are_free:
             take_rows(sums, rows_low, rows_high)
         else:
             totals = arrays()
@@ -297,11 +285,11 @@ class ReductionKernel:
 
             def stretch_of_rows(first: Val) -> None:
                 take_rows(sums, first, minimum(b, b.add(first, b.constant("i64", LONGEST_CHAIN)), rows_high))
-                every_column(lambda: store(totals, self.loops.merged(load(totals), load(sums))))
+                every_column(lambda: store(totals, self.loops.combiners.merge(load(totals), load(sums))))
 
             frame.loop(f"{row_name}.chain", rows_low, rows_high, LONGEST_CHAIN, stretch_of_rows)
             sums = totals
-        every_column(lambda: self._store_results(self.loops.grouped(load(sums)), self.output))
+        every_column(lambda: self._store_results(self.loops.combiners.grouped(load(sums)), self.output))
 
     # ------------------------------------------------------------------- rows
 
@@ -324,7 +312,7 @@ class ReductionKernel:
         if not self.plan.reduced:
             # All reduced extents are 1.
             with self.frame.scope():
-                return self.loops.grouped(self.loops.step(self.loops.starts()))
+                return self.loops.combiners.grouped(self.loops.step(self.loops.starts()))
         _, _, lanes = self._lanes()
         parts = lanes // self.body_lanes
         starts = [self.builder.splat(value, self.body_lanes) for value in self.loops.starts()]
@@ -335,10 +323,10 @@ class ReductionKernel:
         groups = [accumulators[offset : offset + width] for offset in range(0, len(accumulators), width)]
         while len(groups) > 1:
             half = len(groups) // 2
-            groups = [self.loops.merged(groups[n], groups[n + half]) for n in range(half)]
+            groups = [self.loops.combiners.merge(groups[n], groups[n + half]) for n in range(half)]
         return [
             combiner.reduce_lanes(group)
-            for combiner, group in zip(self.loops.combiners, self.loops.grouped(groups[0]), strict=True)
+            for combiner, group in zip(self.loops.combiners, self.loops.combiners.grouped(groups[0]), strict=True)
         ]
 
     def _inner(self, lanes: int, carried: Sequence[Val]) -> list[Val]:
@@ -366,7 +354,7 @@ class ReductionKernel:
         access, b = self.frame.access, self.builder
         name = self.plan.space.names[position]
         base = access.variables[name]
-        width = sum(len(combiner.kinds) for combiner in self.loops.combiners)
+        width = len(self.loops.combiners.kinds)
         result = list(carried)
         for offset in range(0, min(active, self.body_lanes * (len(carried) // width)), self.body_lanes):
             part = offset // self.body_lanes * width
@@ -416,7 +404,7 @@ class ReductionKernel:
         flat = variable("flat", 0, plan.results - 1)
 
         def load(chunk: Index) -> list[Val]:
-            kinds = [kind for combiner in self.loops.combiners for kind in combiner.kinds]
+            kinds = self.loops.combiners.kinds
             access = self.frame.access
             return [
                 access.load(buffer, kind, chunk * plan.results + flat, None)
@@ -428,8 +416,8 @@ class ReductionKernel:
             loop = b.begin_loop(b.constant("i64", 1), b.constant("i64", plan.chunks), 1, first)
             self.frame.access.variables["chunk"] = loop.index
             with self.frame.scope():
-                merged = self.loops.merged(loop.carried, load(variable("chunk", 1, plan.chunks)))
-            values = self.loops.grouped(b.end_loop(loop, merged))
+                merged = self.loops.combiners.merge(loop.carried, load(variable("chunk", 1, plan.chunks)))
+            values = self.loops.combiners.grouped(b.end_loop(loop, merged))
             for combiner, group in zip(self.loops.combiners, values, strict=True):
                 self._store_finished(combiner, combiner.finish(group), flat)
 

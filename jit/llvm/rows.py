@@ -24,7 +24,7 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import choose_lanes, fitted_lanes, in_place_pairs
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.reduction_plan import Plan
-from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan
+from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan, row_units
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import Target
 
@@ -38,12 +38,13 @@ def emit_row_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
 class _RowKernel:
     def __init__(self, body: Body, target: Target, symbol: str):
         self.target, self.symbol = target, symbol
-        self.plan = RowPlan(body, target)
+        # A row's kept values take an eighth of the second-level cache.
+        self.plan = RowPlan(body, target.machine.second.size // 8)
         self.frame = KernelFrame(target, body, LlvmBuilder())
 
     def emit(self) -> KernelCode:
         frame, b = self.frame, self.frame.builder
-        units = self.plan.units(self.target)
+        units = row_units(self.plan, self.target)
         with frame.function(self.symbol):
             self._make_stash()
             if self.plan.rows > 1:  # of a single row, nothing is known before its reductions

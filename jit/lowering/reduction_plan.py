@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
+from hlojit.ir.ops.definition import Reduction
+from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.body import Body
 from hlojit.lowering.index import Index, linear_index
@@ -61,13 +64,31 @@ class Plan:
         return math.prod(self.kept_extents)
 
 
+def reductions_of(body: Body) -> list[Instruction]:
+    """The reductions among a body's roots, which must be of one shape and the same dimensions."""
+    producers = dict.fromkeys(root.producer for root in body.roots)
+    found = [one for one in producers if one is not None and isinstance(one.op.lowering, Reduction)]
+    shape, dimensions = reduced_space(found[0])
+    for other in found[1:]:
+        if reduced_space(other) != (shape, dimensions):
+            raise UnsupportedError(other.op.name, "", "reductions of different shapes in one kernel", other.location)
+    return found
+
+
+def reduced_space(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of a reduction's inputs, and which dimensions it reduces."""
+    return instruction.operands[0].tensor_type.shape, tuple(DimensionsView.of(instruction).dimensions)
+
+
 def empty_plan(instructions: list[Instruction]) -> Plan:
     shape = instructions[0].results[0].tensor_type.shape
     space = collapse(Space.of_shape(shape), ())
     return Plan(instructions, [], space, Facts(), space.root_index, instructions[0].results[0].tensor_type.strides)
 
 
-def make_plan(body: Body, instructions: list[Instruction], shape: Sequence[int], dimensions: Sequence[int]) -> Plan:
+def make_plan(body: Body, instructions: list[Instruction]) -> Plan:
+    """The space of a body's reductions, which have elements."""
+    shape, dimensions = reduced_space(instructions[0])
     stored = [number for number, root in enumerate(body.roots) if root.producer not in instructions]
     values: list[Value] = [value for one in instructions for value in one.operands[: len(one.operands) // 2]]
     values += [body.roots[number] for number in stored]
@@ -85,7 +106,7 @@ def make_plan(body: Body, instructions: list[Instruction], shape: Sequence[int],
     final_space = collapse(divided, indices)
     if final_space.names != space.names:
         facts = probe_elements(body, [(value, final_space.root_index) for value in values])
-    plan = Plan(
+    return Plan(
         instructions,
         stored,
         final_space,
@@ -95,12 +116,10 @@ def make_plan(body: Body, instructions: list[Instruction], shape: Sequence[int],
         [position for position, group in enumerate(final_space.groups) if not group],
         [position for position, group in enumerate(final_space.groups) if group],
     )
-    _choose_chunks(plan)
-    return plan
 
 
-def _choose_chunks(plan: Plan) -> None:
-    """Cut the outermost reduced variable where there are few results of many elements."""
+def choose_chunks(plan: Plan) -> None:
+    """For a processor: cut the outermost reduced variable where there are few results of many elements."""
     if not plan.reduced or not all(is_free(one) for one in plan.instructions):
         return
     total = math.prod(plan.space.extents)

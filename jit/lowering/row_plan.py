@@ -66,10 +66,15 @@ def _dependencies(body: Body, root: Value) -> list[Value]:
 
 @final
 class RowPlan:
-    """The loops of one row kernel."""
+    """The loops of one row kernel, and what they keep: the same for all targets, within each one's ``budget``.
 
-    def __init__(self, body: Body, target: Target):
+    ``budget`` is what the kept values of a row may take, in bytes.  Where memory is far from what computes
+    (``keeps_operands``), elements of operands are kept as well.
+    """
+
+    def __init__(self, body: Body, budget: int, *, keeps_operands: bool = False):
         self.body = body
+        self.keeps_operands = keeps_operands
         reductions = _levels(body)
         first = next(iter(reductions))
         shape, dimensions = first.operands[0].tensor_type.shape, DimensionsView.of(first).dimensions
@@ -93,8 +98,9 @@ class RowPlan:
         self.loops = [Loop([one for one in reductions if reductions[one] == level]) for level in range(count)]
         if self.stored:
             self.loops.append(Loop([]))
-        # A row's kept values take an eighth of the second-level cache.
-        self._plan(target.machine.second.size // 8)
+        self.words = 0
+        """Registers of 32 bits that everything would take which one loop computes of an element and a later one needs."""
+        self._plan(budget)
 
     def wanted(self, loop: Loop) -> list[Value]:
         """What a loop evaluates in every column."""
@@ -125,40 +131,73 @@ class RowPlan:
 
     def _plan(self, budget: int) -> None:
         """Find out what each loop computes, and which values are worth keeping for later ones."""
-        computed: dict[Key, Loop] = {}
-        for loop in self.loops:
+        computed: dict[Key, int] = {}
+        spans: dict[Key, tuple[int, int]] = {}
+        for number, loop in enumerate(self.loops):
             loop.facts, _ = self._probe(self.wanted(loop), ())
-            shared = [key for key in computed if key in set(loop.facts.requested)]
+            requested = set(loop.facts.requested)
+            shared = [key for key in computed if key in requested]
             _, frontier = self._probe(self.wanted(loop), shared)
-            for key in frontier:
-                size = self.extent * KIND_BITS[formats.compute_kind(key[0].tensor_type.element_type)] // 8
-                source = computed[key]
-                if key in source.kept:
-                    loop.fetched.append(key)
-                elif size <= budget and self._probe_at(key).cost >= WORTH_KEEPING:
-                    source.kept.append(key)
-                    loop.fetched.append(key)
-                    budget -= size
+            spans.update({key: (computed[key], number) for key in frontier})
+            budget = self._keep(loop, shared, computed, budget)
             loop.facts, _ = self._probe(self.wanted(loop), loop.fetched)
             for key in loop.facts.requested:
-                value, index = key
-                pointwise = value.producer is not None and isinstance(value.producer.op.lowering, Pointwise)
-                if index == self.index and pointwise and value.tensor_type.element_type.bits > 1:
-                    computed.setdefault(key, loop)
+                if self._may_be_kept(key):
+                    computed.setdefault(key, number)
+        sizes = {key: -(-KIND_BITS[formats.compute_kind(key[0].tensor_type.element_type)] // 32) for key in spans}
+        for number in range(len(self.loops) - 1):
+            alive = sum(sizes[key] for key, (first, last) in spans.items() if first <= number < last)
+            self.words = max(self.words, alive)
+
+    def _keep(self, loop: Loop, shared: list[Key], computed: dict[Key, int], budget: int) -> int:
+        """Decide which of the values that earlier loops computed the loop gets from them; what is left of the budget."""
+        while True:
+            _, frontier = self._probe(self.wanted(loop), shared)
+            left, refused = budget, set()
+            for key in frontier:
+                size = self.extent * KIND_BITS[formats.compute_kind(key[0].tensor_type.element_type)] // 8
+                if key in self.loops[computed[key]].kept:
+                    continue
+                if size <= left and self._is_worth_keeping(key):
+                    left -= size
+                else:
+                    refused.add(key)
+            if not refused or not self.keeps_operands:
+                break
+            # What is computed again is computed from kept elements.
+            shared = [key for key in shared if key not in refused]
+        for key in frontier:
+            if key not in refused:
+                loop.fetched.append(key)
+                kept = self.loops[computed[key]].kept
+                kept += [key] if key not in kept else []
+        return left
+
+    def _may_be_kept(self, key: Key) -> bool:
+        value, index = key
+        if index != self.index or value.tensor_type.element_type.bits <= 1:
+            return False
+        if value in self.body.parameters:
+            return self.keeps_operands
+        return value.producer is not None and isinstance(value.producer.op.lowering, Pointwise)
+
+    def _is_worth_keeping(self, key: Key) -> bool:
+        return key[0] in self.body.parameters or self._probe_at(key).cost >= WORTH_KEEPING
 
     def _probe_at(self, key: Key) -> Facts:
         return self._probe([key[0]], ())[0]
 
-    def units(self, target: Target) -> Units:
-        """Rows and tasks."""
-        stored = sum(self.body.roots[number].tensor_type.element_type.itemsize for number in self.stored)
-        cost = (
-            sum(element_nanoseconds(loop.facts, target, 0) for loop in self.loops)
-            + stored / target.machine.memory_bandwidth
-        )
-        row = cost * self.extent + target.machine.nanoseconds(2 * CALL_CYCLES)
-        units = divide(max(2, self.rows), 1, 1, row, target.machine)
-        return Units(self.rows, 1, 1, 1, min(units.per_task, self.rows), units.nanoseconds)
+
+def row_units(plan: RowPlan, target: Target) -> Units:
+    """Rows and tasks of a processor."""
+    stored = sum(plan.body.roots[number].tensor_type.element_type.itemsize for number in plan.stored)
+    cost = (
+        sum(element_nanoseconds(loop.facts, target, 0) for loop in plan.loops)
+        + stored / target.machine.memory_bandwidth
+    )
+    row = cost * plan.extent + target.machine.nanoseconds(2 * CALL_CYCLES)
+    units = divide(max(2, plan.rows), 1, 1, row, target.machine)
+    return Units(plan.rows, 1, 1, 1, min(units.per_task, plan.rows), units.nanoseconds)
 
 
 def _levels(body: Body) -> dict[Instruction, int]:

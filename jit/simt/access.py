@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import final
 
 from hlojit.llvm.text import Val
@@ -14,6 +15,9 @@ from hlojit.simt.builder import SimtBuilder
 
 BUFFER_ALIGNMENT = 256
 """What a buffer's address is a multiple of; the runtime sees to it."""
+
+SHARED_ALIGNMENT = 16
+"""What the addresses of arrays in shared memory are multiples of."""
 
 
 @final
@@ -26,8 +30,31 @@ class SimtAccess(VectorAccess):
         super().__init__(builder, target, bases, sizes)
         self.multiples: dict[str, int] = {}
         """What the value of a variable is known to be a multiple of."""
+        self.shared: set[int] = set()
+        """Buffers that are arrays in shared memory."""
+        self.guard: Val | None = None
+        """Whether the thread has an element here at all (None: it has): nothing is read where it has not."""
+
+    @contextmanager
+    def guarded(self, active: Val | None) -> Iterator[None]:
+        """Inside, elements are read only where a condition of the whole thread holds; elsewhere they are zero."""
+        outer, self.guard = self.guard, active
+        try:
+            yield
+        finally:
+            self.guard = outer
 
     def load(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
+        if self.guard is None or not linear.terms:
+            return self._read(buffer, kind, linear, condition)
+
+        def read() -> list[Val]:
+            with self.scope():
+                return [self._read(buffer, kind, linear, condition)]
+
+        return self.builder.either(self.guard, read, [self.builder.constant(kind, 0)])[0]
+
+    def _read(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
         b = self.builder
         buffer, linear = self.staged.get((buffer, linear), (buffer, linear))
         size = self.sizes[buffer]
@@ -42,7 +69,7 @@ class SimtAccess(VectorAccess):
                 offset = b.select(inside, offset, b.constant("i64", 0))
             return self._load(buffer, kind, offset, 1)
         if self._is_contiguous(linear) and (condition is None or safe):
-            return self._load(buffer, kind, self.uniform(linear), b.lanes, self.alignment(linear, kind))
+            return self._load(buffer, kind, self.uniform(linear), b.lanes, self.alignment(buffer, linear, kind))
         return self._load_lanes(buffer, kind, linear, None if safe else condition)
 
     def _is_contiguous(self, linear: Index) -> bool:
@@ -68,7 +95,7 @@ class SimtAccess(VectorAccess):
     def store(self, value: Val, buffer: int, linear: Index) -> None:
         b = self.builder
         if not self.vectorized or self._is_contiguous(linear):
-            align = self.alignment(linear, value.kind) if self.vectorized else 0
+            align = self.alignment(buffer, linear, value.kind) if self.vectorized else 0
             self._store(b.splat(value) if self.vectorized else value, buffer, self.uniform(linear), align)
             return
         vector, offsets = b.splat(value), b.splat(self._vector(linear, "i64"))
@@ -79,13 +106,36 @@ class SimtAccess(VectorAccess):
         b = self.builder
         b.store(value, self.pointer(buffer, value.kind, offset), align=align)
 
-    def alignment(self, linear: Index, kind: str) -> int:
+    def load_at(self, buffer: int, kind: str, offset: Val, lanes: int = 1) -> Val:
+        """One element, or ``lanes`` (the builder's) that begin at an address that their bytes divide."""
+        return self._load(buffer, kind, offset, lanes, _whole_bytes(kind, lanes))
+
+    def store_at(self, value: Val, buffer: int, offset: Val) -> None:
+        """One element, or as many as the value has lanes, as ``load_at`` reads them."""
+        self._store(value, buffer, offset, _whole_bytes(value.kind, value.lanes))
+
+    def add_shared(self, kind: str, count: int) -> int:
+        """An array in the block's shared memory, as one more buffer."""
+        self.bases.append(self.builder.shared(kind, count))
+        self.sizes.append(count)
+        self.shared.add(len(self.bases) - 1)
+        return len(self.bases) - 1
+
+    def add_workspace(self, address: Val, offset: int, count: int) -> int:
+        """An array in the kernel's workspace, as one more buffer."""
+        self.bases.append(self.builder.emit("ptr", 1, f"getelementptr inbounds i8, ptr {address.text}, i64 {offset}"))
+        self.sizes.append(count)
+        return len(self.bases) - 1
+
+    def alignment(self, buffer: int, linear: Index, kind: str) -> int:
         """Bytes that the address of a piece is a multiple of, as far as an access can use it."""
         known = math.gcd(linear.constant, BUFFER_ALIGNMENT)
         for atom, coefficient in linear.terms:
             multiple = 1 if isinstance(atom, (Quotient, Remainder)) else self.multiples.get(atom.key, 1)
             known = math.gcd(known, coefficient * multiple)
-        return math.gcd(known * max(8, KIND_BITS[kind]) // 8, BUFFER_ALIGNMENT)
+        return math.gcd(
+            known * max(8, KIND_BITS[kind]) // 8, SHARED_ALIGNMENT if buffer in self.shared else BUFFER_ALIGNMENT
+        )
 
     def _divided(self, atom: Quotient | Remainder, evaluate: Callable[[Index], Val], kind: str) -> Val:
         """In 32 bits where the numerator fits: 64-bit division is a routine of some hundred instructions."""
@@ -97,3 +147,7 @@ class SimtAccess(VectorAccess):
             divided = b.urem(value, divisor) if isinstance(atom, Remainder) else b.udiv(value, divisor)
             return b.zext(divided, "i64")
         return super()._divided(atom, evaluate, kind)
+
+
+def _whole_bytes(kind: str, lanes: int) -> int:
+    return min(lanes * max(8, KIND_BITS[kind]) // 8, SHARED_ALIGNMENT)

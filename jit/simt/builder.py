@@ -185,6 +185,25 @@ class SimtBuilder(LlvmBuilder):
         self.branch(after)
         self.begin_block(after)
 
+    def either(self, condition: Val, then: Callable[[], Sequence[Val]], otherwise: Sequence[Val]) -> list[Val]:
+        """What ``then`` gives where the (scalar) condition holds, run only there, and other values elsewhere."""
+        inside, after, before = self.fresh_label("when"), self.fresh_label("after"), self.label
+        # A phi stands behind both blocks: other values are spread over lanes before they part.
+        place = len(self.lines)
+        self.branch_if(condition, inside, after)
+        branch = self.lines.pop()
+        self.begin_block(inside)
+        values = list(then())
+        end, lines = self.label, self.lines[place:]
+        del self.lines[place:]
+        others = [self.splat(other, value.lanes) for value, other in zip(values, otherwise, strict=True)]
+        self.lines += [branch, *lines]
+        self.branch(after)
+        self.begin_block(after)
+        return [
+            self.phi(value.kind, value.lanes, [(value, end), (other, before)]) for value, other in zip(values, others)
+        ]
+
     def choose(self, condition: Val, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
         """Run one of two bodies."""
         labels = [self.fresh_label(stem) for stem in ("then", "else", "join")]

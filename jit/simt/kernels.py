@@ -28,6 +28,8 @@ from hlojit.simt.frame import GridFrame
 _FUSIONS: Final = {
     FusionKind.EMPTY: "hlojit.simt.kernels:emit_empty",
     FusionKind.ELEMENTWISE: "hlojit.simt.elementwise:emit_elementwise",
+    FusionKind.REDUCTION: "hlojit.simt.reductions:emit_reduction",
+    FusionKind.ROW: "hlojit.simt.rows:emit_row_kernel",
 }
 _KERNELS: Final[dict[str, str]] = {
     "dynamic_update_slice": "hlojit.simt.update:emit_dynamic_update_slice",

@@ -1,0 +1,315 @@
+"""What is decided about reductions on a machine with threads: who takes which elements, and how they come together.
+
+*Rows*: the innermost variable is reduced.  A team of threads takes a row in pieces of up to 16 bytes, neighbouring
+threads neighbouring pieces; the team is a part of a warp, a warp or several.  *Columns*: the innermost variable is kept.
+Threads lie along it, a piece each, and the reduced elements are divided among the threads of a block above each other.
+
+Reductions with few results are cut into chunks, a block each, whose partial results a second phase combines.  Teams,
+pieces and chunks are the order of combination: they follow from shape and types, never from the number of processors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.index import Index, delinearized, linear_index, variable
+from hlojit.lowering.probe import Facts
+from hlojit.lowering.reduction_plan import Plan, accumulator_kinds, is_free
+from hlojit.lowering.row_plan import COLUMN, RowPlan
+from hlojit.lowering.target import KIND_BITS
+
+ENOUGH_THREADS = 1 << 17
+"""With so many a machine is full: more threads for each row would only have to be brought together again."""
+ENOUGH_BLOCKS = 1024
+BLOCK = 128
+"""Threads of a block that takes several rows."""
+WIDE_BLOCK = 256
+"""Threads of a block for long rows that nothing keeps, and of one for columns."""
+BYTES_A_THREAD = 128
+"""What a thread takes of a row before more threads take part."""
+MOST_ROUNDS = 32
+SHORTEST_CHUNK = 8
+"""Rounds of a chunk: what a block should do at least, since its result is written and read again."""
+BYTES_UNDER_WAY = 64
+MOST_UNDER_WAY = 8
+"""Pieces, however small they are."""
+DATA_WORDS = 64
+"""32-bit registers that the kept values of a row may take."""
+EXCHANGE_BYTES = 4096
+"""Shared memory for what warps tell each other."""
+
+
+@dataclass(frozen=True)
+class RowGrid:
+    """Teams of ``team`` threads, ``teams`` of them in a block, each with a row of ``outer`` stretches of ``extent``."""
+
+    rows: int
+    outer: int
+    extent: int
+    lanes: int
+    """Elements of a piece."""
+    team: int
+    teams: int
+    unroll: int
+    """Pieces that a thread has under way."""
+    chunks: int = 1
+    chunk: int = 0
+    """Pieces of a chunk."""
+    resident: bool = False
+    """Whether all pieces of a thread are written out, so that what one loop computed a later one finds in registers."""
+
+    @property
+    def pieces(self) -> int:
+        """Whole pieces of a row."""
+        return self.outer * (self.extent // self.lanes)
+
+    @property
+    def span(self) -> int:
+        """Pieces that a team goes through."""
+        return self.chunk if self.chunks > 1 else self.pieces
+
+    @property
+    def rounds(self) -> int:
+        """Pieces of a thread, the last of which not every thread has."""
+        return -(-self.span // self.team)
+
+    @property
+    def tail(self) -> int:
+        """Elements that are left behind the whole pieces of the only row."""
+        return self.extent % self.lanes
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.team * self.teams
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return -(-self.rows // self.teams) * self.chunks
+
+
+@dataclass(frozen=True)
+class ColumnGrid:
+    """Blocks of ``across`` pieces of ``lanes`` columns, and ``down`` threads that divide the reduced elements."""
+
+    rows: int
+    extent: int
+    reduced: int
+    lanes: int
+    across: int
+    down: int
+    unroll: int
+    chunks: int = 1
+    chunk: int = 0
+    """Reduced elements of a chunk."""
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of a row of columns."""
+        return self.extent // self.lanes
+
+    @property
+    def stretches(self) -> int:
+        """Blocks next to each other along a row of columns."""
+        return -(-self.pieces // self.across)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.across * self.down
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return self.rows * self.stretches * self.chunks
+
+
+@dataclass(frozen=True)
+class BoundReduction:
+    """A reduction's index in terms of a grid's variables, and where its results lie."""
+
+    index: tuple[Index, ...]
+    output: Index
+    facts: Facts
+
+
+def bind_rows(plan: Plan) -> BoundReduction:
+    """The kept variables by ``row``, the reduced ones by ``outer`` and the column."""
+    extents = plan.space.extents
+    outer = [extents[position] for position in plan.reduced[:-1]]
+    mapping = _bound(plan, plan.kept, "row") | _bound(plan, plan.reduced[:-1], "outer")
+    assert outer or len(plan.reduced) == 1
+    inner = plan.reduced[-1]
+    mapping[plan.space.names[inner]] = variable(COLUMN, 0, extents[inner] - 1)
+    return _substituted(plan, mapping)
+
+
+def bind_columns(plan: Plan) -> BoundReduction:
+    """The outer kept variables by ``row``, the innermost one by the column, the reduced ones by ``step``."""
+    mapping = _bound(plan, plan.kept[:-1], "row") | _bound(plan, plan.reduced, "step")
+    for inner in plan.kept[-1:]:
+        mapping[plan.space.names[inner]] = variable(COLUMN, 0, plan.space.extents[inner] - 1)
+    return _substituted(plan, mapping)
+
+
+def _bound(plan: Plan, positions: Sequence[int], name: str) -> dict[str, Index]:
+    extents = [plan.space.extents[position] for position in positions]
+    parts = delinearized(variable(name, 0, math.prod(extents) - 1), extents)
+    return {plan.space.names[position]: part for position, part in zip(positions, parts)}
+
+
+def _substituted(plan: Plan, mapping: dict[str, Index]) -> BoundReduction:
+    index = tuple(position.substitute(mapping) for position in plan.space.root_index)
+    output = [position.substitute(mapping) for position in plan.output_index]
+    requested = [(value, tuple(place.substitute(mapping) for place in at)) for value, at in plan.facts.requested]
+    return BoundReduction(index, linear_index(output, plan.output_strides), replace(plan.facts, requested=requested))
+
+
+def reduction_rows(body: Body, plan: Plan, machine: GridMachine) -> RowGrid:
+    """The grid of reductions of the innermost variable."""
+    extents = plan.space.extents
+    inner = plan.reduced[-1]
+    outer = math.prod(extents[position] for position in plan.reduced[:-1])
+    if not all(map(is_free, plan.instructions)):
+        return RowGrid(plan.results, outer, extents[inner], 1, 1, WIDE_BLOCK, 1)
+    kinds = _moving([plan.facts], plan.space.names[inner]) + _stored(body, plan.stored)
+    kinds = kinds or [kind for one in plan.instructions for kind in accumulator_kinds(one)]
+    lanes = _lanes(machine, [plan.facts], kinds, extents[inner], plan.results * outer)
+    return _teams(machine, [plan.facts], kinds, RowGrid(plan.results, outer, extents[inner], lanes, 1, 1, 1))
+
+
+def grid_row_plan(body: Body, machine: GridMachine) -> RowPlan:
+    """The loops of a row kernel; what they keep fits the shared memory of a block."""
+    plan = RowPlan(body, machine.shared_bytes - EXCHANGE_BYTES, keeps_operands=True)
+    # Threads with a row each share nothing.
+    return plan if _is_free(plan) else RowPlan(body, 0, keeps_operands=True)
+
+
+def _is_free(plan: RowPlan) -> bool:
+    return all(is_free(one) for loop in plan.loops for one in loop.reductions)
+
+
+def row_kernel_rows(plan: RowPlan, machine: GridMachine) -> RowGrid:
+    """The grid of a row kernel: a thread's pieces stay in its registers where they fit."""
+    if not _is_free(plan):
+        return RowGrid(plan.rows, 1, plan.extent, 1, 1, WIDE_BLOCK, 1)
+    facts = [loop.facts for loop in plan.loops]
+    kinds = _moving(facts, COLUMN) + _stored(plan.body, plan.stored)
+    kinds = kinds or [kind for loop in plan.loops for one in loop.reductions for kind in accumulator_kinds(one)]
+    lanes = _lanes(machine, facts, kinds, plan.extent, plan.rows)
+    while lanes > 1 and lanes * plan.words > DATA_WORDS // 2:
+        lanes //= 2
+    return _teams(machine, facts, kinds, RowGrid(plan.rows, 1, plan.extent, lanes, 1, 1, 1), max(1, plan.words))
+
+
+def _moving(facts: Iterable[Facts], name: str) -> list[str]:
+    """Kinds of what is loaded next to each other along a variable."""
+    return [load.kind for one in facts for load in one.loads if load.linear.coefficient(name) in (1, -1)]
+
+
+def _stored(body: Body, numbers: Sequence[int]) -> list[str]:
+    return [memory_kind(body.roots[number].tensor_type.element_type) for number in numbers]
+
+
+def _lanes(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], extent: int, rows: int) -> int:
+    """Elements of a piece: what the widest access holds of the smallest element, wide ones in two accesses."""
+    if any(one.has_call or one.has_loop for one in facts):
+        return 1
+    lanes = machine.access_bytes // min(map(_bytes, kinds))
+    lanes = min(lanes, 2 * machine.access_bytes // max(map(_bytes, kinds)))
+    live = max(one.live for one in facts)
+    while lanes > 1 and (
+        lanes > extent or (extent % lanes and rows > 1) or live * lanes > machine.registers_per_thread // 2
+    ):
+        lanes //= 2
+    return lanes
+
+
+def _teams(
+    machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], grid: RowGrid, words: int = 0
+) -> RowGrid:
+    """Team, block and chunks of rows; ``words`` are the registers that an element keeps between loops."""
+    pieces, warp = grid.pieces, machine.warp
+    rounds = max(1, min(MOST_ROUNDS, BYTES_A_THREAD // (grid.lanes * min(map(_bytes, kinds)))))
+    if words:
+        rounds = max(1, min(rounds, DATA_WORDS // (words * grid.lanes)))
+    most = machine.threads_per_block if words else WIDE_BLOCK
+    team = _power(pieces) if pieces <= warp else max(warp, _power(-(-pieces // rounds)))
+    while grid.rows * team < ENOUGH_THREADS and team < min(most, pieces) and team >= warp:
+        team *= 2
+    team = min(team, most)
+    teams = max(1, BLOCK // team)
+    while teams > 1 and teams // 2 >= grid.rows and team * teams > warp:
+        teams //= 2
+    live = max(one.live for one in facts)
+    unroll = max(1, BYTES_UNDER_WAY // (grid.lanes * min(map(_bytes, kinds))))
+    while unroll > 1 and (
+        unroll * grid.lanes * live > machine.registers_per_thread // 2 or unroll > min(MOST_UNDER_WAY, pieces // team)
+    ):
+        unroll //= 2
+    chunks = chunk = 0
+    if not words:
+        wanted = min(ENOUGH_BLOCKS // grid.rows, pieces // (SHORTEST_CHUNK * team))
+        if wanted > 1:
+            chunk = -(-pieces // wanted // team) * team
+            chunks = -(-pieces // chunk)
+    needed = -(-(chunk or pieces) // team)
+    # The largest block leaves its threads half of the registers that data may take elsewhere.
+    room = DATA_WORDS // 2 if team == machine.threads_per_block else DATA_WORDS
+    resident = needed <= (room // (words * grid.lanes) if words else rounds) and needed <= MOST_ROUNDS
+    resident = resident and not any(one.has_call for one in facts)
+    if words and not resident:
+        # What a row keeps lies in the shared memory of its own block.
+        team, teams = max(team, warp), 1
+    sizes = (grid.rows, grid.outer, grid.extent, grid.lanes, team, teams, unroll)
+    return RowGrid(*sizes, max(1, chunks), chunk if chunks > 1 else 0, resident)
+
+
+def reduction_columns(body: Body, plan: Plan, machine: GridMachine) -> ColumnGrid:
+    """The grid of reductions that keep the innermost variable, or reduce nothing."""
+    extents = plan.space.extents
+    extent = plan.kept_extents[-1] if plan.kept else 1
+    rows = plan.results // extent
+    reduced = math.prod(extents[position] for position in plan.reduced)
+    name = plan.space.names[plan.kept[-1]] if plan.kept else COLUMN
+    kinds = _moving([plan.facts], name) + _stored(body, plan.stored)
+    kinds = kinds or [kind for one in plan.instructions for kind in accumulator_kinds(one)]
+    # Rows of columns lie behind each other in memory: pieces are aligned only if every row is whole pieces.
+    lanes = _lanes(machine, [plan.facts], kinds, extent, 2 if extent > 1 else 1)
+    across = min(machine.warp, _power(extent // lanes))
+    in_order = not all(map(is_free, plan.instructions))
+    down = 1 if in_order else min(max(1, WIDE_BLOCK // across), _power(reduced))
+    across = max(across, min(machine.warp, machine.warp // down))
+    unroll = max(1, BYTES_UNDER_WAY // (lanes * min(map(_bytes, kinds))))
+    while unroll > 1 and (
+        unroll * lanes * plan.facts.live > machine.registers_per_thread // 2
+        or unroll > min(MOST_UNDER_WAY, reduced // down)
+    ):
+        unroll //= 2
+    grid = ColumnGrid(rows, extent, reduced, lanes, across, down, unroll)
+    wanted = min(ENOUGH_BLOCKS // grid.blocks, reduced // (SHORTEST_CHUNK * down))
+    if in_order or wanted < 2:
+        return grid
+    chunk = -(-reduced // wanted // down) * down
+    return ColumnGrid(rows, extent, reduced, lanes, across, down, unroll, -(-reduced // chunk), chunk)
+
+
+def second_phase(results: int, chunks: int, machine: GridMachine) -> RowGrid:
+    """The grid that combines the partial results of chunks, one row of them for each result."""
+    team = min(WIDE_BLOCK, _power(chunks))
+    return RowGrid(results, 1, chunks, 1, team, max(1, max(machine.warp, BLOCK) // team), 1, resident=True)
+
+
+def _power(count: int) -> int:
+    """The smallest power of two that is not below a number."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def _bytes(kind: str) -> int:
+    return max(8, KIND_BITS[kind]) // 8

@@ -1,0 +1,223 @@
+"""A team of threads and its row: the pieces that each thread takes, and what all of them have found, brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import final
+
+from hlojit.llvm.combiners import Combiners
+from hlojit.llvm.text import Val
+from hlojit.lowering.grid_reduction_plan import RowGrid
+from hlojit.lowering.index import Index, variable
+from hlojit.lowering.row_plan import COLUMN
+from hlojit.simt.builder import SimtBuilder
+from hlojit.simt.frame import GridFrame
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Neighbouring elements of a row that one thread takes, under variables of their own."""
+
+    column: str
+    lanes: int
+    mapping: Mapping[str, Index]
+    active: Val | None
+    """Whether the thread has this piece; None means that it has."""
+
+    def at(self, index: Sequence[Index]) -> tuple[Index, ...]:
+        """An index in terms of the plan's variables, in terms of the piece's."""
+        return tuple(position.substitute(self.mapping) for position in index)
+
+
+Take = Callable[[Sequence[Piece], list[Val]], list[Val]]
+"""What is done with pieces: takes and gives carried values."""
+
+
+@final
+class Team:
+    """The way of one thread through its team's row.  ``open`` it at the beginning of the kernel."""
+
+    def __init__(self, frame: GridFrame, grid: RowGrid, warp: int):
+        self.frame = frame
+        self.builder = frame.builder
+        self.grid = grid
+        self.warp = warp
+        self.row_active: Val | None = None
+        self.pieces: list[Piece] = []
+        """All of the thread, where they are written out."""
+        self.tail: Piece | None = None
+        """The element of the thread behind the whole pieces of the only row."""
+
+    def open(self) -> None:
+        """Find out which row and which pieces are the thread's."""
+        b, grid = self.builder, self.grid
+        thread = b.zext(b.thread, "i64")
+        block, self.low = b.zext(b.block, "i64"), b.constant("i64", 0)
+        if grid.chunks > 1:
+            chunks = b.constant("i32", grid.chunks)
+            self.chunk = b.zext(b.urem(b.block, chunks), "i64")
+            block = b.zext(b.udiv(b.block, chunks), "i64")
+            self.low = b.mul(self.chunk, b.constant("i64", grid.chunk))
+        self.position = b.and_(thread, b.constant("i64", grid.team - 1)) if grid.teams > 1 else thread
+        self.number = b.lshr(thread, b.constant("i64", _log2(grid.team)))
+        row = block
+        if grid.teams > 1:
+            row = b.add(b.mul(block, b.constant("i64", grid.teams)), self.number)
+        self.frame.access.variables["row"] = row
+        if grid.rows % grid.teams:
+            self.row_active = b.icmp("slt", row, b.constant("i64", grid.rows))
+        self.is_first = self._both(b.icmp("eq", self.position, b.constant("i64", 0)), self.row_active)
+        if grid.resident:
+            self.pieces = [self._piece(b.constant("i64", n), n, self._has(n)) for n in range(grid.rounds)]
+        if grid.tail:
+            self.tail = self._last(grid.extent - grid.tail)
+
+    def _both(self, condition: Val, other: Val | None) -> Val:
+        return condition if other is None else self.builder.and_(condition, other)
+
+    def _has(self, number: int) -> Val | None:
+        """Whether the thread has a piece in a round that is written out."""
+        b, grid = self.builder, self.grid
+        found = self.row_active
+        first = number * grid.team
+        ragged = grid.chunks > 1 and grid.pieces % grid.chunk
+        if first + grid.team > grid.span:
+            place = b.add(self.position, b.constant("i64", first))
+            found = self._both(b.icmp("slt", place, b.constant("i64", grid.span)), found)
+        if ragged:
+            place = b.add(self.low, b.add(self.position, b.constant("i64", first)))
+            found = self._both(b.icmp("slt", place, b.constant("i64", grid.pieces)), found)
+        return found
+
+    def _piece(self, round_: Val, number: int, active: Val | None) -> Piece:
+        """The thread's piece of a round; ``number`` tells it from others that are alive."""
+        b, grid, access = self.builder, self.grid, self.frame.access
+        piece = b.add(b.mul(round_, b.constant("i64", grid.team)), self.position)
+        if grid.chunks > 1:
+            piece = b.add(self.low, piece)
+        column, outer = f"{COLUMN}.{number}", f"outer.{number}"
+        if grid.outer > 1:
+            narrow = b.trunc(piece, "i32") if grid.pieces < 1 << 31 else piece
+            stretch = b.constant(narrow.kind, grid.extent // grid.lanes)
+            access.variables[outer] = b.zext(b.udiv(narrow, stretch), "i64")
+            piece = b.zext(b.urem(narrow, stretch), "i64")
+        access.variables[column] = b.mul(piece, b.constant("i64", grid.lanes))
+        access.multiples[column] = grid.lanes
+        mapping = {COLUMN: variable(column, 0, grid.extent - 1), "outer": variable(outer, 0, grid.outer - 1)}
+        return Piece(column, grid.lanes, mapping, active)
+
+    def _last(self, start: int) -> Piece:
+        b, column = self.builder, f"{COLUMN}.tail"
+        place = b.add(self.position, b.constant("i64", start))
+        self.frame.access.variables[column] = place
+        active = b.icmp("slt", place, b.constant("i64", self.grid.extent))
+        if self.grid.chunks > 1:
+            active = b.and_(active, b.icmp("eq", self.chunk, b.constant("i64", 0)))
+        mapping = {COLUMN: variable(column, 0, self.grid.extent - 1)}
+        return Piece(column, 1, mapping, self._both(active, self.row_active))
+
+    @contextmanager
+    def on(self, piece: Piece) -> Iterator[None]:
+        """Inside, code is for a piece's lanes."""
+        access = self.frame.access
+        with access.lanes(piece.lanes, piece.column), access.guarded(piece.active):
+            yield
+
+    def through(self, carried: Sequence[Val], take: Take) -> list[Val]:
+        """Go through the whole pieces of the thread, some at a time."""
+        b, grid = self.builder, self.grid
+        if grid.resident:
+            return take(self.pieces, list(carried))
+        rounds = self._rounds()
+        unroll = min(grid.unroll, grid.rounds)
+        groups = b.constant("i64", 0)
+        if unroll > 1:
+            groups = divided(b, rounds, unroll)
+            carried = self._loop(b.constant("i64", 0), groups, carried, unroll, take)
+        start = scaled(b, groups, unroll)
+        if not (start.is_literal and rounds.is_literal and start.text == rounds.text):
+            carried = self._loop(start, rounds, carried, 1, take)
+        return list(carried)
+
+    def _loop(self, start: Val, end: Val, carried: Sequence[Val], unroll: int, take: Take) -> list[Val]:
+        b = self.builder
+        loop = b.begin_loop(start, end, 1, carried)
+        with self.frame.scope():
+            first = scaled(b, loop.index, unroll)
+            rounds = [b.add(first, b.constant("i64", n)) if n else first for n in range(unroll)]
+            pieces = [self._piece(one, number, None) for number, one in enumerate(rounds)]
+            values = take(pieces, list(loop.carried))
+        return list(b.end_loop(loop, values))
+
+    def _rounds(self) -> Val:
+        """How many pieces the thread has."""
+        b, grid = self.builder, self.grid
+        if grid.chunks == 1 and grid.pieces % grid.team == 0 and self.row_active is None:
+            return b.constant("i64", grid.pieces // grid.team)
+        count = b.constant("i64", grid.span)
+        if grid.chunks > 1:
+            left = b.sub(b.constant("i64", grid.pieces), self.low)
+            count = b.select(b.icmp("slt", left, count), left, count)
+        above = b.add(b.sub(count, self.position), b.constant("i64", grid.team - 1))
+        rounds = b.lshr(above, b.constant("i64", _log2(grid.team)))
+        if self.row_active is not None:
+            rounds = b.select(self.row_active, rounds, b.constant("i64", 0))
+        return rounds
+
+    # ---------------------------------------------------------------- together
+
+    def together(self, combiners: Combiners, flat: Sequence[Val]) -> list[Val]:
+        """Combine what the threads of the team hold; every thread gets the whole."""
+        grid = self.grid
+        values = self._butterfly(combiners, list(flat), min(grid.team, self.warp))
+        if grid.team > self.warp:
+            values = self._between_warps(combiners, values)
+        return values
+
+    def _butterfly(self, combiners: Combiners, values: list[Val], width: int) -> list[Val]:
+        distance = width // 2
+        while distance:
+            others = [self.builder.shuffle_xor(value, distance) for value in values]
+            values = combiners.merge(values, others)
+            distance //= 2
+        return values
+
+    def _between_warps(self, combiners: Combiners, values: list[Val]) -> list[Val]:
+        b, grid, access = self.builder, self.grid, self.frame.access
+        warps = grid.team // self.warp
+        arrays = [access.add_shared(value.kind, grid.threads // self.warp) for value in values]
+        thread = b.zext(b.thread, "i64")
+        lane = b.and_(thread, b.constant("i64", self.warp - 1))
+        slot = b.lshr(thread, b.constant("i64", _log2(self.warp)))
+
+        def publish() -> None:
+            for array, value in zip(arrays, values):
+                access.store_at(value, array, slot)
+
+        b.when(b.icmp("eq", lane, b.constant("i64", 0)), publish)
+        b.barrier()
+        other = b.and_(lane, b.constant("i64", warps - 1))
+        if grid.teams > 1:
+            other = b.add(other, b.mul(self.number, b.constant("i64", warps)))
+        found = [access.load_at(array, value.kind, other) for array, value in zip(arrays, values)]
+        return self._butterfly(combiners, found, warps)
+
+
+def _log2(power: int) -> int:
+    return power.bit_length() - 1
+
+
+def scaled(b: SimtBuilder, value: Val, factor: int) -> Val:
+    """A number times a constant."""
+    if value.is_literal:
+        return b.constant("i64", int(value.text) * factor)
+    return b.mul(value, b.constant("i64", factor)) if factor > 1 else value
+
+
+def divided(b: SimtBuilder, value: Val, divisor: int) -> Val:
+    """A number that is not negative by a power of two, rounded down."""
+    if value.is_literal:
+        return b.constant("i64", int(value.text) // divisor)
+    return b.lshr(value, b.constant("i64", _log2(divisor)))
