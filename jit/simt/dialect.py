@@ -31,8 +31,8 @@ class Memory:
     """Of the buffer; -1 for shared memory."""
     offset: int = 0
     """Of shared memory: its first byte's place in that of the block."""
-    is_result: bool = False
-    """Whether no two threads of a launch may write the same element (but by atomic instructions)."""
+    is_written: bool = False
+    """Whether the kernel writes it.  Then threads may access the same element only as barriers or atomic instructions allow."""
     base: Val = _NOWHERE
     """Where it begins; the builder sets it."""
 

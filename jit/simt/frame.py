@@ -34,7 +34,7 @@ class GridFrame(Frame):
         count = len(self.body.operand_types) + len(self.body.roots)
         buffers = [self._memory(number) for number in range(count)]
         if workspace_bytes:
-            buffers.append(Memory("the workspace", workspace_bytes))
+            buffers.append(Memory("the workspace", workspace_bytes, is_written=True))
         with self.builder.kernel(symbol, buffers, threads) as addresses:
             sizes = [self.body.length(number) for number in range(count)]
             self.access = SimtAccess(self.builder, self.target, addresses[:count], sizes)
@@ -47,7 +47,7 @@ class GridFrame(Frame):
         kind = self.body.roots[number - len(operands)].tensor_type if is_result else operands[number]
         itemsize = max(8, KIND_BITS[memory_kind(kind.element_type)]) // 8
         name = f"result {number - len(operands)}" if is_result else f"operand {number}"
-        return Memory(f"{name} ({kind})", self.body.length(number) * itemsize, itemsize, is_result=is_result)
+        return Memory(f"{name} ({kind})", self.body.length(number) * itemsize, itemsize, is_written=is_result)
 
     def phase(self, symbol: str, blocks: int, cost: float) -> Phase:
         """The launch of the kernel that was emitted last: ``cost`` are the nanoseconds of a block."""

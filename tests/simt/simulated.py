@@ -35,6 +35,7 @@ class Zoned:
         rounded = -(-nbytes // _ZONE) * _ZONE
         self._memory = np.full(rounded + 3 * _ZONE, _CANARY, np.uint8)
         self._begin = -self._memory.ctypes.data % _ZONE + _ZONE
+        self.bytes[:] = 0
         self.bytes[: len(content)] = np.frombuffer(content, np.uint8)
 
     @property
@@ -106,7 +107,7 @@ class Handmade:
         self.buffers = [(np.dtype(dtype), count) for dtype, count in buffers]
         memories = [
             Memory(
-                f"buffer {number}", dtype.itemsize * count, dtype.itemsize, is_result=number >= len(buffers) - results
+                f"buffer {number}", dtype.itemsize * count, dtype.itemsize, is_written=number >= len(buffers) - results
             )
             for number, (dtype, count) in enumerate(self.buffers)
         ]

@@ -352,12 +352,16 @@ def everybody_writes(b: SimtBuilder, y: Val) -> None:
 
 def test_two_threads_write_one_element_of_a_result() -> None:
     error = fault(everybody_writes, [("i4", 64)])
-    said(error, FaultKind.RESULT_RACE, "thread 1: store of buffer 0 at byte 0: thread 0 of block 0 has written")
+    said(
+        error,
+        FaultKind.BUFFER_RACE,
+        "thread 1: store of buffer 0 at byte 0 races with thread 0 of block 0, which wrote",
+    )
 
 
-def test_writers_need_not_be_checked() -> None:
+def test_races_in_buffers_need_not_be_looked_for() -> None:
     kernel = Handmade(everybody_writes, [("i4", 64)])
-    kernel.launch(check_writers=False)
+    kernel.launch(check_races=False)
 
 
 def test_two_blocks_write_one_element_of_a_result() -> None:
@@ -365,7 +369,7 @@ def test_two_blocks_write_one_element_of_a_result() -> None:
         b.store(b.thread, at(b, y, "i32", b.thread))
 
     error = fault(body, [("i4", 64)], blocks=100)
-    said(error, FaultKind.RESULT_RACE, "of block")
+    said(error, FaultKind.BUFFER_RACE, "of block")
 
 
 def test_vectors_of_results_that_overlap() -> None:
@@ -373,7 +377,7 @@ def test_vectors_of_results_that_overlap() -> None:
         b.store(Val("splat (float 1.0)", "f32", 4), at(b, y, "f32", b.mul(b.thread, word(b, 3))))
 
     error = fault(body, [("f4", 4 + 3 * 63)])
-    said(error, FaultKind.RESULT_RACE, "thread 1: store of buffer 0 at byte 12: thread 0")
+    said(error, FaultKind.BUFFER_RACE, "thread 1: store of buffer 0 at byte 12 races with thread 0")
 
 
 def test_a_barrier_lies_between_two_writers() -> None:
@@ -386,6 +390,89 @@ def test_a_barrier_lies_between_two_writers() -> None:
     kernel = Handmade(body, [("i4", 64)])
     kernel.launch()
     np.testing.assert_array_equal(kernel.array(0), np.arange(64)[::-1])
+
+
+def test_a_block_reads_what_another_one_wrote() -> None:
+    """Blocks one after the other would find what they look for."""
+
+    def body(b: SimtBuilder, y: Val) -> None:
+        place = at(b, y, "i32", b.add(b.mul(b.block, word(b, 64)), b.thread))
+        b.store(b.thread, place)
+        earlier = b.select(b.icmp("eq", b.block, word(b, 3)), b.thread, b.add(b.mul(b.block, word(b, 64)), b.thread))
+        b.store(b.add(b.load("i32", at(b, y, "i32", earlier)), word(b, 1)), place)
+
+    error = fault(body, [("i4", 640)], blocks=10)
+    said(
+        error,
+        FaultKind.BUFFER_RACE,
+        "block 3",
+        "load of buffer 0 at byte 0 races with thread 0 of block 0, which wrote",
+    )
+
+
+@pytest.mark.parametrize("writer", [0, 31, 32, 63, 64, 255])
+def test_whoever_reads_a_buffer_before_it_is_written(writer: int) -> None:
+    """Of the same thread, warp, block or another one."""
+
+    def body(b: SimtBuilder, y: Val) -> None:
+        mine = b.add(b.mul(b.block, word(b, 64)), b.thread)
+        b.store(b.load("i32", y), at(b, y, "i32", b.add(mine, word(b, 1))))
+        b.shuffle_xor(b.thread, 1)
+        b.when(b.icmp("eq", mine, word(b, writer)), lambda: b.store(b.thread, y))
+
+    error = fault(body, [("i4", 257)], blocks=4)
+    said(error, FaultKind.BUFFER_RACE, "buffer 0 at byte 0")
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_threads_of_a_block_exchange_through_a_buffer(waits: bool) -> None:
+    def body(b: SimtBuilder, y: Val) -> None:
+        b.store(b.thread, at(b, y, "i32", b.thread))
+        if waits:
+            b.barrier()
+        other = b.load("i32", at(b, y, "i32", b.xor(b.thread, word(b, 63))))
+        if waits:
+            b.barrier()
+        b.store(other, at(b, y, "i32", b.thread))
+
+    if not waits:
+        said(fault(body, [("i4", 64)]), FaultKind.BUFFER_RACE, "which read the same element")
+        return
+    kernel = Handmade(body, [("i4", 64)])
+    kernel.launch()
+    np.testing.assert_array_equal(kernel.array(0), np.arange(64)[::-1])
+
+
+def test_a_counter_that_is_read_in_the_launch_that_counts() -> None:
+    def body(b: SimtBuilder, y: Val) -> None:
+        b.atomic("add", y, word(b, 1))
+        b.shuffle_xor(b.thread, 1)
+        last = b.and_(b.icmp("eq", b.block, word(b, 9)), b.icmp("eq", b.thread, word(b, 63)))
+        b.when(last, lambda: b.store(b.load("i32", y), at(b, y, "i32", word(b, 1))))
+
+    said(
+        fault(body, [("i4", 2)], blocks=10),
+        FaultKind.BUFFER_RACE,
+        "load of buffer 0 at byte 0 races with threads of several blocks",
+    )
+
+
+@pytest.mark.parametrize("distance", [0, 1])
+def test_a_result_in_the_memory_of_an_operand(distance: int) -> None:
+    def body(b: SimtBuilder, x: Val, y: Val) -> None:
+        mine = b.add(b.mul(b.block, word(b, 64)), b.thread)
+        source = b.and_(b.add(mine, word(b, distance)), word(b, 255))
+        b.store(b.add(b.load("i32", at(b, x, "i32", source)), word(b, 1)), at(b, y, "i32", mine))
+
+    kernel = Handmade(body, [("i4", 256)] * 2)
+    address = kernel.memory[0].address
+    if distance:
+        with pytest.raises(KernelFaultError) as found:
+            kernel.module.launch("kernel", [address, address], 4, 64)
+        said(found.value, FaultKind.BUFFER_RACE, "which read the same element")
+        return
+    kernel.module.launch("kernel", [address, address], 4, 64)
+    assert (kernel.array(0) == 1).all()
 
 
 # ------------------------------------------------------------------------------------------------- launches

@@ -1,4 +1,4 @@
-"""Checks before accesses, as text: lengths of buffers, races in shared memory, writers of results.
+"""Checks before accesses, as text: lengths of memory, and races.
 
 An access that is wrong is reported and not done: its thread ends.
 """
@@ -89,7 +89,7 @@ def _unless(b: SimtBuilder, bad: Val, access: Access, offset: Val, leave: str) -
 
 
 def _note(b: SimtBuilder, access: Access, offset: Val, nbytes: Val, leave: str) -> None:
-    """Tell who accesses shared memory, or writes a result; leave if others have done so."""
+    """Tell who accesses what; leave if others do and nothing orders them."""
     memory = access.memory
     who = f"ptr %block, i32 %thread, i32 {access.site}"
     if memory.is_shared:
@@ -97,12 +97,11 @@ def _note(b: SimtBuilder, access: Access, offset: Val, nbytes: Val, leave: str) 
         b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, i64, i64, i64, i32)")
         shared = b.add(offset, b.constant("i64", memory.offset))
         what = f"i64 {shared.text}, i64 {nbytes.text}, i64 {memory.itemsize}, i32 {_USES[access.use]}"
-    elif memory.is_result and access.use is Use.STORE:
-        symbol = "hlojit_simulator_written"
-        b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, i64, i64, i64, i64)")
-        what = f"i64 {memory.number}, i64 {offset.text}, i64 {nbytes.text}, i64 {memory.itemsize}"
     else:
-        return
+        symbol = "hlojit_simulator_buffer"
+        b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, i64, i64, i64, i64, i32)")
+        place = f"i64 {memory.number}, i64 {offset.text}, i64 {nbytes.text}"
+        what = f"{place}, i64 {memory.itemsize}, i32 {_USES[access.use]}"
     raced = b.emit("i1", 1, f"call i1 @{symbol}({who}, {what})")
     following = b.fresh_label("alone")
     b.branch_if(raced, leave, following)

@@ -85,7 +85,7 @@ class SimulatorDialect(Dialect):
         kind = "presplitcoroutine" if self._kernel.waits else "alwaysinline"
         b.lines[definition] = b.lines[definition].replace(" nounwind {", f" nounwind {kind} {{")
         self._launched(b, symbol, threads)
-        memories = [BufferFacts(each.what, each.nbytes, each.itemsize, each.is_result) for each in b.buffers]
+        memories = [BufferFacts(each.what, each.nbytes, each.itemsize, each.is_written) for each in b.buffers]
         facts = KernelFacts(threads, b.shared_bytes, tuple(memories), tuple(self._kernel.sites))
         name, text = facts_symbol(symbol), facts.to_text().encode() + b"\0"
         escaped = "".join(f"\\{byte:02X}" for byte in text)

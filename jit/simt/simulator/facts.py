@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class BufferFacts:
-    """One buffer of a kernel: what it is for people, its bytes, and whether every element has one writer."""
+    """One buffer of a kernel: what it is for people, its bytes, and whether the kernel writes it."""
 
     what: str
     nbytes: int
     itemsize: int
-    is_result: bool
+    is_written: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import final
 
 from hlojit.ir.errors import ExecutionError
 from hlojit.simt.simulator.facts import KernelFacts
-from hlojit.simt.simulator.records import FaultKind
+from hlojit.simt.simulator.records import SEVERAL_BLOCKS, FaultKind
 
 
 @final
@@ -44,10 +44,13 @@ def _text(kind: FaultKind, noted: dict[str, int], facts: KernelFacts) -> str:
             f"{site} races with the {other_site} by thread {other}: both touch byte {noted['offset']:,} of the block's shared "
             "memory, one of them writes, and no barrier lies between them"
         )
-    if kind is FaultKind.RESULT_RACE:
+    if kind is FaultKind.BUFFER_RACE:
         by = f"thread {other} of block {noted['other_block']}"
+        if noted["other_block"] == SEVERAL_BLOCKS:
+            by = "threads of several blocks"
         return (
-            f"{site} at byte {noted['offset']:,}: {by} has written the same element, and no barrier lies between them"
+            f"{site} at byte {noted['offset']:,} races with {by}, which {'wrote' if noted['other_site'] else 'read'} the same "
+            "element: nothing orders them"
         )
     if kind is FaultKind.DIVERGED:
         where = f"is at {other_site}" if noted["other_site"] else "has ended"

@@ -21,7 +21,7 @@ from hlojit.runtime.native import native
 from hlojit.simt.access import BUFFER_ALIGNMENT
 from hlojit.simt.simulator.facts import KernelFacts, facts_symbol
 from hlojit.simt.simulator.faults import fault_of
-from hlojit.simt.simulator.records import BLOCK, LANE_BYTES, LAUNCH, RECORDS, nbytes
+from hlojit.simt.simulator.records import BLOCK, LANE_BYTES, LAUNCH, RECORDS, SEVERAL_BLOCKS, nbytes
 
 _SYMBOLS: Final = (
     "hlojit_simulator_open",
@@ -32,13 +32,14 @@ _SYMBOLS: Final = (
     "hlojit_simulator_ballot",
     "hlojit_simulator_outside",
     "hlojit_simulator_shared",
-    "hlojit_simulator_written",
+    "hlojit_simulator_buffer",
 )
 """What simulated kernels call."""
 _LAUNCH_SYMBOL: Final = "hlojit_simulator_launch"
 _RANGES_PER_THREAD: Final = 8
-_MOST_BLOCKS: Final = 1 << 28
-"""Of which writers of results can be told."""
+_CELL_BYTES: Final = 16
+_MOST_CELL_BYTES: Final = 1 << 29
+"""What noting who accesses the elements of buffers may take, unless it is asked for."""
 
 
 def simulated_target(machine: GridMachine) -> Target:
@@ -148,24 +149,29 @@ class SimulatedModule:
         shared_bytes: int = 0,
         *,
         what: str = "",
-        check_writers: bool = True,
+        check_races: bool | None = None,
     ) -> None:
         """Run a kernel over its blocks, on as many of the process' threads as programs may use, and wait for it.
 
         ``addresses`` are those of its buffers, multiples of 256 bytes.  ``what`` is for messages: the instruction that the
-        kernel is, and where it stands.  ``check_writers`` asks who wrote every element of results, which takes eight bytes
-        an element.  Raises ``KernelFaultError`` for what a kernel may not do.
+        kernel is, and where it stands.  ``check_races`` notes who accesses the elements of buffers that the kernel writes,
+        which takes 16 bytes an element; by default where that is not too much.  Shared memory is always checked.
+
+        Raises ``KernelFaultError`` for what a kernel may not do.
         """
         facts = self._facts[symbol]
         _check_addresses(symbol, facts, addresses)
         table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        written, writers = _writers(facts) if check_writers and blocks <= _MOST_BLOCKS else (0, ())
-        launch = _Record(LAUNCH, nbytes(LAUNCH), threads=threads, shared_bytes=shared_bytes, written=written)
+        cells = _cells(facts, addresses, check_races if blocks < SEVERAL_BLOCKS else False)
+        cell_table = (ctypes.c_void_p * max(1, len(cells)))(
+            *(0 if each is None else each.ctypes.data for each in cells)
+        )
+        where = ctypes.addressof(cell_table)
+        launch = _Record(LAUNCH, nbytes(LAUNCH), threads=threads, shared_bytes=shared_bytes, cells=where)
         allowed = int(native().hlojit_pool_threads())
         context = _Record(CONTEXT, CONTEXT_BYTES, threads=allowed, user=launch.address, thread=threading.get_ident())
         grain = max(1, blocks // (_RANGES_PER_THREAD * allowed))
         status = self._native.launch(context.address, self.address(symbol), ctypes.addressof(table), blocks, grain)
-        del writers
         if status:
             raise _explained(status, context, launch, facts, symbol, what)
 
@@ -180,13 +186,18 @@ def _check_addresses(symbol: str, facts: KernelFacts, addresses: Sequence[int]) 
             )
 
 
-def _writers(facts: KernelFacts) -> tuple[int, tuple[object, ...]]:
-    """A table of who wrote which element of the results (nobody yet): its address, and the objects it lies in."""
-    entries = [
-        np.zeros(buffer.nbytes // buffer.itemsize, np.uint64) if buffer.is_result else None for buffer in facts.buffers
-    ]
-    table = (ctypes.c_void_p * max(1, len(entries)))(*(0 if each is None else each.ctypes.data for each in entries))
-    return ctypes.addressof(table), (table, entries)
+def _cells(facts: KernelFacts, addresses: Sequence[int], wanted: bool | None) -> list[np.ndarray[Any, Any] | None]:
+    """For every buffer who accessed its elements (nobody yet), or None; an operand in the place of a result has the result's."""
+    counts: dict[tuple[int, int], int] = {}
+    for buffer, address in zip(facts.buffers, addresses):
+        place = address, buffer.itemsize
+        counts[place] = max(counts.get(place, 0), buffer.nbytes // buffer.itemsize)
+    written = {(address, buffer.itemsize) for buffer, address in zip(facts.buffers, addresses) if buffer.is_written}
+    total = sum(_CELL_BYTES * counts[place] for place in written)
+    if wanted is False or (wanted is None and total > _MOST_CELL_BYTES):
+        written = set()
+    cells = {place: np.zeros(2 * counts[place], np.uint64) for place in written}
+    return [cells.get((address, buffer.itemsize)) for buffer, address in zip(facts.buffers, addresses)]
 
 
 def _explained(

@@ -4,6 +4,8 @@
 ; other.  Two accesses by threads of different warps are ordered if a barrier lies between them; by lanes of one warp, if that
 ; warp waited as well.  So an earlier access counts if its time is not before the last barrier (the warp's clock).
 ;
+; ------------------------------------------------------------------------------------------------------- shared memory
+;
 ; Every element of shared memory has three cells: who wrote it last, and the last readers of two different warps, which is
 ; enough to tell whether any reader is not the writer's.  An entry, 0 for nobody:
 ;
@@ -178,23 +180,82 @@ define private i64 @joined(i64 %entry, i64 %me, i64 %barrier_time, i64 %warp_tim
   ret i64 %joined
 }
 
-; Note a store to a result; true if another thread has written an element of it with nothing between them, which is a fault.
-; Threads of different blocks are never ordered.  An entry:
+; ------------------------------------------------------------------------------------------------------------- buffers
 ;
-;     block (28 bits) | time since the block began, and one (26 bits) | thread (10 bits)
-define i1 @hlojit_simulator_written(ptr %block, i32 %thread, i32 %site, i64 %buffer, i64 %offset, i64 %bytes, i64 %size) {
+; Elements of buffers that a kernel writes have two cells, their last writer and their last reader.  Threads of different
+; blocks are never ordered, and may run at once: an access notes itself before it looks at the other cell, so that one of two
+; sees the other.  An entry, 0 for nobody:
+;
+;     block (28 bits) | time since the block began, and one (23 bits) | warps | atomic | several | thread (10 bits)
+;
+; `several`: by others of the thread's warp too; `warps`: by other warps of the block too; block 2^28 - 1: by several blocks.
+
+define private i1 @buffer.counts(i64 %entry, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
+                                 i32 %shift) alwaysinline {
+  %is_somebody = icmp ne i64 %entry, 0
+  %entry_block = lshr i64 %entry, 36
+  %is_foreign = icmp ne i64 %entry_block, %number
+  %passed_bits = lshr i64 %entry, 13
+  %passed1 = and i64 %passed_bits, 8388607
+  %passed = sub i64 %passed1, 1
+  %time = add i64 %start, %passed
+  %who = call i32 @buffer.thread(i64 %entry)
+  %differs = xor i32 %who, %thread
+  %other_warp = lshr i32 %differs, %shift
+  %is_far = icmp ne i32 %other_warp, 0
+  %warps_bit = lshr i64 %entry, 12
+  %warps = trunc i64 %warps_bit to i1
+  %by_barriers = or i1 %is_far, %warps
+  %since = select i1 %by_barriers, i64 %barrier_time, i64 %warp_time
+  %is_recent = icmp uge i64 %time, %since
+  %is_other = icmp ne i32 %differs, 0
+  %several_bit = lshr i64 %entry, 10
+  %several = trunc i64 %several_bit to i1
+  %by_others0 = or i1 %is_other, %several
+  %by_others = or i1 %by_others0, %warps
+  %unordered = and i1 %is_recent, %by_others
+  %either = or i1 %is_foreign, %unordered
+  %counts = and i1 %is_somebody, %either
+  ret i1 %counts
+}
+
+define private i32 @buffer.thread(i64 %entry) alwaysinline {
+  %who64 = and i64 %entry, 1023
+  %who = trunc i64 %who64 to i32
+  ret i32 %who
+}
+
+; The entry of an access of the same kind after another one that nothing orders before it.
+define private i64 @buffer.joined(i64 %entry, i64 %me, i64 %number, i32 %thread, i32 %shift) alwaysinline {
+  %entry_block = lshr i64 %entry, 36
+  %is_foreign = icmp ne i64 %entry_block, %number
+  %who = call i32 @buffer.thread(i64 %entry)
+  %differs = xor i32 %who, %thread
+  %other_warp = lshr i32 %differs, %shift
+  %is_far = icmp ne i32 %other_warp, 0
+  %warps_bit = lshr i64 %entry, 12
+  %warps = trunc i64 %warps_bit to i1
+  %by_warps = or i1 %is_far, %warps
+  %of_warps = or i64 %me, 4096
+  %of_warp = or i64 %me, 1024
+  %of_block = select i1 %by_warps, i64 %of_warps, i64 %of_warp
+  %of_blocks = or i64 %me, -68719476736
+  %joined = select i1 %is_foreign, i64 %of_blocks, i64 %of_block
+  ret i64 %joined
+}
+
+; Note an access to a buffer; true if it races with an earlier one, which is a fault.
+define i1 @hlojit_simulator_buffer(ptr %block, i32 %thread, i32 %site, i64 %buffer, i64 %offset, i64 %bytes, i64 %size,
+                                   i32 %use) {
 entry:
   %launch_at = call ptr @block.launch(ptr %block)
   %launch = load ptr, ptr %launch_at, align 8
-  %table_at = call ptr @launch.written(ptr %launch)
+  %table_at = call ptr @launch.cells(ptr %launch)
   %table = load ptr, ptr %table_at, align 8
-  %nobody_asks = icmp eq ptr %table, null
-  br i1 %nobody_asks, label %done, label %which
-which:
-  %entries_at = getelementptr inbounds ptr, ptr %table, i64 %buffer
-  %entries = load ptr, ptr %entries_at, align 8
-  %is_free = icmp eq ptr %entries, null
-  br i1 %is_free, label %done, label %now
+  %cells_at = getelementptr inbounds ptr, ptr %table, i64 %buffer
+  %cells = load ptr, ptr %cells_at, align 8
+  %nobody_asks = icmp eq ptr %cells, null
+  br i1 %nobody_asks, label %done, label %now
 now:
   %time_at = call ptr @block.time(ptr %block)
   %time = load i64, ptr %time_at, align 8
@@ -215,9 +276,12 @@ now:
   %block_bits = shl i64 %number, 36
   %passed = sub i64 %time, %start
   %passed1 = add i64 %passed, 1
-  %time_bits = shl i64 %passed1, 10
+  %time_bits = shl i64 %passed1, 13
+  %is_atomic = icmp eq i32 %use, 2
+  %atomic_bit = select i1 %is_atomic, i64 2048, i64 0
   %thread64 = zext i32 %thread to i64
-  %who = or i64 %time_bits, %thread64
+  %who0 = or i64 %time_bits, %thread64
+  %who = or i64 %who0, %atomic_bit
   %me = or i64 %block_bits, %who
   %first = udiv i64 %offset, %size
   %end_offset = add i64 %offset, %bytes
@@ -227,35 +291,58 @@ now:
 
 element:
   %at = phi i64 [ %first, %now ], [ %next, %fine ]
-  %entry_at = getelementptr inbounds i64, ptr %entries, i64 %at
-  %old = atomicrmw xchg ptr %entry_at, i64 %me monotonic
-  %is_nobody = icmp eq i64 %old, 0
-  br i1 %is_nobody, label %fine, label %somebody
-somebody:
-  %old_block = lshr i64 %old, 36
-  %old_who64 = and i64 %old, 1023
-  %old_thread = trunc i64 %old_who64 to i32
-  %old_passed = lshr i64 %old, 10
-  %old_passed26 = and i64 %old_passed, 67108863
-  %old_time0 = add i64 %old_passed26, %start
-  %old_time = sub i64 %old_time0, 1
-  %is_here = icmp eq i64 %old_block, %number
-  br i1 %is_here, label %here, label %race
-here:
-  %differs = xor i32 %old_thread, %thread
-  %other_warp = lshr i32 %differs, %shift
-  %is_near = icmp eq i32 %other_warp, 0
-  %since = select i1 %is_near, i64 %warp_time, i64 %barrier_time
-  %is_recent = icmp uge i64 %old_time, %since
-  %is_other = icmp ne i32 %differs, 0
-  %is_race = and i1 %is_recent, %is_other
-  br i1 %is_race, label %race, label %fine
+  %cell_offset = shl i64 %at, 4
+  %writer_at = getelementptr inbounds i8, ptr %cells, i64 %cell_offset
+  %reader_at = getelementptr inbounds i8, ptr %writer_at, i64 8
+  %is_load = icmp eq i32 %use, 0
+  br i1 %is_load, label %load, label %write
+
+load:
+  %old_reader = atomicrmw xchg ptr %reader_at, i64 %me seq_cst
+  %read = call i1 @buffer.counts(i64 %old_reader, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
+                                 i32 %shift)
+  br i1 %read, label %join_readers, label %look_for_writer
+join_readers:
+  %readers = call i64 @buffer.joined(i64 %old_reader, i64 %me, i64 %number, i32 %thread, i32 %shift)
+  store atomic i64 %readers, ptr %reader_at monotonic, align 8
+  br label %look_for_writer
+look_for_writer:
+  %writer = load atomic i64, ptr %writer_at seq_cst, align 8
+  %was_written = call i1 @buffer.counts(i64 %writer, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
+                                        i32 %shift)
+  br i1 %was_written, label %race, label %fine
+
+write:
+  %old_writer = atomicrmw xchg ptr %writer_at, i64 %me seq_cst
+  %written = call i1 @buffer.counts(i64 %old_writer, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
+                                    i32 %shift)
+  br i1 %written, label %by_whom, label %look_for_reader
+by_whom:
+  %was_atomic_bit = lshr i64 %old_writer, 11
+  %was_atomic = trunc i64 %was_atomic_bit to i1
+  %both_atomic = and i1 %was_atomic, %is_atomic
+  br i1 %both_atomic, label %join_writers, label %race
+join_writers:
+  %writers = call i64 @buffer.joined(i64 %old_writer, i64 %me, i64 %number, i32 %thread, i32 %shift)
+  store atomic i64 %writers, ptr %writer_at monotonic, align 8
+  br label %look_for_reader
+look_for_reader:
+  %reader = load atomic i64, ptr %reader_at seq_cst, align 8
+  %was_read = call i1 @buffer.counts(i64 %reader, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
+                                     i32 %shift)
+  br i1 %was_read, label %race, label %fine
+
 race:
+  ; The other one, and whether it wrote.
+  %other = phi i64 [ %writer, %look_for_writer ], [ %old_writer, %by_whom ], [ %reader, %look_for_reader ]
+  %wrote = phi i32 [ 1, %look_for_writer ], [ 1, %by_whom ], [ 0, %look_for_reader ]
+  %other_block = lshr i64 %other, 36
+  %other_thread = call i32 @buffer.thread(i64 %other)
   %place = mul i64 %at, %size
   %context_at = call ptr @block.context(ptr %block)
   %context = load ptr, ptr %context_at, align 8
-  call void @fault(ptr %context, ptr %launch, i32 3, i64 %number, i32 %site, i32 %thread, i64 %old_block, i32 0,
-                   i32 %old_thread, i64 %place)
+  call void @fault(ptr %context, ptr %launch, i32 3, i64 %number, i32 %site, i32 %thread, i64 %other_block, i32 %wrote,
+                   i32 %other_thread, i64 %place)
   %stopped_at = call ptr @block.stopped(ptr %block)
   store i32 1, ptr %stopped_at, align 4
   ret i1 true

@@ -26,7 +26,7 @@ LAUNCH: Final[Mapping[str, Field]] = laid_out(
         ("shared_bytes", "i64"),  # what the launch gives every block
         ("threads", "i32"),  # of a block
         ("reserved", "i32"),
-        ("written", "ptr"),  # for every buffer the address of who wrote its elements, or null; null: nobody asks
+        ("cells", "ptr"),  # for every buffer the address of who accessed its elements, or null
     )
 )
 
@@ -64,6 +64,10 @@ LANE: Final[Mapping[str, Field]] = laid_out(
 LANE_BYTES: Final = 32
 
 
+SEVERAL_BLOCKS: Final = (1 << 28) - 1
+"""What stands for more than one block where an entry has room for one; numbers of blocks are smaller."""
+
+
 class Meeting(enum.IntEnum):
     """What a thread waits for."""
 
@@ -80,8 +84,8 @@ class FaultKind(enum.IntEnum):
     """An access outside of its memory."""
     SHARED_RACE = 2
     """Two threads of a block accessed an element of shared memory, one of them writing, and nothing ordered them."""
-    RESULT_RACE = 3
-    """Two threads wrote the same element of a result, and nothing ordered them."""
+    BUFFER_RACE = 3
+    """Two threads, of a block or of two, accessed an element of a buffer, one of them writing, and nothing ordered them."""
     DIVERGED = 4
     """Threads that should wait at one place wait at different ones, or have ended."""
     PARTIAL_WARP = 5
