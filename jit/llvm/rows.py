@@ -19,10 +19,9 @@ from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.llvm.reductions import ReductionKernel
 from hlojit.lowering.body import Body
 from hlojit.lowering.elements import Key, is_narrow, round_element
-from hlojit.lowering.index import Index, linear_index
+from hlojit.lowering.index import Index
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.loop_plan import choose_lanes, fitted_lanes, in_place_pairs
-from hlojit.lowering.probe import Facts
+from hlojit.lowering.loop_plan import choose_lanes, fitted_lanes
 from hlojit.lowering.reduction_plan import Plan
 from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan, row_units
 from hlojit.lowering.space import Space
@@ -51,15 +50,12 @@ class _RowKernel:
                 for loop in self.plan.loops:
                     frame.evaluate(loop.facts, frozenset())
             walk_units(frame, units, lambda low, high: self._unit())
-        shape = self.plan.body.roots[self.plan.stored[0]].tensor_type if self.plan.stored else None
-        linear = linear_index(self.plan.index, shape.strides) if shape else Index(-1)
-        merged = Facts(loads=[load for loop in self.plan.loops for load in loop.facts.loads])
         has_call = any(loop.facts.has_call for loop in self.plan.loops)
         return kernel_code(
             b,
             (Phase(self.symbol, units.tasks, units.cost),),
             widened=not has_call,
-            in_place=in_place_pairs(self.plan.body, merged, linear, {}) if len(self.plan.body.roots) == 1 else (),
+            in_place=self.plan.in_place,
         )
 
     def _make_stash(self) -> None:

@@ -19,8 +19,8 @@ from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.body import Body
 from hlojit.lowering.elements import Access, Elements, Key
-from hlojit.lowering.index import Index, delinearized, variable
-from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds
+from hlojit.lowering.index import Index, delinearized, linear_index, variable
+from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds, in_place_pairs
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -101,6 +101,15 @@ class RowPlan:
         self.words = 0
         """Registers of 32 bits that everything would take which one loop computes of an element and a later one needs."""
         self._plan(budget)
+
+    @property
+    def in_place(self) -> tuple[tuple[int, int], ...]:
+        """Operands whose memory the only result may take: a row is read before it is written."""
+        if len(self.body.roots) > 1 or not self.stored:
+            return ()
+        merged = Facts(loads=[load for loop in self.loops for load in loop.facts.loads])
+        linear = linear_index(self.index, self.body.roots[0].tensor_type.strides)
+        return in_place_pairs(self.body, merged, linear, {})
 
     def wanted(self, loop: Loop) -> list[Value]:
         """What a loop evaluates in every column."""

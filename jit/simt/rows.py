@@ -22,8 +22,6 @@ from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_reduction_plan import RowGrid, bind_rows, grid_row_plan, reduction_rows, row_kernel_rows
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.loop_plan import in_place_pairs
-from hlojit.lowering.probe import Facts
 from hlojit.lowering.reduction_plan import Plan
 from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan
 from hlojit.lowering.target import Target
@@ -162,10 +160,7 @@ class _RowKernel:
                 self._store_per_row()
         cost = _moved(plan.body) / self.machine.memory_bandwidth / grid.blocks
         phase = Phase(symbol, grid.blocks, cost, grid.threads, b.shared_bytes)
-        merged = Facts(loads=[load for loop in plan.loops for load in loop.facts.loads])
-        linear = plan.body.linear(len(plan.body.operand_types), plan.index) if plan.stored else Index(-1)
-        single = len(plan.body.roots) == 1
-        return frame.code([phase], in_place=in_place_pairs(plan.body, merged, linear, {}) if single else ())
+        return frame.code([phase], in_place=plan.in_place)
 
     def _make_stash(self) -> None:
         """Shared memory for the kept values of the block's only row."""
