@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import final
 
 from hlojit.llvm.text import Val
@@ -68,9 +69,28 @@ class SimtAccess(VectorAccess):
                 inside = b.icmp("ult", offset, b.constant("i64", size))
                 offset = b.select(inside, offset, b.constant("i64", 0))
             return self._load(buffer, kind, offset, 1)
-        if self._is_contiguous(linear) and (condition is None or safe):
-            return self._load(buffer, kind, self.uniform(linear), b.lanes, self.alignment(buffer, linear, kind))
-        return self._load_lanes(buffer, kind, linear, None if safe else condition)
+        if not self._is_contiguous(linear):
+            return self._load_lanes(buffer, kind, linear, None if safe else condition)
+        if condition is None or safe:
+            return self._load_piece(buffer, kind, linear)
+        return self._load_guarded(buffer, kind, linear, b.splat(condition))
+
+    def _load_piece(self, buffer: int, kind: str, linear: Index) -> Val:
+        return self._load(buffer, kind, self.uniform(linear), self.builder.lanes, self.alignment(buffer, linear, kind))
+
+    def _load_guarded(self, buffer: int, kind: str, linear: Index, condition: Val) -> Val:
+        """A piece of which any elements may be guarded off: mostly all of them are, or none."""
+        b = self.builder
+        lanes = [b.extract(condition, lane) for lane in range(b.lanes)]
+        every, some = reduce(b.and_, lanes), reduce(b.or_, lanes)
+
+        def nothing() -> Val:
+            return b.splat(b.constant(kind, 0))
+
+        def some_of_it() -> Val:
+            return self.branch(some, lambda: self._load_lanes(buffer, kind, linear, condition), nothing)
+
+        return self.branch(every, lambda: self._load_piece(buffer, kind, linear), some_of_it)
 
     def _is_contiguous(self, linear: Index) -> bool:
         moving = [atom for atom, _ in linear.terms if self.varies(atom)]
