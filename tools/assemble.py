@@ -29,6 +29,7 @@ from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Indexed, Kernel, Pointwise, Reduction
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
+from hlojit.simt.dialect import Dialect
 from hlojit.simt.kernels import emit_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -266,12 +267,12 @@ class Row:
 HEADER = [*"kernel assembler target launches threads registers spills stack shared".split(), "accesses of 16 bytes"]
 
 
-def codes(kind: Kind, target: Target) -> Iterator[KernelCode]:
+def codes(kind: Kind, target: Target, dialect: Dialect) -> Iterator[KernelCode]:
     """The kernels of a program."""
     module = lower(hlojit.parse(kind.text), registry().backend("cpu"), CompileOptions())
     instructions = [each for each in module.main.body if _has_code(each)]
     for number, instruction in enumerate(instructions):
-        yield emit_kernel(instruction, target, NvptxDialect(), f"kernel_{number}")
+        yield emit_kernel(instruction, target, dialect, f"kernel_{number}")
 
 
 def _has_code(instruction: Instruction) -> bool:
@@ -283,7 +284,7 @@ def rows(names: Sequence[str], targets: Sequence[str], assemblers: Sequence[str]
     for name in names:
         for target in targets:
             try:
-                made = list(codes(KINDS[name], TARGETS[target]))
+                made = list(codes(KINDS[name], TARGETS[target], NvptxDialect()))
             except UnsupportedError as error:
                 yield f"{name}: {str(error).splitlines()[0]}"
                 break
