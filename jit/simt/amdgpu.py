@@ -104,7 +104,9 @@ class AmdgpuDialect(Dialect):
             r"\1\2.private = \3, addrspace(5)\n\1\2 = addrspacecast ptr addrspace(5) \2.private to ptr", text
         )
         for name in _CONSTANT.findall(text):
-            text = re.sub(rf"ptr {re.escape(name)}(?![\w.])", f"ptr addrspacecast (ptr addrspace(4) {name} to ptr)", text)
+            text = re.sub(
+                rf"ptr {re.escape(name)}(?![\w.])", f"ptr addrspacecast (ptr addrspace(4) {name} to ptr)", text
+            )
         return _CONSTANT.sub(r"\1 = private unnamed_addr addrspace(4) constant ", text)
 
 
