@@ -2,81 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from hlojit.cpu.kernels.convolution_forms import emit_convolution
 from hlojit.cpu.processor import host_target
-from hlojit.ir.attributes import ConvDimensionNumbers
-from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import tensor
 from hlojit.lowering.target import AARCH64, X86_64_V2, X86_64_V3, X86_64_V4
 from hlojit.machine_code.object_code import compile_to_assembly
 
-Array = np.ndarray[Any, Any]
-
-
-def numbers(lhs: str, rhs: str, out: str) -> ConvDimensionNumbers:
-    """``numbers("NHWC", "HWIO", "NHWC")``; spatial dimensions are the other letters, in the order of the input."""
-    spatial = [letter for letter in lhs if letter not in "NC"]
-    return ConvDimensionNumbers(
-        lhs.index("N"), lhs.index("C"), tuple(lhs.index(s) for s in spatial),
-        rhs.index("I"), rhs.index("O"), tuple(rhs.index(s) for s in spatial),
-        out.index("N"), out.index("C"), tuple(out.index(s) for s in spatial),
-    )  # fmt: skip
-
-
-def reference(lhs: Array, rhs: Array, layout: tuple[str, str, str], attributes: dict[str, Any]) -> Array:
-    """Sum over taps of einsums of shifted inputs, in channels-last order, then into the output's order."""
-    spatial = [letter for letter in layout[0] if letter not in "NC"]
-    x = lhs.transpose([layout[0].index(c) for c in ["N", *spatial, "C"]])
-    w = rhs.transpose([layout[1].index(c) for c in [*spatial, "I", "O"]])
-    rank = len(spatial)
-    stride = attributes.get("window_strides") or (1,) * rank
-    padding = attributes.get("padding") or ((0, 0),) * rank
-    dilation = attributes.get("lhs_dilation") or (1,) * rank
-    window_dilation = attributes.get("rhs_dilation") or (1,) * rank
-    reversal = attributes.get("window_reversal") or (False,) * rank
-    w = w[tuple(slice(None, None, -1) if r else slice(None) for r in reversal)]
-    groups, batch_groups = attributes.get("feature_group_count") or 1, attributes.get("batch_group_count") or 1
-    dilated = [max(0, (n - 1) * d + 1) if n else 0 for n, d in zip(x.shape[1:-1], dilation)]
-    full = np.zeros((x.shape[0], *dilated, x.shape[-1]), x.dtype)
-    full[(slice(None), *(slice(None, None, d) for d in dilation))] = x
-    crop = tuple(slice(max(0, -lo), n - max(0, -hi)) for n, (lo, hi) in zip(dilated, padding))
-    full = full[(slice(None), *crop)]
-    full = np.pad(full, [(0, 0), *((max(0, lo), max(0, hi)) for lo, hi in padding), (0, 0)])
-    out = [(n - (k - 1) * wd - 1) // s + 1 for n, k, wd, s in zip(full.shape[1:-1], w.shape, window_dilation, stride)]
-    parts = []
-    count = max(groups, batch_groups)
-    for g in range(count):
-        image = np.array_split(full, groups, -1)[g] if groups > 1 else np.array_split(full, batch_groups, 0)[g]
-        kernel = np.array_split(w, count, -1)[g]
-        total = np.zeros((image.shape[0], *out, kernel.shape[-1]), x.dtype)
-        for tap in itertools.product(*(range(k) for k in w.shape[:rank])):
-            window = tuple(
-                slice(t * wd, t * wd + (n - 1) * s + 1, s) for t, wd, n, s in zip(tap, window_dilation, out, stride)
-            )
-            total += np.einsum("...c,co->...o", image[(slice(None), *window)], kernel[tap])
-        parts.append(total)
-    result = np.concatenate(parts, -1)
-    order = ["N", *spatial, "C"]
-    return result.transpose([order.index(c) for c in layout[2]])
-
-
-def random_array(shape: Sequence[int], element: str, seed: int) -> Array:
-    generator = np.random.default_rng(seed)
-    row = element_type(element)
-    if element == "i1":
-        return generator.random(shape) < 0.2
-    if element.startswith(("i", "ui")):
-        return generator.integers(row.minimum, row.maximum, shape, row.storage, endpoint=True)  # type: ignore[attr-defined]
-    if element.startswith("complex"):
-        return (generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(row.storage)
-    return generator.standard_normal(shape).astype(row.storage)
+from ..convolutions import Array, compare, expected, numbers, random_array
 
 
 def check(
@@ -90,24 +27,13 @@ def check(
 ) -> None:
     attributes["dimension_numbers"] = numbers(*layout)
     inputs = [random_array(lhs, types[0], 1), random_array(rhs, types[1], 2)]
-    exact = not types[2].startswith(("f", "bf", "complex"))
-    wide = np.int64 if exact else np.complex128 if types[2].startswith("complex") else np.float64
-    wanted = reference(inputs[0].astype(wide), inputs[1].astype(wide), layout, attributes)
+    wanted, scale = expected(inputs, types[2], layout, attributes)
     result = tensor(wanted.shape, types[2])
     operands = [tensor(lhs, types[0]), tensor(rhs, types[1])]
     code = emit_convolution(instruction("stablehlo.convolution", operands, result, attributes), host_target(), "conv")
     found = run_kernel(code, inputs, result)
     assert run_kernel(code, inputs, result, single_tasks=True).tobytes() == found.tobytes()
-    if types[2] == "i1":
-        np.testing.assert_array_equal(found, wanted > 0)
-    elif exact:
-        np.testing.assert_array_equal(found, wanted.astype(found.dtype))
-    else:
-        scale = reference(np.abs(inputs[0].astype(wide)), np.abs(inputs[1].astype(wide)), layout, attributes)
-        chain = 2.0**-52 if types[2] in ("f64", "complex<f64>") else 2.0**-23
-        mantissa = getattr(element_type(types[2]), "mantissa_bits", 30)
-        bound = chain * 8 * np.abs(scale) + 2.0 ** -(mantissa + 1) * np.abs(wanted) * 1.01 + 1e-7 * (mantissa < 20)
-        assert (np.abs(found.astype(wide) - wanted) <= bound).all()
+    compare(found, wanted, scale, types[2])
 
 
 NHWC = ("NHWC", "HWIO", "NHWC")
