@@ -68,6 +68,15 @@ def test_short_extents(random: np.random.Generator, extents: range, axis: int) -
         np.testing.assert_array_equal(simulated(reduction((axis,), "maximum"), x, np.float32(-9)), x.max(axis))
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_the_only_row_may_leave_more_elements_behind_its_pieces_than_there_are_pieces(
+    random: np.random.Generator, dtype: Any
+) -> None:
+    for extent in (6, 7, 17, 22, 31, 46, 63):
+        x = random.integers(-9, 9, extent, dtype)
+        np.testing.assert_array_equal(simulated(reduction((0,)), x, dtype(3)), x.sum(dtype=dtype) + dtype(3))
+
+
 @pytest.mark.parametrize("extent", [127, 128, 1000, 4096, 50257, 100003])
 @pytest.mark.parametrize("rows", [1, 2, 7, 1000])
 @pytest.mark.parametrize("axis", [0, 1])
