@@ -4,9 +4,15 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.hlojit-installed
 RUN = $(BIN)/python
+# Suites whose programs the back end cuda compiles too; what is not here takes a CPU's code apart.
+SIMULATED = tests/test_reference_backend.py tests/test_fuzz_donation.py tests/tracing tests/ops tests/math \
+  $(addprefix tests/lowering/test_,loops.py reductions.py rows.py windows.py) \
+  $(addprefix tests/cpu/test_,sort.py scatter.py dynamic_update_slice.py random_bits.py empty_extents.py empty_sums.py) \
+  $(addprefix tests/extensions/test_,api_1_0.py calls_in_regions.py custom_calls.py formats.py format_matrix.py helpers.py \
+  integer_division.py returned_numbers.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean
+.PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,8 +27,9 @@ $(STAMP): pyproject.toml tools/link_tree.py
 demo: $(STAMP)  ## compile and run a decorated function and a StableHLO program, compared with NumPy
 	$(RUN) examples/demo.py
 
-test: $(STAMP)  ## run the whole test suite
+test: $(STAMP)  ## run the whole test suite, then a sample of it with the programs on the simulated GPU
 	$(RUN) -m pytest -q
+	$(MAKE) test-simulator
 
 fast: $(STAMP)  ## run the tests that take less than a minute together
 	$(RUN) -m pytest -q -m "not slow" -x
@@ -30,6 +37,9 @@ fast: $(STAMP)  ## run the tests that take less than a minute together
 soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 programs compiled and dropped
 	$(RUN) -m pytest -q --soak -m soak
 	$(RUN) tools/memory_growth.py
+
+test-simulator: $(STAMP)  ## a sample of the suites with every program on the back end cuda, run by the simulator (four minutes)
+	HLOJIT_CUDA=simulator $(RUN) -m pytest -q -n 2 --backend cuda --every $(or $(EVERY),8) $(SIMULATED)
 
 check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 	$(RUN) -m ruff format --check .

@@ -10,11 +10,24 @@ from typing import Any
 
 import pytest
 
+from .elsewhere import Elsewhere
+
 
 def pytest_addoption(parser: Any) -> None:
-    """Add ``--update-golden``, which rewrites golden files instead of comparing with them, and ``--soak``."""
+    """Add ``--update-golden``, which rewrites golden files instead of comparing with them, and ``--soak``.
+
+    ``--backend`` and ``--every`` run a sample of the cases on another back end (``elsewhere.py``).
+    """
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what comes out now")
     parser.addoption("--soak", action="store_true", help="also run the tests that take minutes each (make soak)")
+    parser.addoption("--backend", help="run the cases' programs on this back end instead of the CPU")
+    parser.addoption("--every", type=int, default=1, help="with --backend: one case of so many of each stratum")
+
+
+def pytest_configure(config: Any) -> None:
+    """Add the hooks of ``--backend``."""
+    if config.getoption("--backend"):
+        config.pluginmanager.register(Elsewhere(config.getoption("--backend"), config.getoption("--every")))
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

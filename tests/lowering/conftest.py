@@ -19,6 +19,8 @@ from hlojit.llvm.reduce_window import emit_reduce_window
 from hlojit.lowering.kernel import KernelCode
 from hlojit.machine_code.loading import compile_to_object, load_objects
 
+from .. import elsewhere
+
 Array = np.ndarray[Any, Any]
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,24 +110,25 @@ class Lab:
     """What the tests need, as one fixture."""
 
     make_fusion = staticmethod(make_fusion)
-    run_instruction = staticmethod(run_instruction)
 
-    @staticmethod
-    def run(build: Callable[..., Any], *arrays: Any, elements: Sequence[str] = (), kind: str = "loop") -> Any:
+    def __init__(self, run_instruction: Callable[..., list[Array]]):
+        self.run_instruction = run_instruction
+
+    def run(self, build: Callable[..., Any], *arrays: Any, elements: Sequence[str] = (), kind: str = "loop") -> Any:
         """Build a fusion over operands of the arrays' types, run it; one array or a list."""
         from hlojit.ir.formats import element_type_of
 
         values = [np.asarray(array) for array in arrays]
         names = elements or [element_type_of(value.dtype).name for value in values]
         types = [tensor(value.shape, name) for value, name in zip(values, names, strict=True)]
-        results = run_instruction(make_fusion(build, *types, kind=kind), *values)
+        results = self.run_instruction(make_fusion(build, *types, kind=kind), *values)
         return results[0] if len(results) == 1 else results
 
 
 @pytest.fixture
-def lab() -> Lab:
+def lab(request: pytest.FixtureRequest) -> Lab:
     """The laboratory."""
-    return Lab()
+    return Lab(elsewhere.run_instruction if request.config.getoption("--backend") else run_instruction)
 
 
 @pytest.fixture
