@@ -88,8 +88,6 @@ JIT_ORDER = (
 HEAVY = ("numba", "llvmlite", "jax", "torch", "scipy", "rich")
 """Never imported at module level, except where nothing else imports the module before it is needed."""
 LOADED_WHEN_NEEDED = (
-    "hlojit.cuda.kernels",
-    "hlojit.cuda.scalar_builder",
     "hlojit.machine_code.loading",
     "hlojit.machine_code.object_code",
     "hlojit.cpu.inspection",

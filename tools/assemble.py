@@ -29,6 +29,7 @@ from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Indexed, Kernel, Pointwise, Reduction
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
+from hlojit.simt.dialect import Dialect
 from hlojit.simt.kernels import emit_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,6 +105,44 @@ def _reduce(dtype: str, op: str, shape: str, dimensions: str, result: str, initi
         : ({t}, tensor<{dtype}>) -> {r}
       return %1 : {r}"""
     return Kind(_function(body, r, t), wide=False)
+
+
+def _cumulative_sum(dtype: str, sizes: str, padding: str, *, wide: bool = True) -> Kind:
+    t = f"tensor<4096x4096x{dtype}>"
+    body = f"""
+      %0 = stablehlo.constant dense<0.0> : tensor<{dtype}>
+      %1 = "stablehlo.reduce_window"(%x, %0) ({{
+      ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
+        %2 = stablehlo.add %a, %b : tensor<{dtype}>
+        stablehlo.return %2 : tensor<{dtype}>
+      }}) {{window_dimensions = array<i64: {sizes}>, padding = dense<[{padding}]> : tensor<2x2xi64>}}
+        : ({t}, tensor<{dtype}>) -> {t}
+      return %1 : {t}"""
+    return Kind(_function(body, t, t), wide)
+
+
+def _argmax() -> Kind:
+    t = "tensor<4096x4096xf32>"
+    body = f"""
+      %0 = stablehlo.iota dim = 1 : tensor<4096x4096xi32>
+      %1 = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %2 = stablehlo.constant dense<0> : tensor<i32>
+      %3:2 = stablehlo.reduce(%x init: %1), (%0 init: %2) across dimensions = [1]
+        : ({t}, tensor<4096x4096xi32>, tensor<f32>, tensor<i32>) -> (tensor<4096xf32>, tensor<4096xi32>)
+        reducer(%a: tensor<f32>, %b: tensor<f32>) (%i: tensor<i32>, %j: tensor<i32>) {{
+        %4 = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %5 = stablehlo.compare NE, %a, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %6 = stablehlo.or %4, %5 : tensor<i1>
+        %7 = stablehlo.compare EQ, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %8 = stablehlo.compare LT, %i, %j : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %9 = stablehlo.and %7, %8 : tensor<i1>
+        %10 = stablehlo.or %6, %9 : tensor<i1>
+        %11 = stablehlo.select %6, %a, %b : tensor<i1>, tensor<f32>
+        %12 = stablehlo.select %10, %i, %j : tensor<i1>, tensor<i32>
+        stablehlo.return %11, %12 : tensor<f32>, tensor<i32>
+      }}
+      return %3#1 : tensor<4096xi32>"""
+    return Kind(_function(body, "tensor<4096xi32>", t), wide=False)
 
 
 def _softmax(dtype: str) -> Kind:
@@ -206,6 +245,9 @@ KINDS = {
     "reduce_rows_i32": _reduce("i32", "add", "4096x4096", "1", "4096x", "0"),
     "softmax_f32": _softmax("f32"),
     "softmax_bf16": _softmax("bf16"),
+    "argmax_f32": _argmax(),
+    "scan_rows_f32": _cumulative_sum("f32", "1, 4096", "[0, 0], [4095, 0]"),
+    "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]", wide=False),
     "gather_f32": _gather(),
     "scatter_atomic_i32": _scatter("i32", "add"),
     "scatter_ordered_f32": _scatter("f32", "add"),
@@ -266,12 +308,12 @@ class Row:
 HEADER = [*"kernel assembler target launches threads registers spills stack shared".split(), "accesses of 16 bytes"]
 
 
-def codes(kind: Kind, target: Target) -> Iterator[KernelCode]:
+def codes(kind: Kind, target: Target, dialect: Dialect) -> Iterator[KernelCode]:
     """The kernels of a program."""
     module = lower(hlojit.parse(kind.text), registry().backend("cpu"), CompileOptions())
     instructions = [each for each in module.main.body if _has_code(each)]
     for number, instruction in enumerate(instructions):
-        yield emit_kernel(instruction, target, NvptxDialect(), f"kernel_{number}")
+        yield emit_kernel(instruction, target, dialect, f"kernel_{number}")
 
 
 def _has_code(instruction: Instruction) -> bool:
@@ -283,7 +325,7 @@ def rows(names: Sequence[str], targets: Sequence[str], assemblers: Sequence[str]
     for name in names:
         for target in targets:
             try:
-                made = list(codes(KINDS[name], TARGETS[target]))
+                made = list(codes(KINDS[name], TARGETS[target], NvptxDialect()))
             except UnsupportedError as error:
                 yield f"{name}: {str(error).splitlines()[0]}"
                 break

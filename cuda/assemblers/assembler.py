@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Final
 
 from hlojit.cuda.nvptx import NvptxDialect
@@ -13,6 +14,11 @@ from hlojit.lowering.target import Target
 from hlojit.simt.intrinsics import check_intrinsics
 
 _UNDEFINED: Final = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
+
+
+def entry_name(symbol: str) -> str:
+    """What a phase is called in PTX, which knows no dots in names."""
+    return symbol.replace(".", "$")
 
 
 class Assembler(ABC):
@@ -29,9 +35,9 @@ class Assembler(ABC):
         return ""
 
     def ptx(self, code: KernelCode, target: Target) -> str:
-        """PTX of all phases of a kernel, its entries named as the phases; raises ``HlojitError``."""
+        """PTX of all phases of a kernel, its entries called ``entry_name(phase.symbol)``; raises ``HlojitError``."""
         check_intrinsics(code, self.dialect, target.cpu)
-        text = self._assembled(code, target)
+        text = self._assembled(_renamed(code), target)
         if undefined := _UNDEFINED.search(text):
             raise HlojitError(f"kernel {code.symbol} calls {undefined[1]}, which nobody defines for {target.cpu}")
         return text
@@ -39,3 +45,12 @@ class Assembler(ABC):
     @abstractmethod
     def _assembled(self, code: KernelCode, target: Target) -> str:
         """PTX of a kernel whose names were looked at."""
+
+
+def _renamed(code: KernelCode) -> KernelCode:
+    text, phases = code.ir, []
+    for phase in code.phases:
+        name = entry_name(phase.symbol)
+        text = re.sub(rf"@{re.escape(phase.symbol)}(?=\()", lambda _, name=name: f"@{name}", text)  # type: ignore[misc]
+        phases.append(replace(phase, symbol=name))
+    return replace(code, ir=text, phases=tuple(phases))

@@ -24,7 +24,7 @@ from hlojit.cuda.assemblers.legacy_writer import LegacyWriter
 from hlojit.ir.errors import HlojitError
 
 _DEFINE: Final = re.compile(
-    r"^define (?:(?P<linkage>ptx_kernel|internal) )?(?P<result>\w+) @(?P<symbol>[\w.]+)\((?P<parameters>[^\n]*)\) "
+    r"^define (?:(?P<linkage>ptx_kernel|internal) )?(?P<result>\w+) @(?P<symbol>[\w.$]+)\((?P<parameters>[^\n]*)\) "
     r"(?P<attributes>[^\n]*)\{$"
 )
 _CONSTANT: Final = re.compile(

@@ -14,7 +14,7 @@ from hlojit.cuda.assemblers import legacy_memory
 from hlojit.cuda.assemblers.legacy_values import Type, UnknownText, arguments, read_type
 from hlojit.cuda.assemblers.legacy_writer import LegacyWriter
 
-_CALL: Final = re.compile(r"^(?:call )?(?P<result>.+?) @(?P<symbol>[\w.]+)\((?P<arguments>.*)\)$")
+_CALL: Final = re.compile(r"^(?:call )?(?P<result>.+?) @(?P<symbol>[\w.$]+)\((?P<arguments>.*)\)$")
 _LETTER: Final = {"float": "f", "double": "d"}
 _PTX_TYPE: Final = {"float": "f32", "double": "f64"}
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from hlojit.gpu.platforms import Platform
 from hlojit.gpu.simulated_driver import DEFAULT_MEMORY, SimulatedDriver
-from hlojit.lowering.abi import identity
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.kernel import KernelCode
 from hlojit.machine_code.loading import process_target
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.module import assemble, simulated_target
+from hlojit.simt.simulator.records import identity
 
 
 def simulated_platform(

@@ -38,11 +38,13 @@ def emit_reduce_window(instruction: Instruction, target: Target, symbol: str) ->
     dimension = scanned_dimension(instruction, windows)
     if dimension is not None:
         return _emit_scan(instruction, target, symbol, dimension, reverse=windows[dimension].low == 0)
-    rules = {instruction: _window_rule(windows)}
+    rules = {instruction: window_rule(windows)}
     return emit_loop_kernel(Body(body.parameters, body.roots, body.operand_types, rules), target, symbol)
 
 
-def _window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
+def window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
+    """The value of a ``reduce_window`` at an index, as the rule of a ``Body``: a loop over the window."""
+
     def rule(elements: Elements, instruction: Instruction, index: Sequence[Index]) -> Scalar | tuple[Scalar, ...]:
         combiner = Combiner(instruction, elements, cast(LlvmBuilder, elements.builder))
         shape = instruction.operands[0].tensor_type.shape

@@ -35,6 +35,10 @@ BYTES_A_THREAD = 128
 MOST_ROUNDS = 32
 SHORTEST_CHUNK = 8
 """Rounds of a chunk: what a block should do at least, since its result is written and read again."""
+SHORTEST_SCAN = 64
+"""Elements that one thread scans at least before a scan is cut into chunks, which reads everything twice."""
+MOST_SCAN_CHUNKS = 64
+"""A thread goes through what all chunks before its own gave."""
 BYTES_UNDER_WAY = 64
 MOST_UNDER_WAY = 8
 """Pieces, however small they are."""
@@ -299,6 +303,29 @@ def reduction_columns(body: Body, plan: Plan, machine: GridMachine) -> ColumnGri
         return grid
     chunk = -(-reduced // wanted // down) * down
     return ColumnGrid(rows, extent, reduced, lanes, across, down, unroll, -(-reduced // chunk), chunk)
+
+
+def scan_rows(kinds: Sequence[str], lines: int, extent: int, machine: GridMachine) -> RowGrid:
+    """The grid of a scan along the innermost dimension, of elements of some kinds: every piece is whole."""
+    lanes = max(1, machine.access_bytes // max(map(_bytes, kinds)))
+    while extent % lanes:
+        lanes //= 2
+    return replace(_teams(machine, [Facts()], kinds, RowGrid(lines, 1, extent, lanes, 1, 1, 1)), resident=False)
+
+
+def scan_columns(kinds: Sequence[str], rows: int, extent: int, scanned: int, machine: GridMachine) -> ColumnGrid:
+    """The grid of a scan along an outer dimension: a thread takes a piece of neighbouring lines from end to end."""
+    lanes = max(1, machine.access_bytes // max(map(_bytes, kinds)))
+    while extent % lanes or (lanes > 1 and rows * extent < lanes * ENOUGH_THREADS):
+        lanes //= 2
+    across = min(BLOCK, max(machine.warp, _power(extent // lanes)))
+    unroll = min(MOST_UNDER_WAY, _power(scanned), max(1, BYTES_UNDER_WAY // (lanes * min(map(_bytes, kinds)))))
+    grid = ColumnGrid(rows, extent, scanned, lanes, across, 1, unroll)
+    wanted = min(ENOUGH_THREADS // (4 * rows * grid.pieces), scanned // SHORTEST_SCAN)
+    if wanted < 2:
+        return grid
+    chunk = -(-scanned // min(wanted, MOST_SCAN_CHUNKS))
+    return replace(grid, chunks=-(-scanned // chunk), chunk=chunk)
 
 
 def second_phase(results: int, chunks: int, machine: GridMachine) -> RowGrid:

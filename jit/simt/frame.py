@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import cast, final
 
+from hlojit.ir.formats import ComplexType
 from hlojit.llvm.frame import Frame
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.text import Val
@@ -45,9 +46,13 @@ class GridFrame(Frame):
         operands = self.body.operand_types
         is_result = number >= len(operands)
         kind = self.body.roots[number - len(operands)].tensor_type if is_result else operands[number]
-        itemsize = max(8, KIND_BITS[memory_kind(kind.element_type)]) // 8
         name = f"result {number - len(operands)}" if is_result else f"operand {number}"
-        return Memory(f"{name} ({kind})", self.body.length(number) * itemsize, itemsize, is_written=is_result)
+        element, length = kind.element_type, self.body.length(number)
+        if isinstance(element, ComplexType):
+            # Pairs of reals.
+            return Memory(f"{name} ({kind})", length * element.itemsize, element.itemsize // 2, is_written=is_result)
+        itemsize = max(8, KIND_BITS[memory_kind(element)]) // 8
+        return Memory(f"{name} ({kind})", length * itemsize, itemsize, is_written=is_result)
 
     def phase(self, symbol: str, blocks: int, cost: float) -> Phase:
         """The launch of the kernel that was emitted last: ``cost`` are the nanoseconds of a block."""

@@ -32,6 +32,9 @@ _FUSIONS: Final = {
     FusionKind.ROW: "hlojit.simt.rows:emit_row_kernel",
 }
 _KERNELS: Final[dict[str, str]] = {
+    "convolution": "hlojit.simt.dot:emit_convolution",
+    "dot_general": "hlojit.simt.dot:emit_dot_general",
+    "reduce_window": "hlojit.simt.windows:emit_reduce_window",
     "dynamic_update_slice": "hlojit.simt.update:emit_dynamic_update_slice",
     "scatter": "hlojit.simt.scatter:emit_scatter",
     "sort": "hlojit.simt.sort:emit_sort",

@@ -39,7 +39,9 @@ Take = Callable[[Sequence[Piece], list[Val]], list[Val]]
 class Team:
     """The way of one thread through its team's row.  ``open`` it at the beginning of the kernel."""
 
-    def __init__(self, frame: GridFrame, grid: RowGrid, warp: int):
+    def __init__(self, frame: GridFrame, grid: RowGrid, warp: int, *, reverse: bool = False):
+        """``reverse``: the first piece is the last one of the row, whose pieces must be whole."""
+        self.reverse = reverse
         self.frame = frame
         self.builder = frame.builder
         self.grid = grid
@@ -70,7 +72,7 @@ class Team:
             self.row_active = b.icmp("slt", row, b.constant("i64", grid.rows))
         self.is_first = self._both(b.icmp("eq", self.position, b.constant("i64", 0)), self.row_active)
         if grid.resident:
-            self.pieces = [self._piece(b.constant("i64", n), n, self._has(n)) for n in range(grid.rounds)]
+            self.pieces = [self.piece(b.constant("i64", n), n, self._has(n)) for n in range(grid.rounds)]
         if grid.tail:
             self.tail = self._last(grid.extent - grid.tail)
 
@@ -91,7 +93,7 @@ class Team:
             found = self._both(b.icmp("slt", place, b.constant("i64", grid.pieces)), found)
         return found
 
-    def _piece(self, round_: Val, number: int, active: Val | None) -> Piece:
+    def piece(self, round_: Val, number: int, active: Val | None) -> Piece:
         """The thread's piece of a round; ``number`` tells it from others that are alive."""
         b, grid, access = self.builder, self.grid, self.frame.access
         piece = b.add(b.mul(round_, b.constant("i64", grid.team)), self.position)
@@ -103,7 +105,8 @@ class Team:
             stretch = b.constant(narrow.kind, grid.extent // grid.lanes)
             access.variables[outer] = b.zext(b.udiv(narrow, stretch), "i64")
             piece = b.zext(b.urem(narrow, stretch), "i64")
-        access.variables[column] = b.mul(piece, b.constant("i64", grid.lanes))
+        first = b.mul(piece, b.constant("i64", grid.lanes))
+        access.variables[column] = b.sub(b.constant("i64", grid.extent - grid.lanes), first) if self.reverse else first
         access.multiples[column] = grid.lanes
         mapping = {COLUMN: variable(column, 0, grid.extent - 1), "outer": variable(outer, 0, grid.outer - 1)}
         return Piece(column, grid.lanes, mapping, active)
@@ -117,6 +120,15 @@ class Team:
             active = b.and_(active, b.icmp("eq", self.chunk, b.constant("i64", 0)))
         mapping = {COLUMN: variable(column, 0, self.grid.extent - 1)}
         return Piece(column, 1, mapping, self._both(active, self.row_active))
+
+    def has(self, round_: Val) -> Val:
+        """Whether the thread has a piece in a round; after the last one of a row or a chunk nobody has."""
+        b, grid = self.builder, self.grid
+        place = b.add(b.mul(round_, b.constant("i64", grid.team)), self.position)
+        found = self._both(b.icmp("slt", place, b.constant("i64", grid.span)), self.row_active)
+        if grid.chunks == 1:
+            return found
+        return b.and_(found, b.icmp("slt", b.add(self.low, place), b.constant("i64", grid.pieces)))
 
     @contextmanager
     def on(self, piece: Piece) -> Iterator[None]:
@@ -147,7 +159,7 @@ class Team:
         with self.frame.scope():
             first = scaled(b, loop.index, unroll)
             rounds = [b.add(first, b.constant("i64", n)) if n else first for n in range(unroll)]
-            pieces = [self._piece(one, number, None) for number, one in enumerate(rounds)]
+            pieces = [self.piece(one, number, None) for number, one in enumerate(rounds)]
             values = take(pieces, list(loop.carried))
         return list(b.end_loop(loop, values))
 

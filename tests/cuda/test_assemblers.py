@@ -9,6 +9,7 @@ import sys
 import hlojit
 import pytest
 from hlojit.compiler import lower
+from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.assemblers.choice import NAMES, assembler, chosen_assembler
 from hlojit.cuda.assemblers.cubin import cubin_of, unavailable
 from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, NvptxDialect
@@ -67,6 +68,7 @@ def test_pieces_become_wide_accesses(name: str, target: Target, dtype: str) -> N
     assert "fma" not in ptx or dtype not in ("f32", "f64"), "a product and a sum round twice"
 
 
+@pytest.mark.slow
 @ASSEMBLERS
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize(
@@ -106,6 +108,24 @@ def test_machine_code_spills_nothing(name: str, target: Target, dtype: str) -> N
     assert 8 < usage.registers <= 64
 
 
+@ASSEMBLERS
+def test_all_launches_of_a_kernel_are_in_one_module(name: str) -> None:
+    text = """
+    func.func @main(%x: tensor<67108864xf32>) -> tensor<f32> {
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = stablehlo.reduce(%x init: %0) applies stablehlo.add across dimensions = [0]
+        : (tensor<67108864xf32>, tensor<f32>) -> tensor<f32>
+      return %1 : tensor<f32>
+    }"""
+    code = kernel(text, SM_90, "name")
+    ptx = assembler(name).ptx(code, SM_90)
+    assert len(code.phases) == 2 and any("." in phase.symbol for phase in code.phases)
+    assert re.findall(r"\.entry ([\w$]+)\(", ptx) == [entry_name(phase.symbol) for phase in code.phases]
+    assert ptx.count(".version") == 1 and ptx.count(".extern .shared") <= 1
+    if not unavailable():
+        assert set(cubin_of(ptx, SM_90).usages) == {entry_name(phase.symbol) for phase in code.phases}
+
+
 @MACHINE_CODE
 def test_what_the_assembler_refuses_is_said() -> None:
     with pytest.raises(hlojit.HlojitError, match="assembler refuses generated code: .*'nonsense'"):
@@ -129,6 +149,7 @@ import importlib.util
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else found(name, *rest)
 import os
+from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.assemblers.choice import chosen_assembler
 print(chosen_assembler().name)
 os.environ["HLOJIT_CUDA_ASSEMBLER"] = "numba"

@@ -1,4 +1,4 @@
-"""The seed of the NVIDIA back end: honest answers, and the shared emitter's kernels as PTX, with no GPU."""
+"""The NVIDIA back end without a GPU: the shared emitter's kernels as PTX, beside those of every CPU; what is imported when."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import hlojit
 import pytest
 from hlojit.compiler import lower
 from hlojit.cpu.inspection import assembly_of
+from hlojit.cuda.assemblers.choice import NAMES, assembler
+from hlojit.cuda.nvptx import SM_90, NvptxDialect
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.fusion_emitter import emit_fusion
 from hlojit.lowering.target import AARCH64, X86_64_V3, X86_64_V4, Target
+from hlojit.simt.kernels import emit_kernel
 
 GELU_LIKE = """
 func.func @main(%x: tensor<64x128xf32>, %b: tensor<128xf32>) -> tensor<64x128xf32> {
@@ -34,23 +37,24 @@ def only_fusion(text: str) -> Instruction:
     return fusion
 
 
-def assemble(text: str) -> str:
-    from hlojit.cuda.kernels import assemble_fusion
+def assemble(text: str, name: str) -> str:
+    code = emit_kernel(only_fusion(text), SM_90, NvptxDialect(), "kernel")
+    return assembler(name).ptx(code, SM_90)
 
-    return assemble_fusion(only_fusion(text), compute_capability=(9, 0))
 
-
-def test_fused_elementwise_kernel_becomes_ptx_for_sm_90() -> None:
-    ptx = assemble(GELU_LIKE)
+@pytest.mark.parametrize("name", NAMES)
+def test_fused_elementwise_kernel_becomes_ptx_for_sm_90(name: str) -> None:
+    ptx = assemble(GELU_LIKE, name)
     assert ".target sm_90" in ptx
     assert not re.search(r"\bcall\b", ptx), "no call of a function that nobody defines"
     assert ".local" not in ptx, "nothing is spilled"
-    assert ptx.count("ld.global.f32") == 2 and ptx.count("st.global.f32") == 1
+    assert len(re.findall(r"ld\.global\S* ", ptx)) == 2 and len(re.findall(r"st\.global\S* ", ptx)) == 1
     assert "fma.rn.f32" in ptx
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "f8E4M3FN", "i32", "ui8", "i64"])
-def test_every_family_of_element_types_becomes_ptx(dtype: str) -> None:
+def test_every_family_of_element_types_becomes_ptx(dtype: str, name: str) -> None:
     text = f"""
     func.func @main(%x: tensor<100x{dtype}>, %y: tensor<100x{dtype}>) -> (tensor<100x{dtype}>, tensor<100xi1>) {{
       %0 = stablehlo.multiply %x, %y : tensor<100x{dtype}>
@@ -59,7 +63,7 @@ def test_every_family_of_element_types_becomes_ptx(dtype: str) -> None:
       return %1, %2 : tensor<100x{dtype}>, tensor<100xi1>
     }}
     """
-    ptx = assemble(text)
+    ptx = assemble(text, name)
     assert "st.global" in ptx and not re.search(r"\bcall\b", ptx)
 
 

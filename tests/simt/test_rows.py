@@ -107,3 +107,32 @@ def test_few_results_of_much_take_a_second_phase() -> None:
     first, second = code.phases
     assert first.tasks > 500 and second.tasks == 1 and code.workspace_bytes >= first.tasks * 4
     assert second.symbol == "kernel.chunks"
+
+
+def cumulative_sum(shape: tuple[int, ...], axis: int) -> Instruction:
+    types = [tensor(shape, "f32"), tensor((), "f32")]
+    block = Block(types)
+    b = Builder(block)
+    size = tuple(extent if dimension == axis else 1 for dimension, extent in enumerate(shape))
+    padding = tuple((extent - 1, 0) for extent in size)
+    zero, region = b.constant(0.0, types[1]), b.combiner("add", "f32")
+    found = b.reduce_window([block.arguments[0]], [zero], region, window_dimensions=size, padding=padding).producer
+    assert found is not None
+    return found
+
+
+@TARGETS
+def test_scans_read_and_write_wide_pieces(target: Target) -> None:
+    for axis in (0, 1):
+        code = emit_kernel(cumulative_sum((1024, 4096 * 128), axis), target, NvptxDialect(), "kernel")
+        ptx = assembler("llvm").ptx(code, target)
+        assert not re.search(r"\bcall\b|\.local", ptx)
+        init = 1
+        assert count(r"\bld\.global(\.L1::\w+)?\.(v4\.b32|v2\.b64)", ptx) == count(r"\bld\.global", ptx) - init >= 1
+        assert count(r"\bst\.global(\.L1::\w+)?\.(v4\.b32|v2\.b64)", ptx) == count(r"\bst\.global", ptx) >= 1
+        assert ("shfl.sync.idx" in ptx) == (axis == 1)
+
+
+def test_few_long_scans_are_cut_into_chunks() -> None:
+    code = emit_kernel(cumulative_sum((1 << 24,), 0), SM_90, NvptxDialect(), "kernel")
+    assert [phase.symbol for phase in code.phases] == ["kernel.chunks", "kernel"] and code.phases[0].tasks > 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlojit.cpu.kernels.elements import at, scaled
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import at, scaled
 
 ZERO = Val("0", "i64")
 PARAMETERS = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]

@@ -14,10 +14,10 @@ from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, 
 from hlojit.cpu.kernels.convolution import Convolution
 from hlojit.cpu.kernels.dot import RESULT, Product
 from hlojit.cpu.kernels.dot_panels import WORKSPACE, Place, dense
-from hlojit.cpu.kernels.elements import Elements, at, scaled
 from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.ir.formats import ComplexType
 from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.convolution_problem import ConvolutionProblem
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, dense_steps
 from hlojit.lowering.kernel import KernelCode, Phase

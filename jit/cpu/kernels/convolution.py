@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from hlojit.cpu.kernels.convolution_nest import Source, WindowNest
 from hlojit.cpu.kernels.dot import RESULT
 from hlojit.cpu.kernels.dot_panels import WORKSPACE, Place, dense
-from hlojit.cpu.kernels.elements import Elements, compute_kind
 from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.cpu.kernels.padding import PaddedAxis, PaddedCopy
 from hlojit.ir.formats import ElementType
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.product_elements import Elements, compute_kind
 from hlojit.lowering.convolution_problem import ConvolutionProblem
 from hlojit.lowering.dot_problem import Axis, Copy, dense_steps, merge_axes, round_up
 from hlojit.lowering.dot_tiles import choose_shape

@@ -13,9 +13,9 @@ from hlojit.cpu.kernels.complex_products import emit_complex_convolution
 from hlojit.cpu.kernels.convolution import Convolution
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
 from hlojit.cpu.kernels.dot_forms import emit_product
-from hlojit.cpu.kernels.elements import Elements, compute_kind
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.product_elements import Elements, compute_kind
 from hlojit.lowering.convolution_problem import ConvolutionProblem, canonical_convolution
 from hlojit.lowering.dot_problem import Axis, DotProblem, Matrix, merge_axes, without_terms
 from hlojit.lowering.kernel import KernelCode

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
+from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.convolution_problem import ConvolutionProblem
 from hlojit.lowering.dot_problem import Axis, ceil_divide
 from hlojit.lowering.kernel import Phase

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
+from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled
 from hlojit.lowering.convolution_problem import ConvolutionProblem, Spatial
 from hlojit.lowering.dot_problem import ceil_divide
 from hlojit.lowering.kernel import KernelCode, Phase

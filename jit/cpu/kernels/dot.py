@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, buffer, literal
+from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.dot_panels import WORKSPACE, DotPanels, Place, dense
 from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, scaled
 from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
 from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.ir.formats import IntegerType
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.dot_parts import SumParts, cut_sum
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, dense_steps, round_up
 from hlojit.lowering.kernel import KernelCode, Phase

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, prefetch, scaled
+from hlojit.cpu.kernels.arithmetic import Arithmetic, prefetch
 from hlojit.cpu.kernels.packing import CopyKernel, PanelPack
 from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
 from hlojit.lowering.dot_blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, scaled
+from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.transposing import shuffle
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled
 from hlojit.lowering.dot_problem import DotProblem, ceil_divide
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.lowering.copy_plan import PAIRED_CYCLES, divide_rows
 from hlojit.lowering.dot_problem import Copy, DotProblem, Matrix, dense_steps
 from hlojit.lowering.kernel import Phase

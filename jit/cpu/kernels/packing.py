@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.cpu.kernels.tiles import Segment
 from hlojit.cpu.kernels.transposing import Squares, shuffle, transpose_square
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.lowering.copy_plan import SINGLE_CYCLES, SQUARE_CYCLES, VECTOR_CYCLES, divide_rows
 from hlojit.lowering.dot_problem import Axis, Copy, merge_axes
 from hlojit.lowering.kernel import Phase

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled, store_kind
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
 from hlojit.lowering.dot_problem import ceil_divide
 from hlojit.lowering.kernel import Phase

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hlojit.cpu.kernels.elements import Arithmetic, Elements, at, constant_mask, load_kind, prefetch, scaled
+from hlojit.cpu.kernels.arithmetic import Arithmetic, prefetch
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, constant_mask, load_kind, scaled
 from hlojit.lowering.dot_tiles import LATENCY_CHAINS
 from hlojit.lowering.target import KIND_BITS
 

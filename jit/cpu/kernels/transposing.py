@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import ZERO, dot_product, literal, unflatten
-from hlojit.cpu.kernels.elements import Elements, at, constant_mask, scaled
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled
 from hlojit.lowering.dot_problem import Axis, ceil_divide, dense_steps
 
 Write = Callable[[LlvmBuilder, Val, Val, Val | None], None]

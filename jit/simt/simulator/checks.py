@@ -99,9 +99,10 @@ def _note(b: SimtBuilder, access: Access, offset: Val, nbytes: Val, leave: str) 
         what = f"i64 {shared.text}, i64 {nbytes.text}, i64 {memory.itemsize}, i32 {_USES[access.use]}"
     else:
         symbol = "hlojit_simulator_buffer"
-        b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, i64, i64, i64, i64, i32)")
+        b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, i64, i64, i64, i64, i64, i32)")
         place = f"i64 {memory.number}, i64 {offset.text}, i64 {nbytes.text}"
-        what = f"{place}, i64 {memory.itemsize}, i32 {_USES[access.use]}"
+        step = max(1, access.itemsize // memory.itemsize)
+        what = f"{place}, i64 {memory.itemsize}, i64 {step}, i32 {_USES[access.use]}"
     raced = b.emit("i1", 1, f"call i1 @{symbol}({who}, {what})")
     following = b.fresh_label("alone")
     b.branch_if(raced, leave, following)

@@ -13,6 +13,8 @@
 ;
 ; `several`: by this thread and others - of its warp; if atomic, of any - with nothing between them.
 
+declare i64 @llvm.cttz.i64(i64, i1)
+
 define private i1 @counts(i64 %entry, i64 %barrier_time, i64 %warp_time, i32 %thread, i32 %shift) alwaysinline {
   %time = lshr i64 %entry, 28
   %who = call i32 @entry.thread(i64 %entry)
@@ -244,9 +246,10 @@ define private i64 @buffer.joined(i64 %entry, i64 %me, i64 %number, i32 %thread,
   ret i64 %joined
 }
 
-; Note an access to a buffer; true if it races with an earlier one, which is a fault.
+; Note an access to a buffer, which has cells for every `size` bytes; true if it races with an earlier one, which is a fault.
+; The access is one of `step` cells at a time, of which the first ones are used: memory without a type has a cell a byte.
 define i1 @hlojit_simulator_buffer(ptr %block, i32 %thread, i32 %site, i64 %buffer, i64 %offset, i64 %bytes, i64 %size,
-                                   i32 %use) {
+                                   i64 %step, i32 %use) {
 entry:
   %launch_at = call ptr @block.launch(ptr %block)
   %launch = load ptr, ptr %launch_at, align 8
@@ -283,9 +286,10 @@ now:
   %who0 = or i64 %time_bits, %thread64
   %who = or i64 %who0, %atomic_bit
   %me = or i64 %block_bits, %who
-  %first = udiv i64 %offset, %size
+  %size_shift = call i64 @llvm.cttz.i64(i64 %size, i1 true)   ; a power of two
+  %first = lshr i64 %offset, %size_shift
   %end_offset = add i64 %offset, %bytes
-  %end = udiv i64 %end_offset, %size
+  %end = lshr i64 %end_offset, %size_shift
   %some = icmp ult i64 %first, %end
   br i1 %some, label %element, label %done
 
@@ -347,7 +351,7 @@ race:
   store i32 1, ptr %stopped_at, align 4
   ret i1 true
 fine:
-  %next = add nuw i64 %at, 1
+  %next = add nuw i64 %at, %step
   %more = icmp ult i64 %next, %end
   br i1 %more, label %element, label %done
 done:

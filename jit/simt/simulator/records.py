@@ -7,9 +7,11 @@ kernel's function and describes the block that it is running.  ``LANE`` is what 
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
+from hlojit.lowering import abi
 from hlojit.lowering.abi import Field, laid_out
 
 LAUNCH: Final[Mapping[str, Field]] = laid_out(
@@ -62,6 +64,8 @@ LANE: Final[Mapping[str, Field]] = laid_out(
     )
 )
 LANE_BYTES: Final = 32
+VERSION: Final = 1
+"""Of the functions that kernels call and of the form of their facts: objects outlive a process in files."""
 
 
 SEVERAL_BLOCKS: Final = (1 << 28) - 1
@@ -95,6 +99,19 @@ class FaultKind(enum.IntEnum):
 
 
 RECORDS: Final = {"launch": LAUNCH, "block": BLOCK, "lane": LANE}
+
+
+def identity() -> str:
+    """Hash of everything that kernels' objects and the scheduler must agree on, the context included."""
+    text = repr(
+        (
+            abi.identity(),
+            sorted((name, sorted(fields.items())) for name, fields in RECORDS.items()),
+            LANE_BYTES,
+            VERSION,
+        )
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def nbytes(record: Mapping[str, Field]) -> int:

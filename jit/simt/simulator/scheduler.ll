@@ -305,7 +305,11 @@ settled:
 meet:
   %agreed = call i32 @agreed(ptr %block, i32 0, i32 %threads)
   %is_over = icmp sle i32 %agreed, 0
-  br i1 %is_over, label %done, label %pass
+  br i1 %is_over, label %done, label %poll
+poll:
+  %status = call i32 @hlojit_poll(ptr %context)
+  %is_cancelled = icmp ne i32 %status, 0
+  br i1 %is_cancelled, label %done, label %pass
 pass:
   call void @pass_barrier(ptr %block)
   %goes_on = call i1 @resume(ptr %block, i32 0, i32 %threads)

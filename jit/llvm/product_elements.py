@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
+from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, find_element_type
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
-from hlojit.lowering.target import KIND_BITS, Target
+from hlojit.lowering.target import KIND_BITS
 
 
 def storage_kind(element: ElementType) -> str:
@@ -81,12 +82,6 @@ def store_kind(b: LlvmBuilder, value: Val, pointer: Val, mask: Val | None = None
         b.store(value, pointer)
 
 
-def prefetch(b: LlvmBuilder, pointer: Val, *, level: int) -> None:
-    """Ask for the cache line at an address, which need not exist, into a level of cache (1 is the first)."""
-    b.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    b.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 {4 - level}, i32 1)")
-
-
 @dataclass(frozen=True, slots=True)
 class Elements:
     """Buffer elements of type ``element`` seen as values of kind ``compute``."""
@@ -143,51 +138,26 @@ class Elements:
         return cast(Val, formats.wrap_integer(scalars(b), value, element))
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """Multiplication and addition in one compute kind on one processor."""
-
-    kind: str
-    fused: bool
-    pairs: bool = False
-    """Elements are pairs of 16-bit integers in an ``i32``, see ``integer_pairs``."""
-
-    @classmethod
-    def of(cls, kind: str, target: Target) -> Arithmetic:
-        """The arithmetic of ``kind``: one fused instruction where the processor has it."""
-        return cls(kind, not target.is_x86 or target.has_feature("fma"))
-
-    @property
-    def zero(self) -> Val:
-        """The neutral element of the sum."""
-        return Val("0x0000000000000000" if self.kind in ("f32", "f64") else "0", self.kind)
-
-    def multiply_add(self, b: LlvmBuilder, x: Val, y: Val, total: Val) -> Val:
-        """``x * y + total``; floats are rounded once where the processor has a fused instruction."""
-        if self.kind in ("f32", "f64"):
-            return b.fma(x, y, total) if self.fused else b.fadd(b.fmul(x, y), total)
-        return b.add(_multiply_pairs(b, x, y) if self.pairs else b.mul(x, y), total)
-
-    def add(self, b: LlvmBuilder, x: Val, y: Val) -> Val:
-        """``x + y``."""
-        if self.kind in ("f32", "f64"):
-            return b.fadd(x, y)
-        return b.add(x, y)
+def algorithm_elements(
+    lhs: ElementType, rhs: ElementType, result: ElementType, algorithm: DotAlgorithm | None
+) -> tuple[Elements, Elements, Elements]:
+    """How a product's operands and result are seen; a dot algorithm narrows the operands, or widens the sums."""
+    kind = compute_kind(lhs, rhs, result)
+    if algorithm is None or not isinstance(result, FloatFormat):
+        return Elements(lhs, kind), Elements(rhs, kind), Elements(result, kind)
+    wide = "f64" if algorithm.accumulation_type == "f64" else kind
+    return (
+        _narrowed(lhs, wide, algorithm.lhs_precision_type, algorithm.lhs_component_count),
+        _narrowed(rhs, wide, algorithm.rhs_precision_type, algorithm.rhs_component_count),
+        Elements(result, wide),
+    )
 
 
-_PAIR_INSTRUCTIONS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-
-
-def _multiply_pairs(b: LlvmBuilder, x: Val, y: Val) -> Val:
-    """The sum of the products of both halves (x86 with AVX2 at least)."""
-    lanes = x.lanes
-    instruction = _PAIR_INSTRUCTIONS.get(lanes)
-    if instruction is None:
-        half = b.constant("i32", 16)
-        low = b.mul(b.ashr(b.shl(x, half), half), b.ashr(b.shl(y, half), half))
-        return b.add(low, b.mul(b.ashr(x, half), b.ashr(y, half)))
-    halves, whole = b.type("i16", 2 * lanes), b.type("i32", lanes)
-    symbol = f"llvm.x86.{instruction}"
-    b.declare(symbol, f"declare {whole} @{symbol}({halves}, {halves})")
-    parts = [b.emit("i16", 2 * lanes, f"bitcast {whole} {value.text} to {halves}").text for value in (x, y)]
-    return b.emit("i32", lanes, f"call {whole} @{symbol}({halves} {parts[0]}, {halves} {parts[1]})")
+def _narrowed(element: ElementType, kind: str, precision: str, components: int) -> Elements:
+    """Elements rounded as a dot algorithm asks; several components together are as good as the element itself."""
+    narrow = find_element_type(precision)
+    if components > 1 or not isinstance(narrow, FloatFormat) or not isinstance(element, FloatFormat):
+        return Elements(element, kind)
+    if narrow.bits >= element.bits:
+        return Elements(element, kind)
+    return Elements(element, kind, narrow)

@@ -1,0 +1,244 @@
+"""How a product is divided among blocks and threads: tiles in shared memory, columns of a vector product, parts of sums.
+
+What decides the order of a sum - parts, and for vector products the threads that share one - follows from shapes, types and
+the width of a warp; tiles do not: every sum of a tile runs over its terms in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from hlojit.lowering.dot_problem import ceil_divide, round_up
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.grid_product import GridProduct, Pairs, ProductOperand
+
+NOMINAL_SIDE: Final = 64
+"""Of the tile by which it is counted whether a product has enough blocks."""
+NOMINAL_TEAMS: Final = 8
+"""Columns of a block, by which it is counted whether a product of few rows has enough blocks, where teams share columns."""
+ENOUGH_BLOCKS: Final = 256
+SHORTEST_PART: Final = 512
+"""Terms of a part: less is not worth a second launch."""
+MOST_VECTOR_ROWS: Final = 4
+"""Products with more rows read tiles."""
+THREADS: Final = 256
+PIECES_UNDER_WAY: Final = 4
+"""Pieces of a thread that are asked for before it waits, in vector products."""
+LANES_A_CYCLE: Final = 128
+"""Multiply-adds of 32 bits that a multiprocessor does in a cycle, and bytes that its shared memory delivers."""
+LATENCY_CYCLES: Final = 10.0
+"""What a term costs a block at least, whatever its tile."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Sums cut into ``count`` parts of ``length`` terms, the last of which may be shorter."""
+
+    count: int
+    length: int
+
+    def workspace_bytes(self, product: GridProduct, unit: int) -> int:
+        """Of the parts' sums, of ``unit`` bytes each."""
+        return self.count * product.results * unit if self.count > 1 else 0
+
+
+def cut_terms(product: GridProduct, rows: int = NOMINAL_SIDE, columns: int = NOMINAL_SIDE) -> Parts:
+    """Parts of the sums of a product with few results; a block is taken to have rows x columns of them, on all machines."""
+    tiles = product.batch * ceil_divide(product.m, rows) * ceil_divide(product.n, columns)
+    count = max(1, min(ENOUGH_BLOCKS // tiles, product.k // SHORTEST_PART))
+    length = round_up(ceil_divide(product.k, count), NOMINAL_SIDE) if count > 1 else product.k
+    return Parts(ceil_divide(product.k, length), length)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How a tile of an operand gets into shared memory: pieces of ``lanes`` neighbours, along the terms or across them."""
+
+    lanes: int
+    along_terms: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``rows`` x ``columns`` sums of a block, ``thread_rows`` x ``thread_columns`` of a thread, ``terms`` at a time."""
+
+    rows: int
+    columns: int
+    terms: int
+    thread_rows: int
+    thread_columns: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows * self.columns // (self.thread_rows * self.thread_columns)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TiledPlan:
+    """A product by tiles; ``unit`` are the bytes of an element in shared memory and in registers."""
+
+    product: GridProduct
+    unit: int
+    tile: Tile
+    parts: Parts
+    lhs: Fill
+    rhs: Fill
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """What the number of a block is made of: part, batch, tile of rows, tile of columns."""
+        product, tile = self.product, self.tile
+        return (
+            self.parts.count,
+            product.batch,
+            ceil_divide(product.m, tile.rows),
+            ceil_divide(product.n, tile.columns),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return math.prod(self.extents)
+
+    @property
+    def padding(self) -> int:
+        """Elements behind every line in shared memory: rows stay aligned to 16 bytes and meet other banks."""
+        return 16 // self.unit
+
+    @property
+    def vector(self) -> int:
+        """Elements of 16 bytes."""
+        return 16 // self.unit
+
+    @property
+    def shared_bytes(self) -> int:
+        """Two tiles of both operands: one is filled while sums go over the other."""
+        return shared_bytes(self.tile, self.unit)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Of the parts' sums."""
+        return self.parts.workspace_bytes(self.product, self.unit)
+
+
+def shared_bytes(tile: Tile, unit: int) -> int:
+    """Of two tiles of both operands."""
+    return 2 * tile.terms * (unit * (tile.rows + tile.columns) + 32)
+
+
+def plan_tiles(product: GridProduct, unit: int, itemsizes: tuple[int, int], machine: GridMachine) -> TiledPlan:
+    """The tile that takes the least estimated time; ``itemsizes`` are those of both operands in memory."""
+    parts = cut_terms(product)
+    terms = 8 if unit == 8 or parts.length <= 8 else 16
+    tile = min(
+        _tiles(terms, unit, machine), key=lambda tile: (tile_cycles(product, parts, tile, unit, machine), -tile.threads)
+    )
+
+    def fill(operand: ProductOperand, itemsize: int, side: int) -> Fill:
+        most = machine.access_bytes // itemsize
+        pieces = max(1, side * terms // tile.threads)
+        along = operand.lanes(along_terms=True, most=min(most, terms, pieces))
+        across = operand.lanes(along_terms=False, most=min(most, side, pieces))
+        along_terms = along > across or (along == across and _unit_step(operand))
+        return Fill(along if along_terms else across, along_terms)
+
+    return TiledPlan(
+        product, unit, tile, parts,
+        fill(product.lhs, itemsizes[0], tile.rows), fill(product.rhs, itemsizes[1], tile.columns),
+    )  # fmt: skip
+
+
+def _unit_step(operand: ProductOperand) -> bool:
+    """Whether terms are neighbours in memory, so that neighbouring threads should take them."""
+    return (bool(operand.terms) and operand.terms[-1].strides[0] == 1) or operand.pairs is not Pairs.NONE
+
+
+def _tiles(terms: int, unit: int, machine: GridMachine) -> Iterator[Tile]:
+    sides = (16, 32, 64, 128)
+    for rows in sides:
+        for columns in sides:
+            for thread_rows in (1, 2, 4, 8):
+                for thread_columns in (1, 2, 4, 8):
+                    tile = Tile(rows, columns, terms, thread_rows, thread_columns)
+                    sums = thread_rows * thread_columns * unit // 4
+                    fits = shared_bytes(tile, unit) <= machine.shared_bytes
+                    filled = min(rows, columns) * terms >= tile.threads
+                    whole = tile.threads % machine.warp == 0 and tile.threads <= THREADS
+                    if fits and filled and whole and sums <= machine.registers_per_thread // 3:
+                        yield tile
+
+
+def tile_cycles(product: GridProduct, parts: Parts, tile: Tile, unit: int, machine: GridMachine) -> float:
+    """Cycles for a term of all sums: multiply-adds, or what they read of shared memory, and filling it."""
+    tiles = ceil_divide(product.m, tile.rows) * ceil_divide(product.n, tile.columns)
+    blocks = parts.count * product.batch * tiles
+    words = unit // 4
+    warps = tile.threads // machine.warp
+    adds = tile.thread_rows * tile.thread_columns * words * ceil_divide(warps * machine.warp, LANES_A_CYCLE)
+    # Half of what a warp reads is the same for several of its threads.
+    reads = tile.threads * (tile.thread_rows + tile.thread_columns) * unit / LANES_A_CYCLE / 2
+    fills = (tile.rows + tile.columns) * unit / 32
+    return ceil_divide(blocks, machine.multiprocessors) * max(adds + fills, reads + fills, LATENCY_CYCLES)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class VectorPlan:
+    """A product of few rows, which reads the right operand once.
+
+    Either a team of ``team`` threads shares a column and adds what its threads have (``by_terms``), or a thread has
+    ``lanes`` columns and every ``team``-th term, and a block adds its threads' sums.
+    """
+
+    product: GridProduct
+    parts: Parts
+    by_terms: bool
+    lanes: int
+    team: int
+    threads: int
+
+    @property
+    def columns(self) -> int:
+        """Of a block."""
+        return self.threads // self.team * (1 if self.by_terms else self.lanes)
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """What the number of a block is made of: part, batch, columns."""
+        return self.parts.count, self.product.batch, ceil_divide(self.product.n, self.columns)
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return math.prod(self.extents)
+
+
+def plan_vectors(product: GridProduct, itemsizes: tuple[int, int], machine: GridMachine) -> VectorPlan | None:
+    """The plan of a product of few rows, or None for others."""
+    lhs, rhs = product.lhs, product.rhs
+    plain = not lhs.windows and not rhs.windows and lhs.pairs is rhs.pairs is Pairs.NONE
+    if product.m > MOST_VECTOR_ROWS or not plain:
+        return None
+    by_terms = not (rhs.free and rhs.free[-1].strides[0] == 1)
+    parts = cut_terms(product, columns=NOMINAL_TEAMS if by_terms else 2 * NOMINAL_SIDE)
+    most = machine.access_bytes // itemsizes[1]
+    lanes = rhs.lanes(along_terms=by_terms, most=most)
+    team = 1
+    if by_terms:
+        while team < machine.warp and 2 * team * lanes <= parts.length:
+            team *= 2
+        return VectorPlan(product, parts, True, lanes, team, THREADS)
+    pieces = ceil_divide(product.n, lanes)
+    while team < THREADS // machine.warp or (team < THREADS and THREADS // team > pieces):
+        team *= 2
+    while team > 1 and team > parts.length:
+        team //= 2
+    return VectorPlan(product, parts, False, lanes, team, THREADS)
