@@ -41,7 +41,10 @@ class GridSortPlan:
         length = type.shape[dimension]
         item = sum(itemsize(element) for element in elements)
         tile = 2
-        while tile < min(length, LARGEST_TILE) and 2 * (2 * tile * item + 32 * len(elements)) <= machine.shared_bytes:
+        while (
+            tile < min(length, LARGEST_TILE)
+            and 2 * tile * (2 * item + 4) + 32 * (2 * len(elements) + 2) <= machine.shared_bytes
+        ):
             tile *= 2
         inner = math.prod(type.shape[dimension + 1 :])
         return GridSortPlan(elements, length, inner, type.size // length, tile)
@@ -74,9 +77,34 @@ class GridSortPlan:
         )
 
     @property
+    def rank_kind(self) -> str:
+        """Of an element's place in the other run."""
+        return "i32" if self.length < 1 << 31 else "i64"
+
+    @property
+    def areas(self) -> int:
+        """None where tiles are whole lines, one for one merging pass, two for more."""
+        return min(2, len(self.widths))
+
+    @property
+    def ranks_offset(self) -> int:
+        """Where the ranks lie in the workspace, one for each element of an operand."""
+        return self.areas * sum(self.area_bytes)
+
+    @property
+    def flags_offset(self) -> int:
+        """Where the flags lie, one (i32) for each pair of runs."""
+        nbytes = self.length * self.lines * KIND_BITS[self.rank_kind] // 8
+        return self.ranks_offset + -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+    def pairs(self, width: int) -> int:
+        """Pairs of runs of ``width`` in a line."""
+        return -(-self.length // (2 * width))
+
+    @property
     def workspace_bytes(self) -> int:
-        """None where tiles are whole lines, one area for one merging pass, two for more."""
-        return min(2, len(self.widths)) * sum(self.area_bytes)
+        """Everything between the tiles and the results."""
+        return self.flags_offset + 4 * self.lines * self.pairs(self.tile) if self.widths else 0
 
     def area_offset(self, area: int, operand: int) -> int:
         """Where an operand lies in the workspace."""

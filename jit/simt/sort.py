@@ -1,14 +1,16 @@
 """sort on a machine with threads, stable, by any comparator: tiles in shared memory, then merges of runs of them.
 
-Two sorted runs are merged by all threads at once: an element's place is its place in its own run plus the number of
-elements of the other one that come before it, which a binary search finds.  The comparator has to be an order (as the
-specification demands): with one that is none, the results hold some elements twice.
+Two sorted runs are merged by all threads at once.  An element of the left run finds its *rank*, the number of elements of
+the right one that come before it, by a binary search; an element of the right run finds how many ranks do not exceed its
+own place.  A comparator that is no order (numbers compared with NaN among them) gives ranks that fall somewhere: they
+are then raised to the largest before them, so that the results always hold every element once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from functools import partial
+from typing import Final, NamedTuple, final
 
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
@@ -36,6 +38,16 @@ def emit_sort(instruction: Instruction, target: Target, dialect: Dialect, symbol
     return _Sort(instruction, target, dialect).emit(symbol)
 
 
+class _Runs(NamedTuple):
+    """Two neighbouring runs of a line, and an element of one of them; all counted from the line's beginning."""
+
+    number: Val
+    start: Val
+    middle: Val
+    end: Val
+    is_left: Val
+
+
 @final
 class _Sort:
     def __init__(self, instruction: Instruction, target: Target, dialect: Dialect):
@@ -46,11 +58,14 @@ class _Sort:
         self.b = self.frame.builder
         self.kinds = [memory_kind(element) for element in self.plan.elements]
         self.count = len(self.kinds)
+        self.workspace: Val
 
     def emit(self, symbol: str) -> KernelCode:
         phases = [self._tiles(symbol)]
         for number, width in enumerate(self.plan.widths):
-            phases.append(self._merge_pass(f"{symbol}_merge_{width}", width, number))
+            phases.append(self._ranks(f"{symbol}_rank_{width}", width, number))
+            phases.append(self._repair(f"{symbol}_repair_{width}", width))
+            phases.append(self._merge(f"{symbol}_merge_{width}", width, number))
         return self.frame.code(phases, self.plan.workspace_bytes)
 
     # ------------------------------------------------------------------- places
@@ -71,14 +86,11 @@ class _Sort:
         start = self.b.mul(line, self.b.constant("i64", self.plan.length))
         return lambda number: self.b.add(start, number)
 
-    def _area(self, workspace: Val, area: int) -> list[Val]:
-        b = self.b
-        return [
-            b.emit(
-                "ptr", 1, f"getelementptr inbounds i8, ptr {workspace.text}, i64 {self.plan.area_offset(area, operand)}"
-            )
-            for operand in range(self.count)
-        ]
+    def _in_workspace(self, offset: int) -> Val:
+        return self.b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {self.workspace.text}, i64 {offset}")
+
+    def _area(self, area: int) -> list[Val]:
+        return [self._in_workspace(self.plan.area_offset(area, operand)) for operand in range(self.count)]
 
     def _operands(self) -> list[Val]:
         return self.frame.access.bases[: self.count]
@@ -86,7 +98,7 @@ class _Sort:
     def _results(self) -> list[Val]:
         return self.frame.access.bases[self.count : 2 * self.count]
 
-    # ---------------------------------------------------------------- the merging
+    # ------------------------------------------------------------------ elements
 
     def _bits(self, bases: Sequence[Val], offset: Val) -> list[Val]:
         """An element of every operand as it stands in memory."""
@@ -105,96 +117,294 @@ class _Sort:
             pairs += [formats.decode(scalars(self.b), value, element) for value in (x, y)]
         return inline_region(self.b, self.instruction.regions[0], pairs)[0]  # type: ignore[arg-type]
 
-    def _destination(
-        self, own: Sequence[Val], bases: Sequence[Val], place: Place, number: Val, width: Val, length: Val
-    ) -> Val:
-        """Where an element of one of two neighbouring runs of ``width`` goes when they are merged."""
+    # ---------------------------------------------------------------- the merging
+
+    def _runs(self, number: Val, width: int, length: Val) -> _Runs:
+        """The runs of ``width`` that an element of a line of ``length`` belongs to."""
         b = self.b
-        one, both = b.constant("i64", 1), b.add(width, width)
-        start = b.sub(number, b.urem(number, both))
-        middle = self._minimum(b.add(start, width), length)
-        end = self._minimum(b.add(start, both), length)
-        is_left = b.icmp("slt", number, middle)
-        begin = b.select(is_left, middle, start)
-        low = Variable(b, "i64", begin)
-        high = Variable(b, "i64", b.select(is_left, end, middle))
+        start = b.sub(number, b.urem(number, b.constant("i64", 2 * width)))
+        middle = self._minimum(b.add(start, b.constant("i64", width)), length)
+        end = self._minimum(b.add(start, b.constant("i64", 2 * width)), length)
+        return _Runs(number, start, middle, end, b.icmp("slt", number, middle))
+
+    def _rank(self, own: Sequence[Val], bases: Sequence[Val], place: Place, runs: _Runs) -> Val:
+        """How many elements of the right run come before one of the left."""
+        # Equal elements keep their order: those of the left run come first.
+        found = self._first(runs.middle, runs.end, lambda other: self._before(self._bits(bases, place(other)), own))
+        return self.b.sub(found, runs.middle)
+
+    def _not_above(self, ranks: Val, place: Place, runs: _Runs) -> Val:
+        """How many elements of the left run come before one of the right: those whose rank does not exceed its place."""
+        b, kind = self.b, self.plan.rank_kind
+        own = b.sub(runs.number, runs.middle)
+
+        def goes_before(other: Val) -> Val:
+            return b.icmp("sle", b.sext(self._load(ranks, kind, place(other)), "i64"), own)
+
+        return b.sub(self._first(runs.start, runs.middle, goes_before), runs.start)
+
+    def _first(self, low: Val, high: Val, goes_before: Callable[[Val], Val]) -> Val:
+        """The first number between two for which something that holds up to a point does not hold."""
+        b = self.b
+        first, last = Variable(b, "i64", low), Variable(b, "i64", high)
 
         def halve() -> None:
-            at_low, at_high = low.get(), high.get()
-            probe = b.lshr(b.add(at_low, at_high), one)
-            other = self._bits(bases, place(probe))
-            # Equal elements keep their order: those of the left run come first.
-            goes_before = b.select(
-                is_left, self._before(other, own), b.xor(self._before(own, other), b.constant("i1", 1))
-            )
-            low.set(b.select(goes_before, b.add(probe, one), at_low))
-            high.set(b.select(goes_before, at_high, probe))
+            at_first, at_last = first.get(), last.get()
+            probe = b.lshr(b.add(at_first, at_last), b.constant("i64", 1))
+            before = goes_before(probe)
+            first.set(b.select(before, b.add(probe, b.constant("i64", 1)), at_first))
+            last.set(b.select(before, at_last, probe))
 
-        while_loop(b, lambda: b.icmp("slt", low.get(), high.get()), halve)
-        own_place = b.sub(number, b.select(is_left, start, middle))
-        return b.add(b.add(start, own_place), b.sub(low.get(), begin))
+        while_loop(b, lambda: b.icmp("slt", first.get(), last.get()), halve)
+        return first.get()
+
+    def _destination(self, ranks: Val, place: Place, runs: _Runs) -> Val:
+        """Where an element goes when its runs are merged."""
+        b = self.b
+        to = Variable(b, "i64", runs.number)
+
+        def left() -> None:
+            rank = self._load(ranks, self.plan.rank_kind, place(runs.number))
+            to.set(b.add(runs.number, b.sext(rank, "i64")))
+
+        def right() -> None:
+            own = b.sub(runs.number, runs.middle)
+            to.set(b.add(b.add(runs.start, own), self._not_above(ranks, place, runs)))
+
+        b.choose(runs.is_left, left, right)
+        return to.get()
+
+    def _load(self, base: Val, kind: str, offset: Val) -> Val:
+        return self.b.load(kind, self.b.element_pointer(base, kind, offset))
+
+    def _store(self, value: Val, base: Val, offset: Val) -> None:
+        self.b.store(value, self.b.element_pointer(base, value.kind, offset))
 
     def _minimum(self, x: Val, y: Val) -> Val:
         return self.b.select(self.b.icmp("slt", x, y), x, y)
 
-    # ------------------------------------------------------------------- the passes
+    # ---------------------------------------------------------------------- tiles
 
     def _tiles(self, symbol: str) -> Phase:
         """Sort every tile of every line in shared memory, a thread an element."""
         plan, b = self.plan, self.b
         with self.frame.kernel(symbol, plan.threads, workspace_bytes=plan.workspace_bytes) as workspace:
             block, tiles = b.zext(b.block, "i64"), b.constant("i64", plan.tiles)
-            line, first = b.udiv(block, tiles), b.mul(b.urem(block, tiles), b.constant("i64", plan.tile))
-            left = b.sub(b.constant("i64", plan.length), first)
-            length = self._minimum(left, b.constant("i64", plan.tile))
+            line, tile = b.udiv(block, tiles), b.urem(block, tiles)
+            first = b.mul(tile, b.constant("i64", plan.tile))
+            length = self._minimum(b.sub(b.constant("i64", plan.length), first), b.constant("i64", plan.tile))
             mine = b.zext(b.thread, "i64")
             exists = b.icmp("slt", mine, length)
             halves = [[b.shared(kind, plan.tile) for kind in self.kinds] for _ in range(2)]
-            line_place = self._line_place(line)
+            ranks, flag = b.shared(plan.rank_kind, plan.tile), b.shared("i32", 1)
+            place = self._line_place(line)
             operands = self._operands()
-            b.when(exists, lambda: self._write(self._bits(operands, line_place(b.add(first, mine))), halves[0], mine))
+            b.when(exists, lambda: self._write(self._bits(operands, place(b.add(first, mine))), halves[0], mine))
+            zero = b.constant("i64", 0)
+            b.when(b.icmp("eq", mine, zero), lambda: self._store(b.constant("i32", 0), flag, zero))
             b.barrier()
             levels = plan.tile.bit_length() - 1
             for level in range(levels):
-                self._tile_level(halves[level % 2], halves[(level + 1) % 2], mine, 1 << level, length)
-            place, results = line_place, self._results()
+                runs = self._runs(mine, 1 << level, length)
+                self._tile_level(halves[level % 2], halves[(level + 1) % 2], runs, exists, ranks, flag)
+            results = self._results()
             if plan.widths:
-                place, results = self._area_place(line), self._area(workspace[0], 0)
+                self.workspace = workspace[0]
+                place, results = self._area_place(line), self._area(0)
+                self._clear_flag(line, tile, mine)
             sorted_half = halves[levels % 2]
             b.when(exists, lambda: self._write(self._bits(sorted_half, mine), results, place(b.add(first, mine))))
-        steps = sum(level + 1 for level in range(levels))
+        steps = sum(2 * (level + 1) for level in range(levels))
         return self.frame.phase(symbol, plan.lines * plan.tiles, 30.0 * steps)
 
-    def _tile_level(self, source: list[Val], target: list[Val], mine: Val, width: int, length: Val) -> None:
-        b = self.b
+    def _clear_flag(self, line: Val, tile: Val, mine: Val) -> None:
+        """The first thread of every other tile clears the flag of its pair."""
+        b, zero = self.b, self.b.constant("i64", 0)
+        is_even = b.icmp("eq", b.and_(tile, b.constant("i64", 1)), zero)
+        pair = b.add(
+            b.mul(line, b.constant("i64", self.plan.pairs(self.plan.tile))), b.lshr(tile, b.constant("i64", 1))
+        )
+        b.when(
+            b.and_(is_even, b.icmp("eq", mine, zero)), lambda: self._store(b.constant("i32", 0), self._flags(), pair)
+        )
 
-        def move() -> None:
-            own = self._bits(source, mine)
-            to = self._destination(own, source, lambda number: number, mine, b.constant("i64", width), length)
-            self._write(own, target, to)
+    def _tile_level(
+        self, source: list[Val], target: list[Val], runs: _Runs, exists: Val, ranks: Val, flag: Val
+    ) -> None:
+        b, zero = self.b, self.b.constant("i64", 0)
+        mine, is_left = runs.number, self.b.and_(exists, runs.is_left)
 
-        b.when(b.icmp("slt", mine, length), move)
+        def rank() -> None:
+            found = self._rank(self._bits(source, mine), source, lambda number: number, runs)
+            self._store(b.trunc(found, self.plan.rank_kind), ranks, mine)
+
+        b.when(is_left, rank)
+        b.barrier()
+        b.when(b.and_(is_left, b.icmp("sgt", mine, runs.start)), lambda: self._compare(ranks, mine, flag, zero))
         b.barrier()
 
-    def _merge_pass(self, symbol: str, width: int, number: int) -> Phase:
-        """Merge runs of ``width``, a thread an element, into the other area or, the last time, into the results."""
+        def repair() -> None:
+            first = b.and_(exists, b.icmp("eq", mine, runs.start))
+            b.when(first, lambda: self._raise_serially(ranks, runs))
+            b.barrier()
+            b.when(b.icmp("eq", mine, zero), lambda: self._store(b.constant("i32", 0), flag, zero))
+
+        b.when(b.icmp("ne", self._load(flag, "i32", zero), b.constant("i32", 0)), repair)
+
+        def move() -> None:
+            to = self._destination(ranks, lambda number: number, runs)
+            self._write(self._bits(source, mine), target, to)
+
+        b.when(exists, move)
+        b.barrier()
+
+    def _compare(self, ranks: Val, mine: Val, flags: Val, flag: Val) -> None:
+        """Set a flag where an element's rank is below that of the one before it."""
+        b, kind = self.b, self.plan.rank_kind
+        before = self._load(ranks, kind, b.sub(mine, b.constant("i64", 1)))
+        self._flag_if(b.icmp("slt", self._load(ranks, kind, mine), before), flags, flag)
+
+    def _flag_if(self, condition: Val, flags: Val, flag: Val) -> None:
+        b = self.b
+        pointer = b.element_pointer(flags, "i32", flag)
+
+        def set_flag() -> None:
+            b.atomic("or", pointer, b.constant("i32", 1))
+
+        b.when(condition, set_flag)
+
+    def _raise_serially(self, ranks: Val, runs: _Runs) -> None:
+        """Raise every rank of a run to the largest before it."""
+        b, kind = self.b, self.plan.rank_kind
+        largest = Variable(b, kind, b.constant(kind, 0))
+        loop = b.begin_loop(runs.start, runs.middle)
+        rank = self._load(ranks, kind, loop.index)
+        known = largest.get()
+        largest.set(b.select(b.icmp("slt", rank, known), known, rank))
+        self._store(largest.get(), ranks, loop.index)
+        b.end_loop(loop)
+
+    # ------------------------------------------------------------- passes over lines
+
+    def _ranks_area(self) -> Val:
+        return self._in_workspace(self.plan.ranks_offset)
+
+    def _flags(self) -> Val:
+        return self._in_workspace(self.plan.flags_offset)
+
+    def _blocks(self) -> int:
+        return -(-self.plan.lines * self.plan.length // THREADS)
+
+    def _ranks(self, symbol: str, width: int, number: int) -> Phase:
+        """The ranks of all elements of left runs; a flag where one falls."""
         plan, b = self.plan, self.b
-        total = plan.lines * plan.length
+        length = b.constant("i64", plan.length)
         with self.frame.kernel(symbol, THREADS, workspace_bytes=plan.workspace_bytes) as workspace:
+            self.workspace = workspace[0]
             element = b.global_thread()
-            source = self._area(workspace[0], number % 2)
+            exists = b.icmp("slt", element, b.constant("i64", plan.lines * plan.length))
+            line, mine = b.udiv(element, length), b.urem(element, length)
+            runs = self._runs(mine, width, length)
+            place, source, ranks = self._area_place(line), self._area(number % 2), self._ranks_area()
+            shared, thread = b.shared("i64", THREADS), b.zext(b.thread, "i64")
+            is_left = b.and_(exists, runs.is_left)
+
+            def rank_of(other: Val) -> Val:
+                return self._rank(self._bits(source, place(other)), source, place, runs)
+
+            def rank() -> None:
+                found = rank_of(mine)
+                self._store(found, shared, thread)
+                self._store(b.trunc(found, plan.rank_kind), ranks, place(mine))
+
+            b.when(is_left, rank)
+            b.barrier()
+            pair = b.add(b.mul(line, b.constant("i64", plan.pairs(width))), b.udiv(mine, b.constant("i64", 2 * width)))
+
+            def compare() -> None:
+                before = Variable(b, "i64", b.constant("i64", 0))
+                neighbour = b.sub(thread, b.constant("i64", 1))
+                b.choose(
+                    b.icmp("sgt", thread, b.constant("i64", 0)),
+                    lambda: before.set(self._load(shared, "i64", neighbour)),
+                    lambda: before.set(rank_of(b.sub(mine, b.constant("i64", 1)))),
+                )
+                falls = b.icmp("slt", self._load(shared, "i64", thread), before.get())
+                self._flag_if(falls, self._flags(), pair)
+
+            b.when(b.and_(is_left, b.icmp("sgt", mine, runs.start)), compare)
+        return self.frame.phase(symbol, self._blocks(), SEARCH_NANOSECONDS * width.bit_length())
+
+    def _repair(self, symbol: str, width: int) -> Phase:
+        """A block a pair of runs: where ranks fall, raise each to the largest before it."""
+        plan, b = self.plan, self.b
+        pairs = plan.pairs(width)
+        with self.frame.kernel(symbol, THREADS, workspace_bytes=plan.workspace_bytes) as workspace:
+            self.workspace = workspace[0]
+            block = b.zext(b.block, "i64")
+            line, pair = b.udiv(block, b.constant("i64", pairs)), b.urem(block, b.constant("i64", pairs))
+            runs = self._runs(b.mul(pair, b.constant("i64", 2 * width)), width, b.constant("i64", plan.length))
+            flags, shared = self._flags(), b.shared(plan.rank_kind, THREADS)
+            found = self._load(flags, "i32", block)
+            b.barrier()
+
+            def repair() -> None:
+                self._raise_together(runs, self._area_place(line), shared)
+                clear = partial(self._store, b.constant("i32", 0), flags, block)
+                b.when(b.icmp("eq", b.thread, b.constant("i32", 0)), clear)
+
+            b.when(b.icmp("ne", found, b.constant("i32", 0)), repair)
+        return self.frame.phase(symbol, plan.lines * pairs, SEARCH_NANOSECONDS)
+
+    def _raise_together(self, runs: _Runs, place: Place, shared: Val) -> None:
+        """The largest rank so far, for as many elements at once as there are threads."""
+        b, kind, ranks = self.b, self.plan.rank_kind, self._ranks_area()
+        thread = b.zext(b.thread, "i64")
+        loop = b.begin_loop(runs.start, runs.middle, THREADS, [b.constant(kind, 0)])
+        mine = b.add(loop.index, thread)
+        exists = b.icmp("slt", mine, runs.middle)
+        largest = Variable(b, kind, loop.carried[0])
+
+        def take(other: Val) -> None:
+            known = largest.get()
+            largest.set(b.select(b.icmp("slt", other, known), known, other))
+
+        def take_from(distance: int) -> None:
+            take(self._load(shared, kind, b.sub(thread, b.constant("i64", distance))))
+
+        b.when(exists, lambda: take(self._load(ranks, kind, place(mine))))
+        distance = 1
+        while distance < THREADS:
+            self._store(largest.get(), shared, thread)
+            b.barrier()
+            b.when(b.icmp("sge", thread, b.constant("i64", distance)), partial(take_from, distance))
+            b.barrier()
+            distance *= 2
+        b.when(exists, lambda: self._store(largest.get(), ranks, place(mine)))
+        self._store(largest.get(), shared, thread)
+        b.barrier()
+        last = self._load(shared, kind, b.constant("i64", THREADS - 1))
+        b.barrier()
+        b.end_loop(loop, [last])
+
+    def _merge(self, symbol: str, width: int, number: int) -> Phase:
+        """Move every element where it belongs: into the other area or, the last time, into the results."""
+        plan, b = self.plan, self.b
+        length = b.constant("i64", plan.length)
+        with self.frame.kernel(symbol, THREADS, workspace_bytes=plan.workspace_bytes) as workspace:
+            self.workspace = workspace[0]
+            element = b.global_thread()
+            source, ranks = self._area(number % 2), self._ranks_area()
 
             def move() -> None:
-                length = b.constant("i64", plan.length)
                 line, mine = b.udiv(element, length), b.urem(element, length)
                 place = self._area_place(line)
-                own = self._bits(source, place(mine))
-                to = self._destination(own, source, place, mine, b.constant("i64", width), length)
+                to = self._destination(ranks, place, self._runs(mine, width, length))
+                bits = self._bits(source, place(mine))
                 if width == plan.widths[-1]:
-                    self._write(own, self._results(), self._line_place(line)(to))
+                    self._write(bits, self._results(), self._line_place(line)(to))
                 else:
-                    self._write(own, self._area(workspace[0], (number + 1) % 2), place(to))
+                    self._write(bits, self._area((number + 1) % 2), place(to))
 
-            b.when(b.icmp("slt", element, b.constant("i64", total)), move)
-        blocks = -(-total // THREADS)
-        return self.frame.phase(symbol, blocks, SEARCH_NANOSECONDS * width.bit_length())
+            b.when(b.icmp("slt", element, b.constant("i64", plan.lines * plan.length)), move)
+        return self.frame.phase(symbol, self._blocks(), SEARCH_NANOSECONDS * width.bit_length())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hlojit
+import numpy as np
 import pytest
 from hlojit.compiler import lower
 from hlojit.cuda.assemblers.choice import assembler
@@ -11,6 +14,8 @@ from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.graph import Instruction
 from hlojit.lowering.sort_plan import GridSortPlan
 from hlojit.simt.kernels import emit_kernel
+
+Array = np.ndarray[Any, Any]
 
 
 def sort(shape: str, dimension: int) -> Instruction:
@@ -50,5 +55,42 @@ def test_long_lines_are_merged_back_and_forth() -> None:
 def test_passes_become_code_without_calls_and_stack(shape: str, dimension: int) -> None:
     code = emit_kernel(sort(shape, dimension), SM_90, NvptxDialect(), "kernel")
     ptx = assembler("llvm").ptx(code, SM_90)
-    assert ptx.count(".entry") == len(code.phases) == 1 + len(plan(shape, dimension).widths)
+    assert ptx.count(".entry") == len(code.phases) == 1 + 3 * len(plan(shape, dimension).widths)
     assert "call" not in ptx and ".local" not in ptx
+
+
+def keys_of(text: str, x: Array, monkeypatch: pytest.MonkeyPatch) -> Array:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    return np.asarray(hlojit.compile(text, backend="cuda")(x))
+
+
+def compared(length: int, lines: int, direction: str) -> str:
+    kind = f"tensor<{lines}x{length}xf32>"
+    return f"""
+    func.func @main(%x: {kind}) -> {kind} {{
+      %0 = "stablehlo.sort"(%x) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %1 = stablehlo.compare {direction}, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}) {{dimension = 1 : i64, is_stable = true}} : ({kind}) -> {kind}
+      return %0 : {kind}
+    }}"""
+
+
+@pytest.mark.parametrize(("length", "lines"), [(1, 3), (2, 5), (31, 4), (1024, 2), (1025, 3), (5000, 2)])
+def test_lines_are_sorted(length: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(length).integers(-50, 50, (lines, length)).astype("f4")
+    np.testing.assert_array_equal(keys_of(compared(length, lines, "LT"), x, monkeypatch), np.sort(x, axis=1))
+
+
+@pytest.mark.parametrize("length", [200, 1024, 4999])
+@pytest.mark.parametrize("direction", ["LT", "GE", "NE", "EQ"])
+def test_a_comparator_that_is_no_order_loses_nothing(
+    length: int, direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(length)
+    x = random.standard_normal((2, length)).astype("f4")
+    x[random.random(x.shape) < 0.1] = np.nan
+    x.view("u4")[np.isnan(x)] += random.integers(0, 1 << 20, int(np.isnan(x).sum())).astype("u4")
+    found = keys_of(compared(length, 2, direction), x, monkeypatch)
+    np.testing.assert_array_equal(np.sort(found.view("u4"), axis=1), np.sort(x.view("u4"), axis=1))
