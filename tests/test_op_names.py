@@ -36,6 +36,7 @@ MAY_COMPARE_NAMES = {
     "jit/lowering/structure.py": "the identity of a kernel",
     "ir/resolution.py": "exchanges records for those that now have the same names",
     "extensions/registry.py": "plugins and what they bring are found by name",
+    "ir/passes/fusion_cost.py": "remembers what a record can be in a fusion, by the name that it has in the table",
 }
 
 DIALECTS = ("stablehlo.", "chlo.", "func.", "sdy.")

@@ -31,16 +31,12 @@ CORE_SYMBOLS: Final = (
     "hlojit_fail",
     "hlojit_allocate",
     "hlojit_release",
-)
-"""What kernels and host programs may call of the core."""
-
-GENERATED_CODE_SYMBOLS: Final = (
-    *CORE_SYMBOLS,
-    "hlojit_enter_python",
-    "hlojit_leave_python",
     "hlojit_enter_program",
     "hlojit_leave_program",
 )
+"""What kernels, host programs and the simulator's scheduler may call of the core."""
+
+GENERATED_CODE_SYMBOLS: Final = (*CORE_SYMBOLS, "hlojit_enter_python", "hlojit_leave_python")
 """The same with what code may call that itself calls Python."""
 
 _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {

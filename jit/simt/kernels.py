@@ -54,18 +54,18 @@ def emit_kernel(
     the table has no emitter.
     """
     lowering = instruction.op.lowering
-    if isinstance(lowering, Kernel) and lowering.name != _FUSION:
-        if lowering.name not in _KERNELS:
+    name = lowering.name if isinstance(lowering, Kernel) else _FUSION
+    if name != _FUSION:
+        path = _KERNELS.get(name)
+        if path is None:
             reason = lowering_reason(instruction.op)
             raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
-        made: KernelCode = _imported(_KERNELS[lowering.name])(instruction, target, dialect, symbol)
-        return made
+        return _imported(path)(instruction, target, dialect, symbol)
     body = Body.of(instruction, storages)
     kind = FusionKind.of(body)
     if kind not in _FUSIONS:
         raise UnsupportedError(instruction.op.name, "", f"no GPU kernel for {kind.value} yet", instruction.location)
-    made = _imported(_FUSIONS[kind])(body, target, dialect, symbol)
-    return made
+    return _imported(_FUSIONS[kind])(body, target, dialect, symbol)
 
 
 def has_kernel(name: str) -> bool:
