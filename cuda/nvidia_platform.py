@@ -1,20 +1,110 @@
-"""NVIDIA's GPUs as a platform: whether there are any, and what is compiled for them."""
+"""NVIDIA's GPUs as a platform: whether there are any, what code is made for them, and by whom."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any, Final
 
+from hlojit.cuda.assemblers import cubin
+from hlojit.cuda.assemblers.assembler import Assembler
+from hlojit.cuda.assemblers.choice import chosen_assembler
+from hlojit.cuda.driver_api import DriverApi, driver_api
+from hlojit.cuda.nvidia_driver import NvidiaDriver
+from hlojit.cuda.nvptx import NvptxDialect, nvidia_target
+from hlojit.gpu.driver import DriverError, Properties
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.target import Target
+
+OLDEST: Final = (8, 0)
+"""Compute capability: kernels use what came with Ampere."""
+NOTE: Final = "programs have not been tried on a GPU by those who wrote them"
 
 
 def reason_against() -> str:
     """Why no NVIDIA GPU can be used here, or an empty string."""
     if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
         return "cuda-bindings is not installed (pip install 'hlojit[cuda]')"
-    return "programs are not run on GPUs yet"
+    api = driver_api()
+    try:
+        (status,) = api.cuInit(0)
+    except Exception as error:  # of many types, by version: what they have in common is that there is no library
+        return f"no NVIDIA driver is installed ({type(error).__name__}: {error})"
+    if status != api.CUresult.CUDA_SUCCESS:
+        return f"the NVIDIA driver finds no GPU that it can use ({api.explained(status)})"
+    try:
+        found = [_capability(api, ordinal) for ordinal in range(api("cuDeviceGetCount"))]
+    except DriverError as error:
+        return f"the NVIDIA driver does not list its GPUs: {error}"
+    if not found:
+        return "there is no NVIDIA GPU"
+    if max(found) < OLDEST:
+        newest = ".".join(map(str, max(found)))
+        return f"the GPU is too old: its compute capability is {newest}, kernels take {'.'.join(map(str, OLDEST))}"
+    return ""
 
 
 def nvidia_platform() -> Platform:
-    """The GPUs of this machine."""
-    raise HlojitError(reason_against())
+    """The GPUs of this machine that are like the first one which is new enough; raises ``HlojitError``."""
+    if reason := reason_against():
+        raise HlojitError(reason)
+    api = driver_api()
+    capabilities = [_capability(api, ordinal) for ordinal in range(api("cuDeviceGetCount"))]
+    chosen = next(each for each in capabilities if each >= OLDEST)
+    ordinals = [ordinal for ordinal, each in enumerate(capabilities) if each == chosen]
+    drivers = tuple(NvidiaDriver(api, ordinal, _properties(api, ordinal)) for ordinal in ordinals)
+    assembler = chosen_assembler()
+    target = nvidia_target(chosen, _machine(api, ordinals[0]))
+
+    def assemble(codes: Sequence[KernelCode]) -> Mapping[str, bytes]:
+        return {code.symbol: _image(assembler, code, target) for code in codes}
+
+    software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'}"
+    return Platform(target, NvptxDialect(), assemble, drivers, software)
+
+
+def _image(assembler: Assembler, code: KernelCode, target: Target) -> bytes:
+    """Machine code where it can be made here; the driver takes PTX as well, and is slower to load it."""
+    ptx = assembler.ptx(code, target)
+    return ptx.encode() if cubin.unavailable() else cubin.cubin_of(ptx, target).image
+
+
+def _attribute(api: DriverApi, ordinal: int, name: str) -> int:
+    device = api("cuDeviceGet", ordinal)
+    return int(api("cuDeviceGetAttribute", getattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), device))
+
+
+def _capability(api: DriverApi, ordinal: int) -> tuple[int, int]:
+    return (
+        _attribute(api, ordinal, "COMPUTE_CAPABILITY_MAJOR"),
+        _attribute(api, ordinal, "COMPUTE_CAPABILITY_MINOR"),
+    )
+
+
+def _properties(api: DriverApi, ordinal: int) -> Properties:
+    device: Any = api("cuDeviceGet", ordinal)
+    name = api("cuDeviceGetName", 256, device).split(b"\0")[0].decode(errors="replace").strip()
+    return Properties(name, int(api("cuDeviceTotalMem", device)), NOTE)
+
+
+def _machine(api: DriverApi, ordinal: int) -> GridMachine:
+    """What plans need to know, as the driver tells it."""
+
+    def read(name: str) -> int:
+        return _attribute(api, ordinal, name)
+
+    # Bits a clock, at two transfers a clock; kilohertz to bytes a nanosecond.
+    bandwidth = read("GLOBAL_MEMORY_BUS_WIDTH") / 8 * 2 * read("MEMORY_CLOCK_RATE") * 1e-6
+    return GridMachine(
+        read("MULTIPROCESSOR_COUNT"),
+        warp=read("WARP_SIZE"),
+        threads_per_block=read("MAX_THREADS_PER_BLOCK"),
+        threads_per_multiprocessor=read("MAX_THREADS_PER_MULTIPROCESSOR"),
+        registers=read("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        gigahertz=read("CLOCK_RATE") * 1e-6,
+        memory_bandwidth=bandwidth or GridMachine.memory_bandwidth,
+    )

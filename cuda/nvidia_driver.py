@@ -1,0 +1,323 @@
+"""A ``Driver`` of NVIDIA's GPUs, through ``cuda.bindings``: streams, the stream-ordered pool, modules, events, graphs.
+
+Written by the documentation and tested against functions that check what they are given; **not run on a GPU yet**.
+
+The context is the primary one, which numba, CuPy, PyTorch and JAX use as well.  It is made current around every use, and
+what was current before is current again afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from hlojit.cuda.driver_api import DriverApi
+from hlojit.cuda.staging import Staging
+from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
+from hlojit.ir.errors import ExecutionError
+
+PLAIN_SHARED_BYTES: Final = 48 << 10
+"""What a block may have without asking for more."""
+_KEEP_ALL: Final = (1 << 64) - 1
+_NAMED: Final = 4
+"""Launches that a message names."""
+
+
+@final
+@dataclass(eq=False)
+class NvidiaStream:
+    """A stream, and what was launched on it since the last mark."""
+
+    handle: Any
+    launched: list[str] = field(default_factory=list)
+
+
+@final
+class NvidiaMark:
+    """An event, and what was launched between the mark before it and itself."""
+
+    __slots__ = ("_events", "event", "launched")
+
+    def __init__(self, event: Any, launched: list[str], events: list[Any]):
+        self.event = event
+        self.launched = launched
+        self._events = events
+
+    def __del__(self) -> None:
+        # Used again: making events costs more than recording them.
+        self._events.append(self.event)
+
+
+@final
+@dataclass(eq=False)
+class NvidiaFunction:
+    """A kernel function and memory for its parameters: their values, and the addresses of these."""
+
+    handle: Any
+    module: NvidiaModule
+    values: ctypes.Array[ctypes.c_uint64]
+    pointers: ctypes.Array[ctypes.c_void_p]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@final
+class NvidiaModule:
+    """A loaded image."""
+
+    def __init__(self, driver: NvidiaDriver, handle: Any):
+        self.handle = handle
+        self._driver = driver
+
+    def __del__(self) -> None:
+        self._driver.unload(self.handle)
+
+
+@final
+class NvidiaGraph:
+    """A graph that can be launched, and what is in it."""
+
+    def __init__(self, driver: NvidiaDriver, handle: Any, launched: list[str]):
+        self.handle = handle
+        self.launched = launched
+        self._driver = driver
+
+    def __del__(self) -> None:
+        self._driver.drop_graph(self.handle)
+
+
+@final
+class NvidiaDriver:
+    """One GPU; ``ordinal`` is NVIDIA's number of it."""
+
+    def __init__(self, api: DriverApi, ordinal: int, properties: Properties):
+        self.properties: Final = properties
+        self._api = api
+        self._ordinal = ordinal
+        self._process = 0
+        self._context: Any = None
+        self._pool: Any = None
+        self._events: list[Any] = []
+        self._streams: list[NvidiaStream] = []
+        self._opening = threading.Lock()
+        self._capturing = threading.Lock()
+
+    def open(self) -> None:
+        """Take the primary context."""
+        with self._opening:
+            if self._process == os.getpid():
+                return
+            if self._process:
+                raise ExecutionError(
+                    "CUDA was in use when this process was forked, and cannot be used in the child; start the child with "
+                    "multiprocessing's method 'spawn', or fork before the GPU is first used"
+                )
+            api = self._api
+            device = api("cuDeviceGet", self._ordinal)
+            self._context = api("cuDevicePrimaryCtxRetain", device)
+            with self._here():
+                self._pool = api("cuDeviceGetDefaultMemPool", device)
+                threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+                api("cuMemPoolSetAttribute", self._pool, threshold, api.cuuint64_t(_KEEP_ALL))
+                self._uploads, self._downloads = Staging(api), Staging(api)
+                self._capture_stream = NvidiaStream(self._new_stream())
+            self._process = os.getpid()
+
+    @contextmanager
+    def _here(self) -> Iterator[None]:
+        self._api("cuCtxPushCurrent", self._context)
+        try:
+            yield
+        finally:
+            self._api("cuCtxPopCurrent")
+
+    def _new_stream(self) -> Any:
+        return self._api("cuStreamCreate", int(self._api.CUstream_flags.CU_STREAM_NON_BLOCKING))
+
+    # ------------------------------------------------------------------------------------------------------- memory
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes: free ones, those that the pool keeps included, and in all."""
+        attributes = self._api.CUmemPool_attribute
+        with self._here():
+            free, total = self._api("cuMemGetInfo")
+            reserved, used = (
+                int(self._api("cuMemPoolGetAttribute", self._pool, which))
+                for which in (
+                    attributes.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                    attributes.CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                )
+            )
+        return int(free) + reserved - used, int(total)
+
+    def allocate(self, nbytes: int, stream: NvidiaStream) -> int:
+        """From the pool, in the stream's order."""
+        with self._here():
+            try:
+                return int(self._api("cuMemAllocAsync", nbytes, stream.handle))
+            except OutOfDeviceMemory as error:
+                raise OutOfDeviceMemory(nbytes) from error
+
+    def free(self, address: int, stream: NvidiaStream) -> None:
+        """To the pool, in the stream's order; a context that is lost has no memory to give back."""
+        try:
+            with self._here():
+                self._api("cuMemFreeAsync", address, stream.handle)
+        except DriverError:
+            return
+
+    def trim(self) -> None:
+        """Wait for all streams, then give back what the pool keeps."""
+        with self._here():
+            for stream in list(self._streams):
+                self._api("cuStreamSynchronize", stream.handle)
+            self._api("cuMemPoolTrimTo", self._pool, 0)
+
+    def copy_in(self, target: int, source: NDArray, stream: NvidiaStream) -> None:
+        """Through pinned memory."""
+        with self._here():
+            self._uploads.copy_in(target, source, stream.handle)
+
+    def copy_out(self, target: NDArray, source: int, stream: NvidiaStream) -> None:
+        """Through pinned memory."""
+        with self._here(), _named(stream.launched):
+            self._downloads.copy_out(target, source, stream.handle)
+
+    def copy(self, target: int, source: int, nbytes: int, stream: NvidiaStream) -> None:
+        """On the device."""
+        with self._here():
+            self._api("cuMemcpyDtoDAsync", target, source, nbytes, stream.handle)
+
+    # ------------------------------------------------------------------------------------------------------ streams
+
+    def stream(self, name: str) -> NvidiaStream:
+        """One that does not wait for the default stream."""
+        with self._here():
+            made = NvidiaStream(self._new_stream())
+        self._streams.append(made)
+        return made
+
+    def record(self, stream: NvidiaStream) -> NvidiaMark:
+        """An event behind all that is on the stream."""
+        with self._here():
+            try:
+                event = self._events.pop()
+            except IndexError:
+                event = self._api("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            self._api("cuEventRecord", event, stream.handle)
+        launched, stream.launched = stream.launched, []
+        return NvidiaMark(event, launched, self._events)
+
+    def wait_for(self, stream: NvidiaStream, mark: NvidiaMark) -> None:
+        """On the device."""
+        with self._here():
+            self._api("cuStreamWaitEvent", stream.handle, mark.event, 0)
+
+    def synchronize(self, mark: NvidiaMark) -> None:
+        """Wait; a fault names what was launched before the mark."""
+        with self._here(), _named(mark.launched):
+            self._api("cuEventSynchronize", mark.event)
+
+    def recover(self, stream: NvidiaStream) -> bool:
+        """A context does not survive a fault."""
+        return False
+
+    # ------------------------------------------------------------------------------------------------------ kernels
+
+    def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> NvidiaModule:
+        """Machine code, or PTX, which must end in a zero byte."""
+        with self._here():
+            return NvidiaModule(self, self._api("cuModuleLoadData", bytes(image) + b"\0"))
+
+    def unload(self, module: Any) -> None:
+        """For ``NvidiaModule``: in a child of fork, and after a fault, there is nothing to unload."""
+        if self._process == os.getpid():
+            try:
+                with self._here():
+                    self._api("cuModuleUnload", module)
+            except DriverError:
+                return
+
+    def function(self, module: NvidiaModule, symbol: str, shared_bytes: int) -> NvidiaFunction:
+        """Asks for more shared memory than every kernel may have, if it takes more."""
+        api = self._api
+        with self._here():
+            handle = api("cuModuleGetFunction", module.handle, symbol.encode())
+            if shared_bytes > PLAIN_SHARED_BYTES:
+                attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                api("cuFuncSetAttribute", handle, attribute, shared_bytes)
+        return NvidiaFunction(handle, module, *_parameters(0))
+
+    def launch(
+        self, function: NvidiaFunction, grid: Grid, addresses: Sequence[int], stream: NvidiaStream, what: str
+    ) -> None:
+        """One row of blocks; the parameters are addresses."""
+        with self._here(), function.lock:
+            if len(function.values) != len(addresses):
+                function.values, function.pointers = _parameters(len(addresses))
+            function.values[:] = addresses
+            shape = (grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes)
+            # The values have been read when this returns.
+            self._api(
+                "cuLaunchKernel",
+                function.handle,
+                *shape,
+                stream.handle,
+                ctypes.addressof(function.pointers),
+                0,
+            )
+        stream.launched.append(what)
+
+    def capture(self, issue: Callable[[NvidiaStream], None]) -> NvidiaGraph:
+        """On a stream of its own, by this thread alone: others go on using theirs."""
+        api, stream = self._api, self._capture_stream
+        with self._capturing, self._here():
+            api("cuStreamBeginCapture", stream.handle, api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+            try:
+                issue(stream)
+            finally:
+                graph = api("cuStreamEndCapture", stream.handle)
+                launched, stream.launched = stream.launched, []
+            try:
+                return NvidiaGraph(self, api("cuGraphInstantiate", graph, 0), launched)
+            finally:
+                api("cuGraphDestroy", graph)
+
+    def drop_graph(self, graph: Any) -> None:
+        """For ``NvidiaGraph``."""
+        if self._process == os.getpid():
+            try:
+                with self._here():
+                    self._api("cuGraphExecDestroy", graph)
+            except DriverError:
+                return
+
+    def launch_graph(self, graph: NvidiaGraph, stream: NvidiaStream) -> None:
+        """All of it."""
+        with self._here():
+            self._api("cuGraphLaunch", graph.handle, stream.handle)
+        stream.launched += graph.launched
+
+
+def _parameters(count: int) -> tuple[ctypes.Array[ctypes.c_uint64], ctypes.Array[ctypes.c_void_p]]:
+    values = (ctypes.c_uint64 * count)()
+    first = ctypes.addressof(values)
+    return values, (ctypes.c_void_p * count)(*(first + 8 * number for number in range(count)))
+
+
+@contextmanager
+def _named(launched: Sequence[str]) -> Iterator[None]:
+    """A fault with the kernels that may have caused it."""
+    try:
+        yield
+    except DeviceFault as fault:
+        if not launched:
+            raise
+        distinct = list(dict.fromkeys(launched))
+        more = f" and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
+        one = "one of " if len(distinct) > 1 else ""
+        raise DeviceFault(f"{fault}, in {one}{'; '.join(distinct[:_NAMED])}{more}", fault.kernel) from fault
