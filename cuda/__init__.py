@@ -1,4 +1,4 @@
-"""The NVIDIA back end: a plugin like any other, so far its frame and fused elementwise kernels as PTX.
+"""The NVIDIA back end: a plugin like any other, over what every GPU shares (``hlojit.gpu``, ``hlojit.simt``).
 
 This folder is called ``cuda``, as NVIDIA's own namespace package is (``cuda.bindings``, which numba-cuda imports).  When
 the repository's root is on ``sys.path``, ``import cuda`` finds this file: it then steps aside by extending the package's

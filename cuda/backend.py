@@ -10,7 +10,7 @@ from hlojit.cuda.nvptx import H200
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.switches import CUDA, bytes_of
+from hlojit.ir.switches import CUDA, CUDA_ASSEMBLER, bytes_of
 
 MAXIMUM_DEVICES: Final = 64
 SIMULATOR: Final = "simulator"
@@ -34,11 +34,12 @@ class CudaBackend(GpuBackend):
 
     def platform(self) -> Platform:
         """What ``HLOJIT_CUDA`` says."""
-        return _platform(CUDA.text())
+        return _platform(CUDA.text(), CUDA_ASSEMBLER.text())
 
 
+# The second argument: who assembles is decided when the platform is made.
 @cache
-def _platform(text: str) -> Platform:
+def _platform(text: str, assembler: str) -> Platform:
     if text:
         return _simulated(text)
     from hlojit.cuda.nvidia_platform import nvidia_platform

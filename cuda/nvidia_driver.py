@@ -23,6 +23,7 @@ from hlojit.ir.errors import ExecutionError
 
 PLAIN_SHARED_BYTES: Final = 48 << 10
 """What a block may have without asking for more."""
+_ELF: Final = b"\x7fELF"
 _KEEP_ALL: Final = (1 << 64) - 1
 _NAMED: Final = 4
 """Launches that a message names."""
@@ -99,7 +100,11 @@ class NvidiaDriver:
         self._api = api
         self._ordinal = ordinal
         self._process = 0
-        self._context: Any = None
+        self._here: _Current
+        self._uploads: Staging
+        self._downloads: Staging
+        self._capture_stream: NvidiaStream
+        self._fault: DeviceFault | None = None
         self._pool: Any = None
         self._events: list[Any] = []
         self._streams: list[NvidiaStream] = []
@@ -118,22 +123,14 @@ class NvidiaDriver:
                 )
             api = self._api
             device = api("cuDeviceGet", self._ordinal)
-            self._context = api("cuDevicePrimaryCtxRetain", device)
-            with self._here():
+            self._here = _Current(api, api("cuDevicePrimaryCtxRetain", device))
+            with self._here:
                 self._pool = api("cuDeviceGetDefaultMemPool", device)
                 threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
                 api("cuMemPoolSetAttribute", self._pool, threshold, api.cuuint64_t(_KEEP_ALL))
                 self._uploads, self._downloads = Staging(api), Staging(api)
                 self._capture_stream = NvidiaStream(self._new_stream())
             self._process = os.getpid()
-
-    @contextmanager
-    def _here(self) -> Iterator[None]:
-        self._api("cuCtxPushCurrent", self._context)
-        try:
-            yield
-        finally:
-            self._api("cuCtxPopCurrent")
 
     def _new_stream(self) -> Any:
         return self._api("cuStreamCreate", int(self._api.CUstream_flags.CU_STREAM_NON_BLOCKING))
@@ -143,7 +140,7 @@ class NvidiaDriver:
     def memory(self) -> tuple[int, int]:
         """Bytes: free ones, those that the pool keeps included, and in all."""
         attributes = self._api.CUmemPool_attribute
-        with self._here():
+        with self._here:
             free, total = self._api("cuMemGetInfo")
             reserved, used = (
                 int(self._api("cuMemPoolGetAttribute", self._pool, which))
@@ -156,7 +153,7 @@ class NvidiaDriver:
 
     def allocate(self, nbytes: int, stream: NvidiaStream) -> int:
         """From the pool, in the stream's order."""
-        with self._here():
+        with self._here:
             try:
                 return int(self._api("cuMemAllocAsync", nbytes, stream.handle))
             except OutOfDeviceMemory as error:
@@ -165,45 +162,45 @@ class NvidiaDriver:
     def free(self, address: int, stream: NvidiaStream) -> None:
         """To the pool, in the stream's order; a context that is lost has no memory to give back."""
         try:
-            with self._here():
+            with self._here:
                 self._api("cuMemFreeAsync", address, stream.handle)
         except DriverError:
             return
 
     def trim(self) -> None:
         """Wait for all streams, then give back what the pool keeps."""
-        with self._here():
+        with self._here:
             for stream in list(self._streams):
                 self._api("cuStreamSynchronize", stream.handle)
             self._api("cuMemPoolTrimTo", self._pool, 0)
 
     def copy_in(self, target: int, source: NDArray, stream: NvidiaStream) -> None:
         """Through pinned memory."""
-        with self._here():
+        with self._here:
             self._uploads.copy_in(target, source, stream.handle)
 
     def copy_out(self, target: NDArray, source: int, stream: NvidiaStream) -> None:
         """Through pinned memory."""
-        with self._here(), _named(stream.launched):
+        with self._here, self._naming(stream.launched):
             self._downloads.copy_out(target, source, stream.handle)
 
     def copy(self, target: int, source: int, nbytes: int, stream: NvidiaStream) -> None:
         """On the device."""
-        with self._here():
+        with self._here:
             self._api("cuMemcpyDtoDAsync", target, source, nbytes, stream.handle)
 
     # ------------------------------------------------------------------------------------------------------ streams
 
     def stream(self, name: str) -> NvidiaStream:
         """One that does not wait for the default stream."""
-        with self._here():
+        with self._here:
             made = NvidiaStream(self._new_stream())
         self._streams.append(made)
         return made
 
     def record(self, stream: NvidiaStream) -> NvidiaMark:
         """An event behind all that is on the stream."""
-        with self._here():
+        with self._here:
             try:
                 event = self._events.pop()
             except IndexError:
@@ -214,13 +211,22 @@ class NvidiaDriver:
 
     def wait_for(self, stream: NvidiaStream, mark: NvidiaMark) -> None:
         """On the device."""
-        with self._here():
+        with self._here:
             self._api("cuStreamWaitEvent", stream.handle, mark.event, 0)
 
     def synchronize(self, mark: NvidiaMark) -> None:
         """Wait; a fault names what was launched before the mark."""
-        with self._here(), _named(mark.launched):
+        with self._here, self._naming(mark.launched):
             self._api("cuEventSynchronize", mark.event)
+
+    @contextmanager
+    def _naming(self, launched: Sequence[str]) -> Iterator[None]:
+        """A fault with the kernels that may have caused it: those of the first mark that fails, the context being lost."""
+        try:
+            yield
+        except DeviceFault as fault:
+            self._fault = self._fault or DeviceFault(f"{fault}{_among(launched)}")
+            raise DeviceFault(str(self._fault)) from fault
 
     def recover(self, stream: NvidiaStream) -> bool:
         """A context does not survive a fault."""
@@ -230,14 +236,16 @@ class NvidiaDriver:
 
     def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> NvidiaModule:
         """Machine code, or PTX, which must end in a zero byte."""
-        with self._here():
-            return NvidiaModule(self, self._api("cuModuleLoadData", bytes(image) + b"\0"))
+        with self._here:
+            return NvidiaModule(
+                self, self._api("cuModuleLoadData", bytes(image) if image[:4] == _ELF else bytes(image) + b"\0")
+            )
 
     def unload(self, module: Any) -> None:
         """For ``NvidiaModule``: in a child of fork, and after a fault, there is nothing to unload."""
         if self._process == os.getpid():
             try:
-                with self._here():
+                with self._here:
                     self._api("cuModuleUnload", module)
             except DriverError:
                 return
@@ -245,7 +253,7 @@ class NvidiaDriver:
     def function(self, module: NvidiaModule, symbol: str, shared_bytes: int) -> NvidiaFunction:
         """Asks for more shared memory than every kernel may have, if it takes more."""
         api = self._api
-        with self._here():
+        with self._here:
             handle = api("cuModuleGetFunction", module.handle, symbol.encode())
             if shared_bytes > PLAIN_SHARED_BYTES:
                 attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -256,10 +264,10 @@ class NvidiaDriver:
         self, function: NvidiaFunction, grid: Grid, addresses: Sequence[int], stream: NvidiaStream, what: str
     ) -> None:
         """One row of blocks; the parameters are addresses."""
-        with self._here(), function.lock:
+        with self._here, function.lock:
             if len(function.values) != len(addresses):
                 function.values, function.pointers = _parameters(len(addresses))
-            function.values[:] = addresses
+            function.values[:] = list(addresses)
             shape = (grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes)
             # The values have been read when this returns.
             self._api(
@@ -273,10 +281,10 @@ class NvidiaDriver:
         stream.launched.append(what)
 
     def capture(self, issue: Callable[[NvidiaStream], None]) -> NvidiaGraph:
-        """On a stream of its own, by this thread alone: others go on using theirs."""
+        """On a stream of its own: all others are used meanwhile, by destructors on this very thread, too."""
         api, stream = self._api, self._capture_stream
-        with self._capturing, self._here():
-            api("cuStreamBeginCapture", stream.handle, api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+        with self._capturing, self._here:
+            api("cuStreamBeginCapture", stream.handle, api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
             try:
                 issue(stream)
             finally:
@@ -291,14 +299,14 @@ class NvidiaDriver:
         """For ``NvidiaGraph``."""
         if self._process == os.getpid():
             try:
-                with self._here():
+                with self._here:
                     self._api("cuGraphExecDestroy", graph)
             except DriverError:
                 return
 
     def launch_graph(self, graph: NvidiaGraph, stream: NvidiaStream) -> None:
         """All of it."""
-        with self._here():
+        with self._here:
             self._api("cuGraphLaunch", graph.handle, stream.handle)
         stream.launched += graph.launched
 
@@ -309,15 +317,25 @@ def _parameters(count: int) -> tuple[ctypes.Array[ctypes.c_uint64], ctypes.Array
     return values, (ctypes.c_void_p * count)(*(first + 8 * number for number in range(count)))
 
 
-@contextmanager
-def _named(launched: Sequence[str]) -> Iterator[None]:
-    """A fault with the kernels that may have caused it."""
-    try:
-        yield
-    except DeviceFault as fault:
-        if not launched:
-            raise
-        distinct = list(dict.fromkeys(launched))
-        more = f" and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
-        one = "one of " if len(distinct) > 1 else ""
-        raise DeviceFault(f"{fault}, in {one}{'; '.join(distinct[:_NAMED])}{more}", fault.kernel) from fault
+def _among(launched: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(launched))
+    more = f" and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
+    one = "one of " if len(distinct) > 1 else ""
+    return f" in {one}{'; '.join(distinct[:_NAMED])}{more}" if distinct else ""
+
+
+@final
+class _Current:
+    """A ``with`` block in which a context is the current one."""
+
+    __slots__ = ("_api", "_context")
+
+    def __init__(self, api: DriverApi, context: Any):
+        self._api = api
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._api("cuCtxPushCurrent", self._context)
+
+    def __exit__(self, *_: object) -> None:
+        self._api("cuCtxPopCurrent")

@@ -30,7 +30,7 @@ def reason_against() -> str:
         return "cuda-bindings is not installed (pip install 'hlojit[cuda]')"
     api = driver_api()
     try:
-        (status,) = api.cuInit(0)
+        status = api.cuInit(0)[0]
     except Exception as error:  # of many types, by version: what they have in common is that there is no library
         return f"no NVIDIA driver is installed ({type(error).__name__}: {error})"
     if status != api.CUresult.CUDA_SUCCESS:
@@ -106,5 +106,5 @@ def _machine(api: DriverApi, ordinal: int) -> GridMachine:
         registers=read("MAX_REGISTERS_PER_MULTIPROCESSOR"),
         shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         gigahertz=read("CLOCK_RATE") * 1e-6,
-        memory_bandwidth=bandwidth or GridMachine.memory_bandwidth,
+        memory_bandwidth=bandwidth or GridMachine(1).memory_bandwidth,
     )

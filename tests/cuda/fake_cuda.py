@@ -1,0 +1,311 @@
+"""``cuda.bindings.driver`` without a GPU: functions that check what they are given and keep the driver's rules.
+
+Memory is the host's, kernels are the simulator's, and everything happens at once.  Every call is made on the real function
+as well: without a driver's library it gets as far as its arguments' types, and says so if they are wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hlojit.simt.simulator.module import SimulatedModule
+
+real = pytest.importorskip("cuda.bindings.driver")
+SUCCESS = real.CUresult.CUDA_SUCCESS
+
+
+def driver_is_missing() -> bool:
+    try:
+        real.cuInit(0)
+    except Exception:
+        return True
+    return False
+
+
+MISSING = driver_is_missing()
+_checked: set[tuple[Any, ...]] = set()
+
+
+def check_types(name: str, arguments: tuple[Any, ...]) -> None:
+    """The real function takes these arguments, by their number and types."""
+    kinds = (name, *map(type, arguments))
+    # Once each: looking for the library takes long, and takes a lock, in which destructors may come here again.
+    if MISSING and kinds not in _checked:
+        _checked.add(kinds)
+        with pytest.raises(Exception) as caught:
+            getattr(real, name)(*arguments)
+        assert type(caught.value).__name__ == "DynamicLibNotFoundError", (name, arguments, caught.value)
+
+
+class FakeCuda:
+    """One GPU with so much memory."""
+
+    def __init__(self, total: int = 1 << 28):
+        self.total = total
+        self.calls: list[str] = []
+        self.sticky: Any = None
+        self.fail: dict[str, Any] = {}
+        self._numbers = itertools.count(1000)
+        self._contexts = threading.local()
+        self.memory: dict[int, np.ndarray[Any, Any]] = {}
+        self._free: dict[int, tuple[int, np.ndarray[Any, Any]]] = {}
+        self.pinned: dict[int, Any] = {}
+        self.live: set[Any] = set()
+        self._modules: dict[int, bytes] = {}
+        self._functions: dict[int, tuple[SimulatedModule, str]] = {}
+        self.shared: dict[int, int] = {}
+        self._capturing: dict[int, list[Callable[[], None]]] = {}
+        self._graphs: dict[int, list[Callable[[], None]]] = {}
+        self.attributes = {
+            "COMPUTE_CAPABILITY_MAJOR": 9,
+            "COMPUTE_CAPABILITY_MINOR": 0,
+            "MULTIPROCESSOR_COUNT": 132,
+            "WARP_SIZE": 32,
+            "MAX_THREADS_PER_BLOCK": 1024,
+            "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+            "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
+            "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
+            "CLOCK_RATE": 1_980_000,
+            "MEMORY_CLOCK_RATE": 3_201_000,
+            "GLOBAL_MEMORY_BUS_WIDTH": 6144,
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu") or name == "cuuint64_t":
+            return getattr(real, name)
+        function = getattr(self, f"do_{name}")
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            self.calls.append(name)
+            check_types(name, arguments)
+            if name not in CONTEXT_FREE:
+                assert self.contexts, f"{name} without a context"
+            if name in self.fail:
+                return (self.fail.pop(name), *[None] * 2)[:2]
+            if self.sticky is not None and name not in CONTEXT_FREE:
+                return (self.sticky, None)
+            try:
+                result = function(*arguments)
+            except FakeError as error:
+                return (error.args[0], None)
+            return (
+                (SUCCESS, *result)
+                if isinstance(result, tuple)
+                else (SUCCESS, result)
+                if result is not None
+                else (SUCCESS,)
+            )
+
+        return call
+
+    @property
+    def contexts(self) -> list[Any]:
+        if not hasattr(self._contexts, "stack"):
+            self._contexts.stack = []
+        stack: list[Any] = self._contexts.stack
+        return stack
+
+    def _new(self, kind: Any) -> Any:
+        made = kind(next(self._numbers))
+        self.live.add((kind.__name__, int(made)))
+        return made
+
+    def _gone(self, handle: Any) -> None:
+        self.live.remove((type(handle).__name__, int(handle)))
+
+    # ------------------------------------------------------------------------------------------- devices, contexts
+
+    def do_cuInit(self, flags: int) -> None:
+        assert flags == 0
+
+    def do_cuGetErrorName(self, status: Any) -> Any:
+        return status.name.encode()
+
+    def do_cuGetErrorString(self, status: Any) -> Any:
+        return b"as the driver explains it"
+
+    def do_cuDeviceGetCount(self) -> Any:
+        return 1
+
+    def do_cuDeviceGet(self, ordinal: int) -> Any:
+        return real.CUdevice(ordinal)
+
+    def do_cuDeviceGetName(self, length: int, device: Any) -> Any:
+        return b"NVIDIA Fake 9000\0\0\0"[:length]
+
+    def do_cuDeviceTotalMem(self, device: Any) -> Any:
+        return self.total
+
+    def do_cuDeviceGetAttribute(self, attribute: Any, device: Any) -> Any:
+        return self.attributes[attribute.name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
+
+    def do_cuDevicePrimaryCtxRetain(self, device: Any) -> Any:
+        return real.CUcontext(77)
+
+    def do_cuCtxPushCurrent(self, context: Any) -> None:
+        self.contexts.append(context)
+
+    def do_cuCtxPopCurrent(self) -> Any:
+        return self.contexts.pop()
+
+    def do_cuDeviceGetDefaultMemPool(self, device: Any) -> Any:
+        return real.CUmemoryPool(5)
+
+    def do_cuMemPoolSetAttribute(self, pool: Any, attribute: Any, value: Any) -> None:
+        assert int(value) == 2**64 - 1
+
+    def do_cuMemPoolGetAttribute(self, pool: Any, attribute: Any) -> Any:
+        return real.cuuint64_t(0)
+
+    def do_cuMemPoolTrimTo(self, pool: Any, kept: int) -> None:
+        assert kept == 0
+
+    # ------------------------------------------------------------------------------------------------------ memory
+
+    @property
+    def used(self) -> int:
+        return sum(each.nbytes for each in self.memory.values())
+
+    def do_cuMemGetInfo(self) -> Any:
+        return self.total - self.used, self.total
+
+    def do_cuMemAllocAsync(self, nbytes: int, stream: Any) -> Any:
+        assert nbytes > 0
+        if self.used + nbytes > self.total:
+            raise FakeError(real.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+        address, whole = self._free.pop(nbytes, None) or self._fresh(nbytes)
+        whole[...] = 0xFF
+        self.memory[address] = whole
+        return real.CUdeviceptr(address)
+
+    def do_cuMemFreeAsync(self, address: int, stream: Any) -> None:
+        whole = self.memory.pop(int(address))
+        self._free[whole.nbytes - 256] = int(address), whole
+
+    def _fresh(self, nbytes: int) -> tuple[int, np.ndarray[Any, Any]]:
+        whole = np.empty(nbytes + 256, np.uint8)
+        return -(-whole.ctypes.data // 256) * 256, whole
+
+    def do_cuMemHostAlloc(self, nbytes: int, flags: int) -> Any:
+        memory = ctypes.create_string_buffer(nbytes)
+        self.pinned[ctypes.addressof(memory)] = memory
+        return ctypes.addressof(memory)
+
+    def _move(self, stream: Any, target: int, source: int, nbytes: int) -> None:
+        self._put(stream, lambda: ctypes.memmove(int(target), int(source), nbytes))
+
+    def do_cuMemcpyHtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        assert source in self.pinned
+        self._move(stream, target, source, nbytes)
+
+    def do_cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        assert target in self.pinned
+        self._move(stream, target, source, nbytes)
+
+    def do_cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+        self._move(stream, target, source, nbytes)
+
+    # ----------------------------------------------------------------------------------------------------- streams
+
+    def _put(self, stream: Any, work: Callable[[], Any]) -> None:
+        if int(stream) in self._capturing:
+            self._capturing[int(stream)].append(work)
+        else:
+            work()
+
+    def do_cuStreamCreate(self, flags: int) -> Any:
+        assert flags == 1, "one that waits for the default stream"
+        return self._new(real.CUstream)
+
+    def do_cuStreamSynchronize(self, stream: Any) -> None:
+        pass
+
+    def do_cuEventCreate(self, flags: int) -> Any:
+        assert flags == 2, "one that measures time"
+        return self._new(real.CUevent)
+
+    def do_cuEventRecord(self, event: Any, stream: Any) -> None:
+        assert int(stream) not in self._capturing
+
+    def do_cuEventSynchronize(self, event: Any) -> None:
+        pass
+
+    def do_cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> None:
+        assert flags == 0
+
+    # ----------------------------------------------------------------------------------------------------- kernels
+
+    def do_cuModuleLoadData(self, image: bytes) -> Any:
+        made = self._new(real.CUmodule)
+        self._modules[int(made)] = image
+        return made
+
+    def do_cuModuleUnload(self, module: Any) -> None:
+        self._gone(module)
+
+    def do_cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
+        made = real.CUfunction(next(self._numbers))
+        self._functions[int(made)] = SimulatedModule([self._modules[int(module)]], [name.decode()]), name.decode()
+        return made
+
+    def do_cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> None:
+        assert attribute.name == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        self.shared[int(function)] = value
+
+    def do_cuLaunchKernel(self, function: Any, *arguments: Any) -> None:
+        blocks, y, z, threads, v, w, shared, stream, parameters, extra = arguments
+        assert (y, z, v, w, extra) == (1, 1, 1, 1, 0)
+        assert shared <= self.shared.get(int(function), 48 << 10)
+        module, symbol = self._functions[int(function)]
+        count = len(module.facts(symbol).buffers)
+        pointers = (ctypes.c_void_p * count).from_address(parameters)
+        addresses = [ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers]
+
+        def run() -> None:
+            for address in addresses:
+                if address and not any(start <= address < start + each.nbytes for start, each in self.memory.items()):
+                    self.sticky = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+                    return
+            module.launch(symbol, addresses, blocks, threads, shared)
+
+        self._put(stream, run)
+
+    def do_cuStreamBeginCapture(self, stream: Any, mode: Any) -> None:
+        assert mode.name == "CU_STREAM_CAPTURE_MODE_RELAXED"
+        self._capturing[int(stream)] = []
+
+    def do_cuStreamEndCapture(self, stream: Any) -> Any:
+        made = self._new(real.CUgraph)
+        self._graphs[int(made)] = self._capturing.pop(int(stream))
+        return made
+
+    def do_cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        made = self._new(real.CUgraphExec)
+        self._graphs[int(made)] = self._graphs[int(graph)]
+        return made
+
+    def do_cuGraphDestroy(self, graph: Any) -> None:
+        self._gone(graph)
+
+    def do_cuGraphExecDestroy(self, graph: Any) -> None:
+        self._gone(graph)
+
+    def do_cuGraphLaunch(self, graph: Any, stream: Any) -> None:
+        for work in self._graphs[int(graph)]:
+            self._put(stream, work)
+
+
+class FakeError(Exception):
+    """A status that is not success."""
+
+
+CONTEXT_FREE = frozenset(
+    "cuInit cuGetErrorName cuGetErrorString cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceTotalMem "
+    "cuDeviceGetAttribute cuDevicePrimaryCtxRetain cuCtxPushCurrent cuCtxPopCurrent".split()
+)
