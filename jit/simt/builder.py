@@ -11,7 +11,7 @@ from typing import final
 from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
 from hlojit.lowering.target import KIND_BITS
-from hlojit.simt.dialect import Dialect, Memory, Use
+from hlojit.simt.dialect import Dialect, Memory, MemoryAccess, Use
 
 _NAMES = re.compile(r"%[\w.]+")
 
@@ -125,50 +125,51 @@ class SimtBuilder(LlvmBuilder):
                 self._memories[inside.text] = self._memories[outside.text]
         return loop
 
-    def _check(self, pointer: Val, lanes: int, kind: str, mask: Val | None, use: Use) -> None:
+    def _check(self, pointer: Val, lanes: int, kind: str, use: Use, *, mask: Val | None = None, align: int = 0) -> None:
         memory = self._memories.get(pointer.text)
         if memory is not None:
-            self.dialect.check(self, memory, pointer, lanes, kind, mask, use)
+            align = align or max(8, KIND_BITS[kind]) // 8
+            self.dialect.check(self, MemoryAccess(memory, pointer, lanes, kind, mask, use, align))
 
     def load(self, kind: str, pointer: Val, *, vector: bool = False, flags: str = "", align: int = 0) -> Val:
         """Load one element, or (``vector``) the builder's lanes of consecutive ones."""
-        self._check(pointer, self.lanes if vector else 1, kind, None, Use.LOAD)
+        self._check(pointer, self.lanes if vector else 1, kind, Use.LOAD, align=align)
         return super().load(kind, pointer, vector=vector, flags=flags, align=align)
 
     def store(self, value: Val, pointer: Val, *, flags: str = "", align: int = 0) -> None:
         """Store a value (all its lanes, consecutively)."""
-        self._check(pointer, value.lanes, value.kind, None, Use.STORE)
+        self._check(pointer, value.lanes, value.kind, Use.STORE, align=align)
         super().store(value, pointer, flags=flags, align=align)
 
     def gather(self, kind: str, pointers: Val, mask: Val | None = None) -> Val:
         """Load from a vector of addresses; lanes whose mask is 0 are not read and give 0."""
-        self._check(pointers, pointers.lanes, kind, mask, Use.LOAD)
+        self._check(pointers, pointers.lanes, kind, Use.LOAD, mask=mask)
         return super().gather(kind, pointers, mask)
 
     def scatter(self, value: Val, pointers: Val, mask: Val | None = None) -> None:
         """Store to a vector of addresses where the mask is 1."""
-        self._check(pointers, pointers.lanes, value.kind, mask, Use.STORE)
+        self._check(pointers, pointers.lanes, value.kind, Use.STORE, mask=mask)
         super().scatter(value, pointers, mask)
 
     def masked_load(self, kind: str, pointer: Val, mask: Val) -> Val:
         """Load consecutive elements; lanes whose mask is 0 are not read and give 0."""
-        self._check(pointer, mask.lanes, kind, mask, Use.LOAD)
+        self._check(pointer, mask.lanes, kind, Use.LOAD, mask=mask)
         return super().masked_load(kind, pointer, mask)
 
     def masked_store(self, value: Val, pointer: Val, mask: Val) -> None:
         """Store consecutive elements where the mask is 1."""
-        self._check(pointer, mask.lanes, value.kind, mask, Use.STORE)
+        self._check(pointer, mask.lanes, value.kind, Use.STORE, mask=mask)
         super().masked_store(value, pointer, mask)
 
     def atomic(self, operation: str, pointer: Val, value: Val) -> Val:
         """``atomicrmw`` of a scalar (``add``, ``fadd``, ``umax`` ...), in no order with others; returns what was there."""
-        self._check(pointer, 1, value.kind, None, Use.ATOMIC)
+        self._check(pointer, 1, value.kind, Use.ATOMIC)
         text = f"atomicrmw {operation} ptr {pointer.text}, {self.type_of(value)} {value.text} monotonic"
         return self.emit(value.kind, 1, text)
 
     def compare_exchange(self, pointer: Val, expected: Val, value: Val) -> Val:
         """Store an integer where what is there is the expected one; returns what was there."""
-        self._check(pointer, 1, value.kind, None, Use.ATOMIC)
+        self._check(pointer, 1, value.kind, Use.ATOMIC)
         kind = self.type_of(value)
         text = f"cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text} monotonic monotonic"
         self.line(f"{(pair := self.name())} = {text}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlojit.llvm.text import Val
+from hlojit.lowering.target import KIND_BITS
 
 if TYPE_CHECKING:
     from hlojit.simt.builder import SimtBuilder
@@ -48,6 +49,26 @@ class Use(enum.Enum):
     LOAD = "load"
     STORE = "store"
     ATOMIC = "atomic update"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAccess:
+    """One instruction: ``lanes`` neighbours from a pointer on, or one element at each of several pointers."""
+
+    memory: Memory
+    pointer: Val
+    lanes: int
+    kind: str
+    mask: Val | None
+    """Lanes that take part; None means all."""
+    use: Use
+    align: int
+    """What the pointer is a multiple of, or every one of several."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return max(8, KIND_BITS[self.kind]) // 8
 
 
 class Dialect(ABC):
@@ -100,10 +121,8 @@ class Dialect(ABC):
     def shared(self, b: SimtBuilder, offset: int) -> Val:
         """Address of byte ``offset`` of the block's shared memory."""
 
-    def check(  # noqa: B027  most machines check nothing
-        self, b: SimtBuilder, memory: Memory, pointer: Val, lanes: int, kind: str, mask: Val | None, use: Use
-    ) -> None:
-        """Called before every access: to ``lanes`` neighbouring elements, or to one at each of several pointers."""
+    def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing
+        """Called before every access to memory that others may see."""
 
     def for_module(self) -> Dialect:
         """The dialect for one builder; a copy where it notes what it has seen."""

@@ -251,6 +251,31 @@ def test_the_first_fault_of_many_is_told_and_the_next_launch_is_well() -> None:
     assert (kernel.array(0) == 1).all()
 
 
+def test_an_address_that_is_no_multiple_of_what_is_promised() -> None:
+    """A processor would end the process."""
+
+    def body(b: SimtBuilder, x: Val, y: Val) -> None:
+        b.lanes = 4
+        value = b.load("f32", at(b, x, "f32", b.thread), vector=True, align=16)
+        b.lanes = 1
+        b.store(b.extract(value, 0), at(b, y, "f32", b.thread))
+
+    error = fault(body, [("f4", 100), ("f4", 64)])
+    said(error, FaultKind.MISALIGNED, "thread 1: load of buffer 0 at byte 4, which is no multiple")
+
+
+def test_an_address_in_shared_memory_too() -> None:
+    def body(b: SimtBuilder, y: Val) -> None:
+        b.shared("i8", 1)
+        memory = b.shared("f32", 256)
+        pointer = at(b, memory, "f32", b.add(b.mul(b.thread, word(b, 4)), b.and_(b.thread, word(b, 2))))
+        b.store(Val("splat (float 1.0)", "f32", 4), pointer, align=16)
+
+    said(
+        fault(body, [("f4", 1)]), FaultKind.MISALIGNED, "thread 2: store of shared memory from byte 16 on", "at byte 40"
+    )
+
+
 # ------------------------------------------------------------------------------------------------- races
 
 

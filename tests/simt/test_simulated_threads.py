@@ -190,6 +190,24 @@ def test_a_lock_free_maximum() -> None:
     assert kernel.array(1)[0] == x.max()
 
 
+def test_the_stack_of_a_thread_outlives_its_waiting() -> None:
+    def body(b: SimtBuilder, y: Val) -> None:
+        own, last = b.array("i32", 8), b.local("i32")
+        for number in range(8):
+            b.store(b.mul(b.thread, word(b, number)), at(b, own, "i32", word(b, number)))
+        b.store(b.thread, last)
+        b.barrier()
+        total = b.load("i32", last)
+        loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", 8), carried=[total])
+        b.sync_warp()
+        (total,) = b.end_loop(loop, [b.add(loop.carried[0], b.load("i32", at(b, own, "i32", loop.index)))])
+        b.store(total, at(b, y, "i32", b.thread))
+
+    kernel = Handmade(body, [("i4", 64)])
+    kernel.launch()
+    np.testing.assert_array_equal(kernel.array(0), np.arange(64) * 29)
+
+
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_what_nobody_has_written_to_shared_memory_is_nan(kind: str) -> None:
     def body(b: SimtBuilder, y: Val) -> None:

@@ -1,59 +1,40 @@
-"""Checks before accesses, as text: lengths of memory, and races.
+"""Checks before accesses, as text: lengths of memory, alignment, races.
 
 An access that is wrong is reported and not done: its thread ends.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from hlojit.llvm.text import Val
-from hlojit.lowering.target import KIND_BITS
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Memory, Use
+from hlojit.simt.dialect import MemoryAccess, Use
 
 MOST_SITES: Final = 0xFFFF
 """What an entry of a race has room for."""
 _USES: Final = {Use.LOAD: 0, Use.STORE: 1, Use.ATOMIC: 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One instruction: ``lanes`` neighbours from a pointer on, or one element at each of several pointers."""
-
-    memory: Memory
-    pointer: Val
-    lanes: int
-    kind: str
-    mask: Val | None
-    use: Use
-    site: int
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return max(8, KIND_BITS[self.kind]) // 8
-
-
-def emit_check(b: SimtBuilder, access: Access, leave: str) -> None:
-    """Branch to ``leave`` instead of making a wrong access."""
+def emit_check(b: SimtBuilder, access: MemoryAccess, site: int, leave: str) -> None:
+    """Branch to ``leave`` instead of making a wrong access; messages name the instruction by its number ``site``."""
     if access.mask is None and access.pointer.lanes == 1:
         offset = _distance(b, access.pointer, access.memory.base)
         size = access.lanes * access.itemsize
-        bad = _beyond(b, offset, access.memory.nbytes - size)
-        _unless(b, bad, access, offset, leave)
-        _note(b, access, offset, b.constant("i64", size), leave)
+        _unless(b, _beyond(b, offset, access.memory.nbytes - size), "outside", site, offset, leave)
+        _unless(b, _misaligned(b, offset, access.align), "misaligned", site, offset, leave)
+        _note(b, access, site, offset, b.constant("i64", size), leave)
         return
     offsets = _offsets(b, access)
     lanes = [b.extract(offsets, lane) for lane in range(access.lanes)]
     for lane, offset in enumerate(lanes):
         # A lane that is masked off may lie anywhere.
         active = b.extract(access.mask, lane) if access.mask is not None else b.constant("i1", 1)
-        bad = b.and_(active, _beyond(b, offset, access.memory.nbytes - access.itemsize))
-        _unless(b, bad, access, offset, leave)
+        beyond = _beyond(b, offset, access.memory.nbytes - access.itemsize)
+        _unless(b, b.and_(active, beyond), "outside", site, offset, leave)
+        _unless(b, b.and_(active, _misaligned(b, offset, access.align)), "misaligned", site, offset, leave)
         nbytes = b.select(active, b.constant("i64", access.itemsize), b.constant("i64", 0))
-        _note(b, access, offset, nbytes, leave)
+        _note(b, access, site, offset, nbytes, leave)
 
 
 def _distance(b: SimtBuilder, pointer: Val, base: Val) -> Val:
@@ -61,7 +42,7 @@ def _distance(b: SimtBuilder, pointer: Val, base: Val) -> Val:
     return b.sub(address, b.emit("i64", 1, f"ptrtoint ptr {base.text} to i64"))
 
 
-def _offsets(b: SimtBuilder, access: Access) -> Val:
+def _offsets(b: SimtBuilder, access: MemoryAccess) -> Val:
     """Bytes from the beginning of the memory to every lane's element."""
     lanes = access.lanes
     if access.pointer.lanes == 1:
@@ -77,21 +58,27 @@ def _beyond(b: SimtBuilder, offset: Val, last: int) -> Val:
     return b.icmp("ugt", offset, b.constant("i64", last)) if last >= 0 else b.constant("i1", 1)
 
 
-def _unless(b: SimtBuilder, bad: Val, access: Access, offset: Val, leave: str) -> None:
-    symbol = "hlojit_simulator_outside"
+def _misaligned(b: SimtBuilder, offset: Val, align: int) -> Val:
+    """Whether an offset is no multiple of the alignment; the memory itself begins at a multiple."""
+    return b.icmp("ne", b.and_(offset, b.constant("i64", align - 1)), b.constant("i64", 0))
+
+
+def _unless(b: SimtBuilder, bad: Val, stem: str, site: int, offset: Val, leave: str) -> None:
+    """Report, by the function of that name, and leave."""
+    symbol = f"hlojit_simulator_{stem}"
     b.declare(symbol, f"declare void @{symbol}(ptr, i32, i32, i64) cold")
-    outside, inside = b.fresh_label("outside"), b.fresh_label("inside")
-    b.branch_if(bad, outside, inside)
-    b.begin_block(outside)
-    b.line(f"call void @{symbol}(ptr %block, i32 %thread, i32 {access.site}, i64 {offset.text})")
+    wrong, following = b.fresh_label(stem), b.fresh_label("well")
+    b.branch_if(bad, wrong, following)
+    b.begin_block(wrong)
+    b.line(f"call void @{symbol}(ptr %block, i32 %thread, i32 {site}, i64 {offset.text})")
     b.branch(leave)
-    b.begin_block(inside)
+    b.begin_block(following)
 
 
-def _note(b: SimtBuilder, access: Access, offset: Val, nbytes: Val, leave: str) -> None:
+def _note(b: SimtBuilder, access: MemoryAccess, site: int, offset: Val, nbytes: Val, leave: str) -> None:
     """Tell who accesses what; leave if others do and nothing orders them."""
     memory = access.memory
-    who = f"ptr %block, i32 %thread, i32 {access.site}"
+    who = f"ptr %block, i32 %thread, i32 {site}"
     if memory.is_shared:
         symbol = "hlojit_simulator_shared"
         b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, i64, i64, i64, i32)")

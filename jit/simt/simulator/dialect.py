@@ -20,7 +20,7 @@ from typing import final
 
 from hlojit.llvm.text import Val
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect, Memory, Use
+from hlojit.simt.dialect import Dialect, MemoryAccess
 from hlojit.simt.simulator import checks
 from hlojit.simt.simulator.facts import BufferFacts, KernelFacts, facts_symbol
 from hlojit.simt.simulator.records import BLOCK, LANE, LANE_BYTES, Meeting
@@ -186,11 +186,8 @@ class SimulatorDialect(Dialect):
         self._kernel.sites.append(what)
         return min(len(self._kernel.sites) - 1, checks.MOST_SITES)
 
-    def check(
-        self, b: SimtBuilder, memory: Memory, pointer: Val, lanes: int, kind: str, mask: Val | None, use: Use
-    ) -> None:
-        number = self.site(f"{use.value} of {memory.what}")
-        checks.emit_check(b, checks.Access(memory, pointer, lanes, kind, mask, use, number), _LEAVE)
+    def check(self, b: SimtBuilder, access: MemoryAccess) -> None:
+        checks.emit_check(b, access, self.site(f"{access.use.value} of {access.memory.what}"), _LEAVE)
 
 
 def _loaded(b: SimtBuilder, record: Val, offset: int) -> Val:

@@ -39,6 +39,8 @@ def _text(kind: FaultKind, noted: dict[str, int], facts: KernelFacts) -> str:
     thread, other = noted["thread"], noted["other_thread"]
     if kind is FaultKind.OUTSIDE:
         return f"{site} at byte {noted['offset']:,}, outside of it"
+    if kind is FaultKind.MISALIGNED:
+        return f"{site} at byte {noted['offset']:,}, which is no multiple of what the instruction promises"
     if kind is FaultKind.SHARED_RACE:
         return (
             f"{site} races with the {other_site} by thread {other}: both touch byte {noted['offset']:,} of the block's shared "

@@ -31,6 +31,7 @@ _SYMBOLS: Final = (
     "hlojit_simulator_frame",
     "hlojit_simulator_ballot",
     "hlojit_simulator_outside",
+    "hlojit_simulator_misaligned",
     "hlojit_simulator_shared",
     "hlojit_simulator_buffer",
 )

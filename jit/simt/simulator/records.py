@@ -96,6 +96,8 @@ class FaultKind(enum.IntEnum):
     """A warp exchanges values, or waits, that has fewer threads than lanes."""
     LAUNCH = 6
     """The launch has another number of threads than the kernel was made for, or too little shared memory."""
+    MISALIGNED = 7
+    """An access at an address that is no multiple of what the instruction promises."""
 
 
 RECORDS: Final = {"launch": LAUNCH, "block": BLOCK, "lane": LANE}

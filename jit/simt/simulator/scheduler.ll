@@ -498,3 +498,8 @@ define void @hlojit_simulator_outside(ptr %block, i32 %thread, i32 %site, i64 %o
   call void @fault_in(ptr %block, i32 1, i32 %site, i32 %thread, i32 0, i32 0, i64 %offset)
   ret void
 }
+
+define void @hlojit_simulator_misaligned(ptr %block, i32 %thread, i32 %site, i64 %offset) noinline cold {
+  call void @fault_in(ptr %block, i32 7, i32 %site, i32 %thread, i32 0, i32 0, i64 %offset)
+  ret void
+}
