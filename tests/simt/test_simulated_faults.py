@@ -397,6 +397,29 @@ def test_two_blocks_write_one_element_of_a_result() -> None:
     said(error, FaultKind.BUFFER_RACE, "of block")
 
 
+def all_write(b: SimtBuilder, y: Val) -> None:
+    b.store(b.thread, at(b, y, "i32", b.thread))
+
+
+def first_writes_what_others_read(b: SimtBuilder, y: Val) -> None:
+    mine = at(b, y, "i32", b.add(b.mul(b.block, word(b, 64)), b.thread))
+    is_first = b.icmp("eq", b.block, word(b, 0))
+    b.choose(is_first, lambda: b.store(b.thread, mine), lambda: b.store(b.load("i32", at(b, y, "i32", b.thread)), mine))
+
+
+@pytest.mark.parametrize("body", [all_write, first_writes_what_others_read])
+def test_blocks_that_run_at_once_are_found_out_every_time(body: Body) -> None:
+    kernel = Handmade(body, [("i4", 256)])
+    before = hlojit.runtime.get_threads()
+    hlojit.runtime.set_threads(4)
+    try:
+        for _ in range(50):
+            with pytest.raises(KernelFaultError):
+                kernel.launch(4)
+    finally:
+        hlojit.runtime.set_threads(before)
+
+
 def test_vectors_of_results_that_overlap() -> None:
     def body(b: SimtBuilder, y: Val) -> None:
         b.store(Val("splat (float 1.0)", "f32", 4), at(b, y, "f32", b.mul(b.thread, word(b, 3))))

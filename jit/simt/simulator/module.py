@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from typing import Any, Final, final
 
-import numpy as np
 from hlojit.ir.errors import ExecutionError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.lowering.abi import CONTEXT, CONTEXT_BYTES, Field, Status
@@ -71,7 +72,7 @@ class _Scheduler:
     def __init__(self) -> None:
         from hlojit.machine_code import loading
 
-        assert nbytes(BLOCK) <= 256
+        assert nbytes(BLOCK) <= 256 and nbytes(LAUNCH) <= CONTEXT_BYTES
         image = loading.kept_object(scheduler_source(), loading.process_target(), pipeline="inline")
         runtime = native()
         code = loading.load_objects([image], (*_SYMBOLS, _LAUNCH_SYMBOL), runtime.symbols())
@@ -80,6 +81,8 @@ class _Scheduler:
         parameters = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         # Called with the GIL: native code releases it, and takes it again when a poll has signals handled.
         self.launch = ctypes.PYFUNCTYPE(ctypes.c_int32, *parameters)(code.address(_LAUNCH_SYMBOL))
+        self.allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(runtime.addresses["hlojit_allocate"])
+        self.release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(runtime.addresses["hlojit_release"])
 
 
 _creation = threading.Lock()
@@ -95,9 +98,9 @@ def _scheduler() -> _Scheduler:
 class _Record:
     """Memory of a record, by the names of its fields."""
 
-    def __init__(self, fields: Mapping[str, Field], size: int, **values: int):
+    def __init__(self, fields: Mapping[str, Field], **values: int):
         self._fields = fields
-        self._memory = ctypes.create_string_buffer(size)
+        self._memory = ctypes.create_string_buffer(CONTEXT_BYTES)
         for name, value in values.items():
             self._place(name).value = value
 
@@ -162,19 +165,48 @@ class SimulatedModule:
         """
         facts = self._facts[symbol]
         _check_addresses(symbol, facts, addresses)
-        table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        cells = _cells(facts, addresses, check_races if blocks < SEVERAL_BLOCKS else False)
-        cell_table = (ctypes.c_void_p * max(1, len(cells)))(
-            *(0 if each is None else each.ctypes.data for each in cells)
-        )
-        where = ctypes.addressof(cell_table)
-        launch = _Record(LAUNCH, nbytes(LAUNCH), threads=threads, shared_bytes=shared_bytes, cells=where)
         allowed = int(native().hlojit_pool_threads())
-        context = _Record(CONTEXT, CONTEXT_BYTES, threads=allowed, user=launch.address, thread=threading.get_ident())
         grain = max(1, blocks // (_RANGES_PER_THREAD * allowed))
-        status = self._native.launch(context.address, self.address(symbol), ctypes.addressof(table), blocks, grain)
+        alone = int(allowed == 1 or blocks <= grain)
+        table = _table(addresses)
+        with self._cells(facts, addresses, check_races if blocks < SEVERAL_BLOCKS else False) as cells:
+            places = _table(cells)
+            cells_at = ctypes.addressof(places)
+            launch = _Record(LAUNCH, threads=threads, shared_bytes=shared_bytes, alone=alone, cells=cells_at)
+            context = _Record(CONTEXT, threads=allowed, user=launch.address, thread=threading.get_ident())
+            status = self._native.launch(context.address, self.address(symbol), ctypes.addressof(table), blocks, grain)
         if status:
             raise _explained(status, context, launch, facts, symbol, what)
+
+    @contextmanager
+    def _cells(self, facts: KernelFacts, addresses: Sequence[int], wanted: bool | None) -> Iterator[list[int]]:
+        """For every buffer where it is noted who accesses its elements (nobody yet), or 0.
+
+        An operand in the place of a result has the result's.  The memory is the pool's, whose pages are used again.
+        """
+        places = [(address, buffer.itemsize) for address, buffer in zip(addresses, facts.buffers)]
+        written = {place for place, buffer in zip(places, facts.buffers) if buffer.is_written}
+        needed = dict.fromkeys(sorted(written), 0)
+        for place, buffer in zip(places, facts.buffers):
+            if place in written:
+                needed[place] = max(needed[place], _CELL_BYTES * (buffer.nbytes // buffer.itemsize))
+        total = sum(needed.values())
+        if not total or wanted is False or (wanted is None and total > _MOST_CELL_BYTES):
+            yield [0] * len(places)
+            return
+        memory = self._native.allocate(total)
+        if not memory:
+            raise ExecutionError(f"no memory for {total:,} bytes to note races in; launch with check_races=False")
+        try:
+            ctypes.memset(memory, 0, total)
+            begins = dict(zip(needed, itertools.accumulate(needed.values(), initial=memory)))
+            yield [begins.get(place, 0) for place in places]
+        finally:
+            self._native.release(memory)
+
+
+def _table(addresses: Sequence[int]) -> Any:
+    return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
 
 
 def _check_addresses(symbol: str, facts: KernelFacts, addresses: Sequence[int]) -> None:
@@ -185,20 +217,6 @@ def _check_addresses(symbol: str, facts: KernelFacts, addresses: Sequence[int]) 
             raise HlojitError(
                 f"kernel {symbol}: {buffer.what} lies at {address:#x}, which is no multiple of {BUFFER_ALIGNMENT} bytes"
             )
-
-
-def _cells(facts: KernelFacts, addresses: Sequence[int], wanted: bool | None) -> list[np.ndarray[Any, Any] | None]:
-    """For every buffer who accessed its elements (nobody yet), or None; an operand in the place of a result has the result's."""
-    counts: dict[tuple[int, int], int] = {}
-    for buffer, address in zip(facts.buffers, addresses):
-        place = address, buffer.itemsize
-        counts[place] = max(counts.get(place, 0), buffer.nbytes // buffer.itemsize)
-    written = {(address, buffer.itemsize) for buffer, address in zip(facts.buffers, addresses) if buffer.is_written}
-    total = sum(_CELL_BYTES * counts[place] for place in written)
-    if wanted is False or (wanted is None and total > _MOST_CELL_BYTES):
-        written = set()
-    cells = {place: np.zeros(2 * counts[place], np.uint64) for place in written}
-    return [cells.get((address, buffer.itemsize)) for buffer, address in zip(facts.buffers, addresses)]
 
 
 def _explained(

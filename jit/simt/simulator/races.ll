@@ -246,6 +246,18 @@ define private i64 @buffer.joined(i64 %entry, i64 %me, i64 %number, i32 %thread,
   ret i64 %joined
 }
 
+define private i64 @exchange(ptr %place, i64 %value, i1 %is_alone) alwaysinline {
+entry:
+  br i1 %is_alone, label %plain, label %atomic
+plain:
+  %old = load i64, ptr %place, align 8
+  store i64 %value, ptr %place, align 8
+  ret i64 %old
+atomic:
+  %swapped = atomicrmw xchg ptr %place, i64 %value seq_cst
+  ret i64 %swapped
+}
+
 ; Note an access to a buffer, which has cells for every `size` bytes; true if it races with an earlier one, which is a fault.
 ; The access is one of `step` cells at a time, of which the first ones are used: memory without a type has a cell a byte.
 define i1 @hlojit_simulator_buffer(ptr %block, i32 %thread, i32 %site, i64 %buffer, i64 %offset, i64 %bytes, i64 %size,
@@ -260,6 +272,9 @@ entry:
   %nobody_asks = icmp eq ptr %cells, null
   br i1 %nobody_asks, label %done, label %now
 now:
+  %alone_at = call ptr @launch.alone(ptr %launch)
+  %alone = load i32, ptr %alone_at, align 4
+  %is_alone = icmp ne i32 %alone, 0
   %time_at = call ptr @block.time(ptr %block)
   %time = load i64, ptr %time_at, align 8
   %start_at = call ptr @block.start_time(ptr %block)
@@ -302,7 +317,10 @@ element:
   br i1 %is_load, label %load, label %write
 
 load:
-  %old_reader = atomicrmw xchg ptr %reader_at, i64 %me seq_cst
+  %old_reader = call i64 @exchange(ptr %reader_at, i64 %me, i1 %is_alone)
+  %was_used = icmp ne i64 %old_reader, 0
+  br i1 %was_used, label %look_at_reader, label %look_for_writer
+look_at_reader:
   %read = call i1 @buffer.counts(i64 %old_reader, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
                                  i32 %shift)
   br i1 %read, label %join_readers, label %look_for_writer
@@ -312,12 +330,18 @@ join_readers:
   br label %look_for_writer
 look_for_writer:
   %writer = load atomic i64, ptr %writer_at seq_cst, align 8
+  %has_writer = icmp ne i64 %writer, 0
+  br i1 %has_writer, label %look_at_writer, label %fine
+look_at_writer:
   %was_written = call i1 @buffer.counts(i64 %writer, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
                                         i32 %shift)
   br i1 %was_written, label %race, label %fine
 
 write:
-  %old_writer = atomicrmw xchg ptr %writer_at, i64 %me seq_cst
+  %old_writer = call i64 @exchange(ptr %writer_at, i64 %me, i1 %is_alone)
+  %was_new = icmp eq i64 %old_writer, 0
+  br i1 %was_new, label %look_for_reader, label %look_at_old_writer
+look_at_old_writer:
   %written = call i1 @buffer.counts(i64 %old_writer, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
                                     i32 %shift)
   br i1 %written, label %by_whom, label %look_for_reader
@@ -332,14 +356,17 @@ join_writers:
   br label %look_for_reader
 look_for_reader:
   %reader = load atomic i64, ptr %reader_at seq_cst, align 8
+  %has_reader = icmp ne i64 %reader, 0
+  br i1 %has_reader, label %look_at_last_reader, label %fine
+look_at_last_reader:
   %was_read = call i1 @buffer.counts(i64 %reader, i64 %number, i64 %start, i64 %barrier_time, i64 %warp_time, i32 %thread,
                                      i32 %shift)
   br i1 %was_read, label %race, label %fine
 
 race:
   ; The other one, and whether it wrote.
-  %other = phi i64 [ %writer, %look_for_writer ], [ %old_writer, %by_whom ], [ %reader, %look_for_reader ]
-  %wrote = phi i32 [ 1, %look_for_writer ], [ 1, %by_whom ], [ 0, %look_for_reader ]
+  %other = phi i64 [ %writer, %look_at_writer ], [ %old_writer, %by_whom ], [ %reader, %look_at_last_reader ]
+  %wrote = phi i32 [ 1, %look_at_writer ], [ 1, %by_whom ], [ 0, %look_at_last_reader ]
   %other_block = lshr i64 %other, 36
   %other_thread = call i32 @buffer.thread(i64 %other)
   %place = mul i64 %at, %size

@@ -27,7 +27,7 @@ LAUNCH: Final[Mapping[str, Field]] = laid_out(
         ("offset", "i64"),  # of the first byte that was accessed
         ("shared_bytes", "i64"),  # what the launch gives every block
         ("threads", "i32"),  # of a block
-        ("reserved", "i32"),
+        ("alone", "i32"),  # not 0: one thread of the process runs all blocks
         ("cells", "ptr"),  # for every buffer the address of who accessed its elements, or null
     )
 )
