@@ -24,8 +24,8 @@ from hlojit.extensions.registered import (
     RegisteredPass,
 )
 from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, OPS, Contribution
-from hlojit.ir.errors import HlojitError, PluginError
-from hlojit.ir.fingerprint import NotKeyable, fingerprint
+from hlojit.ir.errors import PluginError
+from hlojit.ir.fingerprint import fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
@@ -251,7 +251,8 @@ def _identity(plugin: Any, record: PluginRecord) -> str:
     content = (head, [_items(record, hook) for hook in HOOKS])
     try:
         return fingerprint(content)[:32]
-    except (NotKeyable, HlojitError):
+    except Exception:
+        # Not keyable, or an object of the vendor's whose attributes raise whatever they like.
         pass
     # Locks, C pointers, open devices: the plugin is itself, in this process only.
     try:

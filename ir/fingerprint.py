@@ -271,6 +271,8 @@ class ContentWalk:
             return
         with self.within(f"class {value.__qualname__}"), self._stating(_attributes(value)):
             self.put(value.__bases__)
+            if type(value) is not type:
+                self.put(type(value))
             if is_dataclass(value):
                 self.put([(each.name, each.default, each.default_factory) for each in fields(value)])
             items = _items_of_enum(value) if issubclass(value, enum.Enum) else vars(value)
@@ -298,6 +300,8 @@ class ContentWalk:
     def _cached_function(self, value: Any) -> None:
         self.tag("cached function")
         self.put(value.__wrapped__)
+        wrapper = (*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", STATED)
+        self.put({name: item for name, item in vars(value).items() if name not in wrapper})
 
     # ------------------------------------------------------------------------------------------------ objects
 
@@ -354,11 +358,11 @@ class ContentWalk:
             self.tag("name", parts)
             self._kept_back(value)
             return
-        lazy = _lazy_names(value)
+        worked_out = _worked_out(value)
         with self.within(type(value).__qualname__):
             for number, part in enumerate(parts):
                 if number == 2 and isinstance(part, dict):
-                    self.put({name: item for name, item in part.items() if name not in lazy})
+                    self.put({name: item for name, item in part.items() if name not in worked_out})
                 else:  # the last ones may be iterators over items
                     self.put(tuple(part) if number >= 3 and part is not None else part)
             self._kept_back(value)
@@ -414,8 +418,26 @@ def _gives_all(kind: type) -> bool:
     )
 
 
-def _lazy_names(value: object) -> set[str]:
-    return {name for kind in type(value).__mro__ for name, item in vars(kind).items() if _is_lazy(item)}
+def _worked_out(value: Any) -> set[str]:
+    """Names of cached properties that hold what their functions give; one that was given another value counts."""
+    held = getattr(value, "__dict__", {})
+    lazy = {
+        name: item
+        for kind in reversed(type(value).__mro__)
+        for name, item in vars(kind).items()
+        if isinstance(item, functools.cached_property) and name in held
+    }
+    return {name for name, item in lazy.items() if _gives(item, value, held[name])}
+
+
+def _gives(item: functools.cached_property[Any], owner: Any, held: object) -> bool:
+    """Whether a cached property's function gives what an object holds under its name."""
+    if known_version(type(owner).__module__) is not None:
+        return True
+    try:
+        return fingerprint(item.func(owner)) == fingerprint(held)
+    except Exception:
+        return False
 
 
 def contents(value: Any) -> dict[str, Any]:
@@ -425,13 +447,9 @@ def contents(value: Any) -> dict[str, Any]:
         for name, item in vars(kind).items():
             if isinstance(item, MemberDescriptorType) and known_version(kind.__module__) is None:
                 found[name] = getattr(value, name, MISSING)
-    for name in _lazy_names(value):
+    for name in _worked_out(value):
         found.pop(name, None)
     return found
-
-
-def _is_lazy(item: object) -> bool:
-    return isinstance(item, functools.cached_property)
 
 
 def is_c_object(value: object) -> bool:

@@ -7,15 +7,21 @@ Such an identity never leaves the process: for what is kept on disk there is ``h
 
 from __future__ import annotations
 
+import io
+import mmap
 import threading
 import uuid
 import weakref
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
 from hlojit.ir.fingerprint import ContentWalk, NotKeyable, contents, is_c_object
 
-_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.local)
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 """What decides nothing: one is like the other."""
+
+_UNSEEN: Final = (io.IOBase, mmap.mmap, GeneratorType, CoroutineType, AsyncGeneratorType)
+"""What holds something that changes and that cannot be looked at without changing it."""
 
 _tokens: Final[dict[int, tuple[weakref.ref[Any], str]]] = {}
 """By address, for as long as the object lives."""
@@ -39,9 +45,9 @@ def token_of(value: object) -> str:
 def process_identity(owner: object, value: object) -> str:
     """The identity of a value that belongs to ``owner``: equal for the same owner as long as nothing that is seen changes.
 
-    C objects, open files, modules count as the objects that they are; an object that refuses to be copied by its class and what
-    it holds; a function that reads the environment or the clock by what it does, as that of a registered plugin.
-    What has no weak references is something else every time.
+    C objects and modules count as the objects that they are, numbers and arrays of C with what they hold; an object that refuses
+    to be copied by its class and what it holds; a function that reads the environment or the clock by what it does, as that of a
+    registered plugin.  Open files, memory maps, generators and what has no weak references are something else every time.
     """
     walk = _ProcessWalk()
     walk.mark(owner)
@@ -66,7 +72,12 @@ class _ProcessWalk(ContentWalk):
             held = contents(value)
             if isinstance(value, _LOCKS):
                 self.tag("lock", type(value).__qualname__)
-            elif held and not is_c_object(value):
+            elif isinstance(value, _UNSEEN):
+                self.unlike()
+            elif isinstance(value, memoryview) or is_c_object(value):
+                self.mark(value)
+                self._memory(value)
+            elif held:
                 self.tag("holds")
                 self.put(type(value))
                 self.put(held)
@@ -78,4 +89,16 @@ class _ProcessWalk(ContentWalk):
         try:
             self.tag("object itself", token_of(value))
         except TypeError:
-            self.tag("unlike anything else", uuid.uuid4().hex)
+            self.unlike()
+
+    def unlike(self) -> None:
+        """Write what nothing else is like, not even the same object at another time."""
+        self.tag("unlike anything else", uuid.uuid4().hex)
+
+    def _memory(self, value: Any) -> None:
+        """Write the memory of a number, array or structure of C; what a pointer points to is not looked at."""
+        try:
+            view = memoryview(value)
+        except TypeError:
+            return  # a function or a library
+        self.tag("memory", view.tobytes())

@@ -316,6 +316,31 @@ def test_a_cached_property_does_not_count() -> None:
     assert fingerprint(value) == fingerprint(other) != fingerprint(Lazy(2))
 
 
+def test_a_cached_property_that_was_given_another_value_counts() -> None:
+    value = Lazy(1)
+    value.double = 5
+    assert fingerprint(value) != fingerprint(Lazy(1))
+    value.double = 2
+    assert fingerprint(value) == fingerprint(Lazy(1))
+
+
+def test_attributes_of_cached_functions_and_of_metaclasses_count() -> None:
+    source = """
+import functools
+class M(type):
+    factor = {0}
+class C(metaclass=M):
+    pass
+@functools.lru_cache
+def cached():
+    return 1
+cached.factor = {1}
+def f(x): return x * C.factor * cached.factor
+"""
+    first, second, third = (fingerprint(run(source.format(*numbers))["f"]) for numbers in ((2, 3), (5, 3), (2, 7)))
+    assert len({first, second, third}) == 3 and first == fingerprint(run(source.format(2, 3))["f"])
+
+
 def test_records_of_formats_and_ops() -> None:
     def decode(bits: int) -> float:
         return bits * 0.5

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import os
+import tempfile
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,3 +179,57 @@ def test_nothing_is_kept_on_disk(tmp_path: Path) -> None:
     print([each.kind for each in disk_cache().entries() if each.kind == "programs"])
     """
     assert run(code, tmp_path, HLOJIT_CACHE=str(tmp_path / "cache")) == "[]\n['programs']\n"
+
+
+def holding_local() -> tuple[Any, Callable[[], None]]:
+    value = threading.local()
+    value.scale = 2.0
+    return value, lambda: setattr(value, "scale", 5.0)
+
+
+def holding_number() -> tuple[Any, Callable[[], None]]:
+    value = ctypes.c_double(2.0)
+    return value, lambda: setattr(value, "value", 5.0)
+
+
+def holding_array() -> tuple[Any, Callable[[], None]]:
+    value = (ctypes.c_double * 2)(2.0)
+    return value, lambda: value.__setitem__(1, 5.0)
+
+
+def holding_view() -> tuple[Any, Callable[[], None]]:
+    memory = bytearray(8)
+    return memoryview(memory), lambda: memory.__setitem__(0, 5)
+
+
+@pytest.mark.parametrize("make", [holding_local, holding_number, holding_array, holding_view])
+def test_what_an_object_without_content_holds_counts(make: Callable[[], tuple[Any, Callable[[], None]]]) -> None:
+    owner = Plugin()
+    value, change = make()
+    before = process_identity(owner, value)
+    assert process_identity(owner, value) == before
+    change()
+    assert process_identity(owner, value) != before
+
+
+@pytest.mark.parametrize("make", [tempfile.TemporaryFile, lambda: mmap.mmap(-1, 16), lambda: (x for x in (1, 2))])
+def test_what_cannot_be_looked_at_is_something_else_every_time(make: Callable[[], Any]) -> None:
+    owner, value = Plugin(), make()
+    assert process_identity(owner, value) != process_identity(owner, value)
+
+
+class Odd:
+    """Its attributes raise what they like."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def test_attributes_that_raise_are_no_reason_to_refuse_a_plugin() -> None:
+    odd = Odd()
+    hook = ext.hookimpl(lambda: [ext.ElementwiseCall("odd.f", function=lambda x: x if odd is not None else -x)])
+    with ext.using(SimpleNamespace(__name__="odd", hlojit_custom_calls=hook)):
+        assert ext.registry().records["odd"].identity.startswith("unkeyed-")
