@@ -1,0 +1,621 @@
+"""PTX interpreted with NumPy: what the assemblers' texts mean, without a GPU.
+
+    machine = PtxMachine(ptx)
+    machine.run("kernel", blocks=4, threads=256, buffers=[x, y, result], shared_bytes=0)      # results are written in place
+
+One block after the other; the threads of a block are the elements of NumPy arrays.  The thread that is furthest behind goes
+on, together with all that are at the same place; at barriers, shuffles and votes all that should be there must be there.
+Written after NVIDIA's PTX ISA, and knowing nothing of what made the text.  Unknown instructions are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+WARP = 32
+GLOBAL, SHARED, CONSTANT = 1 << 40, 1 << 50, 1 << 56
+"""Where buffers, shared memory and constants begin."""
+REGION = 1 << 32
+UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+TYPES = {f"{letter}{bits}": np.dtype(f"{kind}{bits // 8}") for letter, kind in zip("ubs", "uui") for bits in UNSIGNED}
+TYPES |= {"f16": np.dtype("f2"), "f32": np.dtype("f4"), "f64": np.dtype("f8")}
+MODIFIERS = frozenset(
+    "rn lo wrap sync aligned cta relaxed sys gpu monotonic nc weak volatile uni global shared to".split()
+)
+
+
+@dataclass
+class Instruction:
+    """One statement."""
+
+    words: list[str]
+    operands: list[str]
+    predicate: str = ""
+    negated: bool = False
+    text: str = ""
+
+
+@dataclass
+class Entry:
+    """One kernel: its parameters' names, registers' widths, statements, labels."""
+
+    parameters: list[str]
+    widths: dict[str, int]
+    code: list[Instruction] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in re.findall(r"(?:\{[^}]*\}|\[[^\]]*\]|[^,{\[])+", text) if part.strip()]
+
+
+class PtxMachine:
+    """A module of PTX."""
+
+    def __init__(self, ptx: str):
+        ptx = re.sub(r"//[^\n]*", "", ptx)
+        self.constants: dict[str, np.ndarray[Any, Any]] = {}
+        for bits, name, values in re.findall(r"\.global \.align \d+ \.b(\d+) ([\w$]+)\[\d+\] = \{([^}]*)\}", ptx):
+            numbers = [int(value, 0) for value in values.split(",")]
+            self.constants[name] = np.array(numbers, UNSIGNED[int(bits)]).view(np.uint8)
+        self.shared = set(re.findall(r"\.extern \.shared [^;]*?([\w$]+)\[\]", ptx))
+        self.entries: dict[str, Entry] = {}
+        for name, parameters, body in re.findall(r"\.entry ([\w$]+)\(([^)]*)\)[^{]*\{(.*?)\n\}", ptx, re.DOTALL):
+            self.entries[name] = self._entry(re.findall(r"([\w$]+)\s*(?:,|$)", parameters.strip()), body)
+
+    def _entry(self, parameters: list[str], body: str) -> Entry:
+        widths = {"%p": 1, "%SP": 64, "%SPL": 64}
+        for kind, name in re.findall(r"\.reg \.(\w+)\s+(%\w+)<", body):
+            widths[name] = 1 if kind == "pred" else int(kind[1:])
+        entry = Entry(parameters, widths)
+        body = re.sub(r"\.reg [^;]*;", "", body)
+        for statement in re.split(r"(?<=[;:])", body):
+            text = statement.strip()
+            if re.fullmatch(r"[$\w]+:", text):
+                entry.labels[text[:-1]] = len(entry.code)
+            elif text and not text.startswith((".pragma", ".loc")):
+                found = re.fullmatch(r"(?:@(!?)(%\w+)\s+)?([\w.]+)\s*(.*?)\s*;", text, re.DOTALL)
+                assert found, text
+                words = found[3].split(".")
+                entry.code.append(Instruction(words, _split(found[4]), found[2] or "", found[1] == "!", text))
+        return entry
+
+    def run(
+        self, name: str, *, blocks: int, threads: int, buffers: Sequence[np.ndarray[Any, Any]], shared_bytes: int = 0
+    ) -> None:
+        """Run all blocks; ``buffers`` are contiguous arrays."""
+        memory = [buffer.reshape(-1).view(np.uint8) for buffer in buffers]
+        for block in range(blocks):
+            _Block(self, self.entries[name], block, blocks, threads, memory, shared_bytes).run()
+
+
+class _Block:
+    """One block under way."""
+
+    def __init__(
+        self, module: PtxMachine, entry: Entry, block: int, blocks: int, threads: int, memory: list[Any], shared: int
+    ):
+        self.module, self.entry, self.threads, self.memory = module, entry, threads, memory
+        self.registers: dict[str, np.ndarray[Any, Any]] = {}
+        self.shared = np.full(shared, 0xA5, np.uint8)
+        self.place = np.zeros(threads, np.int64)
+        self.running = np.ones(threads, bool)
+        self.waiting = np.zeros(threads, bool)
+        numbers = np.arange(threads, dtype=np.uint32)
+        special = {"tid.x": numbers, "ctaid.x": block, "ntid.x": threads, "nctaid.x": blocks, "laneid": numbers % WARP}
+        self.special = {f"%{name}": np.broadcast_to(np.uint32(value), threads) for name, value in special.items()}
+
+    def run(self) -> None:
+        with np.errstate(all="ignore"):
+            while self.running.any():
+                ready = self.running & ~self.waiting
+                if not ready.any():
+                    assert len(set(self.place[self.running])) == 1, "threads wait at different barriers"
+                    assert self.running.all(), "threads ended that others wait for"
+                    self.waiting[:] = False
+                    continue
+                place = self.place[ready].min()
+                self._step(self.entry.code[place], np.flatnonzero(ready & (self.place == place)))
+
+    def _step(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        name = instruction.words[0]
+        self.place[where] += 1
+        if instruction.predicate:
+            holds = self.bits(instruction.predicate, where) != instruction.negated
+            where = where[holds]
+            if not len(where):
+                return
+        if name == "bra":
+            self.place[where] = self.entry.labels[instruction.operands[0]]
+        elif name in ("ret", "exit"):
+            self.running[where] = False
+        elif name == "bar" and instruction.words[1] != "warp":
+            self.waiting[where] = True
+        elif name in ("bar", "membar", "fence"):
+            return
+        else:
+            try:
+                getattr(self, f"op_{name}")(instruction, where)
+            except (AttributeError, KeyError, ValueError) as error:
+                raise NotImplementedError(f"{instruction.text}: {error!r}") from error
+
+    # ------------------------------------------------------------------ values
+
+    def width(self, register: str) -> int:
+        return self.entry.widths[re.match(r"%[a-zA-Z]+", register)[0]]  # type: ignore[index]
+
+    def bits(self, operand: str, where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A register's bits (predicates: bool)."""
+        if operand in self.special:
+            return self.special[operand][where]
+        return self.registers[operand][where]
+
+    def value(self, operand: str, kind: str, where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """An operand as a number of a type."""
+        dtype = TYPES[kind]
+        if operand[0] == "%":
+            return self.bits(operand, where).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)
+        bits = self.literal(operand, kind) & ((1 << dtype.itemsize * 8) - 1)
+        return np.full(len(where), bits, UNSIGNED[dtype.itemsize * 8]).view(dtype)
+
+    def literal(self, text: str, kind: str) -> int:
+        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", text):
+            return int(text[2:], 16)
+        if text in self.module.constants:
+            return CONSTANT + list(self.module.constants).index(text) * REGION
+        if text in self.module.shared:
+            return 0
+        return int(text.removesuffix("U"), 0)
+
+    def write(self, register: str, values: np.ndarray[Any, Any], where: np.ndarray[Any, Any]) -> None:
+        """Set a register; signed numbers keep their sign in a wider one."""
+        if register == "_":
+            return
+        width = self.width(register)
+        dtype = np.dtype(bool) if width == 1 else np.dtype(UNSIGNED[width])
+        if width > 1 and values.dtype.kind == "f":
+            values = values.view(UNSIGNED[values.dtype.itemsize * 8])
+        elif values.dtype.kind == "i":
+            values = values.astype(f"i{dtype.itemsize}").view(dtype)
+        self.registers.setdefault(register, np.zeros(self.threads, dtype))[where] = values.astype(dtype)
+
+    def each(self, group: str) -> list[str]:
+        return _split(group[1:-1]) if group[0] == "{" else [group]
+
+    # ------------------------------------------------------------------ memory
+
+    def _address(self, operand: str, space: str, where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        base, _, offset = operand[1:-1].partition("+")
+        address = self.value(base, "u64", where) + np.uint64(int(offset or 0) & (1 << 64) - 1)
+        return address + np.uint64(SHARED) if space == "shared" and (address < SHARED).all() else address
+
+    def _bytes(self, addresses: np.ndarray[Any, Any], size: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """The memory that all addresses are in, and indices of their bytes there."""
+        first = int(addresses[0])
+        if first >= CONSTANT:
+            number = (first - CONSTANT) // REGION
+            memory, base = list(self.module.constants.values())[number], CONSTANT + number * REGION
+        elif first >= SHARED:
+            memory, base = self.shared, SHARED
+        else:
+            number = (first - GLOBAL) // REGION
+            memory, base = self.memory[number], GLOBAL + number * REGION
+        offsets = addresses.astype(np.int64) - base
+        assert offsets.min() >= 0 and offsets.max() + size <= len(memory), "an access out of range"
+        assert not (offsets % size).any(), "an access that is not aligned"
+        return memory, offsets[:, None] + np.arange(size)
+
+    def _by_memory(self, addresses: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        """Indices of the threads whose addresses are in one memory."""
+        regions = addresses // REGION
+        return [np.flatnonzero(regions == region) for region in np.unique(regions)]
+
+    def _space(self, instruction: Instruction) -> str:
+        return next((word for word in instruction.words if word in ("shared", "global", "param", "local")), "")
+
+    def op_ld(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        kind, space = instruction.words[-1], self._space(instruction)
+        target, address = instruction.operands
+        if space == "param":
+            number = self.entry.parameters.index(address[1:-1])
+            self.write(target, np.full(len(where), GLOBAL + number * REGION, np.uint64), where)
+            return
+        targets, dtype = self.each(target), TYPES[kind]
+        size = dtype.itemsize * len(targets)
+        addresses = self._address(address, space, where)
+        values = np.zeros((len(where), size), np.uint8)
+        for rows in self._by_memory(addresses):
+            memory, places = self._bytes(addresses[rows], size)
+            values[rows] = memory[places]
+        for number, name in enumerate(targets):
+            part = np.ascontiguousarray(values[:, number * dtype.itemsize : (number + 1) * dtype.itemsize])
+            self.write(name, part.view(dtype)[:, 0], where)
+
+    def op_st(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        kind = instruction.words[-1]
+        address, source = instruction.operands
+        parts = [self.value(each, kind, where)[:, None].view(np.uint8) for each in self.each(source)]
+        values = np.concatenate(parts, 1)
+        addresses = self._address(address, self._space(instruction), where)
+        for rows in self._by_memory(addresses):
+            memory, places = self._bytes(addresses[rows], values.shape[1])
+            memory[places] = values[rows]
+
+    def op_atom(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        words = [word for word in instruction.words if word not in MODIFIERS]
+        target, address, *sources = instruction.operands if words[0] == "atom" else ["_", *instruction.operands]
+        kind = words[-1]
+        addresses = self._address(address, self._space(instruction), where)
+        values = [self.value(source, kind, where) for source in sources]
+        functions = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and}
+        functions |= {"or": np.bitwise_or, "xor": np.bitwise_xor}
+        for thread, each in enumerate(where):
+            memory, places = self._bytes(addresses[thread : thread + 1], TYPES[kind].itemsize)
+            old = memory[places[0]].view(TYPES[kind])
+            here = np.array([each])
+            if words[1] == "cas":
+                new = values[1][thread : thread + 1] if old[0] == values[0][thread] else old
+            elif words[1] == "exch":
+                new = values[0][thread : thread + 1]
+            else:
+                new = functions[words[1]](old, values[0][thread : thread + 1])
+            memory[places[0]] = np.asarray(new).view(np.uint8)
+            self.write(target, old, here)
+
+    op_red = op_atom
+
+    def op_cvta(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        value = self.value(instruction.operands[1], "u64", where)
+        if "shared" in instruction.words:
+            value = value - np.uint64(SHARED) if "to" in instruction.words else value + np.uint64(SHARED)
+        self.write(instruction.operands[0], value, where)
+
+    # ------------------------------------------------------------ together
+
+    def op_shfl(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        mode = instruction.words[2]
+        assert len(where) % WARP == 0 and set(np.unique(where // WARP, return_counts=True)[1]) == {WARP}
+        target, source, lane, clamp, _ = instruction.operands
+        # In the destination's and in the source's order at once: all lanes of the warps are here.
+        value, other = self.value(source, "b32", where), self.value(lane, "u32", where).astype(np.int64)
+        own = where % WARP
+        assert (self.value(clamp, "u32", where) == 31).all()
+        from_lane = {"bfly": own ^ other, "idx": other & 31, "up": own - other, "down": own + other}[mode]
+        valid = (from_lane >= 0) & (from_lane < WARP)
+        places = np.searchsorted(where, where - own + np.where(valid, from_lane, own))
+        register, _, predicate = target.partition("|")
+        self.write(register, value[places], where)
+        if predicate:
+            self.write(predicate, valid, where)
+
+    def op_vote(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        target, source, _ = instruction.operands
+        assert instruction.words[1:3] == ["sync", "ballot"] and len(where) % WARP == 0
+        holds = self.bits(source.removeprefix("!"), where) != source.startswith("!")
+        bits = holds.reshape(-1, WARP).astype(np.uint32) << np.arange(WARP, dtype=np.uint32)
+        self.write(target, np.repeat(bits.sum(1, dtype=np.uint32), WARP), where)
+
+    # -------------------------------------------------------------- moves, bits
+
+    def op_mov(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        kind = instruction.words[-1]
+        target, source = instruction.operands
+        if kind == "pred":
+            truth = {"0": False, "-1": True, "1": True}
+            value = np.full(len(where), truth[source]) if source in truth else self.bits(source, where)
+            self.write(target, value, where)
+        elif target[0] == "{":
+            targets = self.each(target)
+            bits = TYPES[kind].itemsize * 8 // len(targets)
+            whole = self.value(source, kind, where)
+            for number, name in enumerate(targets):
+                self.write(name, (whole >> np.asarray(number * bits, whole.dtype)).astype(UNSIGNED[bits]), where)
+        elif source[0] == "{":
+            parts = self.each(source)
+            bits = TYPES[kind].itemsize * 8 // len(parts)
+            total = np.zeros(len(where), TYPES[kind])
+            for number, name in enumerate(parts):
+                part = self.value(name, f"u{bits}", where).astype(total.dtype)
+                total |= part << np.asarray(number * bits, total.dtype)
+            self.write(target, total, where)
+        else:
+            self.write(target, self.value(source, kind, where), where)
+
+    def op_selp(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        kind = instruction.words[-1]
+        target, a, b, condition = instruction.operands
+        if kind == "pred":
+            values = [self.bits(each, where) for each in (a, b)]
+        else:
+            values = [self.value(each, kind.replace("f", "b"), where) for each in (a, b)]
+        self.write(target, np.where(self.bits(condition, where), *values), where)
+
+    def _bitwise(self, instruction: Instruction, where: np.ndarray[Any, Any], function: Any) -> None:
+        kind = instruction.words[-1]
+        target, *sources = instruction.operands
+        values = [self._truth(each, where) if kind == "pred" else self.value(each, kind, where) for each in sources]
+        self.write(target, function(*values), where)
+
+    def _truth(self, operand: str, where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.full(len(where), operand != "0") if operand[0] != "%" else self.bits(operand, where)
+
+    def op_and(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._bitwise(instruction, where, np.bitwise_and)
+
+    def op_or(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._bitwise(instruction, where, np.bitwise_or)
+
+    def op_xor(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._bitwise(instruction, where, np.bitwise_xor)
+
+    def op_not(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._bitwise(instruction, where, np.invert)
+
+    def _shifted(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> tuple[Any, Any, int]:
+        kind = instruction.words[-1]
+        value = self.value(instruction.operands[1], kind, where)
+        return value, self.value(instruction.operands[2], "u32", where), TYPES[kind].itemsize * 8
+
+    def op_shl(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        value, amount, bits = self._shifted(instruction, where)
+        shifted = value << np.minimum(amount, bits - 1).astype(value.dtype)
+        self.write(instruction.operands[0], np.where(amount < bits, shifted, 0).astype(value.dtype), where)
+
+    def op_shr(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        value, amount, bits = self._shifted(instruction, where)
+        shifted = value >> np.minimum(amount, bits - 1).astype(value.dtype)
+        if value.dtype.kind == "u":
+            shifted = np.where(amount < bits, shifted, 0).astype(value.dtype)
+        self.write(instruction.operands[0], shifted, where)
+
+    def op_shf(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        target, low, high, amount = instruction.operands
+        whole = self.value(low, "u32", where).astype(np.uint64)
+        whole |= self.value(high, "u32", where).astype(np.uint64) << np.uint64(32)
+        count = self.value(amount, "u32", where).astype(np.uint64)
+        count = count & np.uint64(31) if "wrap" in instruction.words else np.minimum(count, np.uint64(32))
+        result = whole << count >> np.uint64(32) if instruction.words[1] == "l" else whole >> count
+        self.write(target, result.astype(np.uint32), where)
+
+    def op_bfe(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        kind = instruction.words[-1]
+        target, *sources = instruction.operands
+        value = self.value(sources[0], kind, where)
+        start, length = (self.value(each, "u32", where).astype(value.dtype) for each in sources[1:])
+        assert kind == "u32" and (length < 32).all() and (start < 32).all()
+        self.write(target, value >> start & ((np.uint32(1) << length) - np.uint32(1)), where)
+
+    def op_bfi(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        kind = instruction.words[-1].replace("b", "u")
+        target, *sources = instruction.operands
+        inserted, base = (self.value(each, kind, where) for each in sources[:2])
+        one = base.dtype.type(1)
+        start, length = (self.value(each, "u32", where).astype(base.dtype) for each in sources[2:])
+        mask = ((one << length) - one) << start
+        self.write(target, base & ~mask | inserted << start & mask, where)
+
+    def op_prmt(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        target, low, high, control = instruction.operands
+        parts = [self.value(each, "u32", where)[:, None].view(np.uint8) for each in (low, high)]
+        choices, selected = np.concatenate(parts, 1), self.value(control, "u32", where)
+        result = np.zeros((len(where), 4), np.uint8)
+        for number in range(4):
+            code = selected >> np.uint32(4 * number)
+            byte = np.take_along_axis(choices, (code & 7)[:, None].astype(np.int64), 1)[:, 0]
+            result[:, number] = np.where(code & 8, np.where(byte & 0x80, 0xFF, 0), byte)
+        self.write(target, result.view(np.uint32)[:, 0], where)
+
+    def op_popc(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        value = self.value(instruction.operands[1], instruction.words[-1], where)
+        self.write(instruction.operands[0], np.bitwise_count(value).astype(np.uint32), where)
+
+    def op_clz(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        value = self.value(instruction.operands[1], instruction.words[-1], where)
+        bits = value.dtype.itemsize * 8
+        self.write(
+            instruction.operands[0], np.array([bits - int(each).bit_length() for each in value], np.uint32), where
+        )
+
+    def op_brev(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        value = self.value(instruction.operands[1], instruction.words[-1], where)
+        bits = value.dtype.itemsize * 8
+        turned = [int(f"{int(each):0{bits}b}"[::-1], 2) for each in value]
+        self.write(instruction.operands[0], np.array(turned, value.dtype), where)
+
+    # -------------------------------------------------------------- arithmetic
+
+    def _halves(self, instruction: Instruction, where: np.ndarray[Any, Any], function: Any) -> bool:
+        """Two numbers of 16 bits in one register."""
+        kind, pair, _ = instruction.words[-1].partition("x2")
+        if not pair:
+            return False
+        target, *sources = instruction.operands
+        values = [np.ascontiguousarray(self.value(each, "u32", where))[:, None].view(TYPES[kind]) for each in sources]
+        result = np.ascontiguousarray(function(*values).astype(TYPES[kind]))
+        self.write(target, result.view(np.uint32)[:, 0], where)
+        return True
+
+    def _arithmetic(self, instruction: Instruction, where: np.ndarray[Any, Any], function: Any) -> None:
+        if self._halves(instruction, where, function):
+            return
+        kind = instruction.words[-1]
+        target, *sources = instruction.operands
+        values = [self.value(each, kind, where) for each in sources]
+        self.write(target, function(*values).astype(TYPES[kind]), where)
+
+    def op_add(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, np.add)
+
+    def op_sub(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, np.subtract)
+
+    def op_mul(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        if instruction.words[1] in ("wide", "hi"):
+            target, *sources = instruction.operands
+            self.write(target, self._product(instruction, sources, where), where)
+        else:
+            self._arithmetic(instruction, where, np.multiply)
+
+    def _product(self, instruction: Instruction, sources: list[str], where: np.ndarray[Any, Any]) -> Any:
+        kind = instruction.words[-1]
+        bits, signed = int(kind[1:]), kind[0] == "s"
+        a, b = (self.value(each, kind, where) for each in sources[:2])
+        products = [int(x) * int(y) for x, y in zip(a, b)]
+        if instruction.words[1] == "hi":
+            return np.array([(each >> bits) & ((1 << bits) - 1) for each in products], UNSIGNED[bits])
+        wide = np.array([each & ((1 << 2 * bits) - 1) for each in products], UNSIGNED[2 * bits])
+        return wide.view(TYPES[f"s{2 * bits}"]) if signed else wide
+
+    def op_mad(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        if instruction.words[1] == "wide":
+            product = self._product(instruction, instruction.operands[1:], where)
+            kind = f"{instruction.words[-1][0]}{product.dtype.itemsize * 8}"
+            total = product + self.value(instruction.operands[3], kind, where)
+            self.write(instruction.operands[0], total.astype(product.dtype), where)
+        else:
+            self._arithmetic(instruction, where, lambda a, b, c: a * b + c)
+
+    def op_fma(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, fused)
+
+    def op_div(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        if instruction.words[-1][0] == "f":
+            assert "rn" in instruction.words
+            self._arithmetic(instruction, where, np.divide)
+        else:
+            self._arithmetic(instruction, where, lambda a, b: np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
+
+    def op_rem(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, np.fmod)
+
+    def op_rcp(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        assert "rn" in instruction.words
+        self._arithmetic(instruction, where, lambda a: a.dtype.type(1) / a)
+
+    def op_sqrt(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        assert "rn" in instruction.words
+        self._arithmetic(instruction, where, np.sqrt)
+
+    def op_neg(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, np.negative)
+
+    def op_abs(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, np.abs)
+
+    def op_min(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, np.minimum if "NaN" in instruction.words else _number_first(np.fmin, True))
+
+    def op_max(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(
+            instruction, where, np.maximum if "NaN" in instruction.words else _number_first(np.fmax, False)
+        )
+
+    def op_copysign(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        self._arithmetic(instruction, where, lambda sign, magnitude: np.copysign(magnitude, sign))
+
+    def op_setp(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        compare, *more = instruction.words[1:]
+        target, first, second, *third = instruction.operands
+        a, b = (self.value(each, more[-1], where) for each in (first, second))
+        if compare in ("lo", "ls", "hi", "hs"):
+            compare = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}[compare]
+        result = _compared(compare, a, b)
+        if third:
+            other = self._truth(third[0].removeprefix("!"), where) != third[0].startswith("!")
+            combine = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}[more[0]]
+            result = combine(result, other)
+        assert "|" not in target
+        self.write(target, result, where)
+
+    def op_cvt(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        *modes, target, source = instruction.words[1:]
+        value = self.value(instruction.operands[1], source, where)
+        self.write(instruction.operands[0], converted(value, TYPES[target], modes), where)
+
+
+def _number_first(function: Any, least: bool) -> Any:
+    """minNum and maxNum of IEEE 754-2019: -0 is less than +0, a number is before NaN."""
+
+    def chosen(a: Any, b: Any) -> Any:
+        result = function(a, b)
+        if a.dtype.kind != "f":
+            return result
+        both = (a == 0) & (b == 0)
+        negative = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
+        return np.where(both, np.where(negative, a.dtype.type(-0.0), a.dtype.type(0.0)), result)
+
+    return chosen
+
+
+def _compared(compare: str, a: Any, b: Any) -> Any:
+    if a.dtype.kind != "f":
+        names = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater}
+        return (names | {"ge": np.greater_equal})[compare](a, b)
+    unordered = np.isnan(a) | np.isnan(b)
+    if compare in ("nan", "num"):
+        return unordered if compare == "nan" else ~unordered
+    ordered = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}
+    if compare.endswith("u"):
+        return ordered[compare[:-1]] | unordered
+    return ordered[compare] & ~unordered
+
+
+def fused(a: Any, b: Any, c: Any) -> Any:
+    """A product and a sum with one rounding."""
+    if a.dtype == np.float64:
+        return np.array([_fused_double(*map(float, each)) for each in zip(a, b, c)], np.float64)
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = c.astype(np.float64)
+    total = product + addend
+    # Rounded to odd, a sum of 53 bits can be rounded once more without harm.
+    virtual = total - product
+    error = (product - (total - virtual)) + (addend - virtual)
+    even = (total.view(np.int64) & 1) == 0
+    inexact = np.isfinite(total) & (error != 0) & even
+    towards = np.where(error > 0, np.inf, -np.inf)
+    return np.where(inexact, np.nextafter(total, towards), total).astype(a.dtype)
+
+
+def _fused_double(a: float, b: float, c: float) -> float:
+    from fractions import Fraction
+
+    if not all(map(np.isfinite, (a, b, c))) or 0 in (a, b):
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    try:
+        return float(exact)
+    except OverflowError:
+        return float(np.copysign(np.inf, float(exact > 0) - 0.5))
+
+
+def converted(value: Any, target: np.dtype[Any], modes: Sequence[str]) -> Any:
+    """``cvt``: to integers with saturation, to floats to the nearest."""
+    if value.dtype.kind == "f" and target.kind == "f":
+        rounding = {"rni": np.rint, "rmi": np.floor, "rpi": np.ceil, "rzi": np.trunc}
+        found = [rounding[mode] for mode in modes if mode in rounding]
+        assert found or "rn" in modes or target.itemsize >= value.dtype.itemsize, modes
+        return (found[0](value) if found else value).astype(target)
+    if value.dtype.kind == "f":
+        assert "rzi" in modes or "rni" in modes
+        limits = np.iinfo(target)
+        whole = np.rint(value) if "rni" in modes else np.trunc(value)
+        invalid = 0 if target.itemsize <= 4 else -(1 << 63) if target.kind == "i" else 1 << 63
+        numbers = [
+            invalid
+            if np.isnan(x)
+            else limits.max
+            if x >= limits.max
+            else max(limits.min, int(x) if np.isfinite(x) else limits.min)
+            for x in whole
+        ]
+        return np.array(
+            [each & ((1 << target.itemsize * 8) - 1) for each in numbers], UNSIGNED[target.itemsize * 8]
+        ).view(target)
+    return value.astype(target)
