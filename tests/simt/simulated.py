@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -135,8 +134,3 @@ class Handmade:
 def at(b: SimtBuilder, base: Val, kind: str, index: Val) -> Val:
     """Address of an element; the index may be of 32 bits."""
     return b.element_pointer(base, kind, b.zext(index, "i64") if index.kind == "i32" else index)
-
-
-def size_of(shape: Sequence[int]) -> int:
-    """Elements of a shape."""
-    return math.prod(shape)

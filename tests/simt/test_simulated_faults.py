@@ -539,7 +539,24 @@ def test_a_launch_that_does_not_fit_the_kernel() -> None:
         kernel.module.launch("kernel", [address, address], 1, 64)
     with pytest.raises(HlojitError, match=r"buffer 0 lies at 0x\w+, which is no multiple of 256 bytes"):
         kernel.module.launch("kernel", [address + 4], 1, 64)
+    with pytest.raises(HlojitError, match=r"2,147,483,648 blocks; a launch has at most 2,147,483,647"):
+        kernel.module.launch("kernel", [address], 1 << 31, 64)
     kernel.module.launch("kernel", [address], 0, 64)
+
+
+@pytest.mark.parametrize("where", ["shared memory", "stack"])
+def test_more_memory_than_there_is(where: str) -> None:
+    def body(b: SimtBuilder, y: Val) -> None:
+        memory = b.shared("i8", 1 << 40) if where == "shared memory" else b.array("i8", 1 << 40)
+        b.store(b.trunc(b.thread, "i8"), at(b, memory, "i8", b.thread))
+        b.barrier()
+        b.store(b.load("i8", at(b, memory, "i8", b.thread)), at(b, y, "i8", b.thread))
+
+    kernel = Handmade(body, [("i1", 64)])
+    before = hlojit.runtime.statistics().bytes_in_use
+    with pytest.raises(hlojit.ExecutionError, match=r"kernel kernel: the simulator has no memory for [\d,]{17,} bytes"):
+        kernel.launch(3)
+    assert hlojit.runtime.statistics().bytes_in_use == before
 
 
 def test_the_message_names_the_instruction_that_the_launch_is() -> None:
@@ -566,9 +583,13 @@ def test_interrupted_between_blocks_and_at_barriers(body: Body, blocks: int) -> 
     before = hlojit.runtime.statistics().bytes_in_use
     main = threading.main_thread().ident
     assert main is not None
-    threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        kernel.launch(blocks)
+    timer = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kernel.launch(blocks)
+    finally:
+        timer.cancel()
     assert hlojit.runtime.statistics().bytes_in_use == before
 
 

@@ -23,7 +23,7 @@ from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.dialect import Dialect, MemoryAccess
 from hlojit.simt.simulator import checks
 from hlojit.simt.simulator.facts import BufferFacts, KernelFacts, facts_symbol
-from hlojit.simt.simulator.records import BLOCK, LANE, LANE_BYTES, Meeting
+from hlojit.simt.simulator.records import BLOCK, LANE, LANE_BYTES, MOST_THREADS, Meeting
 
 _FRAME_ALIGNMENT = 64
 _PARAMETERS = (("ptr", "context"), ("ptr", "block"), ("ptr", "buffers"), ("i32", "thread"))
@@ -62,6 +62,7 @@ class SimulatorDialect(Dialect):
 
     @contextmanager
     def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
+        assert 1 <= threads <= MOST_THREADS
         self._kernel = _Kernel()
         definition = len(b.lines)
         with b.function(f"{symbol}.thread", _PARAMETERS, result="ptr", linkage="private") as (_, _, array, _):

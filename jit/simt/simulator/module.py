@@ -39,6 +39,7 @@ _SYMBOLS: Final = (
 """What simulated kernels call."""
 _LAUNCH_SYMBOL: Final = "hlojit_simulator_launch"
 _RANGES_PER_THREAD: Final = 8
+_MOST_BLOCKS: Final = (1 << 31) - 1
 _CELL_BYTES: Final = 16
 _MOST_CELL_BYTES: Final = 1 << 29
 """What noting who accesses the elements of buffers may take, unless it is asked for."""
@@ -165,6 +166,8 @@ class SimulatedModule:
         """
         facts = self._facts[symbol]
         _check_addresses(symbol, facts, addresses)
+        if not 0 <= blocks <= _MOST_BLOCKS:
+            raise HlojitError(f"kernel {symbol}: {blocks:,} blocks; a launch has at most {_MOST_BLOCKS:,}")
         allowed = int(native().hlojit_pool_threads())
         grain = max(1, blocks // (_RANGES_PER_THREAD * allowed))
         alone = int(allowed == 1 or blocks <= grain)

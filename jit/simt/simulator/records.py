@@ -68,6 +68,8 @@ VERSION: Final = 1
 """Of the functions that kernels call and of the form of their facts: objects outlive a process in files."""
 
 
+MOST_THREADS: Final = 1024
+"""Of a block: what an entry that tells who accessed an element has room for."""
 SEVERAL_BLOCKS: Final = (1 << 28) - 1
 """What stands for more than one block where an entry has room for one; numbers of blocks are smaller."""
 
