@@ -43,6 +43,10 @@ class NvptxDialect(Dialect):
         b.declare(symbol, f"declare i32 @{symbol}()")
         return b.emit("i32", 1, f"call i32 @{symbol}()")
 
+    def extremum(self, b: SimtBuilder, x: Val, y: Val, *, is_maximum: bool) -> Val | None:
+        # max.NaN and min.NaN, from sm_80 on; there are none for f64.
+        return b.intrinsic("maximum" if is_maximum else "minimum", x, y) if x.kind == "f32" else None
+
     def thread(self, b: SimtBuilder) -> Val:
         return self._register(b, "tid.x")
 

@@ -123,6 +123,15 @@ def _extremum(predicate: str) -> Rule:
     return rule
 
 
+def _float_extremum(instruction: str) -> Rule:
+    """An instruction from sm_80 on."""
+
+    def rule(w: LegacyWriter, result: Type, kinds: Sequence[Type], values: Sequence[str]) -> str:
+        return w.ptx(f"{instruction}.NaN.f32 $0, $1, $2;", result.text, [kind.text for kind in kinds], values)
+
+    return rule
+
+
 _LANE_BY_LANE: Final[dict[str, Rule]] = {
     "fma": _same("fma"),
     "sqrt": _same("sqrt"),
@@ -137,6 +146,8 @@ _LANE_BY_LANE: Final[dict[str, Rule]] = {
     "copysign": _copysign,
     "fptosi.sat": _to_integer(signed=True),
     "fptoui.sat": _to_integer(signed=False),
+    "maximum": _float_extremum("max"),
+    "minimum": _float_extremum("min"),
     "smax": _extremum("sgt"),
     "smin": _extremum("slt"),
     "umax": _extremum("ugt"),

@@ -113,7 +113,7 @@ def float_maximum(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
     """IEEE 754-2019 maximum: NaN if either is NaN, and -0.0 is less than 0.0.
 
     A processor's maximum returns its second operand for equal ones and for NaN; exchanging the operands where the
-    second is negative makes that operand the right zero.
+    second is negative makes that operand the right zero.  A builder that has ``extremum`` may know an instruction.
     """
     return _float_extremum(b, x, y, "ogt", swap_if_negative=True)
 
@@ -124,6 +124,10 @@ def float_minimum(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
 
 
 def _float_extremum(b: ScalarBuilder, x: Scalar, y: Scalar, predicate: str, *, swap_if_negative: bool) -> Scalar:
+    instruction = getattr(b, "extremum", None)
+    found: Scalar | None = instruction(x, y, is_maximum=swap_if_negative) if instruction is not None else None
+    if found is not None:
+        return found
     integer = INTEGER_KIND[x.kind]
     negative = b.icmp("slt", b.bitcast(y, integer), b.constant(integer, 0))
     swapped = (y, x) if swap_if_negative else (x, y)

@@ -96,6 +96,8 @@ class ScalarBuilder(Protocol):
     # optional (rules go through hlojit.ir.scalar.expression.rare): slow(builder, *arguments) in lanes where the
     # condition holds, evaluated only if there is such a lane, and fast in the others
     # def rare(self, condition: Scalar, slow: Callable[..., Scalar], arguments, fast: Scalar) -> Scalar: ...
+    # optional: IEEE 754-2019 maximum or minimum (NaN if either is NaN, -0.0 below 0.0) where there is an instruction, or None
+    # def extremum(self, a: Scalar, b: Scalar, *, is_maximum: bool) -> Scalar | None: ...
     # a Python function of a plugin, applied to scalars (hlojit.ir.scalar.calls): kinds are those of the arguments, or
     # u8 ... u64 where it is to see them as unsigned; what it returns is converted; ``user`` says in errors what needs it
     def call(

@@ -104,6 +104,10 @@ class SimtBuilder(LlvmBuilder):
             return shuffle(value)
         return self.trunc(shuffle(self.zext(value, "i32")), value.kind)
 
+    def extremum(self, a: Val, b: Val, *, is_maximum: bool) -> Val | None:
+        """IEEE 754-2019 maximum or minimum, where the machine has an instruction for it."""
+        return self.dialect.extremum(self, a, b, is_maximum=is_maximum)
+
     # ---------------------------------------------------------------- memory
 
     def emit(self, kind: str, lanes: int, text: str) -> Val:

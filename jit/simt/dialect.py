@@ -121,6 +121,10 @@ class Dialect(ABC):
     def shared(self, b: SimtBuilder, offset: int) -> Val:
         """Address of byte ``offset`` of the block's shared memory."""
 
+    def extremum(self, b: SimtBuilder, x: Val, y: Val, *, is_maximum: bool) -> Val | None:
+        """IEEE 754-2019 maximum or minimum of floats, or None where that is no instruction."""
+        return None
+
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing
         """Called before every access to memory that others may see."""
 

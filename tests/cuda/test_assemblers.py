@@ -165,3 +165,19 @@ print([name for name in sys.modules if name.split(".")[0] in ("numba", "llvmlite
     assert error == (
         "HLOJIT_CUDA_ASSEMBLER=numba cannot be used: numba-cuda is not installed (pip install 'hlojit[cuda]')"
     )
+
+
+@TARGETS
+@ASSEMBLERS
+@pytest.mark.parametrize(("op", "instruction"), [("maximum", "max.NaN.f32"), ("minimum", "min.NaN.f32")])
+def test_extrema_are_one_instruction(name: str, target: Target, op: str, instruction: str) -> None:
+    kind = "tensor<65536xf32>"
+    text = f"""
+    func.func @main(%x: {kind}, %y: {kind}) -> {kind} {{
+      %0 = stablehlo.add %x, %x : {kind}
+      %1 = stablehlo.{op} %0, %y : {kind}
+      return %1 : {kind}
+    }}"""
+    ptx = assembler(name).ptx(kernel(text, target), target)
+    check(ptx, target)
+    assert instruction in ptx and "setp.nan" not in ptx
