@@ -47,6 +47,10 @@ class FusionLimits:
     roots: int = 16
     rows: bool = False
     """Whether reductions and what reads them row by row may come together."""
+    longest_row: int = 1 << 15
+    """Elements of a row that are sure to stay near what computes on them."""
+    fewest_rows: int = 8
+    """With fewer, longer rows a row kernel could not use the machine."""
 
 
 @dataclass(eq=False)

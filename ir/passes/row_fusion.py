@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
     from hlojit.ir.passes.fusion_plan import FusionPlan, Group
 
-LONGEST_ROW: Final = 1 << 15
-"""Elements of a row that are sure to stay in the caches near a core."""
-FEWEST_ROWS: Final = 8
-"""With fewer, longer rows the row kernel could not use the cores."""
 SMALL: Final = 1 << 14
 """Elements of a program part that one core does best anyway, whatever its rows."""
 
@@ -36,11 +32,11 @@ def merge_rows(plan: FusionPlan) -> None:
     groups that read it.
     """
     for group in sorted(plan.groups, key=lambda group: group.place):
-        if group in plan.groups and group.space[1] is not None and _has_rows(group):
+        if group in plan.groups and group.space[1] is not None and _has_rows(plan, group):
             _grow(plan, group)
 
 
-def _has_rows(group: Group) -> bool:
+def _has_rows(plan: FusionPlan, group: Group) -> bool:
     """Whether the group reduces the last dimensions, and rows are many enough or all is small."""
     shape, dimensions = group.space
     assert dimensions is not None
@@ -48,7 +44,7 @@ def _has_rows(group: Group) -> bool:
     if sorted(dimensions) != list(range(kept, len(shape))) or not dimensions:
         return False
     rows, row = math.prod(shape[:kept]), math.prod(shape[kept:])
-    return 0 < row <= LONGEST_ROW and (rows >= FEWEST_ROWS or rows * row <= SMALL)
+    return 0 < row <= plan.limits.longest_row and (rows >= plan.limits.fewest_rows or rows * row <= SMALL)
 
 
 def _grow(plan: FusionPlan, group: Group) -> None:

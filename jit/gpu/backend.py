@@ -60,7 +60,9 @@ class GpuBackend(Backend):
     machine: str
     """What messages call its machines."""
     fuses = True
-    fusion_limits = FusionLimits(rows=has_fusion(FusionKind.ROW))
+    # A row kernel keeps so many elements in a multiprocessor's registers or shared memory; one launch beats several even
+    # where few multiprocessors have rows.
+    fusion_limits = FusionLimits(rows=has_fusion(FusionKind.ROW), longest_row=1 << 16, fewest_rows=1)
 
     def __init__(self) -> None:
         self._opened: dict[int, _Opened] = {}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
+from hlojit.compiler import lower
+from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.types import tensor
 
 from .fusions import layer_norm, on_cpu, simulated, softmax
@@ -54,6 +57,24 @@ def test_layer_norm(random: np.random.Generator, shape: tuple[int, int]) -> None
     wide = x.astype(np.float64)
     want = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5) * gain + bias
     np.testing.assert_allclose(simulated(layer_norm, x, gain, bias), want, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_a_vocabulary_are_one_kernel() -> None:
+    wide, rows = "tensor<2x50257xf32>", "tensor<2xf32>"
+    text = f"""
+    func.func @main(%x: {wide}) -> {wide} {{
+      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %0 = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [1]
+        : ({wide}, tensor<f32>) -> {rows}
+      %1 = stablehlo.broadcast_in_dim %0, dims = [0] : ({rows}) -> {wide}
+      %2 = stablehlo.subtract %x, %1 : {wide}
+      return %2 : {wide}
+    }}"""
+    counts = {}
+    for name in ("cpu", "cuda"):
+        main = lower(hlojit.parse(text), registry().backend(name), CompileOptions()).main
+        counts[name] = sum(each.name in {"hlojit.fusion", "stablehlo.reduce"} for each in main.body)
+    assert counts == {"cpu": 2, "cuda": 1}
 
 
 def softmax_gradient(b: Any, y: Any, dy: Any) -> Any:
