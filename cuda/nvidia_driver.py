@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
+from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.staging import Staging
 from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
@@ -254,7 +255,7 @@ class NvidiaDriver:
         """Asks for more shared memory than every kernel may have, if it takes more."""
         api = self._api
         with self._here:
-            handle = api("cuModuleGetFunction", module.handle, symbol.encode())
+            handle = api("cuModuleGetFunction", module.handle, entry_name(symbol).encode())
             if shared_bytes > PLAIN_SHARED_BYTES:
                 attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 api("cuFuncSetAttribute", handle, attribute, shared_bytes)

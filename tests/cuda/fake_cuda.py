@@ -251,7 +251,9 @@ class FakeCuda:
 
     def do_cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
         made = real.CUfunction(next(self._numbers))
-        self._functions[int(made)] = SimulatedModule([self._modules[int(module)]], [name.decode()]), name.decode()
+        assert b"." not in name, "PTX has no dots in names"
+        symbol = name.decode().replace("$", ".")
+        self._functions[int(made)] = SimulatedModule([self._modules[int(module)]], [symbol]), symbol
         return made
 
     def do_cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> None:

@@ -96,6 +96,17 @@ def test_programs_run_and_become_graphs(cuda: FakeCuda, backend: CudaBackend) ->
     assert cuda.calls.count("cuLaunchKernel") < 6 * kernels
 
 
+def test_kernels_of_several_launches_are_found_by_their_names(backend: CudaBackend) -> None:
+    text = """
+    func.func @main(%x: tensor<200000xf32>) -> tensor<f32> {
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = stablehlo.reduce(%x init: %0) applies stablehlo.maximum across dimensions = [0]
+        : (tensor<200000xf32>, tensor<f32>) -> tensor<f32>
+      return %1 : tensor<f32>
+    }"""
+    assert hlojit.compile(text, backend="cuda")(np.arange(200000, dtype="f4")) == 199999
+
+
 def test_loops_read_back(backend: CudaBackend) -> None:
     f = hlojit.compile(
         """

@@ -16,7 +16,8 @@ from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.ops.definition import Indexed, Kernel, Pointwise, Reduction
 from hlojit.simt.kernels import emit_kernel
 
-from .ptx_machine import PtxMachine, fused
+from .ptx_machine import PtxMachine
+from .ptx_numbers import fused
 
 Array = np.ndarray[Any, Any]
 ASSEMBLERS = pytest.mark.parametrize("name", NAMES)

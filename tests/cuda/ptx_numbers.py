@@ -1,0 +1,94 @@
+"""PTX's arithmetic on NumPy arrays: comparisons, conversions, fused products, as the PTX ISA defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+TYPES = {f"{letter}{bits}": np.dtype(f"{kind}{bits // 8}") for letter, kind in zip("ubs", "uui") for bits in UNSIGNED}
+TYPES |= {"f16": np.dtype("f2"), "f32": np.dtype("f4"), "f64": np.dtype("f8")}
+
+
+def number_first(function: Any, least: bool) -> Any:
+    """minNum and maxNum of IEEE 754-2019: -0 is less than +0, a number is before NaN."""
+
+    def chosen(a: Any, b: Any) -> Any:
+        result = function(a, b)
+        if a.dtype.kind != "f":
+            return result
+        both = (a == 0) & (b == 0)
+        negative = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
+        return np.where(both, np.where(negative, a.dtype.type(-0.0), a.dtype.type(0.0)), result)
+
+    return chosen
+
+
+def compared(compare: str, a: Any, b: Any) -> Any:
+    if a.dtype.kind != "f":
+        names = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater}
+        return (names | {"ge": np.greater_equal})[compare](a, b)
+    unordered = np.isnan(a) | np.isnan(b)
+    if compare in ("nan", "num"):
+        return unordered if compare == "nan" else ~unordered
+    ordered = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}
+    if compare.endswith("u"):
+        return ordered[compare[:-1]] | unordered
+    return ordered[compare] & ~unordered
+
+
+def fused(a: Any, b: Any, c: Any) -> Any:
+    """A product and a sum with one rounding."""
+    if a.dtype == np.float64:
+        return np.array([_fused_double(*map(float, each)) for each in zip(a, b, c)], np.float64)
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = c.astype(np.float64)
+    total = product + addend
+    # Rounded to odd, a sum of 53 bits can be rounded once more without harm.
+    virtual = total - product
+    error = (product - (total - virtual)) + (addend - virtual)
+    even = (total.view(np.int64) & 1) == 0
+    inexact = np.isfinite(total) & (error != 0) & even
+    towards = np.where(error > 0, np.inf, -np.inf)
+    return np.where(inexact, np.nextafter(total, towards), total).astype(a.dtype)
+
+
+def _fused_double(a: float, b: float, c: float) -> float:
+    if not all(map(np.isfinite, (a, b, c))) or 0 in (a, b):
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    try:
+        return float(exact)
+    except OverflowError:
+        return float(np.copysign(np.inf, float(exact > 0) - 0.5))
+
+
+def converted(value: Any, target: np.dtype[Any], modes: Sequence[str]) -> Any:
+    """``cvt``: to integers with saturation, to floats to the nearest."""
+    if value.dtype.kind == "f" and target.kind == "f":
+        rounding = {"rni": np.rint, "rmi": np.floor, "rpi": np.ceil, "rzi": np.trunc}
+        found = [rounding[mode] for mode in modes if mode in rounding]
+        assert found or "rn" in modes or target.itemsize >= value.dtype.itemsize, modes
+        return (found[0](value) if found else value).astype(target)
+    if value.dtype.kind == "f":
+        assert "rzi" in modes or "rni" in modes
+        limits = np.iinfo(target)
+        whole = np.rint(value) if "rni" in modes else np.trunc(value)
+        invalid = 0 if target.itemsize <= 4 else -(1 << 63) if target.kind == "i" else 1 << 63
+        numbers = [
+            invalid
+            if np.isnan(x)
+            else limits.max
+            if x >= limits.max
+            else max(limits.min, int(x) if np.isfinite(x) else limits.min)
+            for x in whole
+        ]
+        return np.array(
+            [each & ((1 << target.itemsize * 8) - 1) for each in numbers], UNSIGNED[target.itemsize * 8]
+        ).view(target)
+    return value.astype(target)
