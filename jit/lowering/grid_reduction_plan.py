@@ -243,7 +243,7 @@ def _teams(
     rounds = max(1, min(MOST_ROUNDS, BYTES_A_THREAD // (grid.lanes * min(map(_bytes, kinds)))))
     if words:
         rounds = max(1, min(rounds, DATA_WORDS // (words * grid.lanes)))
-    most = machine.threads_per_block if words else WIDE_BLOCK
+    most = _most_threads(machine) if words else min(_most_threads(machine), WIDE_BLOCK)
     # Every thread takes at most one of the elements behind the pieces.
     team = _power(max(pieces, grid.tail)) if pieces <= warp else max(warp, _power(-(-pieces // rounds)))
     while grid.rows * team < ENOUGH_THREADS and team < min(most, pieces) and team >= warp:
@@ -252,28 +252,36 @@ def _teams(
     teams = max(1, BLOCK // team)
     while teams > 1 and teams // 2 >= grid.rows and team * teams > warp:
         teams //= 2
-    live = max(one.live for one in facts)
-    unroll = max(1, BYTES_UNDER_WAY // (grid.lanes * min(map(_bytes, kinds))))
-    while unroll > 1 and (
-        unroll * grid.lanes * live > machine.registers_per_thread // 2 or unroll > min(MOST_UNDER_WAY, pieces // team)
-    ):
-        unroll //= 2
-    chunks = chunk = 0
-    if not words:
-        wanted = min(ENOUGH_BLOCKS // grid.rows, pieces // (SHORTEST_CHUNK * team))
-        if wanted > 1:
-            chunk = -(-pieces // wanted // team) * team
-            chunks = -(-pieces // chunk)
+    unroll = _under_way(machine, facts, kinds, grid.lanes, pieces // team)
+    chunk = 0 if words else _chunk(grid.rows, pieces, team)
     needed = -(-(chunk or pieces) // team)
-    # The largest block leaves its threads half of the registers that data may take elsewhere.
-    room = DATA_WORDS // 2 if team == machine.threads_per_block else DATA_WORDS
-    resident = needed <= (room // (words * grid.lanes) if words else rounds) and needed <= MOST_ROUNDS
-    resident = resident and not any(one.has_call for one in facts)
+    if words:
+        # A block of many threads leaves each of them few registers.
+        room = DATA_WORDS if machine.registers >= 2 * DATA_WORDS * team else DATA_WORDS // 2
+        rounds = room // (words * grid.lanes)
+    resident = needed <= min(rounds, MOST_ROUNDS) and not any(one.has_call for one in facts)
     if words and not resident:
         # What a row keeps lies in the shared memory of its own block.
         team, teams = max(team, warp), 1
     sizes = (grid.rows, grid.outer, grid.extent, grid.lanes, team, teams, unroll)
-    return RowGrid(*sizes, max(1, chunks), chunk if chunks > 1 else 0, resident)
+    return RowGrid(*sizes, -(-pieces // chunk) if chunk else 1, chunk, resident)
+
+
+def _under_way(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], lanes: int, rounds: int) -> int:
+    """Pieces of a thread that are loaded before it waits for the first: a power of two."""
+    unroll = max(1, BYTES_UNDER_WAY // (lanes * min(map(_bytes, kinds))))
+    live = max(one.live for one in facts)
+    while unroll > 1 and (
+        unroll * lanes * live > machine.registers_per_thread // 2 or unroll > min(MOST_UNDER_WAY, rounds)
+    ):
+        unroll //= 2
+    return unroll
+
+
+def _chunk(rows: int, pieces: int, team: int) -> int:
+    """Pieces of a chunk, whole rounds of a team; 0 where rows are not cut."""
+    wanted = min(ENOUGH_BLOCKS // rows, pieces // (SHORTEST_CHUNK * team))
+    return -(-pieces // wanted // team) * team if wanted > 1 else 0
 
 
 def reduction_columns(body: Body, plan: Plan, machine: GridMachine) -> ColumnGrid:
@@ -291,12 +299,7 @@ def reduction_columns(body: Body, plan: Plan, machine: GridMachine) -> ColumnGri
     in_order = not all(map(is_free, plan.instructions))
     down = 1 if in_order else min(max(1, WIDE_BLOCK // across), _power(reduced))
     across = max(across, min(machine.warp, machine.warp // down))
-    unroll = max(1, BYTES_UNDER_WAY // (lanes * min(map(_bytes, kinds))))
-    while unroll > 1 and (
-        unroll * lanes * plan.facts.live > machine.registers_per_thread // 2
-        or unroll > min(MOST_UNDER_WAY, reduced // down)
-    ):
-        unroll //= 2
+    unroll = _under_way(machine, [plan.facts], kinds, lanes, reduced // down)
     grid = ColumnGrid(rows, extent, reduced, lanes, across, down, unroll)
     wanted = min(ENOUGH_BLOCKS // grid.blocks, reduced // (SHORTEST_CHUNK * down))
     if in_order or wanted < 2:
@@ -330,8 +333,13 @@ def scan_columns(kinds: Sequence[str], rows: int, extent: int, scanned: int, mac
 
 def second_phase(results: int, chunks: int, machine: GridMachine) -> RowGrid:
     """The grid that combines the partial results of chunks, one row of them for each result."""
-    team = min(WIDE_BLOCK, _power(chunks))
+    team = min(WIDE_BLOCK, _most_threads(machine), _power(chunks))
     return RowGrid(results, 1, chunks, 1, team, max(1, max(machine.warp, BLOCK) // team), 1, resident=True)
+
+
+def _most_threads(machine: GridMachine) -> int:
+    """Threads of a team: one warp brings together what all warps of it have."""
+    return min(machine.threads_per_block, machine.warp**2)
 
 
 def _power(count: int) -> int:

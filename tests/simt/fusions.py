@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from hlojit.cpu.processor import host_target
+from hlojit.cuda.nvptx import H200
 from hlojit.ir.builder import Builder
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Block, Instruction
@@ -40,11 +42,12 @@ def fusion_over(build: Build, arrays: Sequence[Array], elements: Sequence[str]) 
     return fusion(build, *(tensor(array.shape, name) for array, name in zip(arrays, names, strict=True)))
 
 
-def simulated(build: Build, *arrays: Any, elements: Sequence[str] = ()) -> Any:
+def simulated(build: Build, *arrays: Any, elements: Sequence[str] = (), warp: int = 32) -> Any:
     """The results of a fusion's kernel on the simulator: one array or a list."""
     values = [np.asarray(array) for array in arrays]
     instruction = fusion_over(build, values, elements)
-    code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel")
+    target = replace(TARGET, grid=replace(H200, warp=warp))
+    code = emit_kernel(instruction, target, SimulatorDialect(warp), "kernel")
     results = run_code(code, values, [result.tensor_type for result in instruction.results])
     return results[0] if len(results) == 1 else results
 

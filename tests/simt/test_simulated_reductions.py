@@ -255,6 +255,15 @@ def test_what_belongs_to_a_row_is_read_beside_it(random: np.random.Generator) ->
     np.testing.assert_array_equal(simulated(build, x, y, np.int32(1)), (x * y[:, None]).sum(1) + 1)
 
 
+@pytest.mark.parametrize("warp", [8, 16, 64])
+@pytest.mark.parametrize("shape", [(1, 3000), (5, 70), (2, 100000), (700, 3)], ids=str)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_warps_of_other_machines(random: np.random.Generator, warp: int, shape: Any, axis: int) -> None:
+    x = random.integers(-1000, 1000, shape, np.int64)
+    found = simulated(reduction((axis,)), x, np.int64(3), warp=warp)
+    np.testing.assert_array_equal(found, x.sum(axis) + 3)
+
+
 def test_inputs_are_promoted(random: np.random.Generator) -> None:
     x = random.integers(-128, 127, (5, 300), np.int8)
 
