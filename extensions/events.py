@@ -295,9 +295,10 @@ def _register(thread: threading.Thread, jobs: queue.SimpleQueue[_Job | None]) ->
 def _close_all() -> None:
     """End all queues' threads: one that runs Python while the interpreter is taken apart could not be helped."""
     global _is_closing
-    _is_closing = True
+    # First, since what stops a device may have to be put on one of its queues.
     for function in _at_closing:
         function()
+    _is_closing = True
     threads = []
     for thread, jobs in _running:
         found, waiting = thread(), jobs()

@@ -6,7 +6,7 @@ knows the plugins of its process: it adds the place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hlojit.extensions.elementwise_calls import ElementwiseCall
@@ -25,6 +25,12 @@ def function_places() -> dict[str, str]:
         if isinstance(row, FloatFormat) and row.decode is not None and row.encode is not None:
             found |= {decode_user(row): _place(row.decode), encode_user(row): _place(row.encode)}
     return found
+
+
+def with_place(message: str, places: Mapping[str, str]) -> str:
+    """What a kernel reports of a function, with the place where the function is written, if that is known."""
+    place = next((each for user, each in places.items() if message.startswith(f"{user}: ")), "")
+    return f"{message} ({place})" if place else message
 
 
 def _place(function: Callable[..., Any] | None) -> str:

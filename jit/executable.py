@@ -26,7 +26,7 @@ from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import DeviceCall, has_device_array
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
-from hlojit.extensions.function_places import function_places
+from hlojit.extensions.function_places import function_places, with_place
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.types import TensorType
@@ -314,8 +314,7 @@ class _Explaining:
         if status == Status.FUNCTION_FAILED:
             # The message is part of the kernel's code, which is alive as long as the call is.
             text = ctypes.string_at(detail0, detail1).decode()
-            place = next((each for user, each in self.places.items() if text.startswith(f"{user}: ")), "")
-            raise ExecutionError(f"{self.spec.name}: {text}{f' ({place})' if place else ''}")
+            raise ExecutionError(f"{self.spec.name}: {with_place(text, self.places)}")
         if self.spec.explain is not None:
             raise self.spec.explain(status, detail0, detail1)
         raise ExecutionError(f"{self.spec.name} failed with status {status} ({detail0}, {detail1})")

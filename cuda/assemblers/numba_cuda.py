@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.legacy import LegacyKernel, legacy_kernel
+from hlojit.cuda.assemblers.llvm_nvptx import LlvmAssembler
 from hlojit.ir.errors import HlojitError
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
@@ -39,8 +40,8 @@ class NumbaAssembler(Assembler):
 
     def _assembled(self, code: KernelCode, target: Target) -> str:
         if code.linked:
-            names = ", ".join(symbol for symbol, _ in code.linked)
-            raise HlojitError(f"numba.cuda cannot assemble {code.symbol}: it calls foreign functions ({names})")
+            # What plugins bring is LLVM IR of today, to be linked and inlined: there is no older form of that.
+            return LlvmAssembler().ptx(code, target)
         return _joined([_entry(legacy_kernel(code.ir, phase.symbol), phase.symbol, target) for phase in code.phases])
 
 

@@ -24,11 +24,12 @@ from hlojit.codegen.support import Support
 from hlojit.compiled import CompiledProgram
 from hlojit.extensions.backend import Backend, Capability, CompileOptions
 from hlojit.extensions.devices import Device, DeviceProgram
+from hlojit.extensions.function_places import function_places
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.driver import ALIGNMENT
 from hlojit.gpu.platforms import Platform
 from hlojit.gpu.program_runner import GpuProgram
-from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.passes.fusion_plan import FusionLimits
@@ -127,7 +128,9 @@ class GpuBackend(Backend):
             )
         check_loadable(compiled, self._runtime(platform))
         donated = tuple(number for number, _ in compiled.donated)
-        return DeviceProgram(compiled.name, compiled.inputs, compiled.outputs, GpuProgram(compiled), donated)
+        return DeviceProgram(
+            compiled.name, compiled.inputs, compiled.outputs, GpuProgram(compiled, function_places()), donated
+        )
 
     def _runtime(self, platform: Platform) -> str:
         return f"{RUNTIME} {platform.dialect.name} {platform.needs}"
@@ -137,10 +140,6 @@ def _kernel_cache(platform: Platform) -> KernelCache:
     dialect = platform.dialect
 
     def emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-        code = emit_kernel(instruction, target, dialect, symbol)
-        if code.linked:
-            reason = "functions compiled by numba are not in GPU kernels yet"
-            raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
-        return code
+        return emit_kernel(instruction, target, dialect, symbol)
 
     return KernelCache(platform.target, emit, software=f"{dialect.name} {platform.software}")

@@ -21,7 +21,7 @@ from hlojit.extensions.devices import DEVICE_MEMORY, Device, DeviceProgram, Memo
 from hlojit.extensions.events import Event, Queue, at_closing, without_frames
 from hlojit.gpu.driver import DeviceFault, Driver, Mark, Stream
 from hlojit.gpu.memory import DeviceMemory
-from hlojit.gpu.program_runner import GpuProgram, Site
+from hlojit.gpu.program_runner import GpuProgram, Run, Site
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
 
@@ -40,6 +40,8 @@ class _Lanes:
         self.issuing: Final = Queue(f"{name} programs")
         self.completions: Final = Queue(f"{name} completions")
         self.arrivals: Final = Queue(f"{name} arrivals")
+        self.runs: Final[set[Run]] = set()
+        """Runs whose end nobody has seen yet."""
         self.waiting = 0
         """Programs that a thread is to put on the stream: what comes later must not overtake them."""
 
@@ -97,8 +99,7 @@ class GpuDevice(Device):
             run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing)
             done = Event()
             if resident.is_fixed and not lanes.waiting:
-                run()
-                self._complete_behind(lanes, done)
+                self._complete_behind(lanes, done, run())
             else:
                 lanes.waiting += 1
                 lanes.issuing.submit(partial(self._issue, lanes, run, done))
@@ -127,32 +128,41 @@ class GpuDevice(Device):
             return self._lanes
 
     def _close(self) -> None:
+        """The interpreter ends: what does not end by itself is stopped."""
         self._is_closing = True
+        lanes = self._lanes
+        if lanes is not None and lanes.process == os.getpid():
+            for run in list(lanes.runs):
+                run.stop(lanes.uploads)
 
-    def _issue(self, lanes: _Lanes, run: partial[None], done: Event) -> None:
+    def _issue(self, lanes: _Lanes, issue: partial[Run], done: Event) -> None:
         """On the device's thread: put a program on the stream."""
         try:
-            run()
+            run = issue()
         except BaseException as error:
             self._failed(lanes, done, error)
         else:
-            self._complete_behind(lanes, done)
+            self._complete_behind(lanes, done, run)
         finally:
             with lanes.lock:
                 lanes.waiting -= 1
 
-    def _complete_behind(self, lanes: _Lanes, done: Event) -> None:
+    def _complete_behind(self, lanes: _Lanes, done: Event, run: Run) -> None:
         """Complete the event when the stream has done what is on it."""
         mark = self.driver.record(lanes.site.stream)
-        lanes.completions.submit(partial(self._await, lanes, mark, done))
+        lanes.runs.add(run)
+        lanes.completions.submit(partial(self._await, lanes, mark, done, run))
 
-    def _await(self, lanes: _Lanes, mark: Mark, done: Event) -> None:
+    def _await(self, lanes: _Lanes, mark: Mark, done: Event, run: Run) -> None:
         try:
             self.driver.synchronize(mark)
+            run.check(lanes.downloads)
         except BaseException as error:
             self._failed(lanes, done, error)
         else:
             done.complete()
+        finally:
+            lanes.runs.discard(run)
 
     def _failed(self, lanes: _Lanes, done: Event, error: BaseException) -> None:
         # First: what is given a result of this program must know that it failed before anything runs again.

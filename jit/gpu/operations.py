@@ -1,6 +1,6 @@
 """A program record as a flat list of operations over a *frame*: the addresses of one run.
 
-    frame      inputs | outputs | constants | arena | cells
+    frame      inputs | outputs | constants | arena | cells | status | zeros
     launch     kernel over (place in the frame, offset), ...
     copy       bytes from one to the other
     point      a cell gets an address;  exchange  two cells exchange theirs
@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, final
 
 from hlojit.gpu.driver import Grid
+from hlojit.gpu.statuses import StatusLayout
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.lowering.program import (
     Branch,
@@ -121,9 +122,17 @@ class Operations:
         self.first_constant: Final = self.first_output + len(program.outputs)
         self.arena: Final = self.first_constant + len(program.constants)
         self.first_cell: Final = self.arena + 1
-        self.length: Final = self.first_cell + program.cells
+        self.status: Final = self.first_cell + program.cells
+        self.zeros: Final = self.status + 1
+        self.length: Final = self.zeros + 1
+        self.statuses: Final = StatusLayout()
+        self.has_status: Final = any(phase.has_status for each in program.launches() for phase in each.kernel.phases)
         self.code: list[Operation] = []
+        if self.has_status:
+            self.code.append(self._clearing())
         self._emit(program.steps)
+        if self.has_status:
+            self.code[0] = self._clearing()
         self.is_fixed: Final = not any(isinstance(each, (Unless, Choose)) for each in self.code)
         self.launches: Final = [each for each in self.code if isinstance(each, LaunchKernel)]
 
@@ -140,6 +149,9 @@ class Operations:
         if buffer.kind is BufferKind.TEMPORARY:
             return Place(self.arena, _known(buffer.offset))
         return Place(first[buffer.kind] + buffer.index)
+
+    def _clearing(self) -> CopyBytes:
+        return CopyBytes(Place(self.status), Place(self.zeros), self.statuses.nbytes)
 
     def _emit(self, steps: Sequence[Step]) -> None:
         # Steps that are still to come and what closes loops and branches, the next one last.
@@ -196,8 +208,9 @@ class Operations:
             what = f"{step.instruction_name} at {step.location}"
             for phase in step.kernel.phases:
                 grid = Grid(phase.tasks, phase.threads, phase.shared_bytes)
+                status = (Place(self.status, self.statuses.offset(phase.reports)),) if phase.has_status else ()
                 if phase.tasks:
-                    self.code.append(LaunchKernel(step.kernel.symbol, phase.symbol, grid, places, what))
+                    self.code.append(LaunchKernel(step.kernel.symbol, phase.symbol, grid, places + status, what))
         elif isinstance(step, (Copy, Transfer)):
             self._copy(step)
         elif isinstance(step, Collective):

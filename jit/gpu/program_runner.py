@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, final
 
@@ -28,6 +28,7 @@ from hlojit.gpu.operations import (
     SwapCells,
     Unless,
 )
+from hlojit.gpu.statuses import Statuses
 from hlojit.ir.errors import ExecutionError
 
 GRAPH_LAUNCHES: Final = 3
@@ -72,8 +73,10 @@ class Site:
 class GpuProgram:
     """A compiled program, ready to be put on devices: the ``code`` of its ``DeviceProgram``."""
 
-    def __init__(self, compiled: CompiledProgram):
+    def __init__(self, compiled: CompiledProgram, places: Mapping[str, str]):
+        """``places`` says where functions of plugins are written, by what uses them."""
         self.compiled = compiled
+        self.places = places
         self._residents: dict[Site, Resident] = {}
 
     @cached_property
@@ -87,6 +90,27 @@ class GpuProgram:
         if found is None:
             found = self._residents[site] = Resident(self, site)
         return found
+
+
+@final
+class Run:
+    """One run of a program: what is left to do when the stream has done it."""
+
+    def __init__(self, driver: Driver, statuses: Statuses | None, places: Mapping[str, str]):
+        self._driver = driver
+        self._statuses = statuses
+        self._places = places
+        self.status = None if statuses is None else statuses.take()
+
+    def check(self, stream: Stream) -> None:
+        """Raise what functions in the kernels reported; ``stream`` is one for copies to the host."""
+        if self._statuses is not None and self.status is not None:
+            self._statuses.check(self.status, self._driver, stream, self._places)
+
+    def stop(self, stream: Stream) -> None:
+        """Have functions that do not end do so; ``stream`` is one for copies to the device."""
+        if self._statuses is not None and self.status is not None:
+            self._statuses.stop(self.status, self._driver, stream)
 
 
 @final
@@ -106,6 +130,11 @@ class Resident:
         self._functions = {name: function for each in self._kernels for name, function in each.functions.items()}
         self._constants = [self._uploaded(array) for array in compiled.constants]
         self._arena_bytes = compiled.arena_bytes
+        self._statuses: Statuses | None = None
+        if operations.has_status:
+            self._statuses = Statuses(operations.statuses, site.pool, self._name)
+            self._zeros = self._uploaded(np.zeros(operations.statuses.nbytes, np.uint8))
+        self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
 
     def _uploaded(self, array: np.ndarray[Any, Any]) -> DeviceMemory:
@@ -119,7 +148,7 @@ class Resident:
         """Whether nothing is read back while it runs."""
         return self._operations.is_fixed
 
-    def run(self, inputs: Sequence[DeviceMemory], outputs: Sequence[DeviceMemory], stop: Callable[[], bool]) -> None:
+    def run(self, inputs: Sequence[DeviceMemory], outputs: Sequence[DeviceMemory], stop: Callable[[], bool]) -> Run:
         """Put the program on the stream; waits only where a loop or a branch depends on what is computed.
 
         ``stop`` is asked at every iteration whether to give up.
@@ -127,8 +156,12 @@ class Resident:
         arena = self._site.pool.allocate(self._arena_bytes, f"temporaries of {self._name}")
         frame = [each.address for each in (*inputs, *outputs, *self._constants, arena)]
         frame += [0] * (self._operations.length - len(frame))
+        run = Run(self._site.driver, self._statuses, self._places)
+        if run.status is not None:
+            frame[self._operations.status : self._operations.length] = run.status.address, self._zeros.address
         if not self._launched_as_graph(frame):
             self._issue(frame, self._site.stream, stop)
+        return run
 
     def _launched_as_graph(self, frame: list[int]) -> bool:
         """Launch the graph for these addresses, made when they come for the second time."""

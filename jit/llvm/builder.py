@@ -23,7 +23,7 @@ from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.calls import FunctionTable, ScalarFunction, code_bits, plain_kind
 from hlojit.ir.scalar.formats import as_result
 from hlojit.llvm.arithmetic import LlvmArithmetic
-from hlojit.llvm.foreign_calls import ForeignCalls
+from hlojit.llvm.foreign_calls import ForeignCalls, HostCalls
 from hlojit.llvm.rare_path import emit_rare
 from hlojit.llvm.text import LLVM_TYPE, TYPE_SUFFIX, Val
 from hlojit.lowering.target import KIND_BITS
@@ -55,8 +55,10 @@ class LlvmBuilder(LlvmArithmetic):
         self.mask: Val | None = None
         """Lanes that take part in the code being emitted; None means all."""
         self._scratch: dict[tuple[int, str, int], Val] = {}
-        self.foreign = ForeignCalls(self)
+        self.foreign: ForeignCalls = HostCalls(self)
         self._functions = FunctionTable()
+        self._definition = 0
+        """The line in which the function under construction is defined."""
 
     def module_text(self) -> str:
         """Declarations, constants and all functions emitted so far."""
@@ -86,6 +88,7 @@ class LlvmBuilder(LlvmArithmetic):
         signature = ", ".join(
             f"{LLVM_TYPE.get(kind, kind)}{' noundef' if kind == 'ptr' else ''} %{name}" for kind, name in parameters
         )
+        self._definition = len(self.lines)
         self.lines.append(f"define {linkage and linkage + ' '}{result} @{symbol}({signature}) {attributes} {{")
         self.begin_block("entry")
         self._entry_line = len(self.lines)
@@ -97,6 +100,18 @@ class LlvmBuilder(LlvmArithmetic):
             self.foreign.end()
             self.line("ret void")
         self.lines.append("}")
+
+    def add_parameter(self, type: str, name: str) -> Val:
+        """One more parameter, behind the others, of the function under construction; ``type`` is LLVM's."""
+        line = self.lines[self._definition]
+        parameters = line.index("(", line.index("@")) + 1
+        end, depth = parameters, 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(line[end], 0)
+            end += 1
+        comma = ", " if end - 1 > parameters else ""
+        self.lines[self._definition] = f"{line[: end - 1]}{comma}{type} %{name}{line[end - 1 :]}"
+        return Val(f"%{name}", "ptr")
 
     # ----------------------------------------------------------------- loops
 

@@ -13,8 +13,9 @@ Helper functions of a kernel get the context as one more parameter when somethin
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from hlojit.ir.scalar.calls import FAILED_OFFSET, STATE_BYTES, TICKS_OFFSET, ScalarFunction
 from hlojit.lowering.abi import Status
@@ -26,7 +27,7 @@ UNBOUNDED_NANOSECONDS: Final = 50_000.0
 """What a task is taken to last at least whose functions have loops: long enough to let other Python threads run."""
 
 
-class ForeignCalls:
+class ForeignCalls(ABC):
     """The functions that a builder's code calls, and their states in the function under construction."""
 
     def __init__(self, builder: LlvmBuilder):
@@ -39,6 +40,14 @@ class ForeignCalls:
         self._states: dict[tuple[str, str], str] = {}
         self._helpers: list[str] = []
         self._needs_context = False
+
+    @abstractmethod
+    def context(self) -> str:
+        """The address that states hold, which polls get."""
+
+    @abstractmethod
+    def report(self, message: str) -> None:
+        """Emit the report of a failure."""
 
     def begin(self, symbol: str, *, is_helper: bool) -> None:
         """A function begins."""
@@ -69,7 +78,7 @@ class ForeignCalls:
             self._states[key] = address
             self.builder.at_entry(
                 f"{address} = alloca [{STATE_BYTES} x i8], align 8",
-                f"store ptr %context, ptr {address}, align 8",
+                f"store ptr {self.context()}, ptr {address}, align 8",
                 f"{failed} = getelementptr inbounds i8, ptr {address}, i64 {FAILED_OFFSET}",
                 f"store i32 0, ptr {failed}, align 4",
                 f"{ticks} = getelementptr inbounds i8, ptr {address}, i64 {TICKS_OFFSET}",
@@ -88,14 +97,7 @@ class ForeignCalls:
             report, done = b.fresh_label("failed"), b.fresh_label("checked")
             b.branch_if(failed, report, done)
             b.begin_block(report)
-            text = failure.encode()
-            message = b.constant_bytes(text)
-            b.declare("hlojit_fail", "declare void @hlojit_fail(ptr, i32, i64, i64)")
-            number = b.emit("i64", 1, f"ptrtoint ptr {message.text} to i64")
-            b.line(
-                f"call void @hlojit_fail(ptr %context, i32 {int(Status.FUNCTION_FAILED)}, i64 {number.text}, "
-                f"i64 {len(text)})"
-            )
+            self.report(failure)
             b.branch(done)
             b.begin_block(done)
 
@@ -106,3 +108,22 @@ class ForeignCalls:
         for helper in self._helpers:
             text = re.sub(rf"@{re.escape(helper)}\(", f"@{helper}(ptr noundef %context, ", text)
         return text
+
+
+@final
+class HostCalls(ForeignCalls):
+    """Calls in kernels that get the context: failures go into its error slot."""
+
+    def context(self) -> str:
+        return "%context"
+
+    def report(self, message: str) -> None:
+        b = self.builder
+        text = message.encode()
+        address = b.constant_bytes(text)
+        b.declare("hlojit_fail", "declare void @hlojit_fail(ptr, i32, i64, i64)")
+        number = b.emit("i64", 1, f"ptrtoint ptr {address.text} to i64")
+        b.line(
+            f"call void @hlojit_fail(ptr %context, i32 {int(Status.FUNCTION_FAILED)}, i64 {number.text}, "
+            f"i64 {len(text)})"
+        )

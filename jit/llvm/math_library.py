@@ -7,11 +7,15 @@ LLVM's loop vectorizer.  Here such declarations become definitions, made from hl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hlojit.ir.scalar import functions
 from hlojit.llvm.builder import LlvmBuilder
+
+Rule = Callable[..., Any]
+"""From a builder and scalars to the result."""
 
 _NAMES = frozenset(
     "exp expm1 exp2 log log1p log2 tanh sinh cosh asinh acosh atanh sin cos tan asin acos atan atan2 pow cbrt erf "
@@ -25,21 +29,25 @@ _DECLARATION = re.compile(
 )
 
 
-def with_own_math(text: str) -> str:
-    """LLVM IR text whose calls of libm functions that we have are calls of ours, defined in the text."""
+def with_own_math(text: str, more: Mapping[str, Rule] = MappingProxyType({})) -> str:
+    """LLVM IR text whose calls of libm functions that we have are calls of ours, defined in the text.
+
+    ``more`` are rules for others, by the functions' names for double precision.
+    """
+    rules = {**{name: getattr(functions, name) for name in _NAMES}, **more}
     b = LlvmBuilder()
     renames: dict[str, str] = {}
 
     def replace(match: re.Match[str]) -> str:
         stem, kind = match["stem"], "f32" if match["type"] == "float" else "f64"
         # C's float functions end in f; so does erf, which has both forms.
-        if stem not in _NAMES and kind == "f32":
+        if stem not in rules and kind == "f32":
             stem = stem.removesuffix("f")
-        if stem not in _NAMES:
+        if stem not in rules:
             return match[0]
         symbol = f"hlojit_math_{stem}_{kind}"
         if symbol not in renames.values():
-            _define(b, symbol, getattr(functions, stem), kind, 2 if "," in match["parameters"] else 1)
+            _define(b, symbol, rules[stem], kind, 2 if "," in match["parameters"] else 1)
         renames[match["name"]] = symbol
         return ""
 
@@ -57,7 +65,7 @@ def _declared_name(line: str) -> str:
     return line.partition("@")[2].partition("(")[0]
 
 
-def _define(b: LlvmBuilder, symbol: str, rule: Callable[..., Any], kind: str, count: int) -> None:
+def _define(b: LlvmBuilder, symbol: str, rule: Rule, kind: str, count: int) -> None:
     parameters = [(kind, f"x{number}") for number in range(count)]
     result = b.type(kind)
     with b.function(symbol, parameters, result=f"internal {result}", attributes="alwaysinline nounwind") as values:

@@ -20,7 +20,9 @@ class Phase:
     """One launch of a kernel: phases run one after the other with the same buffers.
 
     ``cost`` estimates the nanoseconds of one task on one core; a launch whose total is small runs on one thread.  On a
-    machine with threads a task is a block of ``threads``, which share ``shared_bytes`` of memory.
+    machine with threads a task is a block of ``threads``, which share ``shared_bytes`` of memory; with ``has_status`` the
+    kernel takes the address of a status (``hlojit.simt.status``) behind those of its buffers, in which ``reports`` are what
+    functions in it can fail with.
     """
 
     symbol: str
@@ -28,6 +30,8 @@ class Phase:
     cost: float
     threads: int = 1
     shared_bytes: int = 0
+    has_status: bool = False
+    reports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

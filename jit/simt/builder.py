@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import final
+from typing import Any, final
 
+from hlojit.ir.errors import UnsupportedError
 from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
 from hlojit.lowering.target import KIND_BITS
+from hlojit.simt.c_library import without_c_library
 from hlojit.simt.dialect import Dialect, Memory, MemoryAccess, Use
+from hlojit.simt.status import WORD, ThreadCalls, status_bytes
 
 _NAMES = re.compile(r"%[\w.]+")
 
@@ -23,6 +26,7 @@ class SimtBuilder(LlvmBuilder):
     def __init__(self, dialect: Dialect):
         super().__init__()
         self.dialect = dialect.for_module()
+        self.foreign: ThreadCalls = ThreadCalls(self)
         self.thread: Val
         """Number of the thread in its block (i32)."""
         self.block: Val
@@ -41,12 +45,24 @@ class SimtBuilder(LlvmBuilder):
         self.shared_bytes, self.threads = 0, threads
         self.buffers = tuple(replace(memory, number=number) for number, memory in enumerate(buffers))
         self._memories = {}
+        self.foreign.begin_kernel()
         with self.dialect.kernel(self, symbol, len(buffers), threads) as addresses:
             for memory, address in zip(self.buffers, addresses, strict=True):
                 self._memories[address.text] = replace(memory, base=address)
             self.thread = self.dialect.thread(self)
             self.block = self.dialect.block(self)
             yield addresses
+
+    def status(self) -> Val:
+        """Address of the kernel's status (``status.py``), one more of its parameters: asked for once a kernel."""
+        return self.dialect.status(self, len(self.buffers))
+
+    @property
+    def all_buffers(self) -> tuple[Memory, ...]:
+        """What the kernel's addresses are those of: its buffers, and its status if it has one."""
+        if not self.foreign.has_status:
+            return self.buffers
+        return (*self.buffers, Memory("the status", status_bytes(self.foreign.reports), WORD, len(self.buffers)))
 
     def module_text(self) -> str:
         """Declarations, constants and all functions, in the dialect's form."""
@@ -218,6 +234,21 @@ class SimtBuilder(LlvmBuilder):
             body()
             self.branch(labels[2])
         self.begin_block(labels[2])
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        kinds: tuple[str, ...],
+        result_kind: str,
+        arguments: tuple[Val, ...],
+        user: str,
+    ) -> Val:
+        """A plugin's function, lane by lane; refused by name if it needs the C library."""
+        _, missing = without_c_library(self._functions.get(function, kinds, result_kind, user).llvm_ir)
+        if missing:
+            reason = f"its function calls {missing}, for which there is no code on machines with threads"
+            raise UnsupportedError(user, "", reason)
+        return super().call(function, kinds, result_kind, arguments, user)
 
     def rare(self, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
         """``slow`` where the condition holds: a branch for each element, since stack memory is far away."""

@@ -62,7 +62,7 @@ class _ColumnKernel:
                     is_last = is_top if self.active is None else b.and_(is_top, self.active)
                     store = partial(self.partials.store, self.combiners, flat, self.bound.output, chunk)
                     b.when(is_last, store)
-        return Phase(symbol, grid.blocks, cost, grid.threads, b.shared_bytes)
+        return frame.phase(symbol, grid.blocks, cost)
 
     def _open(self) -> tuple[Val, Val]:
         """Set the thread's row and columns; its first reduced element and how many it takes, ``down`` apart."""

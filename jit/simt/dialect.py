@@ -125,6 +125,15 @@ class Dialect(ABC):
         """IEEE 754-2019 maximum or minimum of floats, or None where that is no instruction."""
         return None
 
+    def status(self, b: SimtBuilder, number: int) -> Val:
+        """Address of the kernel's status (``hlojit.simt.status``): one more parameter behind the ``number`` of buffers.
+
+        Asked for while the kernel is emitted, wherever it first needs it; the address is there from its beginning on.
+        """
+        parameter, address = b.add_parameter("ptr addrspace(1)", "status"), b.name()
+        b.at_entry(f"{address} = addrspacecast ptr addrspace(1) {parameter.text} to ptr")
+        return Val(address, "ptr")
+
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing
         """Called before every access to memory that others may see."""
 

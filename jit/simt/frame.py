@@ -56,7 +56,9 @@ class GridFrame(Frame):
 
     def phase(self, symbol: str, blocks: int, cost: float) -> Phase:
         """The launch of the kernel that was emitted last: ``cost`` are the nanoseconds of a block."""
-        return Phase(symbol, blocks, cost, self.builder.threads, self.builder.shared_bytes)
+        b = self.builder
+        calls = b.foreign
+        return Phase(symbol, blocks, cost, b.threads, b.shared_bytes, calls.has_status, calls.reports)
 
     def code(
         self,

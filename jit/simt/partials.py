@@ -99,7 +99,7 @@ class Partials:
             with frame.scope():
                 b.when(team.is_first, lambda: self._store_whole(combiners, flat, row))
         cost = self.nbytes / machine.memory_bandwidth / grid.blocks
-        return Phase(symbol, grid.blocks, cost, grid.threads, b.shared_bytes)
+        return frame.phase(symbol, grid.blocks, cost)
 
     def _store_whole(self, combiners: Combiners, flat: Sequence[Val], output: Index) -> None:
         for combiner, values in zip(combiners.combiners, combiners.finish(flat), strict=True):

@@ -10,7 +10,7 @@ import math
 
 from hlojit.lowering.body import Body
 from hlojit.lowering.index import variable
-from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.reduction_plan import make_plan, reduced_space, reductions_of
 from hlojit.lowering.target import Target
 from hlojit.simt.columns import emit_column_reduction
@@ -49,4 +49,4 @@ def _emit_inits(body: Body, target: Target, dialect: Dialect, symbol: str) -> Ke
                 partials.store_finished(combiner.instruction, combiner.init(), variable("flat", 0, size - 1))
 
         b.when(b.icmp("slt", flat, b.constant("i64", size)), store)
-    return frame.code([Phase(symbol, -(-size // _THREADS), 1.0, _THREADS)])
+    return frame.code([frame.phase(symbol, -(-size // _THREADS), 1.0)])

@@ -21,7 +21,7 @@ from hlojit.lowering.elements import Key, is_narrow, round_element
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_reduction_plan import RowGrid, bind_rows, grid_row_plan, reduction_rows, row_kernel_rows
 from hlojit.lowering.index import Index, variable
-from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.reduction_plan import Plan
 from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan
 from hlojit.lowering.target import Target
@@ -125,7 +125,7 @@ def emit_row_reduction(body: Body, target: Target, dialect: Dialect, symbol: str
                 chunk = variable("chunk", 0, grid.chunks - 1)
             b.when(team.is_first, partial(partials.store, loop.combiners, flat, bound.output, chunk))
     cost = _moved(body) / machine.memory_bandwidth / grid.blocks
-    phases = [Phase(symbol, grid.blocks, cost, grid.threads, b.shared_bytes)]
+    phases = [frame.phase(symbol, grid.blocks, cost)]
     if grid.chunks > 1:
         phases.append(partials.combine(f"{symbol}.chunks", machine))
     return frame.code(phases, partials.nbytes)
@@ -148,7 +148,7 @@ class _RowKernel:
         self.stash: dict[Key, tuple[int, str]] = {}
 
     def emit(self, symbol: str) -> KernelCode:
-        plan, grid, frame, b = self.plan, self.grid, self.frame, self.frame.builder
+        plan, grid, frame = self.plan, self.grid, self.frame
         with frame.kernel(symbol, grid.threads):
             self.team = Team(frame, grid, self.machine.warp)
             self.team.open()
@@ -159,7 +159,7 @@ class _RowKernel:
                     self._loop(loop)
                 self._store_per_row()
         cost = _moved(plan.body) / self.machine.memory_bandwidth / grid.blocks
-        phase = Phase(symbol, grid.blocks, cost, grid.threads, b.shared_bytes)
+        phase = frame.phase(symbol, grid.blocks, cost)
         return frame.code([phase], in_place=plan.in_place)
 
     def _make_stash(self) -> None:

@@ -91,9 +91,9 @@ def test_foreign_text_that_llvm_refuses_is_an_error() -> None:
         assembler("llvm").ptx(code, SM_90)
 
 
-def test_numba_takes_no_foreign_text() -> None:
-    with pytest.raises(hlojit.HlojitError, match=r"it calls foreign functions \(theirs\)"):
-        assembler("numba").ptx(foreign("llvm.sqrt.f32"), SM_90)
+def test_numba_leaves_foreign_text_to_llvm() -> None:
+    code = foreign("llvm.sqrt.f32")
+    assert assembler("numba").ptx(code, SM_90) == assembler("llvm").ptx(code, SM_90)
 
 
 def test_a_call_of_a_function_that_foreign_text_leaves_open_is_found_afterwards() -> None:

@@ -19,6 +19,7 @@ from hlojit.simt.dialect import Memory
 from hlojit.simt.kernels import emit_kernel
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.module import SimulatedModule, assemble, simulated_target
+from hlojit.simt.status import status_bytes
 
 Array = np.ndarray[Any, Any]
 TARGET = simulated_target(H200)
@@ -70,7 +71,13 @@ def run_code(code: KernelCode, operands: Sequence[Array], results: Sequence[Tens
     module = load(code)
     addresses = [buffer.address for buffer in buffers]
     for phase in code.phases:
-        module.launch(phase.symbol, addresses, phase.tasks, phase.threads, phase.shared_bytes)
+        status = Zoned(status_bytes(phase.reports))
+        given = [*addresses, status.address] if phase.has_status else addresses
+        module.launch(phase.symbol, given, phase.tasks, phase.threads, phase.shared_bytes)
+        status.check()
+        failed = [message for message, word in zip(phase.reports, status.bytes.view(np.uint32)[1:]) if word]
+        if failed:
+            raise hlojit.ExecutionError(f"kernel {phase.symbol}: {failed[0]}")
     for buffer in buffers:
         buffer.check()
     for array, buffer in zip(operands, buffers):

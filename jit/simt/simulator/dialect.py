@@ -86,7 +86,7 @@ class SimulatorDialect(Dialect):
         kind = "presplitcoroutine" if self._kernel.waits else "alwaysinline"
         b.lines[definition] = b.lines[definition].replace(" nounwind {", f" nounwind {kind} {{")
         self._launched(b, symbol, threads)
-        memories = [BufferFacts(each.what, each.nbytes, each.itemsize, each.is_written) for each in b.buffers]
+        memories = [BufferFacts(each.what, each.nbytes, each.itemsize, each.is_written) for each in b.all_buffers]
         facts = KernelFacts(threads, b.shared_bytes, tuple(memories), tuple(self._kernel.sites))
         name, text = facts_symbol(symbol), facts.to_text().encode() + b"\0"
         escaped = "".join(f"\\{byte:02X}" for byte in text)
@@ -135,6 +135,14 @@ class SimulatorDialect(Dialect):
     def shared(self, b: SimtBuilder, offset: int) -> Val:
         base = _loaded(b, Val("%block", "ptr"), BLOCK["shared"].offset)
         return b.emit("ptr", 1, f"getelementptr inbounds i8, ptr {base.text}, i64 {offset}")
+
+    def status(self, b: SimtBuilder, number: int) -> Val:
+        place, address = b.name(), b.name()
+        b.at_entry(
+            f"{place} = getelementptr inbounds i8, ptr %buffers, i64 {8 * number}",
+            f"{address} = load ptr, ptr {place}, align 8",
+        )
+        return Val(address, "ptr")
 
     # ---------------------------------------------------------- meetings
 

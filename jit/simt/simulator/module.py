@@ -230,7 +230,4 @@ def _explained(
     head = f"kernel {symbol}{f' ({what})' if what else ''}"
     if status == Status.OUT_OF_MEMORY:
         return ExecutionError(f"{head}: the simulator has no memory for {context['detail0']:,} bytes")
-    if status == Status.FUNCTION_FAILED:
-        # The message is part of the kernel's code.
-        return ExecutionError(f"{head}: {ctypes.string_at(context['detail0'], context['detail1']).decode()}")
     return ExecutionError(f"{head} failed with status {status}")

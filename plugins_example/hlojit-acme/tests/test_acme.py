@@ -22,7 +22,12 @@ def test_plugin_is_found_by_its_entry_point() -> None:
     assert record.package == "hlojit-acme" and not record.error and record.identity
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference", "acme"])
+@pytest.fixture(autouse=True)
+def _simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference", "acme", "cuda"])
 def test_custom_call_computes_softplus(backend: str) -> None:
     x, y = np.random.default_rng(0).standard_normal((2, 4, 1000)).astype("f4") * 20
     result = hlojit.compile(SOFTPLUS, backend=backend)(x, y)
@@ -46,7 +51,7 @@ def test_custom_call_is_one_vectorized_loop() -> None:
     assert any(register in text for register in ("zmm", "ymm", ".4s"))
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("backend", ["cpu", "reference", "cuda"])
 def test_format_converts_adds_reduces_and_multiplies(backend: str) -> None:
     text = """
     func.func @main(%a: tensor<8x16xf32>, %b: tensor<16x8xf32>) -> (tensor<8x8xacme8>, tensor<8x8xf32>, tensor<8xf32>) {
