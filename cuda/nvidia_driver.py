@@ -199,6 +199,14 @@ class NvidiaDriver:
         self._streams.append(made)
         return made
 
+    def foreign_stream(self, number: int) -> NvidiaStream:
+        """By its handle; 1 and 2 are the default streams, as everywhere."""
+        return NvidiaStream(self._api.CUstream(number))
+
+    def number(self, stream: NvidiaStream) -> int:
+        """The handle."""
+        return int(stream.handle)
+
     def record(self, stream: NvidiaStream) -> NvidiaMark:
         """An event behind all that is on the stream."""
         with self._here:

@@ -21,6 +21,7 @@ from hlojit.lowering.target import Target
 
 OLDEST: Final = (8, 0)
 """Compute capability: kernels use what came with Ampere."""
+_DLPACK_CUDA: Final = 2
 NOTE: Final = "programs have not been tried on a GPU by those who wrote them"
 
 
@@ -87,7 +88,7 @@ def _capability(api: DriverApi, ordinal: int) -> tuple[int, int]:
 def _properties(api: DriverApi, ordinal: int) -> Properties:
     device: Any = api("cuDeviceGet", ordinal)
     name = api("cuDeviceGetName", 256, device).split(b"\0")[0].decode(errors="replace").strip()
-    return Properties(name, int(api("cuDeviceTotalMem", device)), NOTE)
+    return Properties(name, int(api("cuDeviceTotalMem", device)), NOTE, dlpack_device=(_DLPACK_CUDA, ordinal))
 
 
 def _machine(api: DriverApi, ordinal: int) -> GridMachine:

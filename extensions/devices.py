@@ -65,6 +65,19 @@ HOST_MEMORY: Final = MemorySpace("host", is_host=True)
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignMemory:
+    """Another library's memory on a device: the address, and what keeps it alive.
+
+    ``queue`` is where that library fills it, in its own numbers (of CUDA: a stream); None: it is filled, or the device's
+    ``foreign_queue`` waits for it already.
+    """
+
+    address: int
+    owner: object
+    queue: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceProgram:
     """What ``Backend.compile`` returns for devices of its own: ``code`` in the vendor's form, and the signature.
 
@@ -152,6 +165,21 @@ class Device(ABC):
         """The contents without a copy, where the host can read the memory; None where it cannot (the default)."""
         return None
 
+    dlpack_device: tuple[int, int] | None = None
+    """Type and number in DLPack's terms, of a device whose memory other libraries use in place; then the three below."""
+
+    def address(self, handle: Any) -> int:
+        """Where the memory of a handle begins."""
+        raise NotImplementedError
+
+    def foreign_queue(self) -> int:
+        """The queue (stream) that other libraries are to have wait for what they hand over."""
+        raise NotImplementedError
+
+    def borrow(self, memory: ForeignMemory, type: TensorType) -> tuple[Any, Event]:
+        """A handle of another library's memory, which holds such a tensor; it is only read."""
+        raise NotImplementedError
+
     # -------------------------------------------------------------- the core's
 
     @final
@@ -177,6 +205,14 @@ class Device(ABC):
             )
         memory = Memory(self, handle)
         return Buffer(self, type, space, memory, event if event is READY else self._outcome(event, what, [memory]))
+
+    @final
+    def borrowed(self, memory: ForeignMemory, type: TensorType) -> Buffer:
+        """A buffer over another library's memory; a program that is given it gets a copy."""
+        handle, event = self.borrow(memory, type)
+        made = Buffer(self, type, self.memory_spaces[0], Memory(self, handle), event)
+        made._is_viewed = True
+        return made
 
     @final
     def allocate(self, type: TensorType, space: MemorySpace | None = None) -> Buffer:
@@ -356,6 +392,12 @@ class Buffer:
                 view.flags.writeable = False
             return view
 
+    def lent_address(self) -> int:
+        """Wait, and return where the contents lie, for another library; for devices with ``dlpack_device``."""
+        self._wait()
+        self._is_viewed = True
+        return self.device.address(self.memory().handle)
+
     def _wait(self) -> None:
         self.memory()
         self.ready.wait()
@@ -364,6 +406,12 @@ class Buffer:
         """The vendor's ``host_view`` of a memory that holds such a tensor, checked."""
         view = self._read(self.device.host_view, memory.handle)
         return None if view is None else self._checked(view)
+
+    def copy_of(self, memory: Memory) -> Buffer:
+        """A new buffer with the contents of a memory that holds such a tensor, which are there."""
+        view = self.view_of(memory)
+        contents = self._transferred(memory.handle) if view is None else view
+        return self.device.put(contents, self.type, self.memory_space)
 
     def _transferred(self, handle: Any) -> NDArray:
         return self._checked(self._read(self.device.transfer_out, handle))
@@ -394,7 +442,8 @@ class Buffer:
     def give(self, program: str) -> bool:
         """Leave the memory to a program; using the buffer is an error from now on, and names that program.
 
-        Returns whether NumPy arrays look at the memory (``host_view``).  For ``hlojit.extensions.holds``.
+        Returns whether others look at the memory: NumPy arrays (``host_view``), other libraries.  For
+        ``hlojit.extensions.holds``.
         """
         self._gone = f"the buffer of {self.type} on {self.device} was donated to {program}"
         self._memory = None

@@ -126,16 +126,14 @@ def give(program: str, buffers: Sequence[Buffer], donated: Sequence[int]) -> Giv
 
 
 def _copied(buffers: Sequence[Buffer], viewed: Sequence[int], given: Given) -> Given:
-    """With copies of the memories that NumPy arrays look at: what they show does not change."""
+    """With copies of the memories that others look at: what they show does not change."""
     memories, after, hold = given
     try:
         for number in viewed:
-            buffer, memory = buffers[number], memories[number]
-            view = buffer.view_of(memory)
-            if view is not None:
-                copy = buffer.device.put(view, buffer.type, buffer.memory_space)
-                memories[number] = copy.memory()
-                after.append(copy.ready)
+            # Whoever looks at it has waited for it.
+            copy = buffers[number].copy_of(memories[number])
+            memories[number] = copy.memory()
+            after.append(copy.ready)
     except BaseException:
         hold.end()
         raise

@@ -188,11 +188,49 @@ class Array:
 
     def __dlpack__(self, **options: Any) -> Any:
         wanted = options.get("dl_device")
+        if self._lies_on(wanted):
+            return self._capsule(options)
         if self._buffer is not None and not self._is_readable and (wanted is None or wanted[0] != _DLPACK_CPU):
             raise BufferError(f"the array is in the memory of {self._buffer.device}; hlojit.get copies it to the host")
         return np.asarray(self).__dlpack__(**options)
 
+    def _lies_on(self, wanted: tuple[int, int] | None) -> bool:
+        """Whether other libraries can have the memory itself, on the device that they want."""
+        place = None if self._buffer is None else self._buffer.device.dlpack_device
+        return place is not None and (wanted is None or tuple(wanted) == place)
+
+    def _capsule(self, options: dict[str, Any]) -> Any:
+        """The memory on the device for another library, which may use it on any stream: the contents are waited for."""
+        with fork_gate:
+            from hlojit.runtime.dlpack_devices import capsule_of
+        assert self._buffer is not None
+        if options.get("copy"):
+            raise BufferError("hlojit makes no copy on a device for DLPack; copy what you get")
+        place, dtype = self._buffer.device.dlpack_device, self.element_type.dtype
+        if place is None or dtype != self.element_type.storage:
+            raise BufferError(f"DLPack has no type for {self.element_type}; hlojit.get copies the array to the host")
+        address = self._buffer.lent_address()
+        return capsule_of(address, self.shape, dtype, place, self._buffer.memory(), version=options.get("max_version"))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory on a CUDA device for another library; the contents are waited for."""
+        dtype = self.element_type.dtype
+        if not self._lies_on(None) or dtype != self.element_type.storage or dtype.isbuiltin != 1:
+            raise AttributeError("__cuda_array_interface__ is of arrays on CUDA devices, of NumPy's own element types")
+        assert self._buffer is not None
+        return {
+            "shape": self.shape,
+            "typestr": dtype.str,
+            "data": (self._buffer.lent_address(), False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
     def __dlpack_device__(self) -> tuple[int, int]:
+        if self._buffer is not None and self._buffer.device.dlpack_device is not None:
+            return self._buffer.device.dlpack_device
         if self._buffer is not None and not self._is_readable:
             return _DLPACK_EXTENSION, self._buffer.device.id
         return _DLPACK_CPU, 0

@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, final
 
+import numpy as np
 from hlojit.arrays import Array, NDArray, to_storage
 from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
 from hlojit.extensions.devices import failure
 from hlojit.extensions.holds import Hold
 from hlojit.extensions.host_device import HostDevice
+from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.types import TensorType
 from hlojit.placement import DEFAULT_BACKEND, common_device, devices, devices_of, to_outside
@@ -41,6 +43,7 @@ class DeviceCall:
 
     def __call__(self, *arguments: object) -> Any:
         """Run and wait: results on the device if an argument is on one, otherwise on the host."""
+        arguments = self._borrowed(arguments)
         device, buffers = self._place(arguments, None)
         # A donated argument may still be read by programs before this one: they keep their order on the device's thread.
         if isinstance(device, HostDevice) and not self.program.donated:
@@ -54,6 +57,7 @@ class DeviceCall:
 
     def execute(self, *arguments: object, device: Device | str | None = None) -> Any:
         """Start the program and return at once; see ``Executable.execute``."""
+        arguments = self._borrowed(arguments)
         where, buffers = self._place(arguments, device)
         results, _ = where.start(self.program, buffers)
         return _unpacked([Array.from_buffer(buffer) for buffer in results])
@@ -63,6 +67,13 @@ class DeviceCall:
         if not self._devices:
             self._devices = devices_of(self.backend) if self.backend is not None else devices(DEFAULT_BACKEND)
         return self._devices
+
+    def _borrowed(self, arguments: tuple[object, ...]) -> tuple[object, ...]:
+        """With other libraries' arrays on our devices as arrays of ours."""
+        if all(type(each) is Array or type(each) is np.ndarray for each in arguments):
+            return arguments
+        name, known = self.program.name, self.devices()
+        return tuple(borrowed(each, known, f"{name}, argument {n}") for n, each in enumerate(arguments))
 
     def _place(self, arguments: Sequence[object], chosen: Device | str | None) -> tuple[Device, list[Buffer]]:
         """Check the arguments, choose the device, and transfer those that are on the host."""

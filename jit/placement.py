@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array, NDArray, from_storage, plain_storage
 from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
+from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError
 from hlojit.ir.switches import BACKEND
 
@@ -81,6 +82,9 @@ def put(array: Any, device: Device | str | None = None, *, memory_space: MemoryS
             array.buffer.memory()
             return array
         return Array.from_buffer(target.put(array.buffer.to_host(), array.type, memory_space))
+    array = borrowed(array, (target,), f"put on {target}")
+    if isinstance(array, Array) and array.device is target:
+        return array
     storage, type_ = plain_storage(array, f"put on {target}")
     return Array.from_buffer(target.put(storage, type_, memory_space))
 

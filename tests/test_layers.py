@@ -74,6 +74,7 @@ JIT_ORDER = (
     ("simt",),
     ("gpu",),
     ("arrays",),
+    ("foreign_arrays",),
     ("placement",),
     ("device_call",),
     ("executable",),

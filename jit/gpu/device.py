@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final, final
 
 import numpy as np
-from hlojit.extensions.devices import DEVICE_MEMORY, Device, DeviceProgram, MemorySpace, NDArray
-from hlojit.extensions.events import Event, Queue, at_closing, without_frames
-from hlojit.gpu.driver import DeviceFault, Driver, Mark, Stream
-from hlojit.gpu.memory import DeviceMemory
+from hlojit.extensions.devices import DEVICE_MEMORY, Device, DeviceProgram, ForeignMemory, MemorySpace, NDArray
+from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
+from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Stream
+from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
 from hlojit.gpu.program_runner import GpuProgram, Run, Site
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
@@ -55,6 +55,7 @@ class GpuDevice(Device):
         description = f"{found.kind}, {found.total_memory / 1e9:.1f} GB" + (f" ({found.note})" if found.note else "")
         super().__init__(backend, id, kind=found.kind, description=description, memory_spaces=(DEVICE_MEMORY,))
         self.driver: Final = driver
+        self.dlpack_device = found.dlpack_device
         self._opening = threading.Lock()
         self._lanes: _Lanes | None = None
         self._lost = ""
@@ -73,7 +74,7 @@ class GpuDevice(Device):
             self.driver.wait_for(lanes.site.stream, mark)
         return memory, lanes.arrivals.submit(partial(self.driver.synchronize, mark))
 
-    def transfer_out(self, handle: DeviceMemory, type: TensorType) -> NDArray:
+    def transfer_out(self, handle: Handle, type: TensorType) -> NDArray:
         """Download; the contents are there, so nothing is waited for but the copy."""
         lanes = self._opened()
         array = np.empty(type.shape, type.element_type.storage)
@@ -86,8 +87,8 @@ class GpuDevice(Device):
         return self._opened().site.pool.allocate(type.nbytes, f"arrays of {type}")
 
     def execute(
-        self, program: DeviceProgram, arguments: Sequence[DeviceMemory], after: Event
-    ) -> tuple[Sequence[DeviceMemory], Event]:
+        self, program: DeviceProgram, arguments: Sequence[Handle], after: Event
+    ) -> tuple[Sequence[Handle], Event]:
         """Put the program on the stream, or have it put there."""
         lanes, code = self._opened(), program.code
         assert isinstance(code, GpuProgram)
@@ -104,6 +105,33 @@ class GpuDevice(Device):
                 lanes.waiting += 1
                 lanes.issuing.submit(partial(self._issue, lanes, run, done))
         return results, done
+
+    # ------------------------------------------------------------------------------------------- with other libraries
+
+    def address(self, handle: Handle) -> int:
+        """Of the handle's memory."""
+        return handle.address
+
+    def foreign_queue(self) -> int:
+        """The stream for programs."""
+        return self.driver.number(self._opened().site.stream)
+
+    def borrow(self, memory: ForeignMemory, type: TensorType) -> tuple[Handle, Event]:
+        """As it is where kernels can read it; a copy where it begins elsewhere than they expect."""
+        lanes, driver = self._opened(), self.driver
+        stream = lanes.site.stream
+        with lanes.lock:
+            if memory.queue is not None:
+                driver.wait_for(stream, driver.record(driver.foreign_stream(memory.queue)))
+            if memory.address % ALIGNMENT == 0:
+                return BorrowedMemory(memory.address, type.nbytes, memory.owner), READY
+            copy = lanes.site.pool.allocate(type.nbytes, f"arrays of {type}")
+            if type.nbytes:
+                driver.copy(copy.address, memory.address, type.nbytes, stream)
+            done = lanes.arrivals.submit(partial(driver.synchronize, driver.record(stream)))
+        kept = [memory]
+        done.then(lambda _: kept.clear())
+        return copy, done
 
     # ------------------------------------------------------------------------------------------------------ its parts
 
@@ -171,9 +199,7 @@ class GpuDevice(Device):
             self._lost = str(error)
 
 
-def _results(
-    program: DeviceProgram, code: GpuProgram, arguments: Sequence[DeviceMemory], site: Site
-) -> list[DeviceMemory]:
+def _results(program: DeviceProgram, code: GpuProgram, arguments: Sequence[Handle], site: Site) -> list[Handle]:
     """Memory for the results: new, or that of an argument which the program was given."""
     givers = {output: number for number, output in code.compiled.donated if output >= 0}
     return [

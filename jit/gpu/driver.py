@@ -66,6 +66,8 @@ class Properties:
     kind: str
     total_memory: int
     note: str = ""
+    dlpack_device: tuple[int, int] | None = None
+    """Type and number of the device for other libraries (DLPack), if they can use its memory."""
     has_graphs: bool = True
 
 
@@ -96,6 +98,12 @@ class Driver(Protocol):
 
     def stream(self, name: str) -> Stream:
         """A new stream; the name is for people."""
+
+    def foreign_stream(self, number: int) -> Stream:
+        """Another library's stream, by its number, to record and to wait on."""
+
+    def number(self, stream: Stream) -> int:
+        """What other libraries call a stream."""
 
     def allocate(self, nbytes: int, stream: Stream) -> int:
         """The address of memory without contents, usable on the stream from now on; raises ``OutOfDeviceMemory``."""

@@ -33,6 +33,21 @@ class DeviceMemory:
 
 
 @final
+class BorrowedMemory:
+    """A handle of another library's memory: as long as it is there, its owner is."""
+
+    __slots__ = ("__weakref__", "_owner", "address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int, owner: object):
+        self._owner = owner
+        self.address = address
+        self.nbytes = nbytes
+
+
+Handle = DeviceMemory | BorrowedMemory
+
+
+@final
 class MemoryPool:
     """Memory for one stream, in its order: what is freed may be used at once by what is put on the stream later."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.compiled import CompiledProgram
 from hlojit.gpu.driver import Driver, Function, Graph, Stream
-from hlojit.gpu.memory import DeviceMemory, MemoryPool
+from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
 from hlojit.gpu.operations import (
     Choose,
     CopyBytes,
@@ -148,7 +148,7 @@ class Resident:
         """Whether nothing is read back while it runs."""
         return self._operations.is_fixed
 
-    def run(self, inputs: Sequence[DeviceMemory], outputs: Sequence[DeviceMemory], stop: Callable[[], bool]) -> Run:
+    def run(self, inputs: Sequence[Handle], outputs: Sequence[Handle], stop: Callable[[], bool]) -> Run:
         """Put the program on the stream; waits only where a loop or a branch depends on what is computed.
 
         ``stop`` is asked at every iteration whether to give up.

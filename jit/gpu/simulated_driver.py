@@ -214,6 +214,14 @@ class SimulatedDriver:
         self._streams.append(made)
         return made
 
+    def foreign_stream(self, number: int) -> SimulatedStream:
+        """There are no other libraries: a stream on which nothing is."""
+        return self.stream(f"foreign {number}")
+
+    def number(self, stream: SimulatedStream) -> int:
+        """Its place among the streams, from 1 on."""
+        return self._streams.index(stream) + 1
+
     def record(self, stream: SimulatedStream) -> SimulatedMark:
         """Note what had gone wrong by then."""
         mark = SimulatedMark(Event())

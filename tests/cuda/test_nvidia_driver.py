@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from dataclasses import replace
 
 import hlojit
 import numpy as np
@@ -16,8 +15,7 @@ from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.nvidia_driver import NvidiaDriver
 from hlojit.cuda.nvptx import H200
 from hlojit.cuda.staging import PIECE_BYTES
-from hlojit.extensions import registry
-from hlojit.gpu.driver import DeviceFault, DriverError, Grid, OutOfDeviceMemory, Properties
+from hlojit.gpu.driver import DeviceFault, DriverError, Grid, OutOfDeviceMemory
 from hlojit.gpu.simulated_platform import simulated_platform
 from hlojit.simt.kernels import emit_kernel
 
@@ -32,29 +30,6 @@ func.func @three(%x: tensor<64xf32>, %i: tensor<i32>, %u: tensor<4xf32>) -> tens
   return %3 : tensor<64xf32>
 }
 """
-
-
-@pytest.fixture
-def cuda() -> FakeCuda:
-    return FakeCuda()
-
-
-@pytest.fixture
-def driver(cuda: FakeCuda) -> NvidiaDriver:
-    made = NvidiaDriver(DriverApi(cuda), 0, Properties("NVIDIA Fake 9000", cuda.total))
-    made.open()
-    return made
-
-
-@pytest.fixture
-def backend(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
-    """The back end with this driver, and the simulator's kernels."""
-    platform = replace(simulated_platform(H200, "simulated"), drivers=(driver,))
-    monkeypatch.setattr("hlojit.cuda.backend._platform", lambda *switches: platform)
-    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
-    found = registry().load().backend("cuda")
-    assert isinstance(found, CudaBackend)
-    return found
 
 
 @pytest.mark.skipif(not MISSING, reason="there is a driver, and its functions would run")
