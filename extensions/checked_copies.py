@@ -15,6 +15,7 @@ from types import CellType, FunctionType, ModuleType
 from typing import Any, final
 
 from hlojit.extensions.linked_code import Unfit
+from hlojit.extensions.lost_numbers import POSITIONAL
 from hlojit.ir.code_reads import cells, reads
 from hlojit.ir.known_modules import known_version
 
@@ -142,7 +143,9 @@ def _positional(python: FunctionType) -> FunctionType:
         raise Unfit(f"has the keyword-only parameter {missing[0]}, which has no default")
     flat = code.replace(co_argcount=code.co_argcount + len(names), co_kwonlyargcount=0)
     defaults = (*(python.__defaults__ or ()), *(given[name] for name in names if name in given))
-    return _like(python, FunctionType(flat, python.__globals__, python.__name__, defaults, python.__closure__), {})
+    copy = FunctionType(flat, python.__globals__, python.__name__, defaults, python.__closure__)
+    setattr(copy, POSITIONAL, code.co_argcount)
+    return _like(python, copy, {})
 
 
 def _like(python: FunctionType, copy: FunctionType, keyword_defaults: dict[str, Any] | None = None) -> FunctionType:

@@ -18,7 +18,8 @@ from hlojit.extensions.checked_copies import checked_copy, omitted
 from hlojit.extensions.implementations import foreign_implementations
 from hlojit.extensions.kernel_arithmetic import arithmetic_of_kernels
 from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
-from hlojit.extensions.returned_numbers import returned_kind
+from hlojit.extensions.lost_numbers import lost_numbers
+from hlojit.extensions.returned_numbers import mixes_integers, returned_kind
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.fork_gate import fork_gate
@@ -102,7 +103,7 @@ def _compile(
     try:
         compiled, overload = _compiled_by_numba(function, kinds, result, user)
         returned = returned_kind(overload, result)
-        for complaint in _complaints(overload):
+        for complaint in _complaints(overload, integers_wanted=result[0] in "iu" and result != "i1"):
             raise Unfit(complaint)
         if unkeyable is not None:
             raise Unfit(f"depends on what has no content: {unkeyable}")
@@ -143,7 +144,7 @@ def _compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user:
 # ------------------------------------------------------------------------------------------------ what numba found
 
 
-def _complaints(overload: Any, depth: int = 0) -> Iterator[str]:
+def _complaints(overload: Any, *, integers_wanted: bool, depth: int = 0) -> Iterator[str]:
     """What numba's types tell of a function: pointers, views without bounds, signs that would be lost."""
     import numba
     from numba.extending import _Intrinsic
@@ -168,8 +169,10 @@ def _complaints(overload: Any, depth: int = 0) -> Iterator[str]:
         elif isinstance(kind, kinds.Dispatcher) and depth < 16:
             for other in kind.dispatcher.overloads.values():
                 yield from _unchecked(kind.dispatcher, other)
-                yield from _complaints(other, depth + 1)
-    yield from _lost_signs(annotation)
+                yield from _complaints(other, integers_wanted=integers_wanted, depth=depth + 1)
+                if integers_wanted and mixes_integers(other):
+                    yield f"calls {kind.dispatcher.py_func.__qualname__}, which returns integers and floats: write int(x) there"
+    yield from lost_numbers(annotation, integers_wanted=integers_wanted)
 
 
 def _unchecked(dispatcher: Any, overload: Any) -> Iterator[str]:
@@ -182,27 +185,6 @@ def _unchecked(dispatcher: Any, overload: Any) -> Iterator[str]:
             f"calls {dispatcher.py_func.__qualname__} through its module, which is compiled without bounds checks; import "
             "the function by its name"
         )
-
-
-def _lost_signs(annotation: Any) -> Iterator[str]:
-    """Where numba takes a ui64 for a signed number, or a negated one for a large one, and Python does not."""
-    from numba.core import ir
-    from numba.core import types as kinds
-
-    for expression, signature in annotation.calltypes.items():
-        if not isinstance(expression, ir.Expr) or expression.op not in ("unary", "binop", "inplace_binop"):
-            continue
-        operator = getattr(expression.fn, "__name__", "")
-        if expression.op == "unary" and operator == "neg":
-            if annotation.typemap.get(expression.value.name) == kinds.uint64:
-                yield "negates a ui64, which numba leaves unsigned: write -np.int64(x) or -float(x)"
-        elif expression.op != "unary" and operator.removeprefix("i") in _DIVISIONS:
-            found = [annotation.typemap.get(name) for name in (expression.lhs.name, expression.rhs.name)]
-            if kinds.uint64 in found and any(argument == kinds.int64 for argument in signature.args):
-                yield f"mixes ui64 and signed numbers in {operator}, which loses the sign: write np.uint64(2) instead of 2"
-
-
-_DIVISIONS: Final = frozenset({"floordiv", "truediv", "mod", "pow"})
 
 
 # ------------------------------------------------------------------------------------------------------- for custom calls

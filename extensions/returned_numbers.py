@@ -28,18 +28,21 @@ def returned_kind(overload: Any, wanted: str) -> str:
         raise Unfit(f"returns {found}; a scalar function returns a bool, an integer or a float")
     if code_bits(wanted):
         raise Unfit("returns a float; a code is an integer")
-    if wanted[0] in "iu" and wanted != "i1" and _mixes_integers(overload.type_annotation):
+    if wanted[0] in "iu" and wanted != "i1" and mixes_integers(overload):
         raise Unfit(
             "returns integers and floats, of which numba makes floats, and is declared to return integers: write int(x)"
         )
     return f"f{found.bitwidth}"
 
 
-def _mixes_integers(annotation: Any) -> bool:
+def mixes_integers(overload: Any) -> bool:
     """Whether some of what a function returns, as a float, is an integer that is not written in the function."""
     from numba.core import ir
     from numba.core import types as kinds
 
+    if not isinstance(overload.signature.return_type, kinds.Float):
+        return False
+    annotation = overload.type_annotation
     values: dict[str, list[Any]] = {}
     returned = []
     for block in annotation.blocks.values():

@@ -317,25 +317,39 @@ class NumpyBuilder:
         return NumpyScalar(flat.kind, flat.array.reshape(arrays[0].shape))
 
     def returned(self, results: Sequence[Any], kind: str, user: str) -> NumpyScalar:
-        """What a function returned for every element, as numbers of the kind that its user wants."""
-        source, flat = _numbers(results, user)
-        with np.errstate(all="ignore"):
-            found: NumpyScalar = as_result(self, NumpyScalar(plain_kind(source), flat), source, kind)
-        return found
+        """What a function returned for every element, as numbers of the kind that its user wants, each by itself."""
+        found: dict[str, list[int]] = {}
+        for number, value in enumerate(results):
+            found.setdefault(_kind_of(value, user), []).append(number)
+        flat: NumpyScalar | None = None
+        for source, places in found.items():
+            values = _array_of([results[place] for place in places], source)
+            with np.errstate(all="ignore"):
+                part: NumpyScalar = as_result(self, NumpyScalar(plain_kind(source), values), source, kind)
+            if flat is None:
+                flat = NumpyScalar(part.kind, np.empty(len(results), part.array.dtype))
+            flat.array[places] = part.array
+        return flat or NumpyScalar(plain_kind(kind), np.empty(0, DTYPE[plain_kind(kind)]))
 
 
-def _numbers(results: Sequence[Any], user: str) -> tuple[str, Array]:
-    """Numbers that a function returned in one array, and their kind: floats if one of them is; integers wrap."""
-    for value in results:
-        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
-            raise HlojitError(f"{user} returned {value!r}; a scalar function returns a bool, an integer or a float")
-    if all(isinstance(value, (bool, np.bool_)) for value in results):
-        return "i1", np.array(results, dtype=np.bool_)
-    if any(isinstance(value, (float, np.floating)) for value in results):
-        return "f64", np.array([float(value) for value in results])
-    wrapped = np.array([int(value) & _ALL_BITS for value in results], dtype=np.uint64)
-    is_unsigned = any(int(value) > np.iinfo(np.int64).max for value in results)
-    return ("u64" if is_unsigned else "i64"), wrapped.view(np.int64)
+def _kind_of(value: Any, user: str) -> str:
+    """The kind of one number that a function returned: integers beyond i64 are unsigned."""
+    if isinstance(value, (bool, np.bool_)):
+        return "i1"
+    if isinstance(value, (float, np.floating)):
+        return "f64"
+    if not isinstance(value, (int, np.integer)):
+        raise HlojitError(f"{user} returned {value!r}; a scalar function returns a bool, an integer or a float")
+    return "u64" if int(value) > np.iinfo(np.int64).max else "i64"
+
+
+def _array_of(values: Sequence[Any], kind: str) -> Array:
+    """Numbers of one kind in an array; integers wrap."""
+    if kind == "i1":
+        return np.array(values, dtype=np.bool_)
+    if kind == "f64":
+        return np.array([float(value) for value in values])
+    return np.array([int(value) & _ALL_BITS for value in values], dtype=np.uint64).view(np.int64)
 
 
 def _codes(results: Sequence[Any], bits: int, kind: str, user: str) -> NumpyScalar:
