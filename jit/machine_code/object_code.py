@@ -146,15 +146,20 @@ def optimized_module(
                 each.close()
 
 
+def _generator(processor: Processor, pipeline: str) -> Any:
+    """What makes machine code of a module: the checks in simulated kernels are much code that runs seldom, made quickly."""
+    return target_machine(processor, 0) if pipeline == "coroutines" else target_machine(processor)
+
+
 def compile_to_object(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
     """Compile LLVM IR text to a relocatable object, or to assembly (PTX) where LLVM makes no objects."""
     with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
         if processor.triple.startswith(_NO_OBJECTS):
-            return str(target_machine(processor).emit_assembly(module)).encode()
-        return bytes(target_machine(processor).emit_object(module))
+            return str(_generator(processor, pipeline).emit_assembly(module)).encode()
+        return bytes(_generator(processor, pipeline).emit_object(module))
 
 
 def compile_to_assembly(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
     """Compile LLVM IR text to assembly, for people and tests to read."""
     with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
-        return str(target_machine(processor).emit_assembly(module))
+        return str(_generator(processor, pipeline).emit_assembly(module))
