@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import final
+from typing import Final, final
 
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.grid_matrix_plan import MatrixInputs
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.dialect import Dialect
+from hlojit.simt.portable_matrices import SharedMatrix
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _SHARED = "@hlojit_shared"
@@ -83,6 +85,59 @@ class NvptxDialect(Dialect):
         text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"
         return b.emit("ptr", 1, text)
 
+    exchanges_matrices = False
+
+    def matrix_fragment(self, b: SimtBuilder, matrix: SharedMatrix) -> list[Val]:
+        lane = b.zext(b.and_(b.thread, b.constant("i32", 31)), "i64")
+        lower, upper = b.and_(lane, b.constant("i64", 15)), b.lshr(lane, b.constant("i64", 4))
+        # A lane says where one line of eight of one of four matrices begins.
+        if matrix.transposed:
+            eight = b.constant("i64", 8)
+            line = b.add(b.and_(lane, b.constant("i64", 7)), b.mul(upper, eight))
+            inside = b.mul(b.lshr(lower, b.constant("i64", 3)), eight)
+        else:
+            line, inside = lower, b.mul(upper, b.constant("i64", 16 // matrix.size))
+        offset = b.add(b.add(matrix.first, b.mul(line, b.constant("i64", matrix.pitch))), inside)
+        address = b.emit("i64", 1, f"ptrtoint ptr {b.element_pointer(matrix.base, matrix.kind, offset).text} to i64")
+        trans = ".trans" if matrix.transposed else ""
+        text = (
+            "{ .reg .b64 %place; cvta.to.shared.u64 %place, $4; "
+            f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{$0, $1, $2, $3}}, [%place]; }}"
+        )
+        return _machine_instruction(b, text, ["i32"] * 4, [address], memory=True)
+
+    def matrix_multiply(
+        self,
+        b: SimtBuilder,
+        inputs: MatrixInputs,
+        left: Sequence[Val],
+        right: Sequence[Val],
+        sums: Sequence[Val],
+        exchange: Val | None,
+    ) -> list[Val]:
+        kind = {"f32": "f32", "i32": "s32"}[inputs.sums]
+        shape = f"m16n8k{32 // inputs.size}"
+        text = (
+            f"mma.sync.aligned.{shape}.row.col.{kind}.{inputs.lhs.name}.{inputs.rhs.name}.{kind} "
+            "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+        )
+        return _machine_instruction(b, text, [inputs.sums] * 4, [*left, *right, *sums], memory=False)
+
+
+def _machine_instruction(
+    b: SimtBuilder, text: str, kinds: Sequence[str], operands: Sequence[Val], *, memory: bool
+) -> list[Val]:
+    """An instruction of PTX that all lanes of a warp do together, with several results."""
+    letters = {"i32": "r", "i64": "l", "f32": "f"}
+    constraints = [f"={letters[kind]}" for kind in kinds] + [letters[operand.kind] for operand in operands]
+    if memory:
+        constraints.append("~{memory}")
+    types = f"{{ {', '.join(b.type(kind) for kind in kinds)} }}"
+    passed = ", ".join(f"{b.type_of(operand)} {operand.text}" for operand in operands)
+    found = b.name()
+    b.line(f'{found} = call {types} asm sideeffect "{text}", "{",".join(constraints)}"({passed}) convergent')
+    return [b.emit(kind, 1, f"extractvalue {types} {found}, {number}") for number, kind in enumerate(kinds)]
+
 
 def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> Target:
     """Code generation for GPUs of a compute capability."""
@@ -92,9 +147,11 @@ def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> 
 
 
 # Published figures: NVIDIA's architecture whitepapers and data sheets.
-A100 = GridMachine(108, shared_bytes=163 << 10, gigahertz=1.41, memory_bandwidth=1555.0)
-H200 = GridMachine(132, shared_bytes=227 << 10, gigahertz=1.98, memory_bandwidth=4800.0)
-B200 = GridMachine(148, shared_bytes=227 << 10, gigahertz=1.85, memory_bandwidth=8000.0)
+_AMPERE: Final = ("bf16", "f16", "tf32", "s8", "u8")
+_ADA: Final = (*_AMPERE, "e4m3", "e5m2")
+A100 = GridMachine(108, shared_bytes=163 << 10, gigahertz=1.41, memory_bandwidth=1555.0, matrix_inputs=_AMPERE)
+H200 = GridMachine(132, shared_bytes=227 << 10, gigahertz=1.98, memory_bandwidth=4800.0, matrix_inputs=_ADA)
+B200 = GridMachine(148, shared_bytes=227 << 10, gigahertz=1.85, memory_bandwidth=8000.0, matrix_inputs=_ADA)
 
 SM_80 = nvidia_target((8, 0), A100)
 SM_90 = nvidia_target((9, 0), H200)

@@ -221,12 +221,25 @@ def _window(dtype: str) -> Kind:
     return Kind(_function(body, r, t), wide=False)
 
 
-def _product(dtype: str) -> Kind:
-    t = f"tensor<1024x1024x{dtype}>"
+def _product(dtype: str, result: str = "", rows: int = 1024, *, contracted: int = 0, wide: bool = False) -> Kind:
+    left, right, r = (
+        f"tensor<{rows}x1024x{dtype}>",
+        f"tensor<1024x1024x{dtype}>",
+        f"tensor<{rows}x1024x{result or dtype}>",
+    )
     body = f"""
-      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [{contracted}] : ({left}, {right}) -> {r}
+      return %0 : {r}"""
+    return Kind(_function(body, r, left, right), wide)
+
+
+def _convolution(dtype: str) -> Kind:
+    t, w = f"tensor<16x32x32x128x{dtype}>", f"tensor<3x3x128x128x{dtype}>"
+    body = f"""
+      %0 = stablehlo.convolution(%x, %y) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({t}, {w}) -> {t}
       return %0 : {t}"""
-    return Kind(_function(body, t, t, t), wide=False)
+    return Kind(_function(body, t, t, w), wide=False)
 
 
 KINDS = {
@@ -255,8 +268,16 @@ KINDS = {
     "sort_f32": _sort("f32"),
     "sort_i32": _sort("i32"),
     "window_f32": _window("f32"),
-    "product_f32": _product("f32"),
+    "product_f32": _product("f32", wide=True),
+    "product_f64": _product("f64", wide=True),
     "product_bf16": _product("bf16"),
+    "product_f16_transposed": _product("f16", "f32", contracted=1),
+    "product_f8": _product("f8E4M3FN", "f32", contracted=1),
+    "product_i8": _product("i8", "i32", contracted=1),
+    "vector_product_f32": _product("f32", rows=1),
+    "vector_product_bf16": _product("bf16", rows=1, contracted=1),
+    "convolution_f32": _convolution("f32"),
+    "convolution_bf16": _convolution("bf16"),
 }
 """By name: one program for each kind of kernel."""
 

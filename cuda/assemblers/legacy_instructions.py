@@ -255,7 +255,26 @@ def _return(w: LegacyWriter, line: Line) -> None:
         w.line(f"ret {kind.text} {value}")
 
 
+_MACHINE: Final = re.compile(
+    r'^(?P<types>\{.*?\}) asm sideeffect (?P<text>"[^"]*", "[^"]*")\((?P<arguments>.*)\) convergent$'
+)
+"""An instruction of PTX with several results."""
+
+
+def _machine_instruction(w: LegacyWriter, line: Line, found: re.Match[str]) -> None:
+    kinds, passed = arguments(found["types"][1:-1]), []
+    for part in arguments(found["arguments"]):
+        kind, (value,) = w.typed(part)
+        passed.append(f"{kind.text} {value}")
+    types = f"{{ {', '.join(kinds)} }}"
+    w.emit(f"call {types} asm sideeffect {found['text']}({', '.join(passed)}) convergent", line.result)
+
+
 def _call(w: LegacyWriter, line: Line) -> None:
+    found = _MACHINE.match(line.rest)
+    if found is not None:
+        _machine_instruction(w, line, found)
+        return
     lanes = translate_call(w, line.text, line.rest)
     if line.result:
         w.bind(line.result, lanes)

@@ -109,6 +109,26 @@ class TiledPlan:
         return math.prod(self.extents)
 
     @property
+    def rows(self) -> int:
+        """Of a block."""
+        return self.tile.rows
+
+    @property
+    def columns(self) -> int:
+        """Of a block."""
+        return self.tile.columns
+
+    @property
+    def terms(self) -> int:
+        """Of a step."""
+        return self.tile.terms
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.tile.threads
+
+    @property
     def padding(self) -> int:
         """Elements behind every line in shared memory: rows stay aligned to 16 bytes and meet other banks."""
         return 16 // self.unit
@@ -142,18 +162,23 @@ def plan_tiles(product: GridProduct, unit: int, itemsizes: tuple[int, int], mach
         _tiles(terms, unit, machine), key=lambda tile: (tile_cycles(product, parts, tile, unit, machine), -tile.threads)
     )
 
-    def fill(operand: ProductOperand, itemsize: int, side: int) -> Fill:
-        most = machine.access_bytes // itemsize
-        pieces = max(1, side * terms // tile.threads)
-        along = operand.lanes(along_terms=True, most=min(most, terms, pieces))
-        across = operand.lanes(along_terms=False, most=min(most, side, pieces))
-        along_terms = along > across or (along == across and _unit_step(operand))
-        return Fill(along if along_terms else across, along_terms)
-
     return TiledPlan(
         product, unit, tile, parts,
-        fill(product.lhs, itemsizes[0], tile.rows), fill(product.rhs, itemsizes[1], tile.columns),
+        plan_fill(product.lhs, itemsizes[0], tile.rows, terms, tile.threads, machine),
+        plan_fill(product.rhs, itemsizes[1], tile.columns, terms, tile.threads, machine),
     )  # fmt: skip
+
+
+def plan_fill(
+    operand: ProductOperand, itemsize: int, side: int, terms: int, threads: int, machine: GridMachine
+) -> Fill:
+    """The widest pieces that there are enough of for all threads, in the direction in which elements are neighbours."""
+    most = machine.access_bytes // itemsize
+    pieces = max(1, side * terms // threads)
+    along = operand.lanes(along_terms=True, most=min(most, terms, pieces))
+    across = operand.lanes(along_terms=False, most=min(most, side, pieces))
+    along_terms = along > across or (along == across and _unit_step(operand))
+    return Fill(along if along_terms else across, along_terms)
 
 
 def _unit_step(operand: ProductOperand) -> bool:

@@ -28,3 +28,7 @@ class GridMachine:
     gigahertz: float = 1.5
     memory_bandwidth: float = 1000.0
     """Bytes a nanosecond."""
+    matrix_inputs: tuple[str, ...] = ()
+    """Types of the elements that its matrix instructions multiply (``grid_matrix_plan``)."""
+    rounds_to_tf32: bool = False
+    """Whether products of f32 whose precision is not HIGHEST may round their operands to the eleven bits of tf32."""

@@ -11,9 +11,11 @@ from typing import Any, final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
+from hlojit.lowering.grid_matrix_plan import MatrixInputs
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt.c_library import without_c_library
 from hlojit.simt.dialect import Dialect, Memory, MemoryAccess, Use
+from hlojit.simt.portable_matrices import SharedMatrix
 from hlojit.simt.status import WORD, ThreadCalls, status_bytes
 
 _NAMES = re.compile(r"%[\w.]+")
@@ -104,6 +106,16 @@ class SimtBuilder(LlvmBuilder):
     def shuffle_from(self, value: Val, lane: Val) -> Val:
         """The value of the lane of a number (i32); in every lane of the warp, a scalar of any kind."""
         return self._shuffled(value, lambda word: self.dialect.shuffle_from(self, word, lane))
+
+    def matrix_fragment(self, matrix: SharedMatrix) -> list[Val]:
+        """The lane's four words of 16 rows by 8 words in shared memory."""
+        return self.dialect.matrix_fragment(self, matrix)
+
+    def matrix_multiply(
+        self, inputs: MatrixInputs, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], exchange: Val | None
+    ) -> list[Val]:
+        """The lane's four sums after multiplying 16 rows by 8 columns; all lanes of the warp take part."""
+        return self.dialect.matrix_multiply(self, inputs, left, right, sums, exchange)
 
     def _shuffled(self, value: Val, shuffle: Callable[[Val], Val]) -> Val:
         """Shuffle a scalar by 32-bit words."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlojit.llvm.text import Val
+from hlojit.lowering.grid_matrix_plan import MatrixInputs
 from hlojit.lowering.target import KIND_BITS
+from hlojit.simt import portable_matrices
+from hlojit.simt.portable_matrices import SharedMatrix
 
 if TYPE_CHECKING:
     from hlojit.simt.builder import SimtBuilder
@@ -133,6 +136,26 @@ class Dialect(ABC):
         parameter, address = b.add_parameter("ptr addrspace(1)", "status"), b.name()
         b.at_entry(f"{address} = addrspacecast ptr addrspace(1) {parameter.text} to ptr")
         return Val(address, "ptr")
+
+    exchanges_matrices: bool = True
+    """Whether matrix instructions are made of others: ``portable_matrices.EXCHANGED_WORDS`` of shared memory a thread."""
+
+    def matrix_fragment(self, b: SimtBuilder, matrix: SharedMatrix) -> list[Val]:
+        """The lane's four words of 16 rows by 8 words in shared memory; see ``portable_matrices``."""
+        return portable_matrices.fragment(b, matrix)
+
+    def matrix_multiply(
+        self,
+        b: SimtBuilder,
+        inputs: MatrixInputs,
+        left: Sequence[Val],
+        right: Sequence[Val],
+        sums: Sequence[Val],
+        exchange: Val | None,
+    ) -> list[Val]:
+        """The lane's four sums after multiplying 16 rows by 8 columns; all lanes of a warp of 32 take part."""
+        assert exchange is not None
+        return portable_matrices.multiply(b, inputs, left, right, sums, exchange)
 
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing
         """Called before every access to memory that others may see."""

@@ -1,6 +1,7 @@
 """``dot_general`` and ``convolution`` on machines with threads: which kernel computes them, and the sums of parts.
 
 * few rows: ``vector_products``;
+* elements that matrix instructions take, without loss: those of warps (``matrix_products``);
 * everything else: tiles in shared memory (``products``).
 
 Where there are few results and many terms, sums are cut into parts, which a second launch adds in their order.
@@ -10,15 +11,18 @@ Numeric effect: *permitted*; the order of the sums follows from shapes, types an
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hlojit.ir.attributes import DotAlgorithm
-from hlojit.ir.formats import ComplexType, ElementType, element_type
+from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.views import DotView
 from hlojit.llvm.product_elements import Elements, algorithm_elements
 from hlojit.lowering.body import Body
 from hlojit.lowering.convolution_problem import canonical_convolution
 from hlojit.lowering.grid_dot_plan import Parts, TiledPlan, VectorPlan, plan_tiles, plan_vectors
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.grid_matrix_plan import TF32_FORMAT, MatrixInputs, MatrixPlan, matrix_inputs, plan_matrices
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.grid_product import GridProduct, convolution_product, dot_product_of
 from hlojit.lowering.index import delinearized, variable
@@ -26,6 +30,7 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
+from hlojit.simt.matrix_products import MatrixProduct
 from hlojit.simt.product_operands import Arithmetic, unit_bytes
 from hlojit.simt.products import TiledProduct
 from hlojit.simt.vector_products import VectorProduct
@@ -67,16 +72,52 @@ def _emit_product(
     machine = frame.target.grid
     unit = unit_bytes(elements[2].compute)
     itemsizes = by_side[0].size, by_side[1].size
-    plan: TiledPlan | VectorPlan | None = plan_vectors(product, itemsizes, machine)
-    if isinstance(plan, VectorPlan):
-        phases = [VectorProduct(frame, plan, by_side).emit(symbol)]
+    vectors = plan_vectors(product, itemsizes, machine)
+    inputs = _matrix_inputs(instruction, by_side, algorithm, machine) if vectors is None else None
+    matrices = None
+    if inputs is not None:
+        by_side, chosen = inputs
+        matrices = plan_matrices(product, chosen, itemsizes, machine)
+    plan: VectorPlan | MatrixPlan | TiledPlan
+    if vectors is not None:
+        plan = vectors
+        phases = [VectorProduct(frame, vectors, by_side).emit(symbol)]
+    elif matrices is not None:
+        plan = matrices
+        phases = [MatrixProduct(frame, matrices, by_side).emit(symbol)]
     else:
-        plan = plan_tiles(product, unit, itemsizes, machine)
-        phases = [TiledProduct(frame, plan, by_side).emit(symbol)]
+        plan = tiles = plan_tiles(product, unit, itemsizes, machine)
+        phases = [TiledProduct(frame, tiles, by_side).emit(symbol)]
     workspace_bytes = plan.parts.workspace_bytes(product, unit)
     if workspace_bytes:
         phases.append(_emit_sums(frame, product, plan.parts, by_side[2], f"{symbol}_sums"))
     return frame.code(phases, workspace_bytes)
+
+
+def _matrix_inputs(
+    instruction: Instruction, elements: TripleOfElements, algorithm: DotAlgorithm | None, machine: GridMachine
+) -> tuple[TripleOfElements, MatrixInputs] | None:
+    """What matrix instructions would multiply, and operands that are rounded to it where that is allowed."""
+    lhs, rhs, result = elements
+    if _allows_tf32(instruction, algorithm, machine):
+        lhs, rhs = _narrowed(lhs), _narrowed(rhs)
+    imprecise = algorithm is not None and algorithm.allow_imprecise_accumulation
+    types = [each.rounded_to or each.element for each in (lhs, rhs)]
+    found = matrix_inputs(types[0], types[1], result.compute, machine, imprecise=imprecise)
+    return None if found is None else ((lhs, rhs, result), found)
+
+
+def _allows_tf32(instruction: Instruction, algorithm: DotAlgorithm | None, machine: GridMachine) -> bool:
+    """Whether operands of f32 may lose bits: an algorithm says so, or the precision on a machine that is told to use it."""
+    if algorithm is not None:
+        return algorithm.lhs_precision_type == algorithm.rhs_precision_type == "tf32"
+    precision = instruction.attributes.get("precision_config") or ("DEFAULT",)
+    return machine.rounds_to_tf32 and "HIGHEST" not in precision
+
+
+def _narrowed(elements: Elements) -> Elements:
+    is_single = isinstance(elements.element, FloatFormat) and elements.element.name == "f32"
+    return replace(elements, rounded_to=TF32_FORMAT) if is_single and elements.rounded_to is None else elements
 
 
 def _emit_sums(frame: GridFrame, product: GridProduct, parts: Parts, result: Elements, symbol: str) -> Phase:

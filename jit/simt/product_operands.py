@@ -188,8 +188,10 @@ def write_inside(
     row: tuple[Val, int],
     column: tuple[Val, int],
     value: Val,
+    *,
+    whole: tuple[bool, bool] = (False, False),
 ) -> None:
-    """Write neighbouring columns that exist, given with the product's extents."""
+    """Write neighbouring columns that exist, given with the product's extents; ``whole``: all rows, or columns, do."""
     b, access = frame.builder, frame.access
 
     def write() -> None:
@@ -198,5 +200,12 @@ def write_inside(
             places = variable("at.row", 0, row[1] - 1), variable("at.column", 0, column[1] - 1)
             writer.write(*block, *places, value)
 
-    exists = [b.icmp("slt", at, b.constant("i64", extent)) for at, extent in (row, column)]
-    b.when(b.and_(*exists), write)
+    exists: Val | None = None
+    for (at, extent), is_whole in zip((row, column), whole):
+        if not is_whole:
+            inside = b.icmp("slt", at, b.constant("i64", extent))
+            exists = inside if exists is None else b.and_(exists, inside)
+    if exists is None:
+        write()
+    else:
+        b.when(exists, write)

@@ -1,0 +1,232 @@
+"""Products by matrix instructions: which type of elements they get, and how a block's tile is divided among warps.
+
+An instruction of a warp multiplies 16 rows by 8 columns over 32 bytes of terms, and adds to sums of f32 or i32:
+
+    16 x 16 bf16 or f16        16 x 8 tf32        16 x 32 s8, u8, e4m3 or e5m2
+
+Operands go into such a type where all their numbers are in it: a vendor's 6-bit float is decoded, exactly, to bf16.  The
+products are exact then; the sums of one instruction are in the machine's order, instructions follow each other in the order
+of the terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
+from hlojit.ir.scalar.formats import codes
+from hlojit.lowering.dot_problem import ceil_divide
+from hlojit.lowering.grid_dot_plan import THREADS, Fill, Parts, cut_terms, plan_fill
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.grid_product import GridProduct
+
+ROWS: Final = 16
+COLUMNS: Final = 8
+"""Of an instruction."""
+WORDS: Final = 8
+"""Of 32 bits, that an instruction reads of a row."""
+STEP_WORDS: Final = 16
+"""Of a row in shared memory."""
+PADDING_WORDS: Final = 4
+"""Behind every row, so that eight rows lie in different banks."""
+INSTRUCTION_CYCLES: Final = 8.0
+FEWEST_ROWS: Final = 8
+"""Products of fewer rows or columns would multiply mostly nothing."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MatrixInput:
+    """A type that instructions take, by its name in PTX: bytes of an element, and for floats which numbers are in it."""
+
+    name: str
+    size: int
+    precision: int = 0
+    """Bits of the significand."""
+    exponents: tuple[int, int] = (0, 0)
+    """Of the smallest and the largest normal number."""
+
+    def holds(self, format: FloatFormat) -> bool:
+        """Whether all numbers of a format are in it."""
+        if format.decode is not None or not format.exponent_bits:
+            return False
+        smallest = codes(format).minimum_exponent
+        # A normal number of the format may be a subnormal one here, with fewer bits.
+        last_bit = smallest - format.mantissa_bits
+        largest = (1 << format.exponent_bits) - 1 - format.bias
+        fits = last_bit >= self.exponents[0] - self.precision + 1 and largest <= self.exponents[1] + 1
+        return fits and format.mantissa_bits < self.precision
+
+
+BF16: Final = MatrixInput("bf16", 2, 8, (-126, 127))
+F16: Final = MatrixInput("f16", 2, 11, (-14, 15))
+TF32: Final = MatrixInput("tf32", 4, 11, (-126, 127))
+S8: Final = MatrixInput("s8", 1)
+U8: Final = MatrixInput("u8", 1)
+E4M3: Final = MatrixInput("e4m3", 1)
+E5M2: Final = MatrixInput("e5m2", 1)
+TF32_FORMAT: Final = FloatFormat("tf32", bits=32, exponent_bits=8, mantissa_bits=10, bias=127)
+"""What f32 is rounded to."""
+_NARROW: Final = {"f8E4M3FN": E4M3, "f8E5M2": E5M2}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MatrixInputs:
+    """What an instruction multiplies, and the kind of its sums."""
+
+    lhs: MatrixInput
+    rhs: MatrixInput
+    sums: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element, on both sides."""
+        return self.lhs.size
+
+    @property
+    def terms(self) -> int:
+        """Of a step through shared memory."""
+        return 4 * STEP_WORDS // self.size
+
+
+def matrix_inputs(
+    lhs: ElementType, rhs: ElementType, compute: str, machine: GridMachine, *, imprecise: bool = False
+) -> MatrixInputs | None:
+    """The cheapest inputs that hold both operands, or None; ``imprecise`` says that sums need not have all bits of f32."""
+    found = None
+    if compute == "i32" and _is_byte(lhs) and _is_byte(rhs):
+        found = MatrixInputs(_byte(lhs), _byte(rhs), "i32")
+    elif compute == "f32" and isinstance(lhs, FloatFormat) and isinstance(rhs, FloatFormat):
+        if imprecise and lhs.name in _NARROW and rhs.name in _NARROW:
+            found = MatrixInputs(_NARROW[lhs.name], _NARROW[rhs.name], "f32")
+        if found is None or not _has(machine, found):
+            held = [each for each in (BF16, F16, TF32) if each.holds(lhs) and each.holds(rhs)]
+            candidates = [MatrixInputs(each, each, "f32") for each in held]
+            found = next((each for each in candidates if _has(machine, each)), None)
+    return found if found is not None and _has(machine, found) else None
+
+
+def _has(machine: GridMachine, inputs: MatrixInputs) -> bool:
+    return {inputs.lhs.name, inputs.rhs.name} <= set(machine.matrix_inputs)
+
+
+def _is_byte(element: ElementType) -> bool:
+    return isinstance(element, BooleanType) or (isinstance(element, IntegerType) and element.bits <= 8)
+
+
+def _byte(element: ElementType) -> MatrixInput:
+    return S8 if isinstance(element, IntegerType) and element.signed else U8
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MatrixTile:
+    """``rows`` x ``columns`` sums of a block, ``warp_rows`` x ``warp_columns`` of a warp."""
+
+    rows: int
+    columns: int
+    warp_rows: int
+    warp_columns: int
+
+    @property
+    def warps(self) -> int:
+        """Of a block."""
+        return self.rows // self.warp_rows * (self.columns // self.warp_columns)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MatrixPlan:
+    """A product by matrix instructions."""
+
+    product: GridProduct
+    inputs: MatrixInputs
+    tile: MatrixTile
+    threads: int
+    parts: Parts
+    lhs: Fill
+    rhs: Fill
+
+    @property
+    def rows(self) -> int:
+        """Of a block."""
+        return self.tile.rows
+
+    @property
+    def columns(self) -> int:
+        """Of a block."""
+        return self.tile.columns
+
+    @property
+    def terms(self) -> int:
+        """Of a step."""
+        return self.inputs.terms
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        """What the number of a block is made of: part, batch, tile of rows, tile of columns."""
+        product, tile = self.product, self.tile
+        rows, columns = ceil_divide(product.m, tile.rows), ceil_divide(product.n, tile.columns)
+        return self.parts.count, product.batch, rows, columns
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return math.prod(self.extents)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Of the parts' sums."""
+        return self.parts.workspace_bytes(self.product, 4)
+
+
+def plan_matrices(
+    product: GridProduct, inputs: MatrixInputs, itemsizes: tuple[int, int], machine: GridMachine
+) -> MatrixPlan | None:
+    """The tile that takes the least estimated time, or None where too little would be multiplied."""
+    if min(product.m, product.n) < FEWEST_ROWS or product.k < inputs.terms // 2:
+        return None
+    parts = cut_terms(product)
+    tiles = list(_tiles(machine))
+    if not tiles:
+        return None
+    tile = min(tiles, key=lambda tile: (tile_cycles(product, parts, tile, machine), -tile.warps))
+    threads = tile.warps * machine.warp
+    return MatrixPlan(
+        product, inputs, tile, threads, parts,
+        plan_fill(product.lhs, itemsizes[0], tile.rows, inputs.terms, threads, machine),
+        plan_fill(product.rhs, itemsizes[1], tile.columns, inputs.terms, threads, machine),
+    )  # fmt: skip
+
+
+def shared_bytes(tile: MatrixTile) -> int:
+    """Of two tiles of both operands, whichever dimension is the inner one."""
+    return 2 * (tile.rows + tile.columns) * 4 * (STEP_WORDS + PADDING_WORDS)
+
+
+def _tiles(machine: GridMachine) -> Iterator[MatrixTile]:
+    for rows in (32, 64, 128):
+        for columns in (32, 64, 128):
+            for warp_rows in (16, 32, 64):
+                for warp_columns in (16, 32, 64):
+                    tile = MatrixTile(rows, columns, warp_rows, warp_columns)
+                    whole = warp_rows <= rows and warp_columns <= columns
+                    sums = warp_rows * warp_columns // machine.warp
+                    if not whole or tile.warps * machine.warp > THREADS or machine.warp != ROWS * 2:
+                        continue
+                    if shared_bytes(tile) <= machine.shared_bytes and sums <= machine.registers_per_thread // 3:
+                        yield tile
+
+
+def tile_cycles(product: GridProduct, parts: Parts, tile: MatrixTile, machine: GridMachine) -> float:
+    """Cycles for a step of all sums: instructions, or what they read of shared memory, and filling it."""
+    blocks = parts.count * product.batch * ceil_divide(product.m, tile.rows) * ceil_divide(product.n, tile.columns)
+    instructions = tile.warp_rows // ROWS * (tile.warp_columns // COLUMNS) * STEP_WORDS // WORDS
+    busy = instructions * INSTRUCTION_CYCLES * ceil_divide(tile.warps, 4)
+    reads = tile.warps * (tile.warp_rows + tile.warp_columns) * 4 * STEP_WORDS / 128
+    fills = (tile.rows + tile.columns) * 4 * STEP_WORDS / 64
+    return ceil_divide(blocks, machine.multiprocessors) * (max(busy, reads) + fills)
