@@ -12,6 +12,7 @@ from typing import Any
 
 from hlojit.extensions.registry import registry
 from hlojit.ir.errors import PluginError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.custom_calls import is_custom_call
@@ -51,7 +52,7 @@ def _listed(types: Sequence[Any]) -> str:
 def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
     def replace(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
         try:
-            returned = rule(builder, instruction)
+            returned = fork_gate.outside(rule, builder, instruction)
             if returned is None and not is_custom_call(instruction):
                 return None
             if isinstance(returned, Value):

@@ -26,6 +26,7 @@ from hlojit.extensions.registered import (
 from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, OPS, Contribution
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import fingerprint
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
@@ -156,14 +157,16 @@ def _call_hooks(plugin: Any, record: PluginRecord) -> None:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise PluginError(f"plugin {record.origin}: {_explain(plugin, error)}") from error
+    # A vendor's hook may wait for a thread that forks; ours import modules.
+    call: Callable[..., Any] = _plainly if record.built_in else fork_gate.outside
     implementations = 0
     for hook in HOOKS:
         for implementation in getattr(manager.hook, hook).get_hookimpls():
             implementations += 1
             try:
-                returned = implementation.function()
+                returned = call(implementation.function)
                 bare = isinstance(returned, HOOKS[hook].expected)
-                items = returned if returned is None or bare else list(returned)
+                items = returned if returned is None or bare else call(list, returned)
             except Exception as error:
                 raise PluginError(f"plugin {record.origin}: hook {hook} failed: {error!r}") from error
             if bare:
@@ -178,6 +181,10 @@ def _call_hooks(plugin: Any, record: PluginRecord) -> None:
             _items(record, hook).extend(items)
     if not implementations:
         raise PluginError(f"plugin {record.origin} has no hooks{_undecorated(plugin)}")
+
+
+def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _is_method(plugin: type, hook: str) -> bool:

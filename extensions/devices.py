@@ -28,11 +28,12 @@ errors on to what depends on them, and names program and device in them.
 from __future__ import annotations
 
 import os
-import threading
+import queue
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import numpy as np
@@ -122,7 +123,7 @@ class Device(ABC):
         self.kind = kind or backend
         self.description = description or f"{self.kind} {id}"
         self.memory_spaces = tuple(memory_spaces)
-        self._slots = threading.Semaphore(MAXIMUM_IN_FLIGHT)
+        self._slots = _slots()
         self._process = os.getpid()
 
     # ------------------------------------------------------------ the vendor's
@@ -288,11 +289,15 @@ class Device(ABC):
         """Take one of the executions that may be pending, and return what gives it back."""
         if self._process != os.getpid():
             # What was pending in the parent of a fork never ends here.
-            self._slots = threading.Semaphore(MAXIMUM_IN_FLIGHT)
+            self._slots = _slots()
             self._process = os.getpid()
         slots = self._slots
         # A callback of an event may run on the very thread that makes slots free.
-        return slots.release if slots.acquire(blocking=not in_callback()) else lambda: None
+        try:
+            slot = slots.get(block=not in_callback())
+        except queue.Empty:
+            return lambda: None
+        return partial(slots.put, slot)
 
     @final
     def __str__(self) -> str:
@@ -300,6 +305,14 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"<Device {self}: {self.description}>"
+
+
+def _slots() -> queue.SimpleQueue[None]:
+    """A counter that can be waited for, in C: Ctrl-C may come in the middle of what ``threading.Semaphore`` does in Python."""
+    slots: queue.SimpleQueue[None] = queue.SimpleQueue()
+    for _ in range(MAXIMUM_IN_FLIGHT):
+        slots.put(None)
+    return slots
 
 
 def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[list[Any], Event]:

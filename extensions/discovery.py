@@ -85,7 +85,7 @@ class Discovery:
             with self._works.turn("entry points") as role:
                 if role is not Role.AFTER and self._waiting is None:
                     # Reading what a distribution is called imports modules.
-                    with fork_gate:
+                    with fork_gate.inside:
                         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
                         self._waiting = {(entry.name, _package(entry)): entry for entry in sorted(found, key=_name)}
         return self._waiting
@@ -94,13 +94,13 @@ class Discovery:
         """Import and register a plugin, or wait for the thread that does."""
         while (entry := waiting.get(key)) is not None:
             # Imported by every thread that comes here: Python makes them wait for each other, where it is not a deadlock.
-            with fork_gate:
+            with fork_gate.inside:
                 imported = self._imported(entry)
             if imported is _LATER:
                 return
             with self._works.turn(key, take_over=False) as role:
                 if role is Role.FIRST and key in waiting:
-                    with fork_gate:
+                    with fork_gate.inside:
                         self._register(entry, imported)
                     del waiting[key]
                 elif role is not Role.AFTER and role is not Role.FIRST:

@@ -29,6 +29,7 @@ from hlojit.extensions.custom_calls import CustomCall, config_attribute, plain_v
 from hlojit.extensions.numba_bridge import call_scalar, result_kind
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32
@@ -188,7 +189,7 @@ def _ask(
     plain = plain_value(config) if isinstance(config, Attribute) else None
     site = CallSite(call.target, plain, version, operand_types, result_type)
     try:
-        function = call.factory(site)
+        function = fork_gate.outside(call.factory, site)
     except Exception as error:
         raise PluginError(
             f"custom call target {call.target!r}: the factory failed for {_short(site)}: {error!r}"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,7 +30,6 @@ from hlojit.ir.scalar.formats import compute_kind
 CACHE_BYTES: Final = 32 << 20
 """Compiled functions that are kept, by the size of their text."""
 
-_lock = threading.Lock()
 _private = itertools.count()
 _compiled: OrderedDict[tuple[str, tuple[str, ...], str], ScalarFunction] = OrderedDict()
 
@@ -45,19 +44,23 @@ def compile_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result:
     except NotKeyable as error:
         return _described(_compile(function, kinds, result, user, error), function, user)
     key = identity, kinds, result
-    with fork_gate:
-        with _lock:
-            found = _compiled.get(key)
-        # Not under the lock: numba runs code of plugins, which may compile something themselves.
-        made = found or _compile(function, kinds, result, user, None, identity)
+    with fork_gate.inside:
+        made = _compiled.get(key) or _compile(function, kinds, result, user, None, identity)
         if made.unkeyable:
             return _described(made, function, user)
-        with _lock:
-            found = _compiled.setdefault(key, made)
-            _compiled.move_to_end(key)
-            while len(_compiled) > 1 and sum(len(each.llvm_ir) for each in _compiled.values()) > CACHE_BYTES:
-                _compiled.popitem(last=False)
+        found = _keep(key, made)
     return _described(found, function, user)
+
+
+def _keep(key: tuple[str, tuple[str, ...], str], made: ScalarFunction) -> ScalarFunction:
+    """Under no lock: single steps, each of which leaves a whole table to other threads and to signal handlers."""
+    found = _compiled.setdefault(key, made)
+    with suppress(KeyError):
+        _compiled.move_to_end(key)
+    while len(_compiled) > 1 and sum(len(each.llvm_ir) for each in list(_compiled.values())) > CACHE_BYTES:
+        with suppress(KeyError):
+            _compiled.popitem(last=False)
+    return found
 
 
 def _described(found: ScalarFunction, function: Callable[..., Any], user: str) -> ScalarFunction:

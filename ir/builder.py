@@ -24,6 +24,7 @@ import numpy as np
 from hlojit.ir.attributes import Attribute, Dense
 from hlojit.ir.environment import scope_for, tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.location import UNKNOWN, Location
@@ -291,7 +292,8 @@ def encode_elements(value: Any, element: ElementType) -> np.ndarray[Any, Any]:
     if array.dtype == element.storage:
         return array
     if isinstance(element, FloatFormat) and not element.is_native:
-        from hlojit.ir.scalar.arrays import encode_array
+        with fork_gate.inside:
+            from hlojit.ir.scalar.arrays import encode_array
 
         return encode_array(np.asarray(array, np.float64), element)
     with np.errstate(all="ignore"):

@@ -108,7 +108,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'hlojit' has no attribute {name!r}")
     with _first:
         from hlojit.ir.fork_gate import fork_gate
-    with fork_gate:
+    with fork_gate.inside:
         value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

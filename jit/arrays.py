@@ -81,7 +81,7 @@ class Array:
             element = _row(element)
         if not isinstance(element, FloatFormat):
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
-        with fork_gate:
+        with fork_gate.inside:
             from hlojit.ir.scalar.arrays import encode_array
 
         encoded = encode_array(np.asarray(values, _compute_dtype(element)), element)
@@ -93,7 +93,7 @@ class Array:
         """Decode to an array of the format's compute type (float32 or float64), exactly."""
         if not isinstance(self.element_type, FloatFormat):
             return self.storage
-        with fork_gate:
+        with fork_gate.inside:
             from hlojit.ir.scalar.arrays import decode_array
 
         return np.asarray(decode_array(self.storage, self.element_type))
@@ -201,7 +201,7 @@ class Array:
 
     def _capsule(self, options: dict[str, Any]) -> Any:
         """The memory on the device for another library, which may use it on any stream: the contents are waited for."""
-        with fork_gate:
+        with fork_gate.inside:
             from hlojit.runtime.dlpack_devices import capsule_of
         assert self._buffer is not None
         if options.get("copy"):
@@ -289,7 +289,7 @@ def _check_codes(storage: NDArray, element: ElementType, what: str) -> None:
 
 def _row(name: str) -> ElementType:
     """The element type of a name, which an installed plugin may bring."""
-    with fork_gate:
+    with fork_gate.inside:
         from hlojit.extensions import registry
 
     registry().load()
@@ -317,7 +317,7 @@ def have_same_codes(a: ElementType, b: ElementType) -> bool:
     """
     if a == b:
         return True
-    with fork_gate:
+    with fork_gate.inside:
         from hlojit.ir.fingerprint import NotKeyable, fingerprint
 
     try:
@@ -456,7 +456,7 @@ def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
             "(numpy.asarray(...) makes one)"
         )
     if hasattr(value, "__dlpack__"):
-        with fork_gate:
+        with fork_gate.inside:
             from hlojit.runtime.dlpack import from_dlpack
 
         return from_dlpack(value, where)

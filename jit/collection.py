@@ -9,46 +9,54 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, final
 
-_lock = threading.Lock()
-_holders: Counter[int] = Counter()
-"""How often each thread holds the collector off."""
-_was_enabled = False
+_holders: Final[dict[int, int]] = {}
+"""The pauses that have not ended, by their addresses, with the threads that they are of."""
+_is_ours = False
+"""Whether the collector is off because of them."""
 
 
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Keep the cyclic collector from running; nested and concurrent uses count."""
-    global _was_enabled
-    thread = threading.get_ident()
-    with _lock:
-        if not _holders:
-            _was_enabled = gc.isenabled()
+@final
+class collection_paused:
+    """Keeps the cyclic collector from running inside a ``with`` block; nested and concurrent uses count.
+
+    There is no lock that a signal handler could find taken: whoever begins turns the collector off if it is on, and whoever
+    leaves none behind turns it on again; the worst that a switch of threads in between does is a collection.
+    """
+
+    def __enter__(self) -> None:
+        global _is_ours
+        _holders[id(self)] = threading.get_ident()
+        if gc.isenabled():
+            _is_ours = True
             gc.disable()
-        _holders[thread] += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _holders[thread] -= 1
-            if not _holders[thread]:
-                del _holders[thread]
-            if not _holders and _was_enabled:
-                gc.enable()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _end(id(self))
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before the block is entered, or before `__exit__` has done anything.
+        if id(self) in _holders:
+            _end(id(self))
+
+
+def _end(holder: int) -> None:
+    global _is_ours
+    _holders.pop(holder, None)
+    if not _holders and _is_ours:
+        _is_ours = False
+        gc.enable()
 
 
 def _after_fork() -> None:
     """The other threads are not here, and will not let go."""
-    global _lock
-    _lock = threading.Lock()
-    others = [thread for thread in _holders if thread != threading.get_ident()]
-    for thread in others:
-        del _holders[thread]
-    if others and not _holders and _was_enabled:
-        gc.enable()
+    for holder, thread in list(_holders.items()):
+        if thread != threading.get_ident():
+            _end(holder)
 
 
 if hasattr(os, "register_at_fork"):

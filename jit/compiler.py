@@ -40,7 +40,7 @@ def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<s
     from hlojit.ir.text.parser import parse_module
 
     registry().load()
-    with fork_gate, collection_paused():
+    with fork_gate.inside, collection_paused():
         return parse_module(text, source_name=source_name, allow_unregistered=allow_unregistered)
 
 
@@ -75,7 +75,7 @@ def compile(
     _check_program(program)
     # Not inside: plugins that are loaded may fork.
     registry().load()
-    with fork_gate:
+    with fork_gate.inside:
         if donate:
             program = parse(program) if isinstance(program, str) else program.clone()
             mark_donated(program.main, donate)
@@ -244,7 +244,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     # The file names element types, which a plugin may bring.
     registry().load()
-    with fork_gate:
+    with fork_gate.inside:
         compiled = read(path)
         return load_program(compiled, registry().backend(compiled.backend))
 

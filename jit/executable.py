@@ -15,7 +15,6 @@ import itertools
 import os
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
@@ -28,7 +27,6 @@ from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.function_places import function_places, with_place
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
-from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.types import TensorType
 from hlojit.lowering.abi import Status
 from hlojit.runtime import layout, objects
@@ -222,21 +220,21 @@ class _MethodDefinition(ctypes.Structure):
 
 
 _METH_FASTCALL_KEYWORDS = 0x82
-_definitions: list[_MethodDefinition] = []
-_definitions_lock = threading.Lock()
+_definitions: dict[int, _MethodDefinition] = {}
+"""By the address of the native call path."""
 
 
 def _definition() -> _MethodDefinition:
     # One for all executables, never freed: what belongs to one of them hangs on the function's `self`.
     address = native().addresses["hlojit_call"]
-    with fork_gate, _definitions_lock:
-        if not _definitions:
-            definition = _MethodDefinition(
-                b"executable", address, _METH_FASTCALL_KEYWORDS, b"A program compiled by hlojit."
-            )
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-            _definitions.append(definition)
-        return _definitions[0]
+    found = _definitions.get(address)
+    if found is None:
+        made = _MethodDefinition(b"executable", address, _METH_FASTCALL_KEYWORDS, b"A program compiled by hlojit.")
+        # Of several threads, or a thread and its signal handler, one has made it.
+        found = _definitions.setdefault(address, made)
+        if found is made:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return found
 
 
 def _table(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

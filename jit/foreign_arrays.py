@@ -24,7 +24,7 @@ def borrowed(value: Any, devices: Sequence[Device], where: str) -> Any:
     """An ``Array`` over another library's memory if it lies on one of the devices; anything else as it is."""
     if isinstance(value, _ON_THE_HOST) or all(device.dlpack_device is None for device in devices):
         return value
-    with fork_gate:
+    with fork_gate.inside:
         from hlojit.runtime.dlpack_devices import device_of, foreign_array
     try:
         place = device_of(value)

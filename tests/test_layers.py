@@ -49,6 +49,7 @@ MAY_IMPORT = {
 
 IR_ORDER = (
     ("location", "presentation", "code_reads", "known_modules", "fork_gate", "in_flight"),
+    ("once",),
     ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen", "switches"),
     ("formats", "process_identity"),

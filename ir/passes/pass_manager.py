@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, PluginError, VerificationError
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 
 PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
@@ -206,7 +207,7 @@ def _run_one(pass_: Pass, module: Module, package: str) -> bool:
     if not package:
         return pass_.run(module)
     try:
-        return bool(pass_.run(module))
+        return bool(fork_gate.outside(pass_.run, module))
     except Exception as error:
         raise PluginError(f"pass {pass_.name!r} (package {package}) failed: {type(error).__name__}: {error}") from error
 

@@ -69,7 +69,7 @@ class KernelCache:
         except NotKeyable as error:
             return self._private_code(instruction, str(error))
         symbol = f"hlojit_{hashlib.sha256((self._stamp + text).encode()).hexdigest()[:32]}"
-        with fork_gate:
+        with fork_gate.inside:
             with self._lock:
                 found = self._find(symbol)
             if found is not None:
@@ -83,7 +83,7 @@ class KernelCache:
 
     def _private_code(self, instruction: Instruction, reason: str) -> KernelCode:
         """A kernel for one program alone: nobody else can know that he wants this one."""
-        with fork_gate:
+        with fork_gate.inside:
             code = self._emitted(instruction, f"hlojit_private_{next(_private)}")
         return replace(code, unkeyable=reason)
 

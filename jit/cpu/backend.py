@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -77,20 +76,20 @@ class CpuBackend(Backend):
     fuses = True
 
     def __init__(self) -> None:
-        self._cache: KernelCache | None = None
-        self._lock = threading.Lock()
+        self._caches: dict[str, KernelCache] = {}
 
     @property
     def cache(self) -> KernelCache:
         """The kernel cache (LLVM is initialized when it is first needed)."""
-        if self._cache is None:
-            with fork_gate, self._lock:
-                if self._cache is None:
-                    # LLVM is loaded with the first compilation, not when plugins are listed.
-                    from hlojit.cpu.processor import host_target
+        found = self._caches.get(self.name)
+        if found is None:
+            with fork_gate.inside:
+                # LLVM is loaded with the first compilation, not when plugins are listed.
+                from hlojit.cpu.processor import host_target
 
-                    self._cache = kernel_cache(host_target())
-        return self._cache
+                # Of several threads, or a thread and its signal handler, one has made it.
+                found = self._caches.setdefault(self.name, kernel_cache(host_target()))
+        return found
 
     def devices(self) -> Sequence[Device]:
         """Virtual devices over the same processor, each with a thread of its own."""

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import threading
 import time
+from _thread import LockType, allocate_lock
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -78,6 +79,8 @@ class _Task:
     worker: _Worker | None = None
     """Who is at work on it, if not the thread that waits."""
     deadline: float = inf
+    delivered: LockType = field(default_factory=allocate_lock)
+    """Held while a worker is at work on it."""
 
 
 @final
@@ -149,7 +152,10 @@ class CompileWorkers:
         self.idle_seconds = idle_seconds
         self.failures = 0
         self.workers: list[_Worker] = []
-        self._changed = threading.Condition()
+        # Taken as it is, not as the condition: `Condition.__enter__` is Python code, in which Ctrl-C may come after the lock
+        # is taken and before the block is entered.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._queue: list[_Task] = []
 
     def pays(self, seconds: float) -> bool:
@@ -158,7 +164,7 @@ class CompileWorkers:
 
     def offer(self, tasks: Sequence[_Task], batch_seconds: float) -> None:
         """Let workers have tasks, and start one if their batch is worth it."""
-        with self._changed:
+        with self._lock:
             self._queue += tasks
             self._changed.notify_all()
             wanted = min(self.limit, int(batch_seconds / START_SECONDS))
@@ -173,25 +179,26 @@ class CompileWorkers:
 
     def withdraw(self, batch: Batch) -> None:
         """Nobody waits for the batch any more."""
-        with self._changed:
+        with self._lock:
             gone = set(map(id, batch.tasks()))
             self._queue = [task for task in self._queue if id(task) not in gone]
 
     def take(self, worker: _Worker) -> _Task | None:
         """The largest task for a worker, or None if there was none for a while."""
-        with self._changed:
+        with self._lock:
             if not self._changed.wait_for(lambda: self._queue or worker.dead, self.idle_seconds) or worker.dead:
                 self.remove(worker)
                 return None
             task = max(self._queue, key=lambda task: task.request.seconds)
             self._queue.remove(task)
             task.worker = worker
+            task.delivered.acquire()
             task.deadline = time.monotonic() + PATIENCE + PATIENCE_PER_SECOND * task.request.seconds
             return task
 
     def take_back(self, task: _Task) -> bool:
         """Whether nobody has begun with a task; nobody will."""
-        with self._changed:
+        with self._lock:
             if task not in self._queue:
                 return False
             self._queue.remove(task)
@@ -199,19 +206,21 @@ class CompileWorkers:
 
     def deliver(self, task: _Task, image: bytes | None) -> None:
         """A worker is done with a task, with or without success."""
-        with self._changed:
+        with self._lock:
             if image is not None:
                 self.failures = 0
             if task.worker is not None:
                 task.image = image
                 task.worker = None
-                self._changed.notify_all()
+                task.delivered.release()
 
     def wait(self, task: _Task) -> bool:
         """Wait for whoever has begun with a task; whether there is a result."""
-        with self._changed:
-            patience = task.deadline - time.monotonic()
-            if task.worker is not None and not self._changed.wait_for(lambda: task.worker is None, max(0.0, patience)):
+        if task.worker is not None:
+            # Not at the condition, whose `wait` is Python code: Ctrl-C may come anywhere in it.
+            task.delivered.acquire(timeout=max(0.0, task.deadline - time.monotonic()))
+        with self._lock:
+            if task.worker is not None:
                 hung, task.worker = task.worker, None
                 hung.kill()
                 self.failures += 1
@@ -219,18 +228,18 @@ class CompileWorkers:
 
     def remove(self, worker: _Worker) -> None:
         """A worker is about to end."""
-        with self._changed:
+        with self._lock:
             if worker in self.workers:
                 self.workers.remove(worker)
 
     def failed(self) -> None:
         """A worker did not start, or died."""
-        with self._changed:
+        with self._lock:
             self.failures += 1
 
     def close(self) -> None:
         """End all workers."""
-        with self._changed:
+        with self._lock:
             workers, self.workers, self.failures = self.workers, [], MAXIMUM_FAILURES
             for worker in workers:
                 worker.kill()
@@ -261,7 +270,7 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         try:
-            with fork_gate:
+            with fork_gate.inside:
                 if self.dead:
                     return
                 self.process = spawn_worker()
@@ -327,7 +336,6 @@ class _Worker(threading.Thread):
 
 
 _pool: CompileWorkers | None = None
-_creation = threading.Lock()
 
 
 def compilation(target: Target) -> Batch:
@@ -364,12 +372,17 @@ def _default_limit() -> int:
 
 def _workers(limit: int) -> CompileWorkers:
     global _pool
-    with fork_gate, _creation:
+    pool = _pool
+    if pool is None:
+        made = CompileWorkers(limit)
+        # Looked at again after the last call: no thread and no signal handler comes in between.
         if _pool is None:
-            _pool = CompileWorkers(limit)
-            atexit.register(_pool.close)
-        _pool.limit = limit
-        return _pool
+            _pool = made
+        pool = _pool
+        if pool is made:
+            atexit.register(made.close)
+    pool.limit = limit
+    return pool
 
 
 def _forget() -> None:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from functools import cache
+from typing import Final
 
 from hlojit.extensions.events import at_closing
 from hlojit.extensions.host_device import HostDevice
-from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.once import Once
 from hlojit.ir.switches import CPU_DEVICES
 from hlojit.runtime.native import stop_other_threads
 
 MAXIMUM_DEVICES = 1024
 
-_creation = threading.Lock()
 
-
-def cpu_devices() -> tuple[HostDevice, ...]:
-    """``HLOJIT_CPU_DEVICES`` devices, made by the first call."""
-    with fork_gate, _creation:
-        return _made()
-
-
-@cache
-def _made() -> tuple[HostDevice, ...]:
+def _make() -> tuple[HostDevice, ...]:
     count = CPU_DEVICES.count(1, most=MAXIMUM_DEVICES)
-    at_closing(stop_other_threads)
     return tuple(
         HostDevice("cpu", number, kind="cpu", description=f"processor of this machine, virtual device {number}")
         for number in range(count)
     )
+
+
+cpu_devices: Final = Once(_make, lambda _: at_closing(stop_other_threads))
+"""``HLOJIT_CPU_DEVICES`` devices, made by the first call."""

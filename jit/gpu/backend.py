@@ -12,7 +12,6 @@ class AcmeBackend(GpuBackend):
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,7 +66,6 @@ class GpuBackend(Backend):
 
     def __init__(self) -> None:
         self._opened: dict[int, _Opened] = {}
-        self._lock = threading.RLock()
 
     @abstractmethod
     def platform(self) -> Platform:
@@ -79,13 +77,14 @@ class GpuBackend(Backend):
 
     def _found(self) -> _Opened:
         platform = self.platform()
-        with fork_gate, self._lock:
-            found = self._opened.get(id(platform))
-            if found is None:
+        found = self._opened.get(id(platform))
+        if found is None:
+            with fork_gate.inside:
                 devices = tuple(GpuDevice(self.name, number, each) for number, each in enumerate(platform.drivers))
-                found = _Opened(platform, _kernel_cache(platform), devices)
-                self._opened[id(platform)] = found
-            return found
+                opened = _Opened(platform, _kernel_cache(platform), devices)
+                # Of several threads, or a thread and its signal handler, one has opened it.
+                found = self._opened.setdefault(id(platform), opened)
+        return found
 
     def devices(self) -> Sequence[Device]:
         """The GPUs."""

@@ -56,7 +56,8 @@ class GpuDevice(Device):
         super().__init__(backend, id, kind=found.kind, description=description, memory_spaces=(DEVICE_MEMORY,))
         self.driver: Final = driver
         self.dlpack_device = found.dlpack_device
-        self._opening = threading.Lock()
+        # Reentrant: a signal handler may use the device that is being opened.
+        self._opening = threading.RLock()
         self._lanes: _Lanes | None = None
         self._lost = ""
         self._is_closing = False
@@ -146,13 +147,15 @@ class GpuDevice(Device):
     def _open(self) -> _Lanes:
         if self._lanes is not None and self._lanes.process != os.getpid():
             # The lock may be held by a thread that does not exist in the child.
-            self._opening = threading.Lock()
+            self._opening = threading.RLock()
         with self._opening:
             if self._lanes is None or self._lanes.process != os.getpid():
                 if self._lanes is None:
                     at_closing(self._close)
                 self.driver.open()
-                self._lanes = _Lanes(str(self), self.driver)
+                made = _Lanes(str(self), self.driver)
+                if self._lanes is None or self._lanes.process != made.process:
+                    self._lanes = made
             return self._lanes
 
     def _close(self) -> None:

@@ -135,9 +135,10 @@ def load_objects(
         builder.import_symbol(symbol, address)
     for symbol in exports:
         builder.export_symbol(symbol)
-    with fork_gate, lock:
+    with fork_gate.inside, lock:
         if _session is None or _session.libraries == LIBRARIES_PER_JIT:
             _session = _Session()
         session = _session
-        session.libraries += 1
-        return LoadedCode(builder.link(session.jit, f"hlojit.{session.libraries}"), session)
+        # A signal handler may load something in between.
+        session.libraries = number = session.libraries + 1
+        return LoadedCode(builder.link(session.jit, f"hlojit.{number}"), session)

@@ -123,7 +123,7 @@ def optimized_module(
     go with it.
     """
     header = f'target triple = "{processor.triple}"\ntarget datalayout = "{target_machine(processor).target_data}"\n'
-    with fork_gate, lock, llvm.create_context() as context:
+    with fork_gate.inside, lock, llvm.create_context() as context:
         modules = []
         try:
             try:

@@ -81,7 +81,7 @@ def _reason(said: str) -> str:
 
 
 def _asked_apart(request: list[bytes], errors: IO[bytes]) -> tuple[bytes, bytes]:
-    with fork_gate:
+    with fork_gate.inside:
         process = spawn_worker(errors)
     late = threading.Timer(PATIENCE, process.kill)
     late.daemon = True

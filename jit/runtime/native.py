@@ -17,11 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.once import Once
 from hlojit.ir.switches import MEMORY_CACHE, MEMORY_LIMIT
 from hlojit.runtime import layout, objects, quota
 
@@ -204,25 +203,17 @@ class Native:
             os.register_at_fork(after_in_child=self.hlojit_python_fork_child)
 
 
-_creation = threading.Lock()
-
-
-@cache
-def _native() -> Native:
-    created = Native()
+def _begin(created: Native) -> None:
     atexit.register(created.hlojit_pool_shutdown)
     if hasattr(os, "fork"):
         created.register_fork_handlers()
-    return created
 
 
-def native() -> Native:
-    """The runtime, compiled and loaded by the first call (some 50 ms)."""
-    with fork_gate, _creation:
-        return _native()
+native: Final = Once(Native, _begin)
+"""The runtime, compiled and loaded by the first call (some 50 ms)."""
 
 
 def stop_other_threads() -> None:
     """Stop the programs that run on other threads than the main one, for good: the interpreter ends."""
-    if _native.cache_info().currsize:
-        _native().hlojit_python_close()
+    if native.made is not None:
+        native.made.hlojit_python_close()

@@ -179,9 +179,10 @@ class JittedFunction:
         return found
 
     def _made(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
-        from hlojit.compiler import compile as compile_module
+        with fork_gate.inside:
+            from hlojit.compiler import compile as compile_module
 
-        with fork_gate, registry().using(*self.plugins):
+        with registry().using(*self.plugins):
             module, structure = self._trace(dynamic, static, arrays)
             executable = compile_module(module, backend=key[-2], options=self.options)
         # Without the executable's own indirection: this is called again and again.
@@ -215,9 +216,9 @@ class JittedFunction:
         positional, named = unflatten(structure, tracers)
         try:
             if static:
-                result = self._call_bound({**named, **{name: value for name, _, value in static}})
+                result = fork_gate.outside(self._call_bound, {**named, **{name: value for name, _, value in static}})
             else:
-                result = self.function(*positional, **named)
+                result = fork_gate.outside(self.function, *positional, **named)
         except RecursionError as error:
             raise TracingError(
                 f"{self.function.__name__} recurses without an end while it is traced: {error}"

@@ -30,7 +30,7 @@ def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
     entered, leave, order = threading.Event(), threading.Event(), []
 
     def other() -> None:
-        with gate:
+        with gate.inside:
             entered.set()
             leave.wait()
             order.append("left")
@@ -38,7 +38,7 @@ def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
     thread = threading.Thread(target=other)
     thread.start()
     entered.wait()
-    with gate, gate:  # inside ourselves: that does not count
+    with gate.inside, gate.inside:  # inside ourselves: that does not count
         threading.Timer(0.05, leave.set).start()
         gate.before_fork()
         order.append("fork")
@@ -49,7 +49,7 @@ def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
     forked = threading.Barrier(2)
 
     def fork_inside() -> None:
-        with gate:
+        with gate.inside:
             forked.wait()
             gate.before_fork()
             gate.after_fork_in_parent()
@@ -60,8 +60,57 @@ def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
     for each in threads:
         each.join(30)
         assert not each.is_alive()
-    with gate:
+    with gate.inside:
         pass
+
+
+@needs_fork
+@pytest.mark.parametrize("where", ["traced function", "factory", "expansion", "pass", "hook"])
+def test_code_of_users_may_wait_for_a_thread_that_forks(where: str) -> None:
+    environment = {**os.environ, "HLOJIT_CACHE": "off"}
+    script = SCRIPT.with_name("waiting_for_forks.py")
+    done = subprocess.run(
+        [sys.executable, str(script), where], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_who_is_inside_may_wait_for_a_thread_that_comes_inside_while_another_one_waits_to_fork() -> None:
+    gate = ForkGate()
+    entered, order = threading.Event(), []
+
+    def fork() -> None:
+        entered.wait(30)
+        gate.before_fork()
+        order.append("fork")
+        gate.after_fork_in_parent()
+
+    def come_inside() -> None:
+        with gate.inside:
+            order.append("inside")
+
+    forking = threading.Thread(target=fork, daemon=True)
+    forking.start()
+    with gate.inside:
+        entered.set()
+        forking.join(0.2)
+        other = threading.Thread(target=come_inside, daemon=True)
+        other.start()
+        other.join(30)
+        assert order == ["inside"]
+    forking.join(30)
+    assert order == ["inside", "fork"]
+
+
+def test_outside_is_outside_of_everything_and_ends_inside() -> None:
+    gate = ForkGate()
+    with gate.inside, gate.inside:
+        assert not gate.outside(gate.is_inside)
+        assert gate.is_inside()
+        with pytest.raises(ZeroDivisionError):
+            gate.outside(divmod, 1, 0)
+        assert gate.is_inside()
+    assert not gate.is_inside()
 
 
 @needs_fork

@@ -6,7 +6,6 @@ Prints the modules.  A child that is forked meanwhile would find the module's lo
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -27,7 +26,7 @@ class Spy:
         self.found: list[str] = []
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        if threading.get_ident() not in fork_gate._inside:
+        if not fork_gate.is_inside():
             self.found.append(name)
 
 

@@ -7,12 +7,11 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib import resources
 from typing import Any, Final, final
 
 from hlojit.ir.errors import ExecutionError, HlojitError
-from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.once import Once
 from hlojit.lowering.abi import CONTEXT, CONTEXT_BYTES, Field, Status
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.kernel import KernelCode
@@ -86,13 +85,7 @@ class _Scheduler:
         self.release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(runtime.addresses["hlojit_release"])
 
 
-_creation = threading.Lock()
-_made = cache(_Scheduler)
-
-
-def _scheduler() -> _Scheduler:
-    with fork_gate, _creation:
-        return _made()
+_scheduler: Final = Once(_Scheduler)
 
 
 @final
