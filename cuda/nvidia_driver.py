@@ -237,7 +237,7 @@ class NvidiaDriver:
             self._fault = self._fault or DeviceFault(f"{fault}{_among(launched)}")
             raise DeviceFault(str(self._fault)) from fault
 
-    def recover(self, stream: NvidiaStream) -> bool:
+    def recover(self, stream: NvidiaStream, fault: DeviceFault) -> bool:
         """A context does not survive a fault."""
         return False
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -73,14 +73,18 @@ class GpuDevice(Device):
                 self.driver.copy_in(memory.address, array, lanes.uploads)
             mark = self.driver.record(lanes.uploads)
             self.driver.wait_for(lanes.site.stream, mark)
-        return memory, lanes.arrivals.submit(partial(self.driver.synchronize, mark))
+        return memory, self._arrival(lanes, mark)
 
     def transfer_out(self, handle: Handle, type: TensorType) -> NDArray:
         """Download; the contents are there, so nothing is waited for but the copy."""
         lanes = self._opened()
         array = np.empty(type.shape, type.element_type.storage)
         if array.nbytes:
-            self.driver.copy_out(array, handle.address, lanes.downloads)
+            try:
+                self.driver.copy_out(array, handle.address, lanes.downloads)
+            except DeviceFault as fault:
+                self._recover(lanes.downloads, fault)
+                raise
         return array
 
     def reserve(self, type: TensorType, space: MemorySpace) -> DeviceMemory:
@@ -129,7 +133,7 @@ class GpuDevice(Device):
             copy = lanes.site.pool.allocate(type.nbytes, f"arrays of {type}")
             if type.nbytes:
                 driver.copy(copy.address, memory.address, type.nbytes, stream)
-            done = lanes.arrivals.submit(partial(driver.synchronize, driver.record(stream)))
+            done = self._arrival(lanes, driver.record(stream))
         kept = [memory]
         done.then(lambda _: kept.clear())
         return copy, done
@@ -171,7 +175,7 @@ class GpuDevice(Device):
         try:
             run = issue()
         except BaseException as error:
-            self._failed(lanes, done, error)
+            self._fail(done, error, (lanes.site.stream,))
         else:
             self._complete_behind(lanes, done, run)
         finally:
@@ -185,21 +189,40 @@ class GpuDevice(Device):
         lanes.completions.submit(partial(self._await, lanes, mark, done, run))
 
     def _await(self, lanes: _Lanes, mark: Mark, done: Event, run: Run) -> None:
-        try:
+        """On the device's thread: wait for a program."""
+
+        def wait() -> None:
             self.driver.synchronize(mark)
             run.check(lanes.downloads)
+
+        self._settle(done, wait, (lanes.site.stream,))
+        lanes.runs.discard(run)
+
+    def _settle(self, done: Event, wait: Callable[[], None], streams: Sequence[Stream]) -> None:
+        """Complete an event when something has been waited for; of a fault, recover the streams that met it."""
+        try:
+            wait()
         except BaseException as error:
-            self._failed(lanes, done, error)
+            self._fail(done, error, streams)
         else:
             done.complete()
-        finally:
-            lanes.runs.discard(run)
 
-    def _failed(self, lanes: _Lanes, done: Event, error: BaseException) -> None:
-        # First: what is given a result of this program must know that it failed before anything runs again.
+    def _fail(self, done: Event, error: BaseException, streams: Sequence[Stream]) -> None:
+        # First: what is given a result must know that it failed before anything runs again.
         done.complete(without_frames(error))
-        if isinstance(error, DeviceFault) and not self.driver.recover(lanes.site.stream):
-            self._lost = str(error)
+        if isinstance(error, DeviceFault):
+            for stream in streams:
+                self._recover(stream, error)
+
+    def _arrival(self, lanes: _Lanes, mark: Mark) -> Event:
+        """The event that a transfer has ended, which the program stream waits for, too."""
+        done, streams = Event(), (lanes.uploads, lanes.site.stream)
+        lanes.arrivals.submit(partial(self._settle, done, partial(self.driver.synchronize, mark), streams))
+        return done
+
+    def _recover(self, stream: Stream, fault: DeviceFault) -> None:
+        if not self.driver.recover(stream, fault):
+            self._lost = self._lost or str(fault)
 
 
 def _results(program: DeviceProgram, code: GpuProgram, arguments: Sequence[Handle], site: Site) -> list[Handle]:

@@ -147,5 +147,8 @@ class Driver(Protocol):
     def launch_graph(self, graph: Graph, stream: Stream) -> None:
         """Run a graph."""
 
-    def recover(self, stream: Stream) -> bool:
-        """Let a stream that met a fault run what is put on it from now on; False where the machine cannot."""
+    def recover(self, stream: Stream, fault: DeviceFault) -> bool:
+        """Let a stream that met this fault run what is put on it from now on; False where the machine cannot.
+
+        ``fault`` is what ``synchronize`` or ``copy_out`` raised; one that the stream has met since stays.
+        """

@@ -51,6 +51,7 @@ class SimulatedStream:
         try:
             work()
         except BaseException as error:
+            # Without its frames, which keep memory.
             self.fault = DeviceFault(str(error) or repr(error), getattr(error, "kernel", ""))
 
 
@@ -65,7 +66,7 @@ class SimulatedMark:
     def check(self) -> None:
         """Raise what had gone wrong; anew each time, since one exception would collect the tracebacks of all threads."""
         if self.fault is not None:
-            raise DeviceFault(str(self.fault), self.fault.kernel)
+            raise DeviceFault(str(self.fault), self.fault.kernel) from self.fault
 
 
 @final
@@ -238,7 +239,8 @@ class SimulatedDriver:
 
         def arrive() -> None:
             mark.passed.wait()
-            mark.check()
+            # The same one: whoever recovers from it does so on both streams.
+            stream.fault = mark.fault
 
         stream.put(arrive)
 
@@ -247,11 +249,12 @@ class SimulatedDriver:
         mark.passed.wait()
         mark.check()
 
-    def recover(self, stream: SimulatedStream) -> bool:
+    def recover(self, stream: SimulatedStream, fault: DeviceFault) -> bool:
         """Forget what went wrong when all that was put on the stream before has been skipped."""
 
         def forget() -> None:
-            stream.fault = None
+            if stream.fault is fault.__cause__:
+                stream.fault = None
 
         stream.put_always(forget)
         return True

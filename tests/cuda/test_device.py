@@ -178,3 +178,26 @@ def test_the_command_lists_devices_and_why_some_are_not_there(monkeypatch: pytes
     assert "cuda:0" in listed() and "simulated H200" in listed()
     monkeypatch.delenv("HLOJIT_CUDA")
     assert "cpu:0" in listed() and ("cuda: " in listed() or "cuda:0" in listed())
+
+
+def test_a_transfer_that_fails_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    x.wait()
+    driver: Any = device().driver
+    move = type(driver)._move
+
+    def broken(self: Any, *arguments: Any) -> None:
+        monkeypatch.setattr(type(driver), "_move", move)
+        raise OSError("the bus is on fire")
+
+    monkeypatch.setattr(type(driver), "_move", broken)
+    with pytest.raises(hlojit.ExecutionError, match="the bus is on fire"):
+        hlojit.get(x)
+    assert hlojit.get(x).tolist() == [0, 1, 2, 3, 4, 5]
+    monkeypatch.setattr(type(driver), "_move", broken)
+    y = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    with pytest.raises(hlojit.ExecutionError, match="the bus is on fire"):
+        y.wait()
+    y = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    assert hlojit.get(y).tolist() == [0, 1, 2, 3, 4, 5]
+    assert hlojit.get(compiled()(y)).tolist() == [0, 2, 4, 6, 8, 10], "nor of what had nothing to do with it"
