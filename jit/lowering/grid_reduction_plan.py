@@ -40,7 +40,7 @@ SHORTEST_SCAN = 64
 MOST_SCAN_CHUNKS = 64
 """A thread goes through what all chunks before its own gave."""
 BYTES_UNDER_WAY = 64
-MOST_UNDER_WAY = 8
+MOST_UNDER_WAY = 16
 """Pieces, however small they are."""
 DATA_WORDS = 64
 """32-bit registers that the kept values of a row may take."""
@@ -141,6 +141,36 @@ class BoundReduction:
     index: tuple[Index, ...]
     output: Index
     facts: Facts
+
+
+def coalesced(body: Body, plan: Plan) -> Plan:
+    """The plan with that variable innermost along which most of what is moved lies next to each other.
+
+    Columns of a transposed operand are rows in memory: neighbouring threads take what one access of a warp can hold.
+    """
+    space = plan.space
+    places = [(load.linear, load.kind) for load in plan.facts.loads]
+    for number in plan.stored:
+        kind = body.roots[number].tensor_type
+        places.append((linear_index(space.root_index, kind.strides), memory_kind(kind.element_type)))
+    weights = [sum(_bytes(kind) for at, kind in places if at.coefficient(name) in (1, -1)) for name in space.names]
+    if not weights or max(weights) == weights[-1]:
+        return plan
+    best = weights.index(max(weights))
+    if best in plan.reduced and not all(map(is_free, plan.instructions)):
+        return plan
+    order = [position for position in range(len(weights)) if position != best] + [best]
+    return replace(
+        plan,
+        space=replace(
+            space,
+            names=tuple(space.names[position] for position in order),
+            extents=tuple(space.extents[position] for position in order),
+            groups=tuple(space.groups[position] for position in order),
+        ),
+        kept=[new for new, old in enumerate(order) if old in plan.kept],
+        reduced=[new for new, old in enumerate(order) if old in plan.reduced],
+    )
 
 
 def bind_rows(plan: Plan) -> BoundReduction:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from hlojit.lowering.body import Body
+from hlojit.lowering.grid_reduction_plan import coalesced
 from hlojit.lowering.index import variable
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.reduction_plan import make_plan, reduced_space, reductions_of
@@ -27,7 +28,7 @@ def emit_reduction(body: Body, target: Target, dialect: Dialect, symbol: str) ->
     instructions = reductions_of(body)
     if math.prod(reduced_space(instructions[0])[0]) == 0:
         return _emit_inits(body, target, dialect, symbol)
-    plan = make_plan(body, instructions)
+    plan = coalesced(body, make_plan(body, instructions))
     emit = emit_row_reduction if plan.by_rows else emit_column_reduction
     return emit(body, target, dialect, symbol, plan)
 

@@ -13,6 +13,7 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.grid_reduction_plan import (
     ColumnGrid,
     RowGrid,
+    coalesced,
     grid_row_plan,
     reduction_columns,
     reduction_rows,
@@ -78,6 +79,18 @@ def test_few_long_rows_are_cut_into_chunks(lab: Any) -> None:
 def test_the_order_does_not_depend_on_how_many_processors_there_are(lab: Any, shape: tuple[int, int]) -> None:
     one = reduction(lab, shape, (1,))
     assert rows_of(one, A100) == rows_of(one, H200)
+
+
+def test_threads_lie_along_what_is_contiguous_in_memory(lab: Any) -> None:
+    def build(b: Any, x: Any) -> Any:
+        zero = b.constant(0.0, tensor((), "f32"))
+        return b.reduce([b.transpose(x, (1, 0))], [zero], b.combiner("add", "f32"), dimensions=(1,))
+
+    body = Body.of(lab.make_fusion(build, tensor((8192, 1024), "f32")))
+    plan = make_plan(body, reductions_of(body))
+    assert plan.by_rows and not coalesced(body, plan).by_rows
+    grid = reduction_columns(body, coalesced(body, plan), H200)
+    assert (grid.extent, grid.reduced, grid.lanes) == (1024, 8192, 4)
 
 
 def test_unknown_regions_take_one_thread_a_result(lab: Any) -> None:

@@ -222,10 +222,33 @@ def test_operands_across_the_grain(random: np.random.Generator) -> None:
 
     np.testing.assert_array_equal(simulated(build, x, np.int32(0)), x.transpose(2, 0, 1).sum(1))
 
+    def back(b: Any, x: Any, init: Any) -> Any:
+        turned = b.transpose(x, (2, 0, 1))
+        total = b.reduce([turned], [init], b.combiner("add", "i32"), dimensions=(0,))
+        return total, b.reduce([b.negate(turned)], [init], b.combiner("xor", "i32"), dimensions=(0,))
+
+    total, mixed = simulated(back, x, np.int32(5))
+    np.testing.assert_array_equal(total, x.sum(2) + 5)
+    np.testing.assert_array_equal(mixed, np.bitwise_xor.reduce(-x, axis=2) ^ 5)
+
     def reshaped(b: Any, x: Any, init: Any) -> Any:
         return b.reduce([b.reshape(x, (70, 165))], [init], b.combiner("add", "i32"), dimensions=(0,))
 
     np.testing.assert_array_equal(simulated(reshaped, x, np.int32(0)), x.reshape(70, 165).sum(0))
+
+
+def test_unknown_regions_keep_their_order_across_the_grain() -> None:
+    x = (np.arange(1, 2101, dtype=np.float32) / 64).reshape(100, 3, 7)
+    scalar = tensor((), "f32")
+
+    def build(b: Any, x: Any, init: Any) -> Any:
+        region = b.region([scalar, scalar], lambda b, a, c: b.add(b.multiply(a, b.constant(0.5, scalar)), c))
+        return b.reduce([b.transpose(x, (1, 2, 0))], [init], region, dimensions=(1, 2))
+
+    want = np.full(3, 2, np.float32)
+    for value in x.transpose(1, 2, 0).reshape(3, -1).T:
+        want = want * np.float32(0.5) + value
+    np.testing.assert_array_equal(simulated(build, x, np.float32(2)), want)
 
 
 @pytest.mark.parametrize("shape", [(17, 130), (130, 17), (1, 5000)], ids=str)

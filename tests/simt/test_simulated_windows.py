@@ -139,3 +139,32 @@ def test_cumulative_sums_have_the_signs_of_their_zeros(init: float, reverse: boo
     found = scan(x, axis, "f32", "add", np.float32(init), reverse=reverse)
     want = np.float32(init) + accumulated(np.add, x, axis, reverse=reverse)
     assert found.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(5, 70), (2, 9000)], ids=str)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_cumulative_argmax(random: np.random.Generator, shape: Any, axis: int) -> None:
+    x = random.integers(-50, 50, shape).astype(np.int32)
+    index = np.broadcast_to(np.arange(shape[axis], dtype=np.int32).reshape((-1, 1) if axis == 0 else (1, -1)), shape)
+    scalars = [tensor((), "i32")] * 4
+
+    def combine(b: Any, a: Any, i: Any, c: Any, j: Any) -> Any:
+        better = b.compare(a, c, "GT")
+        first = b.or_(better, b.and_(b.compare(a, c, "EQ"), b.compare(i, j, "LT")))
+        return b.select(better, a, c), b.select(first, i, j)
+
+    block = Block([tensor(shape, "i32"), tensor(shape, "i32")])
+    b = Builder(block)
+    low, zero = b.constant(-100, scalars[0]), b.constant(0, scalars[0])
+    size = tuple(n if d == axis else 1 for d, n in enumerate(shape))
+    padding = tuple((n - 1, 0) for n in size)
+    region = b.region(scalars, combine)
+    made = b.reduce_window(list(block.arguments), [low, zero], region, window_dimensions=size, padding=padding)
+    instruction = made[0].producer
+    code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel")
+    operands = [x, np.ascontiguousarray(index), np.int32(-100).reshape(()), np.int32(0).reshape(())]
+    values, places = run_code(code, operands, [result.tensor_type for result in instruction.results])
+    np.testing.assert_array_equal(values, np.maximum.accumulate(x, axis))
+    lines, found = np.moveaxis(x, axis, -1), np.moveaxis(places, axis, -1)
+    want = [[int(np.argmax(line[: n + 1])) for n in range(len(line))] for line in lines[:, :200]]
+    np.testing.assert_array_equal(found[:, :200], want)
