@@ -60,7 +60,7 @@ class RowGrid:
     team: int
     teams: int
     unroll: int
-    """Pieces that a thread has under way."""
+    """Pieces that a thread has under way: a power of two."""
     chunks: int = 1
     chunk: int = 0
     """Pieces of a chunk."""
@@ -282,8 +282,8 @@ def _teams(
     teams = max(1, BLOCK // team)
     while teams > 1 and teams // 2 >= grid.rows and team * teams > warp:
         teams //= 2
-    unroll = _under_way(machine, facts, kinds, grid.lanes, pieces // team)
     chunk = 0 if words else _chunk(grid.rows, pieces, team)
+    unroll = _under_way(machine, facts, kinds, grid.lanes, (chunk or pieces) // team)
     needed = -(-(chunk or pieces) // team)
     if words:
         # A block of many threads leaves each of them few registers.
@@ -329,13 +329,11 @@ def reduction_columns(body: Body, plan: Plan, machine: GridMachine) -> ColumnGri
     in_order = not all(map(is_free, plan.instructions))
     down = 1 if in_order else min(max(1, WIDE_BLOCK // across), _power(reduced))
     across = max(across, min(machine.warp, machine.warp // down))
-    unroll = _under_way(machine, [plan.facts], kinds, lanes, reduced // down)
-    grid = ColumnGrid(rows, extent, reduced, lanes, across, down, unroll)
-    wanted = min(ENOUGH_BLOCKS // grid.blocks, reduced // (SHORTEST_CHUNK * down))
-    if in_order or wanted < 2:
-        return grid
-    chunk = -(-reduced // wanted // down) * down
-    return ColumnGrid(rows, extent, reduced, lanes, across, down, unroll, -(-reduced // chunk), chunk)
+    grid = ColumnGrid(rows, extent, reduced, lanes, across, down, 1)
+    wanted = 1 if in_order else min(ENOUGH_BLOCKS // grid.blocks, reduced // (SHORTEST_CHUNK * down))
+    chunk = -(-reduced // wanted // down) * down if wanted > 1 else 0
+    unroll = _under_way(machine, [plan.facts], kinds, lanes, (chunk or reduced) // down)
+    return replace(grid, unroll=unroll, chunks=-(-reduced // chunk) if chunk else 1, chunk=chunk)
 
 
 def scan_rows(kinds: Sequence[str], lines: int, extent: int, machine: GridMachine) -> RowGrid:

@@ -143,7 +143,7 @@ class Team:
         if grid.resident:
             return take(self.pieces, list(carried))
         rounds = self._rounds()
-        unroll = min(grid.unroll, grid.rounds)
+        unroll = grid.unroll
         groups = b.constant("i64", 0)
         if unroll > 1:
             groups = divided(b, rounds, unroll)

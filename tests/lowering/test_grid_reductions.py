@@ -53,6 +53,7 @@ def test_threads_cover_every_row(lab: Any, shape: tuple[int, int], dtype: str) -
     assert grid.extent % grid.lanes == 0 or shape[0] == 1
     assert grid.chunks * grid.span >= grid.pieces > (grid.chunks - 1) * grid.span
     assert grid.blocks * grid.teams >= grid.rows * grid.chunks
+    assert grid.unroll & (grid.unroll - 1) == 0 and grid.unroll <= max(1, grid.rounds)
 
 
 @pytest.mark.parametrize(
