@@ -1,0 +1,116 @@
+"""Every barrier of real kernels is needed, and the simulator finds out when it is missing: each is left away once."""
+
+from __future__ import annotations
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.compiler import lower
+from hlojit.extensions import CompileOptions, registry
+from hlojit.ir.graph import Instruction
+from hlojit.simt.builder import SimtBuilder
+from hlojit.simt.kernels import emit_kernel
+from hlojit.simt.simulator.dialect import SimulatorDialect
+from hlojit.simt.simulator.faults import KernelFaultError
+from hlojit.simt.simulator.records import FaultKind
+
+from .simulated import TARGET, Array, run_code
+
+
+def sums(shape: str, dimensions: str, result: str) -> str:
+    source, result = f"tensor<{shape}xf32>", f"tensor<{result}f32>"
+    return f"""
+    func.func @main(%x: {source}) -> {result} {{
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = stablehlo.reduce(%x init: %0) applies stablehlo.add across dimensions = [{dimensions}]
+        : ({source}, tensor<f32>) -> {result}
+      return %1 : {result}
+    }}"""
+
+
+def normalized(rows: int, columns: int) -> str:
+    type, row = f"tensor<{rows}x{columns}xf32>", f"tensor<{rows}xf32>"
+    return f"""
+    func.func @main(%x: {type}) -> {type} {{
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = stablehlo.reduce(%x init: %0) applies stablehlo.maximum across dimensions = [1] : ({type}, tensor<f32>) -> {row}
+      %2 = stablehlo.broadcast_in_dim %1, dims = [0] : ({row}) -> {type}
+      %3 = stablehlo.subtract %x, %2 : {type}
+      %4 = stablehlo.reduce(%3 init: %0) applies stablehlo.add across dimensions = [1] : ({type}, tensor<f32>) -> {row}
+      %5 = stablehlo.broadcast_in_dim %4, dims = [0] : ({row}) -> {type}
+      %6 = stablehlo.divide %3, %5 : {type}
+      return %6 : {type}
+    }}"""
+
+
+def prefixes(columns: int) -> str:
+    type = f"tensor<1x{columns}xf32>"
+    return f"""
+    func.func @main(%x: {type}) -> {type} {{
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = "stablehlo.reduce_window"(%x, %0) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %2 = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %2 : tensor<f32>
+      }}) {{window_dimensions = array<i64: 1, {columns}>, padding = dense<[[0, 0], [{columns - 1}, 0]]> : tensor<2x2xi64>}}
+        : ({type}, tensor<f32>) -> {type}
+      return %1 : {type}
+    }}"""
+
+
+TRANSPOSE = """
+    func.func @main(%x: tensor<300x200xf32>, %y: tensor<200x300xf32>) -> tensor<200x300xf32> {
+      %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<300x200xf32>) -> tensor<200x300xf32>
+      %1 = stablehlo.add %0, %y : tensor<200x300xf32>
+      return %1 : tensor<200x300xf32>
+    }"""
+PRODUCT = """
+    func.func @main(%x: tensor<64x48xf32>, %y: tensor<48x64xf32>) -> tensor<64x64xf32> {
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : (tensor<64x48xf32>, tensor<48x64xf32>) -> tensor<64x64xf32>
+      return %0 : tensor<64x64xf32>
+    }"""
+PROGRAMS = {
+    "rows": sums("16x1000", "1", "16x"),
+    "columns": sums("1000x64", "0", "64x"),
+    "everything": sums("300x1000", "0, 1", ""),
+    "normalized rows": normalized(4, 1000),
+    "prefixes": prefixes(4096),
+    "prefixes in chunks": prefixes(50_000),
+    "transpose": TRANSPOSE,
+    "product": PRODUCT,
+}
+
+
+def kernel_of(text: str) -> Instruction:
+    main = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions()).main
+    (instruction,) = [each for each in main.body if not each.op.is_terminator and each.operands]
+    return instruction
+
+
+def run(instruction: Instruction) -> None:
+    random = np.random.default_rng(0)
+    operands: list[Array] = [random.normal(size=value.tensor_type.shape).astype("f4") for value in instruction.operands]
+    code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel")
+    run_code(code, operands, [result.tensor_type for result in instruction.results])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_barrier_left_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    instruction = kernel_of(PROGRAMS[name])
+    barrier, number, missing = SimulatorDialect.barrier, 0, -1
+
+    def without_one(dialect: SimulatorDialect, b: SimtBuilder) -> None:
+        nonlocal number
+        if number != missing:
+            barrier(dialect, b)
+        number += 1
+
+    monkeypatch.setattr(SimulatorDialect, "barrier", without_one)
+    run(instruction)
+    assert number > 0
+    for missing in range(number):  # noqa: B007  without_one reads it
+        number = 0
+        with pytest.raises(KernelFaultError) as found:
+            run(instruction)
+        assert found.value.kind in (FaultKind.SHARED_RACE, FaultKind.BUFFER_RACE)
