@@ -507,10 +507,10 @@ class _Block:
         self._arithmetic(instruction, where, np.abs)
 
     def op_min(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
-        self._arithmetic(instruction, where, np.minimum if "NaN" in instruction.words else number_first(np.fmin, True))
+        self._arithmetic(instruction, where, number_first(np.minimum if "NaN" in instruction.words else np.fmin, True))
 
     def op_max(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
-        self._arithmetic(instruction, where, np.maximum if "NaN" in instruction.words else number_first(np.fmax, False))
+        self._arithmetic(instruction, where, number_first(np.maximum if "NaN" in instruction.words else np.fmax, False))
 
     def op_copysign(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
         self._arithmetic(instruction, where, lambda sign, magnitude: np.copysign(magnitude, sign))
