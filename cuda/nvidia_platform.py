@@ -11,7 +11,7 @@ from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.choice import chosen_assembler
 from hlojit.cuda.driver_api import DriverApi, driver_api
 from hlojit.cuda.nvidia_driver import NvidiaDriver
-from hlojit.cuda.nvptx import NvptxDialect, nvidia_target
+from hlojit.cuda.nvptx import OLDEST, NvptxDialect, nvidia_target
 from hlojit.gpu.driver import DriverError, Properties
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
@@ -19,8 +19,6 @@ from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 
-OLDEST: Final = (8, 0)
-"""Compute capability: kernels use what came with Ampere."""
 _DLPACK_CUDA: Final = 2
 NOTE: Final = "programs have not been tried on a GPU by those who wrote them"
 
@@ -64,7 +62,7 @@ def nvidia_platform() -> Platform:
         return {code.symbol: _image(assembler, code, target) for code in codes}
 
     software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'}"
-    return Platform(target, NvptxDialect(), assemble, drivers, software)
+    return Platform(target, NvptxDialect(chosen), assemble, drivers, software)
 
 
 def _image(assembler: Assembler, code: KernelCode, target: Target) -> bytes:

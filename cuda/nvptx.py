@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, final
 
+from hlojit.cuda import narrow_floats
+from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
@@ -16,6 +18,9 @@ from hlojit.simt.portable_matrices import SharedMatrix
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _SHARED = "@hlojit_shared"
+OLDEST = (8, 0)
+"""Compute capability: kernels use what came with Ampere."""
+
 _INTRINSICS = frozenset(
     f"llvm.nvvm.{name}"
     for name in (
@@ -33,6 +38,9 @@ class NvptxDialect(Dialect):
     name = "nvptx"
     intrinsics = _INTRINSICS
 
+    def __init__(self, capability: tuple[int, int] = OLDEST):
+        self.capability = capability
+
     @contextmanager
     def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
         parameters = [("ptr addrspace(1)", f"buffer{number}") for number in range(buffers)]
@@ -48,6 +56,12 @@ class NvptxDialect(Dialect):
     def extremum(self, b: SimtBuilder, x: Val, y: Val, *, is_maximum: bool) -> Val | None:
         # max.NaN and min.NaN, from sm_80 on; there are none for f64.
         return b.intrinsic("maximum" if is_maximum else "minimum", x, y) if x.kind == "f32" else None
+
+    def encoded(self, b: SimtBuilder, value: Val, format: FloatFormat) -> Val | None:
+        return narrow_floats.encoded(b, value, format, self.capability)
+
+    def decoded(self, b: SimtBuilder, stored: Val, format: FloatFormat) -> Val | None:
+        return narrow_floats.decoded(b, stored, format, self.capability)
 
     def thread(self, b: SimtBuilder) -> Val:
         return self._register(b, "tid.x")

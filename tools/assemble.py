@@ -34,6 +34,7 @@ from hlojit.simt.kernels import emit_kernel
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = {target.cpu: target for target in (SM_80, SM_90, SM_100)}
+CAPABILITIES = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_100a": (10, 0)}
 WIDE = re.compile(r"\b(ld|st)(?:\.\w+)*\.global(?:\.\w+)*\.(?:v4\.[bfu]32|v2\.[bfus]64)\b")
 ACCESS = re.compile(r"\b(?:ld|st)(?:\.\w+)*\.global\b")
 
@@ -346,7 +347,7 @@ def rows(names: Sequence[str], targets: Sequence[str], assemblers: Sequence[str]
     for name in names:
         for target in targets:
             try:
-                made = list(codes(KINDS[name], TARGETS[target], NvptxDialect()))
+                made = list(codes(KINDS[name], TARGETS[target], NvptxDialect(CAPABILITIES[target])))
             except UnsupportedError as error:
                 yield f"{name}: {str(error).splitlines()[0]}"
                 break

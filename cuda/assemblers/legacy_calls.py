@@ -15,6 +15,8 @@ from hlojit.cuda.assemblers.legacy_values import Type, UnknownText, arguments, r
 from hlojit.cuda.assemblers.legacy_writer import LegacyWriter
 
 _CALL: Final = re.compile(r"^(?:call )?(?P<result>.+?) @(?P<symbol>[\w.$]+)\((?P<arguments>.*)\)$")
+_ASM: Final = re.compile(r'^(?:call )?(?P<head>\w+ asm "[^"]*", "[^"]*")\((?P<arguments>.*)\)$')
+"""One PTX instruction, which both assemblers take as it is."""
 _LETTER: Final = {"float": "f", "double": "d"}
 _PTX_TYPE: Final = {"float": "f32", "double": "f64"}
 
@@ -23,6 +25,10 @@ Lanes = list[str]
 
 def translate_call(w: LegacyWriter, text: str, rest: str) -> Lanes:
     """Append a call; the lanes of its result."""
+    if asm := _ASM.match(rest):
+        kinds = [w.typed(part) for part in arguments(asm["arguments"])]
+        passed = ", ".join(f"{kind.text} {value}" for kind, (value,) in kinds)
+        return [w.emit(f"call {asm['head']}({passed})")]
     found = _CALL.match(rest)
     if found is None:
         raise UnknownText(text)

@@ -167,6 +167,8 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
         return b.call(element.decode, (_code_kind(element),), element.compute, (code,), decode_user(element))
     if is_half(element):
         return b.half_to_float(stored)
+    if (made := _by_instruction(b, "decoded", stored, element)) is not None:
+        return made
     if is_bfloat(element):
         return b.bitcast(b.shl(b.zext(stored, "i32"), b.constant("i32", 16)), "f32")
     return _decode_generic(b, stored, element)
@@ -228,9 +230,18 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
         value = b.fpext(value)
     if is_half(element):
         return b.float_to_half(value if value.kind == "f32" else _narrow_to_odd(b, value))
+    if (made := _by_instruction(b, "encoded", value, element)) is not None:
+        return made
     if is_bfloat(element) and value.kind == "f32":
         return b.trunc(b.lshr(_round_bfloat(b, value), b.constant("i32", 16)), "i16")
     return _encode_generic(b, value, element)
+
+
+def _by_instruction(b: ScalarBuilder, method: str, value: Scalar, format: FloatFormat) -> Scalar | None:
+    """What a builder's instruction makes of a value, if it has one."""
+    known = getattr(b, method, None)
+    made: Scalar | None = known(value, format) if known is not None else None
+    return made
 
 
 def pack(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
@@ -330,6 +341,9 @@ def round_to_format(b: ScalarBuilder, value: Scalar, element: ElementType) -> Sc
     if element.is_native:
         return float_resized(b, value, element.name)
     if is_bfloat(element) and value.kind == "f32":
+        made = _by_instruction(b, "encoded", value, element)
+        if made is not None:
+            return decode(b, made, element)
         return b.bitcast(b.and_(_round_bfloat(b, value), b.constant("i32", 0xFFFF0000)), "f32")
     return decode(b, encode(b, value, element), element)
 

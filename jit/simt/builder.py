@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, final
 
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
@@ -135,6 +136,14 @@ class SimtBuilder(LlvmBuilder):
     def extremum(self, a: Val, b: Val, *, is_maximum: bool) -> Val | None:
         """IEEE 754-2019 maximum or minimum, where the machine has an instruction for it."""
         return self.dialect.extremum(self, a, b, is_maximum=is_maximum)
+
+    def encoded(self, value: Val, format: FloatFormat) -> Val | None:
+        """What stands in memory for a value rounded to a format, where the machine has instructions for it."""
+        return self.dialect.encoded(self, value, format)
+
+    def decoded(self, stored: Val, format: FloatFormat) -> Val | None:
+        """The value of what stands in memory, where the machine has instructions for it."""
+        return self.dialect.decoded(self, stored, format)
 
     # ---------------------------------------------------------------- memory
 

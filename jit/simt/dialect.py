@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
 from hlojit.lowering.target import KIND_BITS
@@ -156,6 +157,17 @@ class Dialect(ABC):
         """The lane's four sums after multiplying 16 rows by 8 columns; all lanes of a warp of 32 take part."""
         assert exchange is not None
         return portable_matrices.multiply(b, inputs, left, right, sums, exchange)
+
+    def encoded(self, b: SimtBuilder, value: Val, format: FloatFormat) -> Val | None:
+        """What stands in memory for floats rounded to a narrower format, or None where that is no instruction.
+
+        Every value has to become what ``hlojit.ir.scalar.formats`` makes of it; NaN stays some NaN.
+        """
+        return None
+
+    def decoded(self, b: SimtBuilder, stored: Val, format: FloatFormat) -> Val | None:
+        """The value of what stands in memory, or None where that is no instruction."""
+        return None
 
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing
         """Called before every access to memory that others may see."""

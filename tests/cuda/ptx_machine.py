@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .ptx_numbers import TYPES, UNSIGNED, compared, converted, fused, number_first
+from .ptx_numbers import TYPES, UNSIGNED, compared, converted, fused, narrowed, number_first, widened
 
 WARP = 32
 GLOBAL, SHARED, CONSTANT = 1 << 40, 1 << 50, 1 << 56
@@ -152,6 +152,11 @@ class _Block:
         """A register's bits (predicates: bool)."""
         if operand in self.special:
             return self.special[operand][where]
+        if operand not in self.registers:
+            # Undefined, and allowed where nothing depends on it (the other half of a register, say).
+            width = self.width(operand)
+            assert width > 1, f"{operand} is not defined"
+            self.registers[operand] = np.full(self.threads, 0xA5A5A5A5A5A5A5A5 & (1 << width) - 1, UNSIGNED[width])
         return self.registers[operand][where]
 
     def value(self, operand: str, kind: str, where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -531,5 +536,23 @@ class _Block:
 
     def op_cvt(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
         *modes, target, source = instruction.words[1:]
+        if target.endswith("x2"):
+            self._pair_converted(instruction, where)
+            return
         value = self.value(instruction.operands[1], source, where)
         self.write(instruction.operands[0], converted(value, TYPES[target], modes), where)
+
+    def _pair_converted(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        """Two values: the first operand's goes to the upper half."""
+        kind, source = instruction.words[-2:]
+        target, *operands = instruction.operands
+        if source == "f32":
+            high, low = (narrowed(self.value(each, "f32", where), kind[:-2], instruction.words) for each in operands)
+        else:
+            both = self.value(operands[0], "u16", where)
+            low, high = (
+                widened((both >> shift).astype(np.uint8), source[:-2]) for shift in (np.uint16(0), np.uint16(8))
+            )
+        bits = low.dtype.itemsize * 8
+        wide = UNSIGNED[2 * bits]
+        self.write(target, high.astype(wide) << wide(bits) | low.astype(wide), where)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -92,3 +93,23 @@ def converted(value: Any, target: np.dtype[Any], modes: Sequence[str]) -> Any:
             [each & ((1 << target.itemsize * 8) - 1) for each in numbers], UNSIGNED[target.itemsize * 8]
         ).view(target)
     return value.astype(target)
+
+
+NARROW = {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+CANONICAL_NAN = {"bf16": 0x7FFF, "e4m3": 0x7F, "e5m2": 0x7F}
+
+
+def narrowed(value: Any, kind: str, modes: Sequence[str]) -> Any:
+    """The bits of f32 values as a narrow format: to nearest, 8-bit formats saturate, NaN is the machine's."""
+    assert "rn" in modes and ("satfinite" in modes) == (kind != "bf16")
+    dtype = np.dtype(NARROW[kind])
+    bits = UNSIGNED[dtype.itemsize * 8]
+    limit = float(ml_dtypes.finfo(dtype).max)
+    number = value if kind == "bf16" else np.clip(value, -limit, limit)
+    return np.where(np.isnan(value), bits(CANONICAL_NAN[kind]), number.astype(dtype).view(bits))
+
+
+def widened(codes: Any, kind: str) -> Any:
+    """The bits of f16 values that 8-bit codes mean."""
+    value = codes.view(NARROW[kind]).astype(np.float16)
+    return np.where(np.isnan(value), np.uint16(0x7FFF), value.view(np.uint16))

@@ -142,7 +142,7 @@ def test_constants_get_names_of_their_kernel() -> None:
         "%v2 = freeze i32 5",
         "%v2 = frem float 0x0, 0x0",
         "%v2 = call float @llvm.exp.f32(float 0x0)",
-        "%v2 = call float @llvm.maximum.f32(float 0x0, float 0x0)",
+        "%v2 = call float @llvm.maxnum.f32(float 0x0, float 0x0)",
         "%v2 = call i32 @abs(i32 5)",
         "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 1)",
         "%v2 = atomicrmw fmax ptr %v1, float 0x0 monotonic",
