@@ -21,7 +21,7 @@ from hlojit.codegen.kernel_cache import KernelCache
 from hlojit.codegen.programs import ProgramKernels, check_loadable, compiled_program, kernels_of
 from hlojit.codegen.support import Support
 from hlojit.compiled import CompiledProgram
-from hlojit.extensions.backend import Backend, Capability, CompileOptions
+from hlojit.extensions.backend import Backend, Capability, CompileOptions, no
 from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.function_places import function_places
 from hlojit.gpu.device import GpuDevice
@@ -31,6 +31,7 @@ from hlojit.gpu.program_runner import GpuProgram
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.ops.definition import Expand, Structural
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.versions import versions_text
 from hlojit.lowering.fusion_kind import FusionKind
@@ -42,6 +43,8 @@ from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
 
 RUNTIME: Final = "gpu-1"
 """Identity of what kernels and the runtime agree on: parameters are addresses, buffers begin at multiples of 256 bytes."""
+MOST_BUFFERS: Final = 500
+"""Of one kernel: NVIDIA's take 4 KiB of parameters in every version, and a workspace and a status come on top."""
 
 
 @final
@@ -91,7 +94,10 @@ class GpuBackend(Backend):
         return self._found().devices
 
     def capability(self, instruction: Instruction) -> Capability:
-        """By the op's lowering and its element types."""
+        """By the op's lowering, its element types, and the number of arrays."""
+        buffers = len({*instruction.operands, *instruction.results})
+        if buffers > MOST_BUFFERS and not isinstance(instruction.op.lowering, (Expand, Structural)):
+            return no(f"it has {buffers} operands and results; a kernel takes {MOST_BUFFERS} arrays")
         return self._support.capability(instruction)
 
     def program(self, module: Module) -> Program:
