@@ -86,6 +86,10 @@ class SimulatorDialect(Dialect):
         kind = "presplitcoroutine" if self._kernel.waits else "alwaysinline"
         b.lines[definition] = b.lines[definition].replace(" nounwind {", f" nounwind {kind} {{")
         self._launched(b, symbol, threads)
+        self._facts(b, symbol, threads)
+
+    def _facts(self, b: SimtBuilder, symbol: str, threads: int) -> None:
+        """What launches and messages need, as a text in the object."""
         memories = [BufferFacts(each.what, each.nbytes, each.itemsize, each.is_written) for each in b.all_buffers]
         facts = KernelFacts(threads, b.shared_bytes, tuple(memories), tuple(self._kernel.sites))
         name, text = facts_symbol(symbol), facts.to_text().encode() + b"\0"

@@ -55,7 +55,8 @@ reserve:
   %clocks_end = add i64 %clocks_begin, %clock_bytes
   %rounded = add i64 %clocks_end, 255
   %shared_begin = and i64 %rounded, -256
-  %bytes = add i64 %shared_begin, %shared_bytes
+  %end = add i64 %shared_begin, %shared_bytes
+  %bytes = add i64 %end, 8   ; it is filled by eight bytes
   %block = call ptr @hlojit_allocate(i64 %bytes)
   %is_refused = icmp eq ptr %block, null
   br i1 %is_refused, label %exhausted, label %fill
@@ -157,10 +158,8 @@ fill:
   ; What nobody has written is a NaN in every float format with infinities, and an odd integer.
   %at = phi i64 [ 0, %go ], [ %next, %fill ]
   %place = getelementptr inbounds i8, ptr %shared, i64 %at
-  %odd = trunc i64 %at to i1
-  %byte = select i1 %odd, i8 -1, i8 -6
-  store i8 %byte, ptr %place, align 1
-  %next = add nuw i64 %at, 1
+  store i64 -1407396358717446, ptr %place, align 8   ; 0xFFFAFFFAFFFAFFFA
+  %next = add nuw i64 %at, 8
   %more = icmp ult i64 %next, %bytes
   br i1 %more, label %fill, label %done
 done:
