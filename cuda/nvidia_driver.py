@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
+from hlojit.cuda import cublaslt
 from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.staging import Staging
 from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
 from hlojit.ir.errors import ExecutionError
+from hlojit.lowering.library_product import LibraryProduct
 
 PLAIN_SHARED_BYTES: Final = 48 << 10
 """What a block may have without asking for more."""
@@ -109,6 +111,7 @@ class NvidiaDriver:
         self._pool: Any = None
         self._events: list[Any] = []
         self._streams: list[NvidiaStream] = []
+        self._cublaslt: cublaslt.CublasLt | None = None
         self._opening = threading.Lock()
         self._capturing = threading.Lock()
 
@@ -269,10 +272,42 @@ class NvidiaDriver:
                 api("cuFuncSetAttribute", handle, attribute, shared_bytes)
         return NvidiaFunction(handle, module, *_parameters(0))
 
+    def library(self, call: str) -> cublaslt.Routine | None:
+        """Of cuBLASLt, where nvmath-python is installed."""
+        if cublaslt.unavailable():
+            return None
+        with self._opening, self._here:
+            try:
+                if self._cublaslt is None:
+                    workspace = self.allocate(cublaslt.WORKSPACE_BYTES, self._capture_stream)
+                    self._api("cuStreamSynchronize", self._capture_stream.handle)
+                    self._cublaslt = cublaslt.CublasLt(cublaslt.load_bindings(), workspace)
+                return self._cublaslt.routine(LibraryProduct.of_text(call))
+            except DriverError:
+                raise
+            except Exception as error:
+                raise DriverError(
+                    f"cuBLASLt cannot be used: {error}; install what nvmath-python needs (pip install 'hlojit[cublas]'), or "
+                    "uninstall nvmath-python: then our own kernels compute products"
+                ) from error
+
     def launch(
-        self, function: NvidiaFunction, grid: Grid, addresses: Sequence[int], stream: NvidiaStream, what: str
+        self,
+        function: NvidiaFunction | cublaslt.Routine,
+        grid: Grid,
+        addresses: Sequence[int],
+        stream: NvidiaStream,
+        what: str,
     ) -> None:
         """One row of blocks; the parameters are addresses."""
+        if isinstance(function, cublaslt.Routine):
+            with self._here:
+                try:
+                    function(addresses, int(stream.handle))
+                except Exception as error:
+                    raise DriverError(f"cuBLASLt refused {what}: {error}") from error
+            stream.launched.append(what)
+            return
         with self._here, function.lock:
             if len(function.values) != len(addresses):
                 function.values, function.pointers = _parameters(len(addresses))

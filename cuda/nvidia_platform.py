@@ -11,7 +11,7 @@ from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.choice import chosen_assembler
 from hlojit.cuda.driver_api import DriverApi, driver_api
 from hlojit.cuda.nvidia_driver import NvidiaDriver
-from hlojit.cuda.nvptx import OLDEST, NvptxDialect, nvidia_target
+from hlojit.cuda.nvptx import OLDEST, NvptxDialect, matrix_inputs_of, nvidia_target
 from hlojit.gpu.driver import DriverError, Properties
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
@@ -106,4 +106,5 @@ def _machine(api: DriverApi, ordinal: int) -> GridMachine:
         shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         gigahertz=read("CLOCK_RATE") * 1e-6,
         memory_bandwidth=bandwidth or GridMachine(1).memory_bandwidth,
+        matrix_inputs=matrix_inputs_of(_capability(api, ordinal)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, final
+from typing import final
 
 from hlojit.cuda import narrow_floats
 from hlojit.ir.formats import FloatFormat
@@ -153,6 +153,12 @@ def _machine_instruction(
     return [b.emit(kind, 1, f"extractvalue {types} {found}, {number}") for number, kind in enumerate(kinds)]
 
 
+def matrix_inputs_of(compute_capability: tuple[int, int]) -> tuple[str, ...]:
+    """What matrix instructions multiply."""
+    ampere = ("bf16", "f16", "tf32", "s8", "u8")
+    return (*ampere, "e4m3", "e5m2") if compute_capability >= (8, 9) else ampere
+
+
 def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> Target:
     """Code generation for GPUs of a compute capability."""
     major, minor = compute_capability
@@ -161,11 +167,15 @@ def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> 
 
 
 # Published figures: NVIDIA's architecture whitepapers and data sheets.
-_AMPERE: Final = ("bf16", "f16", "tf32", "s8", "u8")
-_ADA: Final = (*_AMPERE, "e4m3", "e5m2")
-A100 = GridMachine(108, shared_bytes=163 << 10, gigahertz=1.41, memory_bandwidth=1555.0, matrix_inputs=_AMPERE)
-H200 = GridMachine(132, shared_bytes=227 << 10, gigahertz=1.98, memory_bandwidth=4800.0, matrix_inputs=_ADA)
-B200 = GridMachine(148, shared_bytes=227 << 10, gigahertz=1.85, memory_bandwidth=8000.0, matrix_inputs=_ADA)
+A100 = GridMachine(
+    108, shared_bytes=163 << 10, gigahertz=1.41, memory_bandwidth=1555.0, matrix_inputs=matrix_inputs_of((8, 0))
+)
+H200 = GridMachine(
+    132, shared_bytes=227 << 10, gigahertz=1.98, memory_bandwidth=4800.0, matrix_inputs=matrix_inputs_of((9, 0))
+)
+B200 = GridMachine(
+    148, shared_bytes=227 << 10, gigahertz=1.85, memory_bandwidth=8000.0, matrix_inputs=matrix_inputs_of((10, 0))
+)
 
 SM_80 = nvidia_target((8, 0), A100)
 SM_90 = nvidia_target((9, 0), H200)

@@ -129,6 +129,12 @@ class Driver(Protocol):
     def function(self, module: Module, symbol: str, shared_bytes: int) -> Function:
         """A kernel function that is launched with up to so many bytes of shared memory."""
 
+    def library(self, call: str) -> Function | None:
+        """What does a call (``Phase.library``) in a library, to be launched like a kernel over the same buffers.
+
+        None where there is no such library: the kernel itself stands in.
+        """
+
     def launch(self, function: Function, grid: Grid, addresses: Sequence[int], stream: Stream, what: str) -> None:
         """Run a kernel function over buffers; ``what`` tells people which instruction it is, and where."""
 

@@ -51,13 +51,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LaunchKernel:
-    """Launch one phase of a kernel; ``what`` is for messages."""
+    """Launch one phase of a kernel, or have a ``library`` do it; ``what`` is for messages."""
 
     kernel: str
     symbol: str
     grid: Grid
     places: tuple[Place, ...]
     what: str
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,8 @@ class Operations:
                 grid = Grid(phase.tasks, phase.threads, phase.shared_bytes)
                 status = (Place(self.status, self.statuses.offset(phase.reports)),) if phase.has_status else ()
                 if phase.tasks:
-                    self.code.append(LaunchKernel(step.kernel.symbol, phase.symbol, grid, places + status, what))
+                    launch = LaunchKernel(step.kernel.symbol, phase.symbol, grid, places + status, what, phase.library)
+                    self.code.append(launch)
         elif isinstance(step, (Copy, Transfer)):
             self._copy(step)
         elif isinstance(step, Collective):

@@ -49,6 +49,10 @@ class LoadedKernel:
         self.functions: dict[str, Function] = {
             name: driver.function(self._module, name, nbytes) for name, nbytes in shared.items()
         }
+        for each in launches:
+            routine = driver.library(each.library) if each.library else None
+            if routine is not None:
+                self.functions[each.symbol] = routine
 
 
 @final

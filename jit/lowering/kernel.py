@@ -22,7 +22,7 @@ class Phase:
     ``cost`` estimates the nanoseconds of one task on one core; a launch whose total is small runs on one thread.  On a
     machine with threads a task is a block of ``threads``, which share ``shared_bytes`` of memory; with ``has_status`` the
     kernel takes the address of a status (``hlojit.simt.status``) behind those of its buffers, in which ``reports`` are what
-    functions in it can fail with.
+    functions in it can fail with.  ``library`` names a call (``library_product``) that a vendor's library may do instead.
     """
 
     symbol: str
@@ -32,6 +32,7 @@ class Phase:
     shared_bytes: int = 0
     has_status: bool = False
     reports: tuple[str, ...] = ()
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.grid_product import GridProduct, convolution_product, dot_product_of
 from hlojit.lowering.index import delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.library_product import library_product
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
@@ -88,10 +89,23 @@ def _emit_product(
     else:
         plan = tiles = plan_tiles(product, unit, itemsizes, machine)
         phases = [TiledProduct(frame, tiles, by_side).emit(symbol)]
+    if len(phases) == 1:
+        phases[0] = replace(phases[0], library=_library_call(product, by_side))
     workspace_bytes = plan.parts.workspace_bytes(product, unit)
     if workspace_bytes:
         phases.append(_emit_sums(frame, product, plan.parts, by_side[2], f"{symbol}_sums"))
     return frame.code(phases, workspace_bytes)
+
+
+def _library_call(product: GridProduct, elements: TripleOfElements) -> str:
+    """The call of a library that may compute a product instead, or an empty string."""
+    lhs, rhs, result = elements
+    narrowed = {each.rounded_to for each in (lhs, rhs)}
+    if narrowed not in ({None}, {TF32_FORMAT}) or result.compute == "f64":
+        return ""
+    names = lhs.element.name, rhs.element.name, result.element.name
+    call = library_product(product, names, rounds_to_tf32=narrowed == {TF32_FORMAT})
+    return "" if call is None else call.to_text()
 
 
 def _matrix_inputs(

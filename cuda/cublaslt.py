@@ -1,0 +1,156 @@
+"""Products by NVIDIA's cuBLASLt, through the bindings of nvmath-python; not run yet: no GPU has been at hand.
+
+    library = CublasLt(load_bindings(), workspace_address)
+    routine = library.routine(LibraryProduct.of_text(phase.library))
+    routine(addresses, stream)
+
+cuBLASLt speaks of matrices in columns.  A result of rows is one of columns whose rows and columns are exchanged: our right
+operand is its first one, our left operand its second.  Algorithms are what its heuristics give first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, Final, final
+
+import numpy as np
+from hlojit.lowering.library_product import LibraryMatrix, LibraryProduct
+
+WORKSPACE_BYTES: Final = 32 << 20
+"""What NVIDIA recommends for Hopper."""
+MISSING: Final = "nvmath-python is not installed (pip install 'hlojit[cublas]')"
+# cudaDataType and cublasComputeType_t.
+_TYPES: Final = {"f32": 0, "f16": 2, "i8": 3, "i32": 10, "bf16": 14, "f8E4M3FN": 28, "f8E5M2": 29}
+_COMPUTE: Final = {"f32": 68, "i32": 72, "tf32": 77}
+_TRANSPOSED: Final = 1
+"""``CUBLAS_OP_T``."""
+
+
+def unavailable() -> str:
+    """Why there is no such library here, or an empty string."""
+    return MISSING if find_spec("nvmath") is None else ""
+
+
+def load_bindings() -> Any:
+    """The module of the bindings; imports it."""
+    from nvmath.bindings import cublasLt
+
+    return cublasLt
+
+
+@final
+class CublasLt:
+    """The library on one device; the device's context is current when it is used.  May be used by several threads."""
+
+    def __init__(self, bindings: Any, workspace: int, workspace_bytes: int = WORKSPACE_BYTES):
+        self._lt = bindings
+        self._handle: int = bindings.create()
+        self._workspace = workspace, workspace_bytes
+        self._routines: dict[LibraryProduct, Routine | None] = {}
+        self._lock = threading.Lock()
+
+    def routine(self, product: LibraryProduct) -> Routine | None:
+        """What computes a product, made once; None where the library has no algorithm for it."""
+        with self._lock:
+            if product not in self._routines:
+                self._routines[product] = self._made(product)
+            return self._routines[product]
+
+    def _made(self, product: LibraryProduct) -> Routine | None:
+        descriptor = self._descriptor(product)
+        layouts = self._layouts(product)
+        algorithm = self._algorithm(descriptor, layouts)
+        if algorithm is None:
+            return None
+        return Routine(self._lt, self._handle, product, descriptor, layouts, algorithm, self._workspace)
+
+    def _set(self, kind: str, owner: int, attribute: str, value: int) -> None:
+        """Set an attribute of a descriptor (``matmul_desc``, ``matrix_layout``, ``matmul_preference``)."""
+        enum = {
+            "matmul_desc": "MatmulDescAttribute",
+            "matrix_layout": "MatrixLayoutAttribute",
+            "matmul_preference": "MatmulPreferenceAttribute",
+        }[kind]
+        number = int(getattr(self._lt, enum)[attribute])
+        content = np.array([value], getattr(self._lt, f"get_{kind}_attribute_dtype")(number))
+        getattr(self._lt, f"{kind}_set_attribute")(owner, number, content.ctypes.data, content.nbytes)
+
+    def _descriptor(self, product: LibraryProduct) -> int:
+        scale = _TYPES["i32" if product.sums == "i32" else "f32"]
+        made: int = self._lt.matmul_desc_create(_COMPUTE[product.sums], scale)
+        if product.rhs.row_step == 1:
+            self._set("matmul_desc", made, "TRANSA", _TRANSPOSED)
+        if product.lhs.row_step == 1:
+            self._set("matmul_desc", made, "TRANSB", _TRANSPOSED)
+        return made
+
+    def _layouts(self, product: LibraryProduct) -> tuple[int, int, int]:
+        """Of its first operand (our right one), its second, and the result."""
+        m, n, k = product.m, product.n, product.k
+        first = (k, n) if product.rhs.row_step == 1 else (n, k)
+        second = (m, k) if product.lhs.row_step == 1 else (k, m)
+        return (
+            self._layout(product, product.rhs, *first),
+            self._layout(product, product.lhs, *second),
+            self._layout(product, product.result, n, m),
+        )
+
+    def _layout(self, product: LibraryProduct, matrix: LibraryMatrix, rows: int, columns: int) -> int:
+        made: int = self._lt.matrix_layout_create(_TYPES[matrix.element], rows, columns, matrix.step)
+        if product.batch > 1:
+            self._set("matrix_layout", made, "BATCH_COUNT", product.batch)
+            self._set("matrix_layout", made, "STRIDED_BATCH_OFFSET", matrix.batch_step)
+        return made
+
+    def _algorithm(self, descriptor: int, layouts: tuple[int, int, int]) -> Any:
+        """The first that the heuristics name, as the bindings' object that holds it; None where they name none."""
+        lt, (first, second, result) = self._lt, layouts
+        preference = lt.matmul_preference_create()
+        try:
+            self._set("matmul_preference", preference, "MAX_WORKSPACE_BYTES", self._workspace[1])
+            found, count = lt.MatmulHeuristicResult(1), np.zeros(1, np.int32)
+            lt.matmul_algo_get_heuristic(
+                self._handle, descriptor, first, second, result, result, preference, 1, found.ptr, count.ctypes.data
+            )
+        finally:
+            lt.matmul_preference_destroy(preference)
+        return found if count[0] else None
+
+
+@final
+class Routine:
+    """One product, ready to be called with the addresses of a kernel's buffers."""
+
+    def __init__(
+        self,
+        bindings: Any,
+        handle: int,
+        product: LibraryProduct,
+        descriptor: int,
+        layouts: tuple[int, int, int],
+        algorithm: Any,
+        workspace: tuple[int, int],
+    ):
+        kind = np.int32 if product.sums == "i32" else np.float32
+        # Host memory that is read at every call.
+        self._scales = np.array([1, 0], kind)
+        self._algorithm = algorithm
+        self._buffers = product.buffers
+        alpha = int(self._scales.ctypes.data)
+        beta = alpha + self._scales.itemsize
+        first, second, result = layouts
+
+        def call(left: int, right: int, out: int, stream: int) -> None:
+            bindings.matmul(
+                handle, descriptor, alpha, right, first, left, second, beta, out, result, out, result,
+                algorithm.ptr, *workspace, stream,
+            )  # fmt: skip
+
+        self._call: Callable[[int, int, int, int], None] = call
+
+    def __call__(self, addresses: Sequence[int], stream: int) -> None:
+        """Put the product on a stream."""
+        lhs, rhs, result = (addresses[number] for number in self._buffers)
+        self._call(lhs, rhs, result, stream)

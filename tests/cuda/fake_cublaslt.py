@@ -1,0 +1,166 @@
+"""``nvmath.bindings.cublasLt`` without a GPU: every function checks what it is given, and the product is made by NumPy.
+
+Signatures, enumerations and types of attributes are those of nvmath-python 1.0; matrices are in columns, as there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from enum import IntEnum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+TYPES = {
+    0: np.float32, 2: np.float16, 3: np.int8, 10: np.int32, 14: ml_dtypes.bfloat16,
+    28: ml_dtypes.float8_e4m3fn, 29: ml_dtypes.float8_e5m2,
+}  # fmt: skip
+FULL, INTEGER, TF32 = 68, 72, 77
+
+
+class MatmulDescAttribute(IntEnum):
+    TRANSA = 3
+    TRANSB = 4
+
+
+class MatrixLayoutAttribute(IntEnum):
+    BATCH_COUNT = 5
+    STRIDED_BATCH_OFFSET = 6
+
+
+class MatmulPreferenceAttribute(IntEnum):
+    MAX_WORKSPACE_BYTES = 1
+
+
+class MatmulHeuristicResult:
+    def __init__(self, size: int = 1):
+        self._memory = np.zeros((size, 96), np.uint8)
+        self.ptr = int(self._memory.ctypes.data)
+
+
+class FakeLt:
+    """The module; ``refuses`` has the heuristics find nothing."""
+
+    MatmulDescAttribute = MatmulDescAttribute
+    MatrixLayoutAttribute = MatrixLayoutAttribute
+    MatmulPreferenceAttribute = MatmulPreferenceAttribute
+    MatmulHeuristicResult = MatmulHeuristicResult
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.calls = 0
+        self.heuristics = 0
+        self._numbers = itertools.count(7000)
+        self._objects: dict[int, dict[str, Any]] = {}
+        self._algorithms: set[bytes] = set()
+
+    def _new(self, kind: str, **content: Any) -> int:
+        number = next(self._numbers)
+        self._objects[number] = {"kind": kind, **content}
+        return number
+
+    def _object(self, number: int, kind: str) -> dict[str, Any]:
+        found = self._objects[number]
+        assert found["kind"] == kind, (found, kind)
+        return found
+
+    def create(self) -> int:
+        return self._new("handle")
+
+    def matmul_desc_create(self, compute_type: int, scale_type: int) -> int:
+        assert (compute_type, scale_type) in ((FULL, 0), (TF32, 0), (INTEGER, 10))
+        return self._new("desc", compute=compute_type, TRANSA=0, TRANSB=0)
+
+    def matrix_layout_create(self, type: int, rows: int, cols: int, ld: int) -> int:
+        assert type in TYPES and rows > 0 and cols > 0 and ld >= rows, (type, rows, cols, ld)
+        return self._new("layout", type=type, rows=rows, cols=cols, ld=ld, BATCH_COUNT=1, STRIDED_BATCH_OFFSET=0)
+
+    def matmul_preference_create(self) -> int:
+        return self._new("preference", MAX_WORKSPACE_BYTES=0)
+
+    def matmul_preference_destroy(self, pref: int) -> None:
+        self._object(pref, "preference")
+        del self._objects[pref]
+
+    def get_matmul_desc_attribute_dtype(self, attr: int) -> Any:
+        return {3: np.int32, 4: np.int32}[attr]
+
+    def get_matrix_layout_attribute_dtype(self, attr: int) -> Any:
+        return {5: np.int32, 6: np.int64}[attr]
+
+    def get_matmul_preference_attribute_dtype(self, attr: int) -> Any:
+        return {1: np.uint64}[attr]
+
+    def _set(self, kind: str, number: int, attribute: IntEnum, dtype: Any, buf: int, size: int) -> None:
+        assert size == np.dtype(dtype).itemsize
+        value = np.frombuffer(ctypes.string_at(buf, size), dtype)[0]
+        self._object(number, kind)[attribute.name] = int(value)
+
+    def matmul_desc_set_attribute(self, matmul_desc: int, attr: int, buf: int, size_in_bytes: int) -> None:
+        self._set("desc", matmul_desc, MatmulDescAttribute(attr), np.int32, buf, size_in_bytes)
+
+    def matrix_layout_set_attribute(self, mat_layout: int, attr: int, buf: int, size_in_bytes: int) -> None:
+        dtype = self.get_matrix_layout_attribute_dtype(attr)
+        self._set("layout", mat_layout, MatrixLayoutAttribute(attr), dtype, buf, size_in_bytes)
+
+    def matmul_preference_set_attribute(self, pref: int, attr: int, buf: int, size_in_bytes: int) -> None:
+        self._set("preference", pref, MatmulPreferenceAttribute(attr), np.uint64, buf, size_in_bytes)
+
+    def matmul_algo_get_heuristic(
+        self, light_handle: int, operation_desc: int, adesc: int, bdesc: int, cdesc: int, ddesc: int, preference: int,
+        requested_algo_count: int, heuristic_results_array: int, return_algo_count: int,
+    ) -> None:  # fmt: skip
+        self._object(light_handle, "handle")
+        assert self._object(preference, "preference")["MAX_WORKSPACE_BYTES"] == 32 << 20 and requested_algo_count == 1
+        self._shapes(operation_desc, adesc, bdesc, ddesc)
+        self._object(cdesc, "layout")
+        self.heuristics += 1
+        algorithm = f"algorithm {self.heuristics}".ljust(64).encode()
+        self._algorithms.add(algorithm)
+        ctypes.memmove(heuristic_results_array, algorithm, 64)
+        ctypes.c_int32.from_address(return_algo_count).value = 0 if self.refuses else 1
+
+    def _shapes(self, desc: int, *layouts: int) -> tuple[int, int, int]:
+        """M, N and K; the operands fit together, and 8-bit elements lie as the library wants them."""
+        operation = self._object(desc, "desc")
+        a, b, d = (self._object(each, "layout") for each in layouts)
+        m, k = (a["cols"], a["rows"]) if operation["TRANSA"] else (a["rows"], a["cols"])
+        other, n = (b["cols"], b["rows"]) if operation["TRANSB"] else (b["rows"], b["cols"])
+        assert k == other and (d["rows"], d["cols"]) == (m, n)
+        assert a["BATCH_COUNT"] == b["BATCH_COUNT"] == d["BATCH_COUNT"]
+        if np.dtype(TYPES[a["type"]]).itemsize == 1:
+            assert operation["TRANSA"] and not operation["TRANSB"]
+            assert not any(each % 16 for each in (m, n, k, a["ld"], b["ld"], d["ld"]))
+        return m, n, k
+
+    def _matrices(self, layout: int, address: int) -> np.ndarray[Any, Any]:
+        """Batches of matrices, which are in columns."""
+        found = self._object(layout, "layout")
+        dtype = np.dtype(TYPES[found["type"]])
+        batches, step, ld = found["BATCH_COUNT"], found["STRIDED_BATCH_OFFSET"], found["ld"]
+        count = (batches - 1) * step + (found["cols"] - 1) * ld + found["rows"]
+        memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)
+        strides = (step * dtype.itemsize, dtype.itemsize, ld * dtype.itemsize)
+        return np.ndarray((batches, found["rows"], found["cols"]), dtype, memory, strides=strides)
+
+    def matmul(
+        self, light_handle: int, compute_desc: int, alpha: int, a: int, adesc: int, b: int, bdesc: int, beta: int, c: int,
+        cdesc: int, d: int, ddesc: int, algo: int, workspace: int, workspace_size_in_bytes: int, stream: int,
+    ) -> None:  # fmt: skip
+        self._object(light_handle, "handle")
+        self._shapes(compute_desc, adesc, bdesc, ddesc)
+        operation = self._object(compute_desc, "desc")
+        scale = ctypes.c_int32 if operation["compute"] == INTEGER else ctypes.c_float
+        assert scale.from_address(alpha).value == 1 and scale.from_address(beta).value == 0
+        assert c == d and cdesc == ddesc and isinstance(stream, int)
+        assert ctypes.string_at(algo, 64) in self._algorithms, "what the heuristics gave"
+        assert workspace % 256 == 0 and workspace and workspace_size_in_bytes == 32 << 20
+        wide = np.int64 if operation["compute"] == INTEGER else np.float64
+        left, right = (self._matrices(*each).astype(wide) for each in ((adesc, a), (bdesc, b)))
+        left = left.swapaxes(1, 2) if operation["TRANSA"] else left
+        right = right.swapaxes(1, 2) if operation["TRANSB"] else right
+        out = self._matrices(ddesc, d)
+        out[...] = (left @ right).astype(out.dtype)
+        self.calls += 1
