@@ -45,6 +45,8 @@ class NvptxDialect(Dialect):
     def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
         parameters = [("ptr addrspace(1)", f"buffer{number}") for number in range(buffers)]
         attributes = f'nounwind "nvvm.reqntid"="{threads}"'
+        if b.at_once > 1:
+            attributes += f' "nvvm.minctasm"="{b.at_once}"'
         with b.function(symbol, parameters, attributes=attributes, linkage="ptx_kernel") as addresses:
             yield [b.emit("ptr", 1, f"addrspacecast ptr addrspace(1) {address.text} to ptr") for address in addresses]
 

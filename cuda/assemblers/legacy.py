@@ -35,6 +35,7 @@ _SHARED: Final = re.compile(
 )
 _DROPPED: Final = ("declare ", "!", "target ", "attributes ")
 _THREADS: Final = re.compile(r'"nvvm\.reqntid"="(\d+)"')
+_AT_ONCE: Final = re.compile(r'"nvvm\.minctasm"="(\d+)"')
 
 
 @final
@@ -46,6 +47,8 @@ class LegacyKernel:
     symbol: str
     parameters: int
     threads: int
+    at_once: int
+    """Blocks that a multiprocessor has registers for."""
 
 
 @final
@@ -74,7 +77,9 @@ def legacy_kernel(text: str, symbol: str) -> LegacyKernel:
     if kernel.linkage != "ptx_kernel" or found is None:
         raise HlojitError(f"internal error: {symbol} is no kernel of the nvptx dialect")
     whole = "\n".join([*definitions, *declarations.values(), *texts, ""])
-    return LegacyKernel(whole, f"{symbol}.body", len(kernel.parameters), int(found[1]))
+    at_once = _AT_ONCE.search(kernel.attributes)
+    blocks = int(at_once[1]) if at_once is not None else 1
+    return LegacyKernel(whole, f"{symbol}.body", len(kernel.parameters), int(found[1]), blocks)
 
 
 def _functions(text: str, others: list[str]) -> Iterator[_Function]:

@@ -68,9 +68,8 @@ def _entry(kernel: LegacyKernel, symbol: str, target: Target) -> str:
     signature = (types.UniTuple(types.uint64, kernel.parameters),)
     _current.kernel = kernel
     try:
-        ptx, _ = cuda.compile(
-            _shell(), signature, device=False, abi="numba", cc=capability, launch_bounds=kernel.threads
-        )
+        bounds = kernel.threads, kernel.at_once
+        ptx, _ = cuda.compile(_shell(), signature, device=False, abi="numba", cc=capability, launch_bounds=bounds)
     except Exception as error:
         raise HlojitError(f"internal error: numba.cuda refuses kernel {symbol}: {_reason(kernel, error)}") from error
     finally:

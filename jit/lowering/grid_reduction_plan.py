@@ -42,6 +42,10 @@ MOST_SCAN_CHUNKS = 64
 BYTES_UNDER_WAY = 64
 MOST_UNDER_WAY = 16
 """Pieces, however small they are."""
+AT_ONCE = 1024
+"""Threads that a multiprocessor should hold of a kernel that waits for memory: loops are not unrolled beyond that."""
+OTHER_WORDS = 40
+"""Registers of a thread for addresses and arithmetic, beside the kept values of a row."""
 DATA_WORDS = 64
 """32-bit registers that the kept values of a row may take."""
 EXCHANGE_BYTES = 4096
@@ -97,6 +101,11 @@ class RowGrid:
         """Number of blocks."""
         return -(-self.rows // self.teams) * self.chunks
 
+    @property
+    def at_once(self) -> int:
+        """Blocks that a multiprocessor should have registers for."""
+        return 1 if self.resident else max(1, AT_ONCE // self.threads)
+
 
 @dataclass(frozen=True)
 class ColumnGrid:
@@ -132,6 +141,11 @@ class ColumnGrid:
     def blocks(self) -> int:
         """Number of blocks."""
         return self.rows * self.stretches * self.chunks
+
+    @property
+    def at_once(self) -> int:
+        """Blocks that a multiprocessor should have registers for."""
+        return max(1, AT_ONCE // self.threads)
 
 
 @dataclass(frozen=True)
@@ -287,7 +301,7 @@ def _teams(
     needed = -(-(chunk or pieces) // team)
     if words:
         # A block of many threads leaves each of them few registers.
-        room = DATA_WORDS if machine.registers >= 2 * DATA_WORDS * team else DATA_WORDS // 2
+        room = min(DATA_WORDS, machine.registers // team - OTHER_WORDS)
         rounds = room // (words * grid.lanes)
     resident = needed <= min(rounds, MOST_ROUNDS) and not any(one.has_call for one in facts)
     if words and not resident:

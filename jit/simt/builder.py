@@ -37,15 +37,17 @@ class SimtBuilder(LlvmBuilder):
         self.shared_bytes = 0
         """Shared memory that the kernel under construction has taken."""
         self.threads = 0
+        self.at_once = 1
+        """Blocks of the kernel that a multiprocessor should have registers for: what is unrolled must not take them all."""
         self.buffers: tuple[Memory, ...] = ()
         """The buffers of the kernel under construction."""
         self._memories: dict[str, Memory] = {}
         """What pointers point into, by their names.  Others are private: constants, the thread's own stack."""
 
     @contextmanager
-    def kernel(self, symbol: str, buffers: Sequence[Memory], threads: int) -> Iterator[list[Val]]:
+    def kernel(self, symbol: str, buffers: Sequence[Memory], threads: int, *, at_once: int = 1) -> Iterator[list[Val]]:
         """Emit a kernel function; gives the addresses of its buffers."""
-        self.shared_bytes, self.threads = 0, threads
+        self.shared_bytes, self.threads, self.at_once = 0, threads, at_once
         self.buffers = tuple(replace(memory, number=number) for number, memory in enumerate(buffers))
         self._memories = {}
         self.foreign.begin_kernel()

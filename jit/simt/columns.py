@@ -48,7 +48,9 @@ class _ColumnKernel:
 
     def emit(self, symbol: str, cost: float) -> Phase:
         grid, frame, b = self.grid, self.frame, self.builder
-        with frame.kernel(symbol, grid.threads, workspace_bytes=self.partials.nbytes) as workspace:
+        with frame.kernel(
+            symbol, grid.threads, workspace_bytes=self.partials.nbytes, at_once=grid.at_once
+        ) as workspace:
             self.partials.open(workspace)
             first, count = self._open()
             with frame.access.guarded(self.active):

@@ -30,13 +30,13 @@ class GridFrame(Frame):
         super().__init__(target, body, SimtBuilder(dialect))
 
     @contextmanager
-    def kernel(self, symbol: str, threads: int, *, workspace_bytes: int = 0) -> Iterator[list[Val]]:
+    def kernel(self, symbol: str, threads: int, *, workspace_bytes: int = 0, at_once: int = 1) -> Iterator[list[Val]]:
         """Open the function; gives the address of the workspace, if there is one."""
         count = len(self.body.operand_types) + len(self.body.roots)
         buffers = [self._memory(number) for number in range(count)]
         if workspace_bytes:
             buffers.append(Memory("the workspace", workspace_bytes, is_written=True))
-        with self.builder.kernel(symbol, buffers, threads) as addresses:
+        with self.builder.kernel(symbol, buffers, threads, at_once=at_once) as addresses:
             sizes = [self.body.length(number) for number in range(count)]
             self.access = SimtAccess(self.builder, self.target, addresses[:count], sizes)
             self.elements = Elements(cast(Access, self.access), self.body)

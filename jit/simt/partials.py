@@ -79,7 +79,7 @@ class Partials:
         """The second phase: a team of threads for the chunks of each result."""
         frame, b = self.frame, self.frame.builder
         grid = second_phase(self.results, self.chunks, machine)
-        with frame.kernel(symbol, grid.threads, workspace_bytes=self.nbytes) as workspace:
+        with frame.kernel(symbol, grid.threads, workspace_bytes=self.nbytes, at_once=grid.at_once) as workspace:
             self.open(workspace)
             team = Team(frame, grid, machine.warp)
             team.open()

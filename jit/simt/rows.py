@@ -111,7 +111,7 @@ def emit_row_reduction(body: Body, target: Target, dialect: Dialect, symbol: str
     frame = GridFrame(target, body, dialect)
     b = frame.builder
     partials = Partials(frame, plan.instructions, plan.results, grid.chunks)
-    with frame.kernel(symbol, grid.threads, workspace_bytes=partials.nbytes) as workspace:
+    with frame.kernel(symbol, grid.threads, workspace_bytes=partials.nbytes, at_once=grid.at_once) as workspace:
         partials.open(workspace)
         team = Team(frame, grid, machine.warp)
         team.open()
@@ -149,7 +149,7 @@ class _RowKernel:
 
     def emit(self, symbol: str) -> KernelCode:
         plan, grid, frame = self.plan, self.grid, self.frame
-        with frame.kernel(symbol, grid.threads):
+        with frame.kernel(symbol, grid.threads, at_once=grid.at_once):
             self.team = Team(frame, grid, self.machine.warp)
             self.team.open()
             if not grid.resident:

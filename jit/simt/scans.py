@@ -93,7 +93,9 @@ class _LineScan(_Scan):
         self.index = delinearized(self.row * self.extent + column, self.shape)
         self.linear = self.row * self.extent + column
         phases = [self._chunks(f"{symbol}.chunks")] if self.grid.chunks > 1 else []
-        with frame.kernel(symbol, self.grid.threads, workspace_bytes=self.partials.nbytes) as workspace:
+        with frame.kernel(
+            symbol, self.grid.threads, workspace_bytes=self.partials.nbytes, at_once=self.grid.at_once
+        ) as workspace:
             self.partials.open(workspace)
             team = self._team()
             scan = TeamScan(team, combiners_of(frame, [self.instruction]))
@@ -115,7 +117,9 @@ class _LineScan(_Scan):
     def _chunks(self, symbol: str) -> Phase:
         """The first phase: what each chunk gives."""
         frame, grid = self.frame, self.grid
-        with frame.kernel(symbol, grid.threads, workspace_bytes=self.partials.nbytes) as workspace:
+        with frame.kernel(
+            symbol, grid.threads, workspace_bytes=self.partials.nbytes, at_once=grid.at_once
+        ) as workspace:
             self.partials.open(workspace)
             team = self._team()
             loop = RowLoop(team, self.index, [self.instruction], ())
@@ -260,7 +264,9 @@ class _ColumnScan(_Scan):
 
     def _phase(self, symbol: str, *, is_scan: bool) -> Phase:
         grid, frame, b = self.grid, self.frame, self.builder
-        with frame.kernel(symbol, grid.threads, workspace_bytes=self.partials.nbytes) as workspace:
+        with frame.kernel(
+            symbol, grid.threads, workspace_bytes=self.partials.nbytes, at_once=grid.at_once
+        ) as workspace:
             self.partials.open(workspace)
             combiners = combiners_of(frame, [self.instruction])
             chunk, active = self._open()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cuda.assemblers.choice import assembler
+from hlojit.cuda.assemblers.choice import NAMES, assembler
 from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, NvptxDialect
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block, Instruction
@@ -100,6 +100,15 @@ def test_reductions_take_wide_pieces(target: Target, dtype: str, axes: tuple[int
     assert count(r"\bld\.global(\.L1::\w+)?\.(v4\.b32|v2\.b64)", first) == count(r"\bld\.global", first) >= 1
     if axes != (0,):
         assert "shfl.sync.bfly" in first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loops_leave_registers_for_other_blocks(name: str) -> None:
+    """Whatever an assembler unrolls, a multiprocessor can hold 1,024 threads that wait for memory."""
+    if assembler(name).unavailable():
+        pytest.skip(assembler(name).unavailable())
+    code = emit_kernel(fusion(reduction((0,)), tensor((1 << 26,), "f32")), SM_90, NvptxDialect(), "kernel")
+    assert code.phases[0].threads == 256 and re.search(r"\.minnctapersm 4\b", assembler(name).ptx(code, SM_90))
 
 
 def test_few_results_of_much_take_a_second_phase() -> None:
