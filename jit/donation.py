@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 Array = np.ndarray[Any, Any]
 
@@ -21,14 +22,26 @@ _CAPSULES = (b"hlojit.block", b"hlojit.donor")
 """Bases of arrays that own blocks of the memory pool, or the memory of an array that was donated."""
 
 
-def can_be_given(array: Array, others: Sequence[Array]) -> bool:
-    """Whether a program may take the memory of ``array`` in a call that also has ``others``."""
+def can_be_given(array: Array) -> bool:
+    """Whether a program may take the memory of ``array``, unless another argument overlaps it."""
     base = array.base
     if not array.flags.writeable or array.ctypes.data % 8:
         return False
-    if not array.flags.owndata if base is None else not any(_is_valid(base, name) for name in _CAPSULES):
-        return False
-    return not any(np.may_share_memory(array, other) for other in others)
+    return array.flags.owndata if base is None else any(_is_valid(base, name) for name in _CAPSULES)
+
+
+def overlapping(arrays: Sequence[Array]) -> set[int]:
+    """Numbers of the arrays whose memory, from their first byte to their last, overlaps that of another one."""
+    bounds = sorted((*byte_bounds(array), number) for number, array in enumerate(map(np.asarray, arrays)) if array.size)
+    found: set[int] = set()
+    # Of those that begin before: where the last one ends, and which that is.
+    end, last = 0, -1
+    for low, high, number in bounds:
+        if low < end:
+            found |= {number, last}
+        if high > end:
+            end, last = high, number
+    return found
 
 
 @final
@@ -43,10 +56,10 @@ class GivingCall:
 
     def __call__(self, *arrays: Array) -> Any:
         given = list(arrays)
+        # Of what the caller gave: of one array given twice every donated one is copied, and it stays as it was.
+        overlaps = overlapping(arrays)
         for number in self.numbers:
-            # What the caller gave: of one array given twice every donated one is copied, and it stays as it was.
-            others = [other for position, other in enumerate(arrays) if position != number]
-            if not can_be_given(arrays[number], others):
+            if number in overlaps or not can_be_given(arrays[number]):
                 given[number] = arrays[number].copy()
         return self.function(*given)
 

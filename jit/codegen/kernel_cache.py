@@ -70,8 +70,7 @@ class KernelCache:
             return self._private_code(instruction, str(error))
         symbol = f"hlojit_{hashlib.sha256((self._stamp + text).encode()).hexdigest()[:32]}"
         with fork_gate.inside:
-            with self._lock:
-                found = self._find(symbol)
+            found = self._find(symbol)
             if found is not None:
                 return found
             # Not under the lock: rules of plugins run, which may compile something themselves, or wait for who does.
@@ -122,16 +121,21 @@ class KernelCache:
             self._grow(len(image))
 
     def _find(self, symbol: str) -> KernelCode | None:
-        code = self._codes.get(symbol)
-        if code is not None:
-            self._codes.move_to_end(symbol)
-            return code
+        with self._lock:
+            code = self._codes.get(symbol)
+            if code is not None:
+                self._codes.move_to_end(symbol)
+                return code
+        # Not under the lock: disks may be slow, and other threads want other kernels.
         found = _read(symbol)
         if found is None:
             return None
-        self._keep(found[0])
-        self._add_object(*found)
-        return found[0]
+        with self._lock:
+            code = self._codes.get(symbol)
+            if code is None:
+                code = self._keep(found[0])
+                self._add_object(*found)
+            return code
 
     def _keep(self, code: KernelCode) -> KernelCode:
         self._codes[code.symbol] = code
@@ -142,7 +146,8 @@ class KernelCache:
         self._bytes += nbytes
         while self._bytes > self.maximum_bytes and len(self._codes) > 1:
             symbol, oldest = self._codes.popitem(last=False)
-            self._bytes -= oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
+            nbytes = oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
+            self._bytes -= nbytes
 
 
 def _read(symbol: str) -> tuple[KernelCode, memoryview] | None:

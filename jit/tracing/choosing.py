@@ -10,7 +10,7 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, float_dtype, implements, normalized_axes, refuse, weak_kind
+from hlojit.tracing.rules import Axis, Rules, extents_of, float_dtype, implements, normalized_axes, refuse, weak_kind
 from hlojit.tracing.shapes import moveaxis
 from hlojit.tracing.tracer import Tracer, TracingError
 
@@ -173,7 +173,7 @@ def _extents_like(operand: Tracer, shape: Any) -> tuple[int, ...]:
     """The shape that is asked for, or the operand's."""
     if shape is None:
         return operand.shape
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return extents_of(shape)
 
 
 def _filled(number: Any) -> Callable[..., Any]:

@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hlojit.ir.errors import ArgumentError
+from hlojit.tracing.static_arguments import keyed
 
 Structure = Any
-"""Hashable description of a container: ``LEAF``, or (kind, keys, children)."""
+"""Hashable description of a container: ``LEAF``, or (kind, keys, children); equal for containers that nothing tells apart."""
 
 LEAF = "leaf"
 
@@ -76,7 +77,11 @@ def _flatten(tree: Any, leaves: list[Any], depth: int) -> Structure:
     if kind is tuple or kind is list:
         return (kind, len(tree), tuple(_flatten(child, leaves, depth) for child in tree))
     if isinstance(tree, dict):
-        return (dict, tuple(tree), tuple(_flatten(child, leaves, depth) for child in tree.values()))
+        children = tuple(_flatten(child, leaves, depth) for child in tree.values())
+        if all(type(key) is str for key in tree):
+            return (dict, tuple(tree), children)
+        # 1 and True are equal, and are different keys of a result.
+        return (dict, tuple(tree), children, tuple(map(keyed, tree)))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return (kind, tree._fields, tuple(_flatten(child, leaves, depth) for child in tree))
     if _is_dataclass(tree):
@@ -89,7 +94,7 @@ def _flatten(tree: Any, leaves: list[Any], depth: int) -> Structure:
 def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if structure == LEAF:
         return next(leaves)
-    kind, keys, children = structure
+    kind, keys, children = structure[:3]
     if kind is type(None):
         return None
     values = [_unflatten(child, leaves) for child in children]

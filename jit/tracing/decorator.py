@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
@@ -31,13 +30,15 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.in_flight import InFlight, Role
-from hlojit.ir.location import FileLocation
 from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import TensorType, tensor
+from hlojit.tracing.callables import name_of, place_of, signature_of
 from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
 from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.scopes import Scopes
+from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
 from hlojit.tracing.tracer import Tracer, TracingError
 
 _KEPT_ENVIRONMENTS = 4
@@ -63,10 +64,9 @@ class JittedFunction:
         donate_argnums: Sequence[int] = (),
         donate_argnames: Sequence[str] = (),
     ):
-        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            raise TracingError(f"{function.__qualname__} is a generator or coroutine; jit takes plain functions")
+        self.signature = signature_of(function)
         self.function = function
-        self.signature = inspect.signature(function)
+        self._name = name_of(function)
         self.static_argnames = frozenset(static_argnames)
         self.backend = backend
         # What the caller's mapping becomes later is no matter of what was decorated before.
@@ -76,13 +76,14 @@ class JittedFunction:
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
             raise HlojitError(
-                f"static_argnames names {', '.join(sorted(unknown))}, but {function.__name__} has the parameters "
+                f"static_argnames names {', '.join(sorted(unknown))}, but {self._name} has the parameters "
                 f"{', '.join(self.signature.parameters)}"
             )
         self._donated = DonatedParameters(
-            function.__name__, self.signature, donate_argnums, donate_argnames, self.static_argnames
+            self._name, self.signature, donate_argnums, donate_argnames, self.static_argnames
         )
-        functools.update_wrapper(self, function)
+        # Not its attributes: they may be called as ours are, and are ours if it wraps another jitted function.
+        functools.update_wrapper(self, function, updated=())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -118,21 +119,19 @@ class JittedFunction:
 
     # ------------------------------------------------------------------ parts
 
-    def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Hashable]:
+    def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, StaticArguments]:
         """Split a call into its traced arguments (args, kwargs) and its static ones."""
         if not self.static_argnames:
-            return (arguments, named), ()
+            return (arguments, named), NONE
         bound = self.signature.bind(*arguments, **named)
         bound.apply_defaults()
-        values = [(name, bound.arguments.pop(name)) for name in sorted(self.static_argnames)]
-        # The type too: 2, 2.0 and True are equal, and trace differently.
-        static = tuple((name, type(value), value) for name, value in values)
+        values = {name: bound.arguments.pop(name) for name in sorted(self.static_argnames)}
         try:
-            hash(static)
+            static = static_arguments(values)
         except TypeError:
             raise ArgumentError(
-                f"{self.function.__name__}: static arguments must be hashable, got "
-                + ", ".join(f"{name}={value!r}" for name, value in values)
+                f"{self._name}: static arguments must be hashable, got "
+                + ", ".join(f"{name}={value!r}" for name, value in values.items())
             ) from None
         return ((), dict(bound.arguments)), static
 
@@ -146,11 +145,11 @@ class JittedFunction:
                 try:
                     flatten(value)
                 except NestingError as error:
-                    raise ArgumentError(f"{self.function.__name__}, argument {name}: {error}") from None
+                    raise ArgumentError(f"{self._name}, argument {name}: {error}") from None
             raise
 
     def _prepare(
-        self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: Hashable
+        self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
     ) -> tuple[list[NDArray | Array], _Compiled]:
         """The arrays of a call, and what is compiled for them."""
         arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
@@ -160,14 +159,17 @@ class JittedFunction:
         )
         # What is registered, not when: under the same plugins the same code serves again.
         backend = self.backend or BACKEND.text()
-        found = self._compiled.get((structure, static, signature, backend, tables().identity))
+        found = self._compiled.get((structure, static.key, signature, backend, tables().identity))
         if found is None:
             # Plugins that the first use of all loads belong to the key.
             registry().load()
-            found = self._compile((structure, static, signature, backend, tables().identity), dynamic, static, arrays)
+            key = (structure, static.key, signature, backend, tables().identity)
+            found = self._compile(key, dynamic, static, arrays)
         return arrays, found
 
-    def _compile(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
+    def _compile(
+        self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
+    ) -> _Compiled:
         """What is compiled for a key; one thread makes it, under no lock: the function that is traced may do anything."""
         while (found := self._compiled.get(key)) is None:
             with _compilations.turn((self, key)) as role:
@@ -178,13 +180,18 @@ class JittedFunction:
                     return self._compiled.setdefault(key, made)
         return found
 
-    def _made(self, key: tuple[Any, ...], dynamic: Any, static: Any, arrays: list[NDArray | Array]) -> _Compiled:
+    def _made(
+        self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
+    ) -> _Compiled:
         with fork_gate.inside:
             from hlojit.compiler import compile as compile_module
 
         with registry().using(*self.plugins):
+            scope = tables()
             module, structure = self._trace(dynamic, static, arrays)
-            executable = compile_module(module, backend=key[-2], options=self.options)
+            # In the environment of the call, whatever has been registered since it began.
+            with scope.activate():
+                executable = compile_module(module, backend=key[-2], options=self.options)
         # Without the executable's own indirection: this is called again and again.
         return getattr(executable, "call", executable), structure, executable
 
@@ -197,49 +204,51 @@ class JittedFunction:
             if each[-1] in surplus:
                 self._compiled.pop(each, None)
 
-    def _trace(self, dynamic: Any, static: Any, arrays: Sequence[NDArray | Array]) -> tuple[Module, Structure]:
+    def _trace(
+        self, dynamic: Any, static: StaticArguments, arrays: Sequence[NDArray | Array]
+    ) -> tuple[Module, Structure]:
         leaves, structure = self._flat(dynamic)
         types = [_type_of(array) for array in arrays]
-        code = self.function.__code__
-        location = FileLocation(code.co_filename, code.co_firstlineno, 1)
-        module = Module(self.function.__name__, location=location)
+        location = place_of(self.function)
+        module = Module(self._name, location=location)
         function = Function("main", types, (), location=location)
         for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
             argument.name_hint = name
         mark_donated(function, self._donated.leaves(dynamic))
         builder = Builder(function.body, location=location)
-        operations = Dispatch(builder)
+        scopes = Scopes(tables())
+        operations = Dispatch(builder, scopes)
         tracers = [
             Tracer(argument, operations, type(leaf) if type(leaf) in (int, float) else None)
             for argument, leaf in zip(function.body.arguments, leaves)
         ]
         positional, named = unflatten(structure, tracers)
         try:
-            if static:
-                result = fork_gate.outside(self._call_bound, {**named, **{name: value for name, _, value in static}})
+            if static.values:
+                result = fork_gate.outside(self._call_bound, {**named, **static.values})
             else:
                 result = fork_gate.outside(self.function, *positional, **named)
         except RecursionError as error:
-            raise TracingError(
-                f"{self.function.__name__} recurses without an end while it is traced: {error}"
-            ) from error
+            raise TracingError(f"{self._name} recurses without an end while it is traced: {error}") from error
         finally:
             operations.is_open = False
         try:
             _, result_structure = flatten(result)
         except NestingError as error:
-            raise ArgumentError(f"{self.function.__name__}, result: {error}") from None
+            raise ArgumentError(f"{self._name}, result: {error}") from None
         values = [self._result(operations, path, leaf) for path, leaf in paths(result)]
         builder.return_(*values)
         function.result_types[:] = [value.type for value in values]
         function.result_attributes[:] = [{} for _ in values]
         module.add_function(function)
+        if scopes.needed is not scopes.outer:
+            module.environment = scopes.needed
         return module, result_structure
 
     def _result(self, operations: Operations, path: str, leaf: Any) -> Value:
         if isinstance(leaf, (str, bytes)) or callable(leaf):
             raise TracingError(
-                f"{self.function.__name__}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "
+                f"{self._name}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "
                 "arrays, numbers, and containers of them"
             )
         return operations.value(leaf)
@@ -252,7 +261,7 @@ class JittedFunction:
         return self.function(*bound.args, **bound.kwargs)
 
     def __repr__(self) -> str:
-        return f"<hlojit.jit {self.function.__qualname__}: {len(self._compiled)} signatures compiled>"
+        return f"<hlojit.jit {self._name}: {len(self._compiled)} signatures compiled>"
 
 
 def _signature_of(leaf: Any, array: NDArray | Array) -> Hashable:

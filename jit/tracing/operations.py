@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array
 from hlojit.ir.builder import Builder
+from hlojit.ir.environment import tables
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.types import tensor
 from hlojit.tracing.kinds import as_kind, compute_dtype, element_of
+from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.tracer import Kind, Tracer, TracingError
 
 # As code objects spell them, which need not be the real path.
@@ -31,8 +33,9 @@ _LEAKED = (
 class Operations:
     """The graph of one traced function, as rules see it."""
 
-    def __init__(self, builder: Builder):
+    def __init__(self, builder: Builder, scopes: Scopes):
         self.builder = builder
+        self.scopes = scopes
         self.is_open = True
         """Whether the function still runs: its arrays mean nothing afterwards."""
 
@@ -59,7 +62,8 @@ class Operations:
         return operand if isinstance(operand, Tracer) else self.wrap(self.value(operand))
 
     def wrap(self, value: Value) -> Tracer:
-        """A tracer of a value."""
+        """A tracer of a value; everything that is made comes through here."""
+        self.scopes.enter(tables())
         return Tracer(value, self)
 
     def _encoded(self, numbers: np.ndarray[Any, Any], element: ElementType) -> Value:

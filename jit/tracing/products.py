@@ -10,6 +10,7 @@ from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.graph import Value
 from hlojit.tracing.kinds import common_kind, kind_of
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.rules import extents_of
 from hlojit.tracing.tracer import Tracer, TracingError
 
 
@@ -73,10 +74,10 @@ def dot(ops: Operations, a: Any, b: Any) -> Tracer:
 def tensordot(ops: Operations, a: Any, b: Any, axes: Any = 2) -> Tracer:
     """``numpy.tensordot``."""
     lhs, rhs = common_values(ops, [a, b])
-    if isinstance(axes, int):
+    if isinstance(axes, (int, np.integer)):
         rank = lhs.tensor_type.rank
         axes = (tuple(range(rank - axes, rank)), tuple(range(axes)))
-    left, right = ((axis,) if isinstance(axis, int) else tuple(axis) for axis in axes)
+    left, right = map(extents_of, axes)
     left = tuple(axis % lhs.tensor_type.rank for axis in left)
     right = tuple(axis % rhs.tensor_type.rank for axis in right)
     return ops.wrap(dot_general(ops, lhs, rhs, contract=(left, right)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,11 @@ def normalized_axes(axis: Axis, rank: int) -> tuple[int, ...]:
         if not -rank <= each < rank:
             raise np.exceptions.AxisError(each, rank)
     return tuple(sorted({int(each) % rank for each in axes}))
+
+
+def extents_of(shape: Any) -> tuple[int, ...]:
+    """A shape as NumPy takes it: one whole number or several, Python's or NumPy's."""
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(operator.index(each) for each in shape)
 
 
 def refuse(name: str, **options: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from hlojit.tracing import products
 from hlojit.tracing.kinds import as_kind
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, implements, normalized_axes, refuse
+from hlojit.tracing.rules import Axis, Rules, extents_of, implements, normalized_axes, refuse
 from hlojit.tracing.tracer import Tracer, TracingError
 
 RULES: Rules = {}
@@ -82,14 +82,13 @@ def moveaxis(ops: Operations, a: Any, source: Any, destination: Any) -> Tracer:
 
 @implements(RULES, np.broadcast_to)
 def broadcast_to(ops: Operations, array: Any, shape: Any, subok: bool = False) -> Tracer:
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    return ops.wrap(ops.broadcast(ops.value(array), shape))
+    return ops.wrap(ops.broadcast(ops.value(array), extents_of(shape)))
 
 
 @implements(RULES, np.expand_dims)
 def expand_dims(ops: Operations, a: Any, axis: Any) -> Tracer:
     operand = ops.tracer(a)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = extents_of(axis)
     rank = operand.ndim + len(axes)
     positions = {each % rank for each in axes}
     extents = iter(operand.shape)
@@ -193,7 +192,7 @@ def roll(ops: Operations, a: Any, shift: Any, axis: Any = None) -> Tracer:
 @implements(RULES, np.tile)
 def tile(ops: Operations, A: Any, reps: Any) -> Tracer:
     operand = ops.tracer(A)
-    counts = (reps,) if isinstance(reps, int) else tuple(reps)
+    counts = extents_of(reps)
     rank = max(len(counts), operand.ndim)
     counts = (1,) * (rank - len(counts)) + counts
     extents = (1,) * (rank - operand.ndim) + operand.shape

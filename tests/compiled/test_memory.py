@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import threading
 import weakref
 from functools import partial
 from pathlib import Path
@@ -73,3 +74,28 @@ def test_the_cache_of_kernels_is_bounded() -> None:
     assert 1 < len(codes) < 30
     assert sum(code.nbytes for code in codes) + sum(map(len, objects)) <= 40_000
     assert cache._objects.keys() <= cache._codes.keys()
+
+
+def test_threads_that_want_other_kernels_do_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread reads its kernel from a disk that does not answer; another one gets a kernel meanwhile."""
+    reading, go_on, cache = threading.Event(), threading.Event(), kernel_cache(host_target())
+    slow, other = (hlojit.parse(text(8, op)).main.body.first for op in ("tanh", "exponential"))
+    assert other is not None
+
+    class Disk:
+        def get(self, kind: str, key: str) -> None:
+            if threading.current_thread() is thread:
+                reading.set()
+                assert go_on.wait(60)
+
+    monkeypatch.setattr("hlojit.codegen.kernel_cache.disk_cache", Disk)
+    thread = threading.Thread(target=cache.code, args=(slow,), daemon=True)
+    thread.start()
+    assert reading.wait(60)
+    second = threading.Thread(target=cache.code, args=(other,), daemon=True)
+    second.start()
+    second.join(60)
+    waits = second.is_alive()
+    go_on.set()
+    thread.join(60)
+    assert not waits

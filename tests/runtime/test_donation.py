@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hlojit import runtime
+from hlojit.donation import GivingCall, overlapping
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.types import tensor
 from hlojit.lowering.program import Copy, Loop
@@ -634,3 +635,37 @@ def test_the_memory_is_freed_once_by_whom_it_was_allocated(add: Any, order: str)
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_overlaps_are_those_that_numpy_finds_in_pairs() -> None:
+    random = np.random.default_rng(7)
+    memory = [np.zeros(64, "u1") for _ in range(3)]
+    for _ in range(200):
+        arrays = []
+        for _ in range(random.integers(1, 9)):
+            low, high = np.sort(random.integers(0, 65, 2))
+            arrays.append(memory[random.integers(3)][low : high : random.choice([1, 3])][:: random.choice([1, -1])])
+        expected = {
+            number
+            for number, array in enumerate(arrays)
+            if any(np.may_share_memory(array, other) for place, other in enumerate(arrays) if place != number)
+        }
+        assert overlapping(arrays) == expected
+
+
+def test_looking_for_overlaps_takes_steps_in_proportion_to_the_arrays() -> None:
+    def steps(count: int) -> int:
+        arrays, seen = [np.zeros(1) for _ in range(count)], [0]
+
+        def count_calls(*_: Any) -> None:
+            seen[0] += 1
+
+        call = GivingCall(range(count), lambda *given: given)
+        sys.setprofile(count_calls)
+        try:
+            call(*arrays)
+        finally:
+            sys.setprofile(None)
+        return seen[0]
+
+    assert steps(400) < 3 * steps(200)

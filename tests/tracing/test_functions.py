@@ -168,3 +168,17 @@ def _fails(case: Callable[..., Any], array: np.ndarray[Any, Any]) -> bool:
 def test_unknown_function_is_named() -> None:
     with pytest.raises(TracingError, match=r"np\.interp cannot be compiled yet"):
         hlojit.jit(lambda x: np.interp(x, x, x))(np.ones(3))
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.int8, np.intp])
+def test_shapes_and_axes_are_whole_numbers_of_python_or_numpy(kind: Any) -> None:
+    x = np.arange(3, dtype="f4")
+    agree(lambda x: np.zeros_like(x, shape=kind(3)) + x, x)
+    agree(lambda x: np.ones_like(x, shape=(kind(2), kind(3))) + x, x)
+    agree(lambda x: np.full_like(x, 7, shape=[kind(2), kind(1)]) + x, x)
+    agree(lambda x: np.broadcast_to(x[:1], kind(4)) + 1, x)
+    agree(lambda x: np.expand_dims(x, kind(1)) + 1, x)
+    agree(lambda x: np.tile(x, kind(2)), x)
+    agree(lambda x: np.tile(x, (kind(2), kind(2))), x)
+    agree(lambda x: np.tensordot(x, x, kind(1)), x)
+    agree(lambda x: np.tensordot(x, x, (kind(0), kind(0))), x)

@@ -1,0 +1,68 @@
+"""Static arguments, and when two of them are the same: what is compiled for ``2`` is not what is compiled for ``2.0``.
+
+Python calls values equal that a traced function tells apart: 0.0 and -0.0, (2,) and (2.0,), ``True`` and 1 as keys.  So
+numbers count by type and bits, and containers by those of what they hold.  What else there is
+counts by its type and its own equality.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+
+
+class StaticArguments(NamedTuple):
+    """Those of one call: what they count as, and their values."""
+
+    key: Hashable
+    values: Mapping[str, Any]
+
+
+NONE: Final = StaticArguments((), {})
+
+
+def static_arguments(values: Mapping[str, Any]) -> StaticArguments:
+    """The static arguments of these values; raises ``TypeError`` if one of them is not hashable."""
+    key = tuple((name, keyed(value)) for name, value in values.items())
+    return StaticArguments(key, values)
+
+
+def keyed(value: Any) -> Hashable:
+    """What a hashable value counts as, as a part of a key; raises ``TypeError`` if it is not hashable."""
+    hash(value)
+    key = _exact(value)
+    try:
+        hash(key)
+    except TypeError:
+        # It leaves out of its hash what has none.
+        return type(value), value
+    return key
+
+
+def _exact(value: Any) -> Hashable:
+    kind = type(value)
+    describe = _EXACT.get(kind)
+    if describe is not None:
+        return kind, describe(value)
+    if isinstance(value, np.generic):
+        return kind, value.dtype, value.tobytes()
+    if isinstance(value, tuple):
+        # A named one; or somebody's class, which may have more than its elements.
+        return kind, *map(_exact, tuple(value)), *(() if hasattr(kind, "_fields") else (value,))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        compared = (field.name for field in dataclasses.fields(value) if field.compare)
+        return kind, cast(Hashable, value), tuple(_exact(getattr(value, name)) for name in compared)
+    return kind, value
+
+
+_EXACT: Final[Mapping[type, Callable[[Any], Hashable]]] = {
+    float: lambda value: struct.pack("d", value),
+    complex: lambda value: struct.pack("dd", value.real, value.imag),
+    tuple: lambda value: tuple(map(_exact, value)),
+    frozenset: lambda value: frozenset(map(_exact, value)),
+    range: lambda value: (value.start, value.stop, value.step),
+}
