@@ -12,7 +12,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
@@ -140,6 +140,11 @@ class NvidiaDriver:
         return self._api("cuStreamCreate", int(self._api.CUstream_flags.CU_STREAM_NON_BLOCKING))
 
     # ------------------------------------------------------------------------------------------------------- memory
+
+    @property
+    def current(self) -> AbstractContextManager[None]:
+        """A block in which the context is the current one."""
+        return self._here
 
     def memory(self) -> tuple[int, int]:
         """Bytes: free ones, those that the pool keeps included, and in all."""
@@ -369,17 +374,23 @@ def _among(launched: Sequence[str]) -> str:
 
 
 @final
-class _Current:
-    """A ``with`` block in which a context is the current one."""
+class _Current(AbstractContextManager[None]):
+    """A ``with`` block in which a context is the current one; within another one of the same thread it does nothing."""
 
-    __slots__ = ("_api", "_context")
+    __slots__ = ("_api", "_context", "_depths")
 
     def __init__(self, api: DriverApi, context: Any):
         self._api = api
         self._context = context
+        self._depths = threading.local()
 
     def __enter__(self) -> None:
-        self._api("cuCtxPushCurrent", self._context)
+        depth = getattr(self._depths, "value", 0)
+        if not depth:
+            self._api("cuCtxPushCurrent", self._context)
+        self._depths.value = depth + 1
 
     def __exit__(self, *_: object) -> None:
-        self._api("cuCtxPopCurrent")
+        self._depths.value -= 1
+        if not self._depths.value:
+            self._api("cuCtxPopCurrent")

@@ -43,7 +43,18 @@ def reason_against() -> str:
     if max(found) < OLDEST:
         newest = ".".join(map(str, max(found)))
         return f"the GPU is too old: its compute capability is {newest}, kernels take {'.'.join(map(str, OLDEST))}"
-    return ""
+    return _driver_reason(api)
+
+
+def _driver_reason(api: DriverApi) -> str:
+    """Why the driver does not take the machine code that is made here, or an empty string."""
+    driver, made_for = api("cuDriverGetVersion") // 1000, cubin.cuda_version()
+    if driver >= made_for:
+        return ""
+    return (
+        f"the NVIDIA driver is too old: it is for CUDA {driver}, the installed nvJitLink makes code for CUDA {made_for}; "
+        "update the driver, or uninstall nvidia-nvjitlink to have the driver assemble PTX"
+    )
 
 
 def nvidia_platform() -> Platform:

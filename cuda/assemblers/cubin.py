@@ -61,6 +61,15 @@ def unavailable() -> str:
     return ""
 
 
+def cuda_version() -> int:
+    """The major version of CUDA that machine code is made for; 0 where none is made."""
+    if unavailable():
+        return 0
+    from cuda.bindings import nvjitlink
+
+    return int(nvjitlink.version()[0])
+
+
 def cubin_of(ptx: str, target: Target) -> Cubin:
     """Assemble a module; raises ``HlojitError`` with what the assembler says."""
     from cuda.bindings import nvjitlink

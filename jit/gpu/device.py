@@ -67,7 +67,7 @@ class GpuDevice(Device):
     def transfer_in(self, array: NDArray, type: TensorType, space: MemorySpace) -> tuple[DeviceMemory, Event]:
         """Upload beside the programs that run; what comes later on the program stream waits for it."""
         lanes = self._opened()
-        with lanes.lock:
+        with lanes.lock, self.driver.current:
             memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.uploads)
             if array.nbytes:
                 self.driver.copy_in(memory.address, array, lanes.uploads)
@@ -99,7 +99,7 @@ class GpuDevice(Device):
         assert isinstance(code, GpuProgram)
         if after.ready and after.error is not None:
             return [lanes.site.pool.allocate(0, "") for _ in program.outputs], after
-        with lanes.lock:
+        with lanes.lock, self.driver.current:
             resident = code.on(lanes.site)
             results = _results(program, code, arguments, lanes.site)
             run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing)

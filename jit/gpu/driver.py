@@ -19,6 +19,7 @@ where the machine can; what was put on the stream before is still skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -92,6 +93,10 @@ class Driver(Protocol):
 
     def open(self) -> None:
         """Make the GPU ready for this process: called before anything else, and again in a child made by fork."""
+
+    @property
+    def current(self) -> AbstractContextManager[None]:
+        """For a thread that is about to call several functions: they cost less within this block."""
 
     def memory(self) -> tuple[int, int]:
         """Bytes of memory: free, and in all."""

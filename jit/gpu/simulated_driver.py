@@ -11,6 +11,7 @@ import bisect
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, final
@@ -137,6 +138,11 @@ class SimulatedDriver:
         self._streams = []
 
     # ------------------------------------------------------------------------------------------------------- memory
+
+    @property
+    def current(self) -> AbstractContextManager[None]:
+        """Nothing is saved."""
+        return nullcontext()
 
     def memory(self) -> tuple[int, int]:
         """Bytes: free, in all."""

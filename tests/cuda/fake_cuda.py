@@ -124,6 +124,9 @@ class FakeCuda:
     def do_cuInit(self, flags: int) -> None:
         assert flags == 0
 
+    def do_cuDriverGetVersion(self) -> Any:
+        return 13050
+
     def do_cuGetErrorName(self, status: Any) -> Any:
         return status.name.encode()
 
@@ -308,6 +311,6 @@ class FakeError(Exception):
 
 
 CONTEXT_FREE = frozenset(
-    "cuInit cuGetErrorName cuGetErrorString cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceTotalMem "
+    "cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceTotalMem "
     "cuDeviceGetAttribute cuDevicePrimaryCtxRetain cuCtxPushCurrent cuCtxPopCurrent".split()
 )

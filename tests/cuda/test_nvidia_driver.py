@@ -202,8 +202,12 @@ def test_the_platform_is_what_the_driver_tells(found: FakeCuda) -> None:
     assert grid is not None and grid.multiprocessors == 132 and round(grid.memory_bandwidth) == 4917
 
 
-def test_reasons(found: FakeCuda) -> None:
+def test_reasons(found: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvidia_platform.reason_against() == ""
+    monkeypatch.setattr(nvidia_platform.cubin, "cuda_version", lambda: 14)
+    assert "the NVIDIA driver is too old: it is for CUDA 13, the installed nvJitLink makes code for CUDA 14" in (
+        nvidia_platform.reason_against()
+    )
     found.attributes["COMPUTE_CAPABILITY_MAJOR"] = 7
     assert "the GPU is too old: its compute capability is 7.0" in nvidia_platform.reason_against()
     found.fail["cuInit"] = real.CUresult.CUDA_ERROR_NO_DEVICE
