@@ -9,9 +9,11 @@ from typing import Any, Final
 from hlojit.cuda.assemblers import cubin
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.choice import chosen_assembler
+from hlojit.cuda.device_functions import numba_function_code, numba_version
 from hlojit.cuda.driver_api import DriverApi, driver_api
 from hlojit.cuda.nvidia_driver import NvidiaDriver
 from hlojit.cuda.nvptx import OLDEST, NvptxDialect, matrix_inputs_of, nvidia_target
+from hlojit.gpu.device_functions import IMAGE
 from hlojit.gpu.driver import DriverError, Properties
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
@@ -72,13 +74,13 @@ def nvidia_platform() -> Platform:
     def assemble(codes: Sequence[KernelCode]) -> Mapping[str, bytes]:
         return {code.symbol: _image(assembler, code, target) for code in codes}
 
-    software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'}"
-    return Platform(target, NvptxDialect(chosen), assemble, drivers, software)
+    software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'} {numba_version()}"
+    return Platform(target, NvptxDialect(chosen), assemble, drivers, software, device_function=numba_function_code)
 
 
 def _image(assembler: Assembler, code: KernelCode, target: Target) -> bytes:
     """Machine code where it can be made here; the driver takes PTX as well, and is slower to load it."""
-    ptx = assembler.ptx(code, target)
+    ptx = code.ir if code.pipeline == IMAGE else assembler.ptx(code, target)
     return ptx.encode() if cubin.unavailable() else cubin.cubin_of(ptx, target).image
 
 

@@ -20,6 +20,7 @@ from hlojit.extensions.devices import (
 from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.hooks import hookimpl, hookspec
+from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
 from hlojit.extensions.registered import API_VERSION
 from hlojit.extensions.registry import Registry, registry
 from hlojit.ir.environment import Environment, current, process_environment
@@ -61,6 +62,9 @@ __all__ = [
     "Event",
     "ExpansionCall",
     "FloatFormat",
+    "KernelCall",
+    "KernelSite",
+    "Launch",
     "MemorySpace",
     "NanEncoding",
     "Overflow",

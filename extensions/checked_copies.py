@@ -10,7 +10,7 @@ a plugin's modules, and so on recursively.  What numba knows by itself (its ``@o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CellType, FunctionType, ModuleType
 from typing import Any, final
 
@@ -25,7 +25,18 @@ def checked_copy(function: Any) -> Any:
 
     numba's lock is held.
     """
-    return _Copies().function(function) if isinstance(function, FunctionType) else function
+    return copied_with(function, _checked_jit) if isinstance(function, FunctionType) else function
+
+
+def copied_with(function: FunctionType, jit: Callable[[FunctionType], Any]) -> FunctionType:
+    """The function, or a copy of it that names other helpers: all of them are compiled by ``jit``."""
+    return _Copies(jit).function(function)
+
+
+def _checked_jit(function: FunctionType) -> Any:
+    from numba import njit
+
+    return njit(error_model="numpy", boundscheck=True)(function)
 
 
 def omitted(function: Any, count: int) -> Sequence[Any]:
@@ -51,7 +62,8 @@ def omitted(function: Any, count: int) -> Sequence[Any]:
 class _Copies:
     """The copies of one function and its helpers."""
 
-    def __init__(self) -> None:
+    def __init__(self, jit: Callable[[FunctionType], Any]) -> None:
+        self.jit = jit
         self.jitted: dict[int, Any] = {}
         """By the address of the original; those live as long as the function does."""
         self.path: list[FunctionType] = []
@@ -68,18 +80,22 @@ class _Copies:
         return _positional(_renamed(python, changed) if changed else python)
 
     def _value(self, value: Any) -> Any:
-        from numba import njit
-        from numba.core.dispatcher import Dispatcher
-
-        if isinstance(value, Dispatcher):
+        if _is_dispatcher(value):
             python = value.py_func
         elif isinstance(value, FunctionType) and not _is_numbas(value):
             python = value
         else:
             return value
         if id(python) not in self.jitted:
-            self.jitted[id(python)] = njit(error_model="numpy", boundscheck=True)(self.function(python))
+            self.jitted[id(python)] = self.jit(self.function(python))
         return self.jitted[id(python)]
+
+
+def _is_dispatcher(value: Any) -> bool:
+    """Whether numba, for whatever machine, compiles a function when this is called."""
+    return type(value).__module__.partition(".")[0] == "numba" and isinstance(
+        getattr(value, "py_func", None), FunctionType
+    )
 
 
 def _is_known(module: ModuleType) -> bool:

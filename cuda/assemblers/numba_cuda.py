@@ -59,12 +59,17 @@ def _unavailable() -> str:
     return ""
 
 
+def capability_of(target: Target) -> tuple[int, int, str]:
+    """A GPU's compute capability as numba.cuda wants it: 9, 0, "a" of sm_90a."""
+    found = _CAPABILITY.match(target.cpu)
+    assert found is not None, target.cpu
+    return int(found["major"]), int(found["minor"]), found["suffix"]
+
+
 def _entry(kernel: LegacyKernel, symbol: str, target: Target) -> str:
     from numba import cuda, types
 
-    found = _CAPABILITY.match(target.cpu)
-    assert found is not None, target.cpu
-    capability = int(found["major"]), int(found["minor"]), found["suffix"]
+    capability = capability_of(target)
     signature = (types.UniTuple(types.uint64, kernel.parameters),)
     _current.kernel = kernel
     try:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from hlojit.ir.environment import OPS, process_environment, tables
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.types import Type
+from hlojit.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Block, Instruction, Value
@@ -181,6 +181,25 @@ class Kernel(Lowering):
     """A routine that each back end supplies under this name."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFunction(Lowering):
+    """One launch of a function that a plugin has written for the machine of one back end.
+
+    ``user`` is what messages call it; ``geometry`` says for types of operands and results how many blocks of how many threads
+    with how many shared bytes are launched; ``substitute`` computes the results from NumPy arrays where the machine is not.
+    """
+
+    backend: str
+    user: str
+    function: Callable[..., Any]
+    geometry: Callable[[Sequence[TensorType], Sequence[TensorType]], tuple[int, int, int]]
+    substitute: Callable[..., Any] | None = None
+
+    def reason_against(self, backend: str) -> str:
+        """Why another back end cannot run it, or an empty string."""
+        return "" if backend == self.backend else f"it is a kernel written for the back end {self.backend!r}"
 
 
 @dataclass(frozen=True, slots=True)

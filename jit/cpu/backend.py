@@ -18,7 +18,16 @@ from hlojit.extensions.backend import Backend, Capability, CompileOptions
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
-from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
+from hlojit.ir.ops.definition import (
+    DeviceFunction,
+    Expand,
+    Indexed,
+    Kernel,
+    OpDefinition,
+    Pointwise,
+    Reduction,
+    Structural,
+)
 from hlojit.ir.versions import versions_text
 from hlojit.llvm.host import emit_host
 from hlojit.llvm.math_library import with_own_math
@@ -170,6 +179,8 @@ def lowering_reason(record: OpDefinition) -> str:
         return "" if has_kernel(lowering.name) else f"no CPU kernel {lowering.name!r} yet"
     if isinstance(lowering, Structural) and lowering.role in HOST_ROLES:
         return ""
+    if isinstance(lowering, DeviceFunction):
+        return lowering.reason_against(BACKEND_NAME)
     return "the op has no lowering yet"
 
 

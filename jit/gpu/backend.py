@@ -31,7 +31,7 @@ from hlojit.gpu.program_runner import GpuProgram
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
-from hlojit.ir.ops.definition import Expand, Structural
+from hlojit.ir.ops.definition import DeviceFunction, Expand, OpDefinition, Structural
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.versions import versions_text
 from hlojit.lowering.fusion_kind import FusionKind
@@ -76,7 +76,15 @@ class GpuBackend(Backend):
 
     @property
     def _support(self) -> Support:
-        return Support(self.name, self.machine, lowering_reason)
+        return Support(self.name, self.machine, self._lowering_reason)
+
+    def _lowering_reason(self, record: OpDefinition) -> str:
+        lowering = record.lowering
+        if not isinstance(lowering, DeviceFunction):
+            return lowering_reason(record)
+        if self.platform().device_function is None:
+            return "the back end runs no kernels that plugins have written"
+        return lowering.reason_against(self.name)
 
     def _found(self) -> _Opened:
         platform = self.platform()
@@ -145,6 +153,10 @@ def _kernel_cache(platform: Platform) -> KernelCache:
     dialect = platform.dialect
 
     def emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+        lowering = instruction.op.lowering
+        if isinstance(lowering, DeviceFunction):
+            assert platform.device_function is not None
+            return platform.device_function(instruction, lowering, target, symbol)
         return emit_kernel(instruction, target, dialect, symbol)
 
     return KernelCache(platform.target, emit, software=f"{dialect.name} {platform.software}")

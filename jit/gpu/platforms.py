@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hlojit.codegen.kernel_cache import Assembler
 from hlojit.gpu.driver import Driver
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import DeviceFunction
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
+
+FunctionEmitter: TypeAlias = Callable[[Instruction, DeviceFunction, Target, str], KernelCode]
+"""From a call of a plugin's kernel to its code, whose text the assembler takes as it is."""
 
 
 @dataclass(frozen=True)
@@ -25,3 +33,5 @@ class Platform:
     software: str = ""
     needs: str = ""
     """Identity of what images need to run besides the target's GPU."""
+    device_function: FunctionEmitter | None = None
+    """How kernels that plugins have written for the back end become code; None: it takes none."""

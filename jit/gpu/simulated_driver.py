@@ -18,6 +18,7 @@ from typing import Final, final
 
 import numpy as np
 from hlojit.extensions.events import Event, Queue
+from hlojit.gpu.device_functions import SubstituteModule, substitute_module
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
 from hlojit.simt.simulator.module import SimulatedModule
 
@@ -75,7 +76,7 @@ class SimulatedMark:
 class SimulatedFunction:
     """A kernel function."""
 
-    module: SimulatedModule
+    module: SimulatedModule | SubstituteModule
     symbol: str
     shared_bytes: int
 
@@ -267,11 +268,11 @@ class SimulatedDriver:
 
     # ------------------------------------------------------------------------------------------------------ kernels
 
-    def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> SimulatedModule:
-        """Load object code."""
-        return SimulatedModule([image], symbols)
+    def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> SimulatedModule | SubstituteModule:
+        """Load object code, or find the function that stands for it."""
+        return substitute_module(image) or SimulatedModule([image], symbols)
 
-    def function(self, module: SimulatedModule, symbol: str, shared_bytes: int) -> SimulatedFunction:
+    def function(self, module: SimulatedModule | SubstituteModule, symbol: str, shared_bytes: int) -> SimulatedFunction:
         """A kernel function."""
         return SimulatedFunction(module, symbol, shared_bytes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hlojit.gpu.device_functions import IMAGE, substitute_code
 from hlojit.gpu.platforms import Platform
 from hlojit.gpu.simulated_driver import DEFAULT_MEMORY, SimulatedDriver
 from hlojit.lowering.grid_machine import GridMachine
@@ -21,8 +22,16 @@ def simulated_platform(
     processor = process_target()
     host = f"{processor.triple} {processor.cpu} {processor.features} {identity()}"
     drivers = tuple(SimulatedDriver(kind, memory) for _ in range(devices))
-    return Platform(simulated_target(machine), SimulatorDialect(warp), _assembled, drivers, software=host, needs=host)
+    return Platform(
+        simulated_target(machine),
+        SimulatorDialect(warp),
+        _assembled,
+        drivers,
+        software=host,
+        needs=host,
+        device_function=substitute_code,
+    )
 
 
 def _assembled(codes: Sequence[KernelCode]) -> Mapping[str, bytes]:
-    return {code.symbol: assemble(code) for code in codes}
+    return {code.symbol: code.ir.encode() if code.pipeline == IMAGE else assemble(code) for code in codes}

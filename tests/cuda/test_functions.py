@@ -20,6 +20,8 @@ from hlojit.cuda.nvptx import SM_90, NvptxDialect
 from hlojit.extensions import CompileOptions, registry
 from hlojit.simt.kernels import emit_kernel
 
+from .ptx_machine import PtxMachine
+
 pytestmark = pytest.mark.usefixtures("simulator")
 
 TABLE = np.arange(256, dtype="f4") * 0.5
@@ -268,3 +270,15 @@ def test_ptx_has_the_function_inlined(name: str) -> None:
     assert not re.search(r"\bcall", made) and ".extern" not in made
     parameters: Sequence[str] = re.findall(r"\.param \.u64", entry[: entry.index(")")])
     assert len(parameters) == 2 + (name not in ("math", "math in f64"))
+
+
+def test_ptx_notes_failures_in_the_status() -> None:
+    """The text that a GPU would run, interpreted: results and status."""
+    made = ptx(look_up, unary("i32", "f32"))
+    for index, failed in ((200, 0), (-1, 0), (256, 1), (-257, 1)):
+        x, result, status = np.zeros(1000, "i4"), np.zeros(1000, "f4"), np.zeros(2, "i4")
+        x[777] = index
+        PtxMachine(made).run("kernel", blocks=4, threads=256, buffers=[x, result, status], shared_bytes=0)
+        assert status.tolist() == [0, failed]
+        if not failed:
+            np.testing.assert_array_equal(result, TABLE[x])
