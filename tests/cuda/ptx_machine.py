@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .ptx_matrices import loaded_matrices, multiplied
 from .ptx_numbers import TYPES, UNSIGNED, compared, converted, fused, narrowed, number_first, widened
 
 WARP = 32
@@ -69,9 +70,11 @@ class PtxMachine:
 
     def _entry(self, parameters: list[str], body: str) -> Entry:
         widths = {"%p": 1, "%SP": 64, "%SPL": 64}
-        for kind, name in re.findall(r"\.reg \.(\w+)\s+(%\w+)<", body):
+        for kind, name in re.findall(r"\.reg \.(\w+)\s+(%\w+)[<;]", body):
             widths[name] = 1 if kind == "pred" else int(kind[1:])
         entry = Entry(parameters, widths)
+        # Registers of a scope of their own: names are unique nevertheless.
+        body = re.sub(r";\s*\}", ";", re.sub(r"\{\s*(?=\.reg)", "", body))
         body = re.sub(r"\.reg [^;]*;", "", body)
         for statement in re.split(r"(?<=[;:])", body):
             text = statement.strip()
@@ -303,6 +306,28 @@ class _Block:
         holds = self.bits(source.removeprefix("!"), where) != source.startswith("!")
         bits = holds.reshape(-1, WARP).astype(np.uint32) << np.arange(WARP, dtype=np.uint32)
         self.write(target, np.repeat(bits.sum(1, dtype=np.uint32), WARP), where)
+
+    def _whole_warps(self, where: np.ndarray[Any, Any]) -> int:
+        assert len(where) % WARP == 0 and set(np.unique(where // WARP, return_counts=True)[1]) == {WARP}
+        return len(where) // WARP
+
+    def op_ldmatrix(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        assert {"sync", "aligned", "m8n8", "x4", "shared", "b16"} <= set(instruction.words)
+        warps, (targets, address) = self._whole_warps(where), instruction.operands
+        memory, places = self._bytes(self._address(address, "shared", where), 16)
+        words = loaded_matrices(memory[places].reshape(warps, WARP, 16), transposed="trans" in instruction.words)
+        for name, value in zip(self.each(targets), words, strict=True):
+            self.write(name, value, where)
+
+    def op_mma(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        assert instruction.words[1:3] == ["sync", "aligned"] and instruction.words[4:6] == ["row", "col"]
+        warps, (targets, *sources) = self._whole_warps(where), instruction.operands
+        left, right, sums = (
+            np.stack([self.value(name, "u32", where).reshape(warps, WARP) for name in self.each(group)])
+            for group in sources
+        )
+        for name, value in zip(self.each(targets), multiplied(instruction.words[3:], left, right, sums), strict=True):
+            self.write(name, value.reshape(-1), where)
 
     # -------------------------------------------------------------- moves, bits
 

@@ -95,17 +95,17 @@ def converted(value: Any, target: np.dtype[Any], modes: Sequence[str]) -> Any:
     return value.astype(target)
 
 
-NARROW = {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
-CANONICAL_NAN = {"bf16": 0x7FFF, "e4m3": 0x7F, "e5m2": 0x7F}
+NARROW = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+CANONICAL_NAN = {"bf16": 0x7FFF, "f16": 0x7FFF, "e4m3": 0x7F, "e5m2": 0x7F}
 
 
 def narrowed(value: Any, kind: str, modes: Sequence[str]) -> Any:
     """The bits of f32 values as a narrow format: to nearest, 8-bit formats saturate, NaN is the machine's."""
-    assert "rn" in modes and ("satfinite" in modes) == (kind != "bf16")
+    assert "rn" in modes and ("satfinite" in modes) == (kind not in ("bf16", "f16"))
     dtype = np.dtype(NARROW[kind])
     bits = UNSIGNED[dtype.itemsize * 8]
     limit = float(ml_dtypes.finfo(dtype).max)
-    number = value if kind == "bf16" else np.clip(value, -limit, limit)
+    number = value if kind in ("bf16", "f16") else np.clip(value, -limit, limit)
     return np.where(np.isnan(value), bits(CANONICAL_NAN[kind]), number.astype(dtype).view(bits))
 
 
