@@ -243,6 +243,15 @@ def _convolution(dtype: str) -> Kind:
     return Kind(_function(body, t, t, w), wide=False)
 
 
+def _concatenate(dtype: str) -> Kind:
+    t, r = f"tensor<4096x1024x{dtype}>", f"tensor<4096x2048x{dtype}>"
+    body = f"""
+      %0 = stablehlo.concatenate %x, %y, dim = 1 : ({t}, {t}) -> {r}
+      %1 = stablehlo.negate %0 : {r}
+      return %1 : {r}"""
+    return Kind(_function(body, r, t, t))
+
+
 KINDS = {
     **{f"chain_{dtype}": _chain(dtype) for dtype in ("f32", "f64", "bf16", "f16", "f8E4M3FN", "i8", "i64")},
     **{f"{op}_f32": _unary(op, "f32") for op in ("exponential", "tanh", "sine", "logistic", "log")},
@@ -262,6 +271,7 @@ KINDS = {
     "argmax_f32": _argmax(),
     "scan_rows_f32": _cumulative_sum("f32", "1, 4096", "[0, 0], [4095, 0]"),
     "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]", wide=False),
+    "concatenate_f32": _concatenate("f32"),
     "gather_f32": _gather(),
     "scatter_atomic_i32": _scatter("i32", "add"),
     "scatter_ordered_f32": _scatter("f32", "add"),
@@ -332,7 +342,7 @@ HEADER = [*"kernel assembler target launches threads registers spills stack shar
 
 def codes(kind: Kind, target: Target, dialect: Dialect) -> Iterator[KernelCode]:
     """The kernels of a program."""
-    module = lower(hlojit.parse(kind.text), registry().backend("cpu"), CompileOptions())
+    module = lower(hlojit.parse(kind.text), registry().backend("cuda"), CompileOptions())
     instructions = [each for each in module.main.body if _has_code(each)]
     for number, instruction in enumerate(instructions):
         yield emit_kernel(instruction, target, dialect, f"kernel_{number}")
