@@ -148,7 +148,7 @@ class RowPlan:
             shared = [key for key in computed if key in requested]
             _, frontier = self._probe(self.wanted(loop), shared)
             spans.update({key: (computed[key], number) for key in frontier})
-            budget = self._keep(loop, shared, computed, budget)
+            budget = self._keep(loop, shared, frontier, computed, budget)
             loop.facts, _ = self._probe(self.wanted(loop), loop.fetched)
             for key in loop.facts.requested:
                 if self._may_be_kept(key):
@@ -158,10 +158,12 @@ class RowPlan:
             alive = sum(sizes[key] for key, (first, last) in spans.items() if first <= number < last)
             self.words = max(self.words, alive)
 
-    def _keep(self, loop: Loop, shared: list[Key], computed: dict[Key, int], budget: int) -> int:
-        """Decide which of the values that earlier loops computed the loop gets from them; what is left of the budget."""
+    def _keep(self, loop: Loop, shared: list[Key], frontier: list[Key], computed: dict[Key, int], budget: int) -> int:
+        """Decide which of the values that earlier loops computed the loop gets from them; what is left of the budget.
+
+        ``shared`` are those that it could use, ``frontier`` those of them that it would ask for.
+        """
         while True:
-            _, frontier = self._probe(self.wanted(loop), shared)
             left, refused = budget, set()
             for key in frontier:
                 size = self.extent * KIND_BITS[formats.compute_kind(key[0].tensor_type.element_type)] // 8
@@ -175,6 +177,7 @@ class RowPlan:
                 break
             # What is computed again is computed from kept elements.
             shared = [key for key in shared if key not in refused]
+            _, frontier = self._probe(self.wanted(loop), shared)
         for key in frontier:
             if key not in refused:
                 loop.fetched.append(key)
