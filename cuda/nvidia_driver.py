@@ -231,7 +231,7 @@ class NvidiaDriver:
         with self._here:
             self._api("cuStreamWaitEvent", stream.handle, mark.event, 0)
 
-    def synchronize(self, mark: NvidiaMark) -> None:
+    def synchronize(self, mark: NvidiaMark, since: NvidiaMark | None = None) -> None:
         """Wait; a fault names what was launched before the mark."""
         with self._here, self._naming(mark.launched):
             self._api("cuEventSynchronize", mark.event)

@@ -33,7 +33,6 @@ class _Lanes:
     def __init__(self, name: str, driver: Driver):
         self.process = os.getpid()
         self.site: Final = Site(name, driver)
-        self.uploads: Final[Stream] = driver.stream("uploads")
         self.downloads: Final[Stream] = driver.stream("downloads")
         # Reentrant: the collector runs destructors and callbacks anywhere.
         self.lock: Final = threading.RLock()
@@ -68,10 +67,10 @@ class GpuDevice(Device):
         """Upload beside the programs that run; what comes later on the program stream waits for it."""
         lanes = self._opened()
         with lanes.lock, self.driver.current:
-            memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.uploads)
+            memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.site.uploads)
             if array.nbytes:
-                self.driver.copy_in(memory.address, array, lanes.uploads)
-            mark = self.driver.record(lanes.uploads)
+                self.driver.copy_in(memory.address, array, lanes.site.uploads)
+            mark = self.driver.record(lanes.site.uploads)
             self.driver.wait_for(lanes.site.stream, mark)
         return memory, self._arrival(lanes, mark)
 
@@ -105,7 +104,7 @@ class GpuDevice(Device):
             run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing)
             done = Event()
             if resident.is_fixed and not lanes.waiting:
-                self._complete_behind(lanes, done, run())
+                self._put(lanes, run, done)
             else:
                 lanes.waiting += 1
                 lanes.issuing.submit(partial(self._issue, lanes, run, done))
@@ -168,31 +167,32 @@ class GpuDevice(Device):
         lanes = self._lanes
         if lanes is not None and lanes.process == os.getpid():
             for run in list(lanes.runs):
-                run.stop(lanes.uploads)
+                run.stop(lanes.site.uploads)
 
     def _issue(self, lanes: _Lanes, issue: partial[Run], done: Event) -> None:
         """On the device's thread: put a program on the stream."""
         try:
-            run = issue()
+            self._put(lanes, issue, done)
         except BaseException as error:
             self._fail(done, error, (lanes.site.stream,))
-        else:
-            self._complete_behind(lanes, done, run)
         finally:
             with lanes.lock:
                 lanes.waiting -= 1
 
-    def _complete_behind(self, lanes: _Lanes, done: Event, run: Run) -> None:
-        """Complete the event when the stream has done what is on it."""
-        mark = self.driver.record(lanes.site.stream)
+    def _put(self, lanes: _Lanes, issue: partial[Run], done: Event) -> None:
+        """Put a program on the stream, and complete the event when the stream has done it."""
+        driver, stream = self.driver, lanes.site.stream
+        since = driver.record(stream) if driver.properties.recovers else None
+        run = issue()
         lanes.runs.add(run)
-        lanes.completions.submit(partial(self._await, lanes, mark, done, run))
+        lanes.completions.submit(partial(self._await, lanes, (since, driver.record(stream)), done, run))
 
-    def _await(self, lanes: _Lanes, mark: Mark, done: Event, run: Run) -> None:
-        """On the device's thread: wait for a program."""
+    def _await(self, lanes: _Lanes, marks: tuple[Mark | None, Mark], done: Event, run: Run) -> None:
+        """On the device's thread: wait for a program, which lies between two marks."""
+        since, mark = marks
 
         def wait() -> None:
-            self.driver.synchronize(mark)
+            self.driver.synchronize(mark, since)
             run.check(lanes.downloads)
 
         self._settle(done, wait, (lanes.site.stream,))
@@ -216,7 +216,7 @@ class GpuDevice(Device):
 
     def _arrival(self, lanes: _Lanes, mark: Mark) -> Event:
         """The event that a transfer has ended, which the program stream waits for, too."""
-        done, streams = Event(), (lanes.uploads, lanes.site.stream)
+        done, streams = Event(), (lanes.site.uploads, lanes.site.stream)
         lanes.arrivals.submit(partial(self._settle, done, partial(self.driver.synchronize, mark), streams))
         return done
 

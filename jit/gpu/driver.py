@@ -67,6 +67,8 @@ class Properties:
     kind: str
     total_memory: int
     note: str = ""
+    recovers: bool = False
+    """Whether streams recover from faults."""
     dlpack_device: tuple[int, int] | None = None
     """Type and number of the device for other libraries (DLPack), if they can use its memory."""
     has_graphs: bool = True
@@ -149,8 +151,11 @@ class Driver(Protocol):
     def wait_for(self, stream: Stream, mark: Mark) -> None:
         """Have a stream wait for another one's mark."""
 
-    def synchronize(self, mark: Mark) -> None:
-        """Wait for a mark; raises ``DeviceFault`` if something before it went wrong."""
+    def synchronize(self, mark: Mark, since: Mark | None = None) -> None:
+        """Wait for a mark; raises ``DeviceFault`` if something before it went wrong that the stream has not recovered from.
+
+        With ``since``, an earlier mark of the stream, also if anything between both was skipped, recovered from or not.
+        """
 
     def capture(self, issue: Callable[[Stream], None]) -> Graph:
         """What ``issue`` puts on the stream that it is given - launches and copies - as one thing to launch; runs nothing."""

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.compiled import CompiledProgram
-from hlojit.gpu.driver import Driver, Function, Graph, Stream
+from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
 from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
 from hlojit.gpu.operations import (
     Choose,
@@ -62,6 +62,7 @@ class Site:
     def __init__(self, name: str, driver: Driver):
         self.driver = driver
         self.stream = driver.stream("programs")
+        self.uploads = driver.stream("uploads")
         self.pool = MemoryPool(name, driver, self.stream)
         self._kernels: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
 
@@ -138,14 +139,26 @@ class Resident:
         if operations.has_status:
             self._statuses = Statuses(operations.statuses, site.pool, self._name)
             self._zeros = self._uploaded(np.zeros(operations.statuses.nbytes, np.uint8))
+        if self._constants or self._statuses is not None:
+            self._arrived()
         self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
 
     def _uploaded(self, array: np.ndarray[Any, Any]) -> DeviceMemory:
-        memory = self._site.pool.allocate(array.nbytes, f"constants of {self._name}")
+        site = self._site
+        memory = site.pool.allocate(array.nbytes, f"constants of {self._name}", site.uploads)
         if array.nbytes:
-            self._site.driver.copy_in(memory.address, array, self._site.stream)
+            site.driver.copy_in(memory.address, array, site.uploads)
         return memory
+
+    def _arrived(self) -> None:
+        """Wait for the constants: they are put there once, and must not be skipped because of what others did."""
+        site = self._site
+        try:
+            site.driver.synchronize(site.driver.record(site.uploads))
+        except DeviceFault as fault:
+            site.driver.recover(site.uploads, fault)
+            raise
 
     @property
     def is_fixed(self) -> bool:

@@ -38,6 +38,13 @@ class SimulatedStream:
         self.name = name
         self._queue = Queue(name)
         self.fault: DeviceFault | None = None
+        self.met: list[DeviceFault] = []
+        """All that ever went wrong here."""
+
+    def meet(self, fault: DeviceFault) -> None:
+        """Skip what follows."""
+        self.fault = fault
+        self.met.append(fault)
 
     def put(self, work: Callable[[], None]) -> Event:
         """Have ``work`` done after all that was put here before; not if something of that went wrong."""
@@ -54,21 +61,26 @@ class SimulatedStream:
             work()
         except BaseException as error:
             # Without its frames, which keep memory.
-            self.fault = DeviceFault(str(error) or repr(error), getattr(error, "kernel", ""))
+            self.meet(DeviceFault(str(error) or repr(error), getattr(error, "kernel", "")))
 
 
 @final
 @dataclass
 class SimulatedMark:
-    """A point of a stream, and what had gone wrong when it was passed."""
+    """A point of a stream, and what had gone wrong when it was passed: what is skipped, and how much there had ever been."""
 
     passed: Event
     fault: DeviceFault | None = None
+    met: tuple[DeviceFault, ...] = ()
 
-    def check(self) -> None:
+    def check(self, since: SimulatedMark | None) -> None:
         """Raise what had gone wrong; anew each time, since one exception would collect the tracebacks of all threads."""
-        if self.fault is not None:
-            raise DeviceFault(str(self.fault), self.fault.kernel) from self.fault
+        fault = self.fault
+        if fault is None and since is not None:
+            met = self.met[len(since.met) :]
+            fault = since.fault or (met[-1] if met else None)
+        if fault is not None:
+            raise DeviceFault(str(fault), fault.kernel) from fault
 
 
 @final
@@ -126,7 +138,7 @@ class SimulatedDriver:
     """One simulated GPU with so much memory."""
 
     def __init__(self, kind: str, total_memory: int = DEFAULT_MEMORY):
-        self.properties: Final = Properties(kind, total_memory, NOTE)
+        self.properties: Final = Properties(kind, total_memory, NOTE, recovers=True)
         self._lock = threading.RLock()
         self._live: dict[int, _Allocation] = {}
         self._addresses: list[int] = []
@@ -178,7 +190,8 @@ class SimulatedDriver:
         try:
             found.check()
         except DeviceFault as fault:
-            stream.fault = stream.fault or fault
+            if stream.fault is None:
+                stream.meet(fault)
 
     def trim(self) -> None:
         """Wait for what was freed."""
@@ -235,7 +248,7 @@ class SimulatedDriver:
         mark = SimulatedMark(Event())
 
         def pass_() -> None:
-            mark.fault = stream.fault
+            mark.fault, mark.met = stream.fault, tuple(stream.met)
             mark.passed.complete()
 
         stream.put_always(pass_)
@@ -247,14 +260,15 @@ class SimulatedDriver:
         def arrive() -> None:
             mark.passed.wait()
             # The same one: whoever recovers from it does so on both streams.
-            stream.fault = mark.fault
+            if mark.fault is not None and stream.fault is None:
+                stream.meet(mark.fault)
 
-        stream.put(arrive)
+        stream.put_always(arrive)
 
-    def synchronize(self, mark: SimulatedMark) -> None:
+    def synchronize(self, mark: SimulatedMark, since: SimulatedMark | None = None) -> None:
         """Wait, and raise what had gone wrong."""
         mark.passed.wait()
-        mark.check()
+        mark.check(since)
 
     def recover(self, stream: SimulatedStream, fault: DeviceFault) -> bool:
         """Forget what went wrong when all that was put on the stream before has been skipped."""

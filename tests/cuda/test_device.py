@@ -201,3 +201,20 @@ def test_a_transfer_that_fails_is_no_end(monkeypatch: pytest.MonkeyPatch) -> Non
     y = hlojit.put(np.arange(6, dtype="f4"), "cuda")
     assert hlojit.get(y).tolist() == [0, 1, 2, 3, 4, 5]
     assert hlojit.get(compiled()(y)).tolist() == [0, 2, 4, 6, 8, 10], "nor of what had nothing to do with it"
+
+
+def test_constants_are_there_although_a_fault_came_before_them() -> None:
+    """What is put on a stream that met a fault is skipped; a program's constants are put on one only once."""
+    add = compiled("""
+    func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %c = stablehlo.constant dense<[10.0, 20.0, 30.0]> : tensor<3xf32>
+      %0 = stablehlo.add %x, %c : tensor<3xf32>
+      return %0 : tensor<3xf32>
+    }""")
+    x = hlojit.put(np.arange(3, dtype="f4"), "cuda")
+    x.wait()
+    stream: Any = device()._opened().site.stream
+    stream.put(lambda: 1 // 0)
+    with pytest.raises(hlojit.ExecutionError, match="by zero"):
+        add.execute(x).wait()
+    assert hlojit.get(add(x)).tolist() == [10, 21, 32]

@@ -143,3 +143,35 @@ def test_recovering_from_one_fault_forgets_no_other(driver: SimulatedDriver, str
         driver.synchronize(driver.record(stream))
     driver.recover(stream, second.value)
     driver.synchronize(driver.record(stream))
+
+
+def test_what_began_before_a_fault_was_recovered_from_has_failed(
+    driver: SimulatedDriver, stream: SimulatedStream
+) -> None:
+    """A part of it was skipped."""
+    since = driver.record(stream)
+    stream.put(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(DeviceFault) as caught:
+        driver.synchronize(driver.record(stream))
+    driver.recover(stream, caught.value)
+    recovered, mark = driver.record(stream), driver.record(stream)
+    driver.synchronize(mark)
+    driver.synchronize(mark, recovered)
+    with pytest.raises(DeviceFault, match="by zero"):
+        driver.synchronize(mark, since)
+
+
+def test_a_stream_waits_for_another_one_although_it_met_a_fault(
+    driver: SimulatedDriver, stream: SimulatedStream
+) -> None:
+    other, gate = driver.stream("two"), threading.Event()
+    stream.put(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(DeviceFault) as caught:
+        driver.synchronize(driver.record(stream))
+    other.put(lambda: gate.wait(30) and None)
+    driver.wait_for(stream, driver.record(other))
+    driver.recover(stream, caught.value)
+    mark = driver.record(stream)
+    assert not mark.passed.wait(0.05)
+    gate.set()
+    driver.synchronize(mark)
