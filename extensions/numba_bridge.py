@@ -106,12 +106,14 @@ def _compile(
     try:
         compiled, overload = _compiled_by_numba(function, kinds, result, user)
         returned = returned_kind(overload, result)
-        for complaint in _complaints(overload, integers_wanted=result[0] in "iu" and result != "i1"):
-            raise Unfit(complaint)
+        integers_wanted = result[0] in "iu" and result != "i1"
+        with _numbas_lock():  # its tables change while other threads compile
+            for complaint in _complaints(overload, integers_wanted=integers_wanted):
+                raise Unfit(complaint)
+            foreign = next(foreign_implementations(overload, compiled.typingctx), "")
         if unkeyable is not None:
             raise Unfit(f"depends on what has no content: {unkeyable}")
         text: str = overload.library.get_llvm_str()
-        foreign = next(foreign_implementations(overload, compiled.typingctx), "")
         if foreign:  # the content of the function, which another one may share, does not tell what it does
             identity += f" {next(_private)}"
         symbol = "hlojit_scalar_" + hashlib.sha256(f"{identity}{kinds}{result}".encode()).hexdigest()[:16]
@@ -121,6 +123,13 @@ def _compile(
         return replace(linked, unkeyable=str(NotKeyable(reason)) if foreign else "")
     except Unfit as error:
         raise PluginError(f"{user}: {_name(function)} {error}, so it cannot run inside a kernel") from None
+
+
+def _numbas_lock() -> Any:
+    """Held by whoever compiles."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    return global_compiler_lock
 
 
 def _compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user: str) -> tuple[Any, Any]:

@@ -248,3 +248,18 @@ def test_messages_of_kernels_do_not_name_files() -> None:
     first, second = found
     assert first == second
     assert first.failure.startswith("the acme op: ") and first.failure.endswith(" in look_up")
+
+
+def test_numbas_tables_are_looked_at_while_nobody_else_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hlojit.extensions import numba_bridge
+    from numba.core.compiler_lock import global_compiler_lock
+
+    held = []
+
+    def looked_at(*arguments: Any) -> Any:
+        held.append(global_compiler_lock.is_locked())
+        return iter(())
+
+    monkeypatch.setattr(numba_bridge, "foreign_implementations", looked_at)
+    numba_bridge.compile_scalar(lambda x: x * 3.2578125, ("f32",), "f32", "test")
+    assert held == [True]
