@@ -5,11 +5,11 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.hlojit-installed
 RUN = $(BIN)/python
 # Suites whose programs the back end cuda compiles too; what is not here takes a CPU's code apart.
-SIMULATED = tests/test_reference_backend.py tests/test_fuzz_donation.py tests/tracing tests/ops tests/math \
+SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_donation.py tests/tracing tests/ops tests/math \
   $(addprefix tests/lowering/test_,loops.py reductions.py rows.py windows.py) \
   $(addprefix tests/cpu/test_,sort.py scatter.py dynamic_update_slice.py random_bits.py empty_extents.py empty_sums.py) \
-  $(addprefix tests/extensions/test_,api_1_0.py calls_in_regions.py custom_calls.py formats.py format_matrix.py helpers.py \
-  integer_division.py returned_numbers.py)
+  $(addprefix tests/extensions/test_,api_1_0.py calls_in_regions.py checked_functions.py custom_calls.py formats.py format_matrix.py helpers.py \
+  integer_division.py op_fields.py returned_numbers.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator
@@ -28,7 +28,7 @@ demo: $(STAMP)  ## compile and run a decorated function and a StableHLO program,
 	$(RUN) examples/demo.py
 
 test: $(STAMP)  ## run the whole test suite, then a sample of it with the programs on the simulated GPU
-	$(RUN) -m pytest -q
+	$(RUN) -m pytest -q --ignore=tests/simulator
 	$(MAKE) test-simulator
 
 fast: $(STAMP)  ## run the tests that take less than a minute together

@@ -54,7 +54,7 @@ def test_index_out_of_range_is_a_named_error(index: int) -> None:
     x[777] = index
     with pytest.raises(
         hlojit.ExecutionError,
-        match=r"main: custom call target 'test\.f': an index is out of range in look_up",
+        match=r"main(?: on cuda:0)?: custom call target 'test\.f': an index is out of range in look_up",
     ):
         executable(x)
     assert executable(x * 0).tolist() == [0.0] * 1000, "the next call begins anew"

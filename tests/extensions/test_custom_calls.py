@@ -64,7 +64,7 @@ def test_elementwise_call_is_inlined_into_one_vectorized_loop() -> None:
     }
     """
     with ext.using(plugin(ext.ElementwiseCall("test.cube", function=lambda x: x * x * x))):
-        executable = hlojit.compile(text)
+        executable = hlojit.compile(text, backend="cpu")
     launches = executable.spec.program.launches()
     assert len(launches) == 1
     assembly = assembly_of(launches[0].kernel)
@@ -274,7 +274,7 @@ def test_a_configuration_is_a_constant_of_the_kernel() -> None:
     from hlojit.cpu.inspection import assembly_of
 
     with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=leaky))):
-        executable = hlojit.compile(leaky_text(config(0.25), config(4.0)))
+        executable = hlojit.compile(leaky_text(config(0.25), config(4.0)), backend="cpu")
     (launch,) = executable.spec.program.launches()
     assert "call" not in assembly_of(launch.kernel)
 
