@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final, final
 
-from hlojit.cuda.nvptx import H200
+from hlojit.cuda.nvptx import H200, SM_90, NvptxDialect
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.graph import Instruction
 from hlojit.ir.switches import CUDA, CUDA_ASSEMBLER, bytes_of
+from hlojit.lowering.structure import isolated
+from hlojit.simt.kernels import emit_kernel
 
 MAXIMUM_DEVICES: Final = 64
 SIMULATOR: Final = "simulator"
@@ -35,6 +38,21 @@ class CudaBackend(GpuBackend):
     def platform(self) -> Platform:
         """What ``HLOJIT_CUDA`` says."""
         return _platform(CUDA.text(), CUDA_ASSEMBLER.text())
+
+    def registers(self, instruction: Instruction) -> Mapping[str, int]:
+        """As NVIDIA's assembler says, where it is installed; for the simulator those of the GPU that it stands for."""
+        from hlojit.cuda.assemblers import cubin
+        from hlojit.cuda.assemblers.assembler import entry_name
+        from hlojit.cuda.assemblers.choice import chosen_assembler
+
+        if cubin.unavailable():
+            return {}
+        target = SM_90 if CUDA.text() else self.platform().target
+        symbol = self.kernel_source().kernel(instruction).symbol
+        code = emit_kernel(isolated(instruction), target, NvptxDialect(), symbol)
+        usages = cubin.cubin_of(chosen_assembler().ptx(code, target), target).usages
+        found = {phase.symbol: usages.get(entry_name(phase.symbol)) for phase in code.phases}
+        return {name: usage.registers for name, usage in found.items() if usage is not None}
 
 
 # The second argument: who assembles is decided when the platform is made.

@@ -67,6 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     devices = commands.add_parser("devices", help="list what programs can run on, and why what is not there is not")
     devices.set_defaults(run=_devices)
 
+    roofline = commands.add_parser("roofline", help="estimate what the kernels of a program take at least on a GPU")
+    _file(roofline)
+    roofline.add_argument("--backend", default="cuda", help="a back end for machines with threads")
+    roofline.set_defaults(run=_roofline)
+
     cache = commands.add_parser("cache", help="show what is kept on disk, or remove it")
     cache.add_argument("--clear", action="store_true", help="remove every entry")
     cache.set_defaults(run=_cache)
@@ -241,6 +246,22 @@ def _devices(options: argparse.Namespace) -> int:
     for line in missing:
         console.print(line, markup=False, highlight=False)
     console.print(f"programs run on {default_backend()} where nothing else is asked for", highlight=False)
+    return 0
+
+
+def _roofline(options: argparse.Namespace) -> int:
+    from hlojit.compiler import lower
+    from hlojit.extensions import CompileOptions, registry
+    from hlojit.gpu.backend import GpuBackend
+    from hlojit.gpu.roofline import estimates, table
+
+    backend = registry().backend(options.backend)
+    if not isinstance(backend, GpuBackend):
+        raise HlojitError(f"the back end {backend.name!r} is none for machines with threads")
+    if reason := backend.unavailable():
+        raise HlojitError(f"the back end {backend.name!r} cannot be used here: {reason}")
+    module = lower(_module(options), backend, CompileOptions())
+    print(table(estimates(backend, module), backend.devices()[0].kind))
     return 0
 
 

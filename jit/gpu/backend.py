@@ -13,7 +13,7 @@ class AcmeBackend(GpuBackend):
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -63,6 +63,7 @@ class GpuBackend(Backend):
     machine: str
     """What messages call its machines."""
     fuses = True
+    alignment: Final = ALIGNMENT
     # A row kernel keeps so many elements in a multiprocessor's registers or shared memory; one launch beats several even
     # where few multiprocessors have rows.
     fusion_limits = FusionLimits(rows=has_fusion(FusionKind.ROW), longest_row=1 << 16, fewest_rows=1)
@@ -110,8 +111,15 @@ class GpuBackend(Backend):
 
     def program(self, module: Module) -> Program:
         """Schedule the module's entry function."""
-        source = ProgramKernels(self._found().cache, self._support)
-        return build_program(module.main, source, alignment=ALIGNMENT)
+        return build_program(module.main, self.kernel_source(), alignment=ALIGNMENT)
+
+    def kernel_source(self) -> ProgramKernels:
+        """Where the kernels of one program come from."""
+        return ProgramKernels(self._found().cache, self._support)
+
+    def registers(self, instruction: Instruction) -> Mapping[str, int]:
+        """Registers of a thread of the kernels of an instruction, by symbol, where an assembler tells: for estimates."""
+        return {}
 
     def cache_identity(self) -> str:
         """What programs depend on besides module and options: GPU, dialect, assembler."""

@@ -22,7 +22,9 @@ from hlojit.simt.dialect import Dialect
 TRIPLE: Final = "amdgcn-amd-amdhsa"
 _SHARED: Final = "@hlojit_shared"
 _ALLOCA: Final = re.compile(r"^(  )(%[\w.]+) = (alloca [^\n]+)$", re.MULTILINE)
-_CONSTANT: Final = re.compile(r"^(@[\w.]+) = private unnamed_addr constant ", re.MULTILINE)
+_CONSTANT: Final = re.compile(
+    r"""^(@(?:[\w.$]+|"[^"]+")) = ((?:private|internal)(?: unnamed_addr)?) constant """, re.MULTILINE
+)
 
 
 @final
@@ -99,15 +101,18 @@ class AmdgpuDialect(Dialect):
         return b.emit("ptr", 1, text)
 
     def finish(self, b: SimtBuilder, text: str) -> str:
+        return self.linked(text)
+
+    def linked(self, text: str) -> str:
         """A thread's own memory and constants have address spaces of their own."""
         text = _ALLOCA.sub(
             r"\1\2.private = \3, addrspace(5)\n\1\2 = addrspacecast ptr addrspace(5) \2.private to ptr", text
         )
-        for name in _CONSTANT.findall(text):
+        for name, _ in _CONSTANT.findall(text):
             text = re.sub(
-                rf"ptr {re.escape(name)}(?![\w.])", f"ptr addrspacecast (ptr addrspace(4) {name} to ptr)", text
+                rf"ptr {re.escape(name)}(?![\w.$])", f"ptr addrspacecast (ptr addrspace(4) {name} to ptr)", text
             )
-        return _CONSTANT.sub(r"\1 = private unnamed_addr addrspace(4) constant ", text)
+        return _CONSTANT.sub(r"\1 = \2 addrspace(4) constant ", text)
 
 
 def amd_target(processor: str, machine: GridMachine) -> Target:

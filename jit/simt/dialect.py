@@ -172,6 +172,10 @@ class Dialect(ABC):
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing
         """Called before every access to memory that others may see."""
 
+    def linked(self, text: str) -> str:
+        """The LLVM module of a plugin's function, whose addresses are all in address space 0, as the machine has it."""
+        return text
+
     def for_module(self) -> Dialect:
         """The dialect for one builder; a copy where it notes what it has seen."""
         return self

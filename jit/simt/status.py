@@ -66,7 +66,7 @@ class ThreadCalls(ForeignCalls):
     def call(self, function: ScalarFunction, result_kind: str, arguments: Sequence[Val]) -> Val:
         text, missing = without_c_library(function.llvm_ir)
         assert not missing, f"{function.symbol} calls {missing}"
-        return super().call(replace(function, llvm_ir=text), result_kind, arguments)
+        return super().call(replace(function, llvm_ir=self.builder.dialect.linked(text)), result_kind, arguments)
 
     def report(self, message: str) -> None:
         b = self.builder

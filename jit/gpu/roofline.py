@@ -1,0 +1,156 @@
+"""What kernels would take at least on a machine, from their plans: bytes, arithmetic, occupancy.  Estimates, not measurements.
+
+    for each in estimates(backend, module):
+        print(each.name, each.nanoseconds, each.bound, each.occupancy)
+
+A kernel reads its operands and writes its results once at the bandwidth of the memory, or computes at the rate of the ordinary
+f32 units, whichever takes longer; matrix units are not in the model.  Occupancy is the share of a multiprocessor's
+threads that may be there at once, as threads, shared memory and (where somebody knows them) registers allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.ops.definition import DeviceFunction
+from hlojit.lowering.alias_analysis import KernelSource
+from hlojit.lowering.arithmetic_count import operations
+from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.program import Launch
+from hlojit.lowering.schedule import build_program
+
+if TYPE_CHECKING:
+    from hlojit.gpu.backend import GpuBackend
+
+OPERATIONS_PER_CLOCK: Final = 256
+"""Of a multiprocessor: 128 multiply-adds of f32, as published for most GPUs of these years."""
+BLOCKS_PER_MULTIPROCESSOR: Final = 32
+_COLUMNS: Final = (
+    *("kernel", "blocks", "threads", "shared", "registers", "occupancy", "bytes", "operations"),
+    *("estimate (us)", "bound", "measured (us)"),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One launch of a program; ``operations`` is None where nobody knows what the kernel computes."""
+
+    name: str
+    place: str
+    symbol: str
+    blocks: int
+    threads: int
+    shared_bytes: int
+    nbytes: int
+    operations: int | None
+    registers: int | None
+    """Of a thread, as an assembler said; None: not known, and not counted in the occupancy."""
+    occupancy: float
+    nanoseconds: float
+    bound: str
+    """``memory`` or ``arithmetic``."""
+    measured: float | None = None
+    """Nanoseconds, where somebody has measured it."""
+
+
+def estimates(backend: GpuBackend, module: Module, measured: Mapping[str, float] | None = None) -> list[Estimate]:
+    """All launches of a lowered module, each once; ``measured`` has nanoseconds by kernel symbol."""
+    source = _Noting(backend.kernel_source())
+    program = build_program(module.main, source, alignment=backend.alignment)
+    machine = backend.platform().target.grid
+    if machine is None:
+        raise HlojitError(f"the back end {backend.name!r} has no machine with threads")
+    return [
+        _estimate(launch, source.instructions[launch.kernel.symbol], machine, backend, measured or {})
+        for launch in program.launches()
+    ]
+
+
+@final
+class _Noting:
+    """A source of kernels that notes what they were made of."""
+
+    def __init__(self, source: KernelSource):
+        self._source = source
+        self.instructions: dict[str, Instruction] = {}
+
+    def kernel(self, instruction: Instruction) -> KernelCode:
+        """Code for one instruction."""
+        code = self._source.kernel(instruction)
+        self.instructions[code.symbol] = instruction
+        return code
+
+
+def _estimate(
+    launch: Launch, instruction: Instruction, machine: GridMachine, backend: GpuBackend, measured: Mapping[str, float]
+) -> Estimate:
+    widest = max(launch.kernel.phases, key=lambda phase: phase.tasks * phase.threads)
+    is_foreign = isinstance(instruction.op.lowering, DeviceFunction)
+    count = None if is_foreign else operations(instruction)
+    values = dict.fromkeys((*instruction.operands, *instruction.results))
+    nbytes = sum(value.tensor_type.nbytes for value in values)
+    by_memory = nbytes / machine.memory_bandwidth
+    by_arithmetic = (count or 0) / (OPERATIONS_PER_CLOCK * machine.multiprocessors * machine.gigahertz)
+    registers = None if is_foreign else backend.registers(instruction).get(widest.symbol)
+    return Estimate(
+        launch.instruction_name,
+        str(launch.location),
+        launch.kernel.symbol,
+        widest.tasks,
+        widest.threads,
+        widest.shared_bytes,
+        nbytes,
+        count,
+        registers,
+        occupancy(widest, machine, registers),
+        max(by_memory, by_arithmetic),
+        "arithmetic" if by_arithmetic > by_memory else "memory",
+        measured.get(launch.kernel.symbol),
+    )
+
+
+def occupancy(phase: Phase, machine: GridMachine, registers: int | None) -> float:
+    """The share of a multiprocessor's threads that its blocks fill at once."""
+    warps = math.ceil(phase.threads / machine.warp)
+    room = [BLOCKS_PER_MULTIPROCESSOR, machine.threads_per_multiprocessor // (warps * machine.warp)]
+    if phase.shared_bytes:
+        room.append(machine.shared_bytes // phase.shared_bytes)
+    if registers:
+        # Registers are given to warps, eight to a thread at once.
+        room.append(machine.registers // (-(-registers // 8) * 8 * machine.warp * warps))
+    return min(room) * warps * machine.warp / machine.threads_per_multiprocessor
+
+
+def table(found: Sequence[Estimate], machine: str) -> str:
+    """Text for people; says what is estimated and what was measured."""
+    head = f"estimates for {machine}, not measured: at least so long, by the machine's published figures"
+    rows: list[tuple[str, ...]] = [_COLUMNS, *map(_row, found)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = []
+    for first, *others in rows:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:]))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([head, *lines])
+
+
+def _row(each: Estimate) -> tuple[str, ...]:
+    return (
+        f"{each.name} {each.place}",
+        f"{each.blocks:,}",
+        str(each.threads),
+        f"{each.shared_bytes:,}",
+        "-" if each.registers is None else str(each.registers),
+        f"{each.occupancy:.0%}",
+        f"{each.nbytes:,}",
+        "-" if each.operations is None else f"{each.operations:,}",
+        f"{each.nanoseconds / 1e3:.2f}",
+        each.bound,
+        "-" if each.measured is None else f"{each.measured / 1e3:.2f}",
+    )

@@ -1,0 +1,87 @@
+"""Estimates of what kernels take: bytes and operations worked out by hand, occupancy by what limits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hlojit
+import pytest
+from hlojit.command import main
+from hlojit.compiler import lower
+from hlojit.cuda.assemblers import cubin
+from hlojit.cuda.nvptx import H200
+from hlojit.extensions import CompileOptions, registry
+from hlojit.gpu.backend import GpuBackend
+from hlojit.gpu.roofline import Estimate, estimates, occupancy, table
+from hlojit.lowering.kernel import Phase
+
+pytestmark = pytest.mark.usefixtures("simulator")
+
+TEXT = """func.func @main(%x: tensor<4096x1024xf32>, %y: tensor<1024x512xf32>) -> (tensor<4096x512xf32>, tensor<4096xf32>, tensor<4096x1024xf32>) {
+  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<4096x1024xf32>, tensor<1024x512xf32>) -> tensor<4096x512xf32>
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.reduce(%0 init: %c) applies stablehlo.add across dimensions = [1] : (tensor<4096x512xf32>, tensor<f32>) -> tensor<4096xf32>
+  %2 = stablehlo.multiply %x, %x : tensor<4096x1024xf32>
+  %3 = stablehlo.add %2, %x : tensor<4096x1024xf32>
+  return %0, %1, %3 : tensor<4096x512xf32>, tensor<4096xf32>, tensor<4096x1024xf32>
+}"""
+
+
+def found(text: str = TEXT, **options: Any) -> list[Estimate]:
+    backend = registry().backend("cuda")
+    assert isinstance(backend, GpuBackend)
+    return estimates(backend, lower(hlojit.parse(text), backend, CompileOptions()), **options)
+
+
+def test_bytes_operations_and_bounds() -> None:
+    by_operations = {each.operations: each for each in found()}
+    product = by_operations[2 * 4096 * 512 * 1024]
+    assert product.nbytes == 4 * (4096 * 1024 + 1024 * 512 + 4096 * 512)
+    assert product.bound == "arithmetic"
+    rate = 256 * H200.multiprocessors * H200.gigahertz
+    assert product.nanoseconds == pytest.approx(2 * 4096 * 512 * 1024 / rate)
+    chain = by_operations[2 * 4096 * 1024]
+    assert (chain.nbytes, chain.bound) == (2 * 4 * 4096 * 1024, "memory")
+    assert chain.nanoseconds == pytest.approx(chain.nbytes / H200.memory_bandwidth)
+    assert 4096 * 512 in by_operations, "one addition an element of the reduction"
+
+
+def test_registers_come_from_the_assembler() -> None:
+    for each in found():
+        assert (each.registers is None) == bool(cubin.unavailable())
+        assert 0 < each.occupancy <= 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "registers", "share"),
+    [
+        (Phase("k", 1, 1.0, 256), None, 1.0),
+        (Phase("k", 1, 1.0, 256), 32, 1.0),
+        (Phase("k", 1, 1.0, 256), 64, 0.5),
+        (Phase("k", 1, 1.0, 256), 255, 0.125),
+        (Phase("k", 1, 1.0, 256, 100 << 10), None, 0.25),
+        (Phase("k", 1, 1.0, 32), None, 0.5),
+        (Phase("k", 1, 1.0, 768), None, 0.75),
+    ],
+)
+def test_occupancy(phase: Phase, registers: int | None, share: float) -> None:
+    """Of 2,048 threads, 65,536 registers, 227 KB and 32 blocks a multiprocessor."""
+    assert occupancy(phase, H200, registers) == share
+
+
+def test_estimates_stand_beside_measurements_and_are_called_estimates() -> None:
+    first = found()[0]
+    rows = found(measured={first.symbol: 12345.0})
+    assert rows[0].measured == 12345.0 and rows[1].measured is None
+    head, *lines = table(rows, "H200").splitlines()
+    assert head.startswith("estimates for H200, not measured") and "12.35" in lines[1] and lines[2].endswith("-")
+
+
+def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.mlir"
+    path.write_text(TEXT)
+    assert main(["roofline", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "estimates for simulated H200" in printed and "4,294,967,296" in printed and "arithmetic" in printed
+    assert main(["roofline", str(path), "--backend", "cpu"]) == 1
