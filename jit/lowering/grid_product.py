@@ -242,28 +242,8 @@ def convolution_product(problem: ConvolutionProblem) -> GridProduct:
 
     Where neighbours in the result are positions, these are the columns.
     """
-    spatial = problem.spatial
-    m: list[tuple[Axis, int]] = [(Axis(problem.batch, (problem.input_batch_step, problem.output_batch_step)), _PLAIN)]
-    taps: list[tuple[Axis, int]] = []
-    base = 0
-    for number, axis in enumerate(spatial):
-        window = _PLAIN if axis.is_plain else number
-        step = axis.input_step if axis.is_plain else 0
-        m.append((Axis(axis.output, (axis.stride * step, axis.output_step)), window))
-        base += (axis.window - 1) * axis.kernel_step if axis.reversed else 0
-        kernel_step = -axis.kernel_step if axis.reversed else axis.kernel_step
-        taps.append((Axis(axis.window, (axis.window_dilation * step, kernel_step)), window))
-    taps.append((Axis(problem.channels, (problem.input_channel_step, problem.kernel_channel_step)), _PLAIN))
-    taps.sort(key=lambda tap: -abs(tap[0].strides[1]))
-    rows, row_windows = _kept_axes(m)
-    k, tap_windows = _kept_axes(taps)
-    windows = tuple(
-        Window(
-            row_windows[number], tap_windows[number], axis.stride, axis.window_dilation, axis.low,
-            axis.input, axis.input_dilation, axis.input_step,
-        )
-        for number, axis in enumerate(spatial) if not axis.is_plain
-    )  # fmt: skip
+    rows, k, windows = _image_axes(problem)
+    base = sum((axis.window - 1) * axis.kernel_step for axis in problem.spatial if axis.reversed)
     n = merge_axes([Axis(problem.features, (problem.kernel_feature_step, problem.output_feature_step))])
     weights_step = problem.features * problem.kernel_feature_step
     groups = merge_axes(
@@ -285,6 +265,30 @@ def convolution_product(problem: ConvolutionProblem) -> GridProduct:
     )
     by_features = problem.output_feature_step == 1 and problem.features > 1
     return product if by_features or product.m == 1 else product.exchanged()
+
+
+def _image_axes(problem: ConvolutionProblem) -> tuple[list[Axis], list[Axis], tuple[Window, ...]]:
+    """Axes of rows (strides in image and result) and of terms (in image and kernel), and the windows that leave the image."""
+    m = [(Axis(problem.batch, (problem.input_batch_step, problem.output_batch_step)), _PLAIN)]
+    taps = [(Axis(problem.channels, (problem.input_channel_step, problem.kernel_channel_step)), _PLAIN)]
+    for number, axis in reversed(list(enumerate(problem.spatial))):
+        window = _PLAIN if axis.is_plain else number
+        step = axis.input_step if axis.is_plain else 0
+        m.insert(1, (Axis(axis.output, (axis.stride * step, axis.output_step)), window))
+        kernel_step = -axis.kernel_step if axis.reversed else axis.kernel_step
+        taps.insert(0, (Axis(axis.window, (axis.window_dilation * step, kernel_step)), window))
+    # Terms in the order of the kernel's memory.
+    taps.sort(key=lambda tap: -abs(tap[0].strides[1]))
+    rows, row_windows = _kept_axes(m)
+    k, tap_windows = _kept_axes(taps)
+    windows = tuple(
+        Window(
+            row_windows[number], tap_windows[number], axis.stride, axis.window_dilation, axis.low,
+            axis.input, axis.input_dilation, axis.input_step,
+        )
+        for number, axis in enumerate(problem.spatial) if not axis.is_plain
+    )  # fmt: skip
+    return rows, k, windows
 
 
 _PLAIN = -1
