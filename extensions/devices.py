@@ -269,7 +269,7 @@ class Device(ABC):
                 raise
             raise failure(program.name, self, error) from error
         results = [Memory(self, handle) for handle in handles]
-        done = Event()
+        done = Event(event.stop)
         # Results, too: a program must not write to memory that was given back because nobody wants them.
         kept = [*memories, *results]
 

@@ -41,9 +41,11 @@ class Event:
     Who makes the event calls ``complete`` when it has happened; everyone else waits or leaves a callback.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_lock", "_process")
+    __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_lock", "_process", "_stop")
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Callable[[], Any] | None = None) -> None:
+        """``stop`` has what is waited for end early, with an error; it may be called from any thread, or be None."""
+        self._stop = stop
         # Reentrant: the collector may free a buffer, and a vendor's `free` use an event, within any section.
         self._lock = threading.RLock()
         self._is_ready = False
@@ -87,6 +89,11 @@ class Event:
             self._callbacks = []
         for callback in callbacks:
             self._call(callback)
+
+    def stop(self) -> None:
+        """Ask that what is waited for ends early, where that can be done; who waits then gets an error."""
+        if self._stop is not None and not self._is_ready:
+            self._stop()
 
     def then(self, callback: Callable[[Event], Any]) -> None:
         """Have ``callback(event)`` called when the event is ready: at once, or on the thread that completes it.

@@ -50,7 +50,11 @@ class DeviceCall:
             results = self._run_here(device, buffers)
         else:
             results, done = device.start(self.program, buffers)
-            done.wait()
+            try:
+                done.wait()
+            except KeyboardInterrupt:
+                done.stop()
+                raise
         if has_device_array(arguments):
             return _unpacked([Array.from_buffer(buffer) for buffer in results])
         return _unpacked([to_outside(buffer) for buffer in results])

@@ -39,7 +39,7 @@ class _Lanes:
         self.issuing: Final = Queue(f"{name} programs")
         self.completions: Final = Queue(f"{name} completions")
         self.arrivals: Final = Queue(f"{name} arrivals")
-        self.runs: Final[set[Run]] = set()
+        self.runs: Final[dict[threading.Event, Run]] = {}
         """Runs whose end nobody has seen yet."""
         self.waiting = 0
         """Programs that a thread is to put on the stream: what comes later must not overtake them."""
@@ -101,13 +101,14 @@ class GpuDevice(Device):
         with lanes.lock, self.driver.current:
             resident = code.on(lanes.site)
             results = _results(program, code, arguments, lanes.site)
-            run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing)
-            done = Event()
+            asked = threading.Event()
+            run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing or asked.is_set())
+            done = Event(partial(self._stop, lanes, asked))
             if resident.is_fixed and not lanes.waiting:
-                self._put(lanes, run, done)
+                self._put(lanes, run, done, asked)
             else:
                 lanes.waiting += 1
-                lanes.issuing.submit(partial(self._issue, lanes, run, done))
+                lanes.issuing.submit(partial(self._issue, lanes, run, done, asked))
         return results, done
 
     # ------------------------------------------------------------------------------------------- with other libraries
@@ -166,37 +167,47 @@ class GpuDevice(Device):
         self._is_closing = True
         lanes = self._lanes
         if lanes is not None and lanes.process == os.getpid():
-            for run in list(lanes.runs):
+            for run in list(lanes.runs.values()):
                 run.stop(lanes.site.uploads)
 
-    def _issue(self, lanes: _Lanes, issue: partial[Run], done: Event) -> None:
+    def _stop(self, lanes: _Lanes, asked: threading.Event) -> None:
+        """Somebody does not wait for a run any more: its loops and functions that do not end are ended."""
+        asked.set()
+        run = lanes.runs.get(asked)
+        if run is not None and lanes.process == os.getpid():
+            run.stop(lanes.site.uploads)
+
+    def _issue(self, lanes: _Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
         """On the device's thread: put a program on the stream."""
         try:
-            self._put(lanes, issue, done)
+            self._put(lanes, issue, done, asked)
         except BaseException as error:
             self._fail(done, error, (lanes.site.stream,))
         finally:
             with lanes.lock:
                 lanes.waiting -= 1
 
-    def _put(self, lanes: _Lanes, issue: partial[Run], done: Event) -> None:
+    def _put(self, lanes: _Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
         """Put a program on the stream, and complete the event when the stream has done it."""
         driver, stream = self.driver, lanes.site.stream
         since = driver.record(stream) if driver.properties.recovers else None
         run = issue()
-        lanes.runs.add(run)
-        lanes.completions.submit(partial(self._await, lanes, (since, driver.record(stream)), done, run))
+        lanes.runs[asked] = run
+        marks = since, driver.record(stream)
+        lanes.completions.submit(partial(self._await, lanes, marks, done, asked))
+        if asked.is_set():
+            run.stop(lanes.site.uploads)
 
-    def _await(self, lanes: _Lanes, marks: tuple[Mark | None, Mark], done: Event, run: Run) -> None:
+    def _await(self, lanes: _Lanes, marks: tuple[Mark | None, Mark], done: Event, asked: threading.Event) -> None:
         """On the device's thread: wait for a program, which lies between two marks."""
-        since, mark = marks
+        (since, mark), run = marks, lanes.runs[asked]
 
         def wait() -> None:
             self.driver.synchronize(mark, since)
             run.check(lanes.downloads)
 
         self._settle(done, wait, (lanes.site.stream,))
-        lanes.runs.discard(run)
+        del lanes.runs[asked]
 
     def _settle(self, done: Event, wait: Callable[[], None], streams: Sequence[Stream]) -> None:
         """Complete an event when something has been waited for; of a fault, recover the streams that met it."""

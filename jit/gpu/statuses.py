@@ -38,7 +38,7 @@ class StatusLayout:
         for reports, offset in self._offsets.items():
             stop, *failed = words[offset // WORD : offset // WORD + 1 + len(reports)].tolist()
             if stop:
-                return "was stopped, since the interpreter ends"
+                return "was stopped"
             if any(failed):
                 return next(message for message, has_happened in zip(reports, failed) if has_happened)
         return ""

@@ -254,6 +254,29 @@ def test_a_function_that_does_not_end_does_not_hold_up_the_end_of_the_process() 
     assert (result.returncode, result.stdout, result.stderr) == (0, "ends\n", "")
 
 
+INTERRUPTED = (
+    ENDLESS.partition("pending =")[0]
+    + """
+import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+x = hlojit.put(np.ones(8, "f4"), "cuda")
+good = hlojit.put(np.zeros(8, "f4"), "cuda")
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    executable(x)
+except KeyboardInterrupt:
+    print("interrupted", np.asarray(executable(good)).sum(), flush=True)
+"""
+)
+
+
+def test_control_c_ends_a_function_that_does_not_end() -> None:
+    """The device is free for the next program."""
+    program = INTERRUPTED.replace("TEXT", repr(unary("f32", "f32", 8)))
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "interrupted 0.0\n", "")
+
+
 def ptx(function: Callable[..., Any], text: str) -> str:
     with ext.using(plugin(function)):
         main = lower(hlojit.parse(text), registry().backend("cuda"), CompileOptions()).main
