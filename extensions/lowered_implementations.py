@@ -19,11 +19,12 @@ _BY_NUMBA_ITSELF = frozenset({"_operator", "operator", "builtins"})
 
 def foreign_lowerings(context: Any, functions: Collection[Any], attributes: Collection[str]) -> Iterator[str]:
     """Names of code from outside the known packages that a function may use which names these functions and attributes."""
-    for key, table in context._defns.items():
+    # Copies: whoever looks something up in them adds to them.
+    for key, table in list(context._defns.items()):
         if isinstance(key, str) or getattr(key, "__module__", None) in _BY_NUMBA_ITSELF or _is_among(key, functions):
             yield from _foreign_entries(table)
     for tables in (context._getattrs, context._setattrs):
-        for name, table in tables.items():
+        for name, table in list(tables.items()):
             if name is None or name in attributes:
                 yield from _foreign_entries(table)
     yield from _foreign_entries(context._casts)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from hlojit.collection import collection_paused
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
+from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError

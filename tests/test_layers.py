@@ -48,7 +48,7 @@ MAY_IMPORT = {
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
 IR_ORDER = (
-    ("location", "presentation", "code_reads", "known_modules", "fork_gate", "in_flight"),
+    ("collection", "location", "presentation", "code_reads", "known_modules", "fork_gate", "in_flight"),
     ("once",),
     ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen", "switches"),
@@ -69,7 +69,7 @@ IR_ORDER = (
 graph and element types, and neither the builder nor the text."""
 
 JIT_ORDER = (
-    ("collection", "progress", "donation", "disk_cache", "lowering", "reference"),
+    ("progress", "donation", "disk_cache", "lowering", "reference"),
     ("compiled", "machine_code", "llvm"),
     ("runtime", "codegen"),
     ("simt",),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.attributes import ConvDimensionNumbers
 from hlojit.ir.formats import QuantizedType
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import BOOL_ARRAY, I64, I64_ARRAY, I64_MATRIX, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -47,6 +48,7 @@ from hlojit.ir.ops.rules import (
     show,
     unique,
 )
+from hlojit.ir.ops.views import ConvolutionView
 from hlojit.ir.ops.windows import Padding, pad_array, window_count, window_index
 from hlojit.ir.types import DYNAMIC, Type, tensor
 
@@ -300,6 +302,15 @@ _ATTRIBUTES = (
     PRECISION_CONFIG,
 )
 
+
+def _operations(instruction: Instruction) -> int:
+    """A multiplication and an addition for every element of the kernel that makes a result."""
+    kernel, numbers = instruction.operands[1].tensor_type, ConvolutionView.of(instruction).numbers
+    return (
+        2 * instruction.result.tensor_type.size * (kernel.size // max(1, kernel.shape[numbers.kernel_output_feature]))
+    )
+
+
 CONVOLUTION = define(
     OpDefinition(
         "stablehlo.convolution",
@@ -315,7 +326,7 @@ CONVOLUTION = define(
         reference=lambda call, lhs, rhs: convolve(call, lhs, rhs, conv_padding(call.instruction)),
         syntax="convolution",
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("convolution"),
+        lowering=Kernel("convolution", operations=_operations),
         summary="products of windows of an image with a kernel",
     )
 )

@@ -178,9 +178,15 @@ class Expand(Lowering):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Lowering):
-    """A routine that each back end supplies under this name."""
+    """A routine that each back end supplies under this name.
+
+    ``operations(instruction)`` counts its arithmetic, two for a multiply-add; ``runs(instruction)`` says how often its region
+    runs, about.  Without either the region counts as run once for each element of the result or of the last operand.
+    """
 
     name: str
+    operations: Callable[[Instruction], int] | None = field(default=None, compare=False)
+    runs: Callable[[Instruction], int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import IntegerType, QuantizedType
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -278,6 +279,13 @@ def _dot_general_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array
     )
 
 
+def _operations(instruction: Instruction) -> int:
+    """A multiplication and an addition for every pair of elements."""
+    lhs = instruction.operands[0].tensor_type
+    terms = math.prod(lhs.shape[each] for each in DotView.of(instruction).numbers.lhs_contracting)
+    return 2 * instruction.result.tensor_type.size * terms
+
+
 def dot_arrays(lhs: Array, rhs: Array, dims: DotDimensionNumbers) -> Array:
     """Contract two arrays: the batched matrix product of their transposed, flattened forms."""
     lhs_free = free_dimensions(lhs.ndim, dims.lhs_batching, dims.lhs_contracting)
@@ -317,7 +325,7 @@ DOT_GENERAL = define(
         reference=_dot_general_reference,
         syntax="dot_general",
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("dot_general"),
+        lowering=Kernel("dot_general", operations=_operations),
         summary="products of matrices, batched, over any dimensions",
     )
 )

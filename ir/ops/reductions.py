@@ -47,7 +47,7 @@ from hlojit.ir.ops.views import SortView
 from hlojit.ir.types import TensorType, Type, tensor
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Block
+    from hlojit.ir.graph import Block, Instruction
 
 # how references run a region of scalars
 
@@ -316,6 +316,12 @@ def _compare(call: ReferenceCall, row: Sequence[Array], i: int, j: int) -> int:
     return -1 if less(i, j) else int(less(j, i))
 
 
+def _comparisons(instruction: Instruction) -> int:
+    """Of a merge sort."""
+    first = instruction.operands[0].tensor_type
+    return first.size * max(1, max(first.shape, default=1) - 1).bit_length()
+
+
 SORT = define(
     OpDefinition(
         "stablehlo.sort",
@@ -329,7 +335,7 @@ SORT = define(
         constraints=(*SORT_RULES, inferred("C2")),
         reference=_sort_reference,
         syntax="generic",
-        lowering=Kernel("sort"),
+        lowering=Kernel("sort", runs=_comparisons),
         summary="sorts along a dimension by a comparator",
     )
 )

@@ -21,16 +21,15 @@ demand, and by name where those leave a choice.  ``PassPipeline`` keeps an order
 from __future__ import annotations
 
 import dataclasses
-import gc
 import heapq
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
+from hlojit.ir.collection import collection_paused
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, PluginError, VerificationError
 from hlojit.ir.fork_gate import fork_gate
@@ -119,7 +118,7 @@ class PassPipeline:
         after every pass (dumping, timing and progress all hang on it).
         """
         changed = False
-        with scope_for(module.environment).activate(), _garbage_collection_paused():
+        with scope_for(module.environment).activate(), collection_paused():
             for index, pass_ in enumerate(self.passes):
                 start = time.perf_counter()
                 package = self.packages.get(pass_.name, "")
@@ -134,21 +133,6 @@ class PassPipeline:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Keep the cyclic collector from walking over the whole graph again and again while passes make instructions.
-
-    Its full collections take time in proportion to all that lives, which would make large programs quadratic.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def order_passes(passes: Iterable[Pass], packages: Mapping[str, str] = NO_PACKAGES) -> PassPipeline:

@@ -5,11 +5,8 @@ What an exponential costs beside an addition is not counted: the figure is for a
 
 from __future__ import annotations
 
-import math
-
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.ops.definition import Kernel, Pointwise, Reduction, Trait
-from hlojit.ir.ops.views import ConvolutionView, DotView
 from hlojit.ir.types import TensorType
 
 
@@ -24,24 +21,13 @@ def operations(instruction: Instruction) -> int:
         return _region(instruction) * instruction.operands[0].tensor_type.size
     if not isinstance(lowering, Kernel):
         return 0
-    if lowering.name == "dot_general":
-        lhs = instruction.operands[0].tensor_type
-        return (
-            2
-            * _size(instruction)
-            * math.prod(lhs.shape[each] for each in DotView.of(instruction).numbers.lhs_contracting)
-        )
-    if lowering.name == "convolution":
-        rhs, numbers = instruction.operands[1].tensor_type, ConvolutionView.of(instruction).numbers
-        return 2 * _size(instruction) * (rhs.size // max(1, rhs.shape[numbers.kernel_output_feature]))
-    return _region(instruction) * _comparisons(instruction, lowering.name)
+    if lowering.operations is not None:
+        return lowering.operations(instruction)
+    runs = lowering.runs(instruction) if lowering.runs is not None else _elements(instruction)
+    return _region(instruction) * runs
 
 
-def _comparisons(instruction: Instruction, name: str) -> int:
-    """How often the region of a library routine runs, about."""
-    first = instruction.operands[0].tensor_type
-    if name == "sort":
-        return first.size * max(1, max(first.shape, default=1) - 1).bit_length()
+def _elements(instruction: Instruction) -> int:
     return max(_size(instruction), instruction.operands[-1].tensor_type.size)
 
 

@@ -182,7 +182,7 @@ execute = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, cty
 assert execute(ctypes.addressof(context), record, ctypes.addressof(slots)) == 0
 assert ctypes.CFUNCTYPE(ctypes.c_int32)(code.address("hlojit_pool_started"))() == 1
 ctypes.CFUNCTYPE(None)(code.address("hlojit_pool_shutdown"))()
-assert not native._native.cache_info().currsize, "the runtime of Python was never made"
+assert native.native.made is None, "the runtime of Python was never made"
 sys.stdout.buffer.write(b"".join(array.tobytes() for array in outputs))
 """
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, timeout=120, check=False)

@@ -117,7 +117,7 @@ def test_outside_is_outside_of_everything_and_ends_inside() -> None:
 def test_a_child_collects_garbage_although_another_thread_held_that_off() -> None:
     script = (
         "import gc, os, threading\n"
-        "from hlojit.collection import collection_paused\n"
+        "from hlojit.ir.collection import collection_paused\n"
         "held, done = threading.Event(), threading.Event()\n"
         "def hold():\n"
         "    with collection_paused():\n"
