@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,11 @@ def _traced(function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dty
     return str(hlojit.jit(function).lower(*(np.zeros(shape, dtype) for shape in shapes)))
 
 
+def _text_of(make: Callable[[], Any]) -> str:
+    text: str = make().text()
+    return text
+
+
 def programs() -> dict[str, Callable[[], str]]:
     """StableHLO text of every program, made when it is asked for."""
     from benchmarks.kernels import KERNELS
@@ -83,11 +89,11 @@ def programs() -> dict[str, Callable[[], str]]:
 
     found: dict[str, Callable[[], str]] = {}
     for name, make in {**REAL_PROGRAMS, **KERNELS}.items():
-        found[name] = lambda make=make: make().text()  # type: ignore[misc]
+        found[name] = partial(_text_of, make)
     for path in sorted((ROOT / "examples").glob("*.mlir")):
         found[f"example_{path.stem}"] = path.read_text
     for name, case in TRACED.items():
-        found[name] = lambda case=case: _traced(*case)  # type: ignore[misc]
+        found[name] = partial(_traced, *case)
     return found
 
 

@@ -51,6 +51,6 @@ def _renamed(code: KernelCode) -> KernelCode:
     text, phases = code.ir, []
     for phase in code.phases:
         name = entry_name(phase.symbol)
-        text = re.sub(rf"@{re.escape(phase.symbol)}(?=\()", lambda _, name=name: f"@{name}", text)  # type: ignore[misc]
+        text = re.sub(rf"@{re.escape(phase.symbol)}(?=\()", f"@{name}", text)
         phases.append(replace(phase, symbol=name))
     return replace(code, ir=text, phases=tuple(phases))
