@@ -8,35 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.types import tensor
 
-
-def softmax(b: Any, x: Any) -> Any:
-    type = x.tensor_type
-    axis = type.rank - 1
-    kept = tuple(range(axis))
-    scalar = tensor((), type.element_type)
-    low, zero = b.constant(-np.inf, scalar), b.constant(0.0, scalar)
-    largest = b.reduce([x], [low], b.combiner("maximum", type.element_type), dimensions=(axis,))
-    power = b.exponential(b.subtract(x, b.broadcast_in_dim(largest, type.shape, kept)))
-    total = b.reduce([power], [zero], b.combiner("add", type.element_type), dimensions=(axis,))
-    return b.divide(power, b.broadcast_in_dim(total, type.shape, kept))
-
-
-def layer_norm(b: Any, x: Any, gain: Any, bias: Any) -> Any:
-    rows, columns = x.tensor_type.shape
-    zero = b.constant(0.0, tensor((), "f32"))
-    count = b.constant(float(columns), tensor((rows,), "f32"))
-
-    def mean(value: Any) -> Any:
-        return b.divide(b.reduce([value], [zero], b.combiner("add", "f32"), dimensions=(1,)), count)
-
-    def wide(value: Any, dimension: int = 0) -> Any:
-        return b.broadcast_in_dim(value, (rows, columns), (dimension,))
-
-    difference = b.subtract(x, wide(mean(x)))
-    scale = b.rsqrt(b.add(mean(b.multiply(difference, difference)), b.constant(1e-5, tensor((rows,), "f32"))))
-    return b.add(b.multiply(b.multiply(difference, wide(scale)), wide(gain, 1)), wide(bias, 1))
+from ..simt.fusions import layer_norm, softmax
 
 
 def reference_softmax(x: Any) -> Any:
