@@ -110,6 +110,7 @@ class NvidiaDriver:
         self._fault: DeviceFault | None = None
         self._pool: Any = None
         self._events: list[Any] = []
+        self._timing_events: list[Any] = []
         self._streams: list[NvidiaStream] = []
         self._cublaslt: cublaslt.CublasLt | None = None
         self._opening = threading.Lock()
@@ -217,14 +218,30 @@ class NvidiaDriver:
 
     def record(self, stream: NvidiaStream) -> NvidiaMark:
         """An event behind all that is on the stream."""
-        with self._here:
-            try:
-                event = self._events.pop()
-            except IndexError:
-                event = self._api("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
-            self._api("cuEventRecord", event, stream.handle)
+        event = self._recorded(stream, self._events, int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
         launched, stream.launched = stream.launched, []
         return NvidiaMark(event, launched, self._events)
+
+    def record_time(self, stream: NvidiaStream) -> NvidiaMark:
+        """An event of those that note the time, which take longer; what was launched stays with the next plain mark."""
+        event = self._recorded(stream, self._timing_events, int(self._api.CUevent_flags.CU_EVENT_DEFAULT))
+        return NvidiaMark(event, list(stream.launched), self._timing_events)
+
+    def elapsed(self, first: NvidiaMark, last: NvidiaMark) -> float:
+        """The driver's milliseconds, which it counts in steps of half a microsecond."""
+        self.synchronize(last)
+        with self._here:
+            return float(self._api("cuEventElapsedTime", first.event, last.event)) * 1e6
+
+    def _recorded(self, stream: NvidiaStream, unused: list[Any], flags: int) -> Any:
+        """An event put on a stream: one that was used before, or a new one."""
+        with self._here:
+            try:
+                event = unused.pop()
+            except IndexError:
+                event = self._api("cuEventCreate", flags)
+            self._api("cuEventRecord", event, stream.handle)
+        return event
 
     def wait_for(self, stream: NvidiaStream, mark: NvidiaMark) -> None:
         """On the device."""

@@ -11,6 +11,12 @@ whatever the driver likes.
     mark = driver.record(stream)
     driver.synchronize(mark)            # waits; raises DeviceFault if something before the mark failed
 
+**Times.** What lies between two marks of a stream is timed by the device, without the host's part::
+
+    first = driver.record_time(stream)
+    driver.launch(...)
+    nanoseconds = driver.elapsed(first, driver.record_time(stream))
+
 **Faults.** A stream that meets a fault (an access out of range, say) skips all that follows.  Marks that it passes then
 carry the fault, ``synchronize`` raises it, and streams that wait for such a mark meet it as well.  ``recover`` ends that
 where the machine can; what was put on the stream before is still skipped.
@@ -147,6 +153,12 @@ class Driver(Protocol):
 
     def record(self, stream: Stream) -> Mark:
         """The point that the stream has reached when it has done all that was put on it so far."""
+
+    def record_time(self, stream: Stream) -> Mark:
+        """A mark at which the device notes its time, for ``elapsed``."""
+
+    def elapsed(self, first: Mark, last: Mark) -> float:
+        """Nanoseconds from one ``record_time`` of a stream to a later one; waits for it, as ``synchronize`` does."""
 
     def wait_for(self, stream: Stream, mark: Mark) -> None:
         """Have a stream wait for another one's mark."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter_ns
 from typing import Final, final
 
 import numpy as np
@@ -72,6 +73,8 @@ class SimulatedMark:
     passed: Event
     fault: DeviceFault | None = None
     met: tuple[DeviceFault, ...] = ()
+    nanoseconds: int = 0
+    """The host's clock at that time."""
 
     def check(self, since: SimulatedMark | None) -> None:
         """Raise what had gone wrong; anew each time, since one exception would collect the tracebacks of all threads."""
@@ -248,11 +251,20 @@ class SimulatedDriver:
         mark = SimulatedMark(Event())
 
         def pass_() -> None:
-            mark.fault, mark.met = stream.fault, tuple(stream.met)
+            mark.fault, mark.met, mark.nanoseconds = stream.fault, tuple(stream.met), perf_counter_ns()
             mark.passed.complete()
 
         stream.put_always(pass_)
         return mark
+
+    def record_time(self, stream: SimulatedStream) -> SimulatedMark:
+        """Every mark notes the host's time."""
+        return self.record(stream)
+
+    def elapsed(self, first: SimulatedMark, last: SimulatedMark) -> float:
+        """Of the host's clock: how long the simulator took, which says nothing of a GPU."""
+        self.synchronize(last, first)
+        return float(last.nanoseconds - first.nanoseconds)
 
     def wait_for(self, stream: SimulatedStream, mark: SimulatedMark) -> None:
         """The stream's thread waits, and takes over what went wrong."""

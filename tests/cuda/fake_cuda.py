@@ -60,6 +60,8 @@ class FakeCuda:
         self._modules: dict[int, bytes] = {}
         self._functions: dict[int, tuple[SimulatedModule, str]] = {}
         self.shared: dict[int, int] = {}
+        self.timing: dict[int, int] = {}
+        self.clock = 0
         self._capturing: dict[int, list[Callable[[], None]]] = {}
         self._graphs: dict[int, list[Callable[[], None]]] = {}
         self.attributes = {
@@ -230,11 +232,21 @@ class FakeCuda:
         pass
 
     def do_cuEventCreate(self, flags: int) -> Any:
-        assert flags == 2, "one that measures time"
-        return self._new(real.CUevent)
+        made = self._new(real.CUevent)
+        if flags == 0:
+            self.timing[int(made)] = 0
+        else:
+            assert flags == 2, "one that measures no time"
+        return made
 
     def do_cuEventRecord(self, event: Any, stream: Any) -> None:
         assert int(stream) not in self._capturing
+        if int(event) in self.timing:
+            self.timing[int(event)] = self.clock = self.clock + 1
+
+    def do_cuEventElapsedTime(self, first: Any, last: Any) -> Any:
+        """A launch takes a millisecond here, and so does recording an event that measures."""
+        return float(self.timing[int(last)] - self.timing[int(first)])
 
     def do_cuEventSynchronize(self, event: Any) -> None:
         pass
@@ -277,6 +289,7 @@ class FakeCuda:
                 if address and not any(start <= address < start + each.nbytes for start, each in self.memory.items()):
                     self.sticky = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
                     return
+            self.clock += 1
             module.launch(symbol, addresses, blocks, threads, shared)
 
         self._put(stream, run)

@@ -56,6 +56,27 @@ def test_transfers_go_through_pinned_memory(cuda: FakeCuda, driver: NvidiaDriver
     assert not cuda.memory and not cuda.contexts
 
 
+def test_times_are_those_of_events_that_measure(cuda: FakeCuda, driver: NvidiaDriver) -> None:
+    stream = driver.stream("one")
+    address = driver.allocate(4, stream)
+    first = driver.record_time(stream)
+    for _ in range(2):
+        driver.synchronize(driver.record(stream))
+    last = driver.record_time(stream)
+    assert driver.elapsed(first, last) == 1e6
+    del first, last
+    gc.collect()  # the fake's checks keep frames
+    for _ in range(3):
+        driver.elapsed(driver.record_time(stream), driver.record_time(stream))
+    assert len(cuda.timing) == 2, "events are used again"
+    stream.launched.append("tanh at line 3")
+    mark = driver.record_time(stream)
+    cuda.fail["cuEventSynchronize"] = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(DeviceFault, match="ILLEGAL_ADDRESS.* in tanh at line 3"):
+        driver.elapsed(mark, mark)
+    driver.free(address, stream)
+
+
 def test_programs_run_and_become_graphs(cuda: FakeCuda, backend: CudaBackend) -> None:
     f = hlojit.compile(THREE, backend="cuda")
     x = hlojit.put(np.linspace(-1, 1, 64, dtype="f4"), "cuda")

@@ -175,3 +175,16 @@ def test_a_stream_waits_for_another_one_although_it_met_a_fault(
     assert not mark.passed.wait(0.05)
     gate.set()
     driver.synchronize(mark)
+
+
+def test_the_time_between_two_marks_is_that_of_what_lies_between(
+    driver: SimulatedDriver, stream: SimulatedStream
+) -> None:
+    before, gate = driver.record_time(stream), threading.Event()
+    stream.put(lambda: gate.wait(0.02) and None)
+    after = driver.record_time(stream)
+    assert driver.elapsed(before, after) >= 2e7
+    assert driver.elapsed(before, before) == 0
+    stream.put(lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(DeviceFault, match="by zero"):
+        driver.elapsed(after, driver.record_time(stream))
