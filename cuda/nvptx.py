@@ -37,6 +37,7 @@ class NvptxDialect(Dialect):
 
     name = "nvptx"
     intrinsics = _INTRINSICS
+    device_scope = "device"
 
     def __init__(self, capability: tuple[int, int] = OLDEST):
         self.capability = capability

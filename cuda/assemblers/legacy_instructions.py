@@ -194,6 +194,8 @@ def _alloca(w: LegacyWriter, line: Line) -> None:
     w.bind(line.result, [w.cast("bitcast", f"{kind}*", w.emit(f"alloca {kind}{aligned}"), "i8*")])
 
 
+_SCOPE: Final = ' syncscope("device")'
+"""Of atomic instructions: written in LLVM 7 as it is today."""
 _ATOMIC: Final = frozenset("add sub and or xor xchg max min umax umin".split())
 
 
@@ -201,10 +203,12 @@ def _atomic(w: LegacyWriter, line: Line) -> None:
     operation, rest = line.rest.split(" ", 1)
     address, value_and_order = arguments(rest)[:2]
     value, order = value_and_order.rsplit(" ", 1)
+    scope = _SCOPE if value.endswith(_SCOPE) else ""
+    value = value.removesuffix(_SCOPE)
     kind, (operand,) = w.typed(value)
     if operation in _ATOMIC and not kind.is_float:
         place = w.pointer_to(kind.text, w.scalar(address))
-        old = w.emit(f"atomicrmw {operation} {kind.text}* {place}, {kind.text} {operand} {order}")
+        old = w.emit(f"atomicrmw {operation} {kind.text}* {place}, {kind.text} {operand}{scope} {order}")
     elif operation == "fadd" and order == "monotonic":
         old = _atomic_sum(w, kind, w.scalar(address), operand)
     else:
@@ -222,9 +226,11 @@ def _atomic_sum(w: LegacyWriter, kind: Type, address: str, value: str) -> str:
 def _compare_exchange(w: LegacyWriter, line: Line) -> None:
     address, expected, last = line.parts
     value, success, failure = last.rsplit(" ", 2)
+    scope = _SCOPE if value.endswith(_SCOPE) else ""
+    value = value.removesuffix(_SCOPE)
     kind, (old,) = w.typed(expected)
     place = w.pointer_to(kind.text, w.scalar(address))
-    text = f"{kind.text} {old}, {kind.text} {w.scalar(value)} {success} {failure}"
+    text = f"{kind.text} {old}, {kind.text} {w.scalar(value)}{scope} {success} {failure}"
     w.bind(line.result, [w.emit(f"cmpxchg {kind.text}* {place}, {text}", line.result)])
 
 

@@ -92,6 +92,11 @@ class ScatterPlan:
         }
 
     @property
+    def windows_are_lines(self) -> bool:
+        """Whether no index moves a window along its own dimensions: each of its elements has its own line of the inputs."""
+        return not set(self.numbers.scatter_dims_to_operand_dims) & set(self.operand_window_dims)
+
+    @property
     def window_extent(self) -> tuple[int, ...]:
         """How far a window reaches in every dimension of the inputs."""
         extents = [1] * self.input.rank

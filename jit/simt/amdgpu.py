@@ -32,6 +32,7 @@ class AmdgpuDialect(Dialect):
     """Wavefronts of 64 lanes (GCN, CDNA) or of 32 (RDNA)."""
 
     name = "amdgpu"
+    device_scope = "agent"
     intrinsics = frozenset(
         f"llvm.amdgcn.{name}"
         for name in (

@@ -207,16 +207,23 @@ class SimtBuilder(LlvmBuilder):
     def atomic(self, operation: str, pointer: Val, value: Val) -> Val:
         """``atomicrmw`` of a scalar (``add``, ``fadd``, ``umax`` ...), in no order with others; returns what was there."""
         self._check(pointer, 1, value.kind, Use.ATOMIC)
-        text = f"atomicrmw {operation} ptr {pointer.text}, {self.type_of(value)} {value.text} monotonic"
+        text = f"atomicrmw {operation} ptr {pointer.text}, {self.type_of(value)} {value.text}{self._scope} monotonic"
         return self.emit(value.kind, 1, text)
 
     def compare_exchange(self, pointer: Val, expected: Val, value: Val) -> Val:
         """Store an integer where what is there is the expected one; returns what was there."""
         self._check(pointer, 1, value.kind, Use.ATOMIC)
         kind = self.type_of(value)
-        text = f"cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text} monotonic monotonic"
+        text = (
+            f"cmpxchg ptr {pointer.text}, {kind} {expected.text}, {kind} {value.text}{self._scope} monotonic monotonic"
+        )
         self.line(f"{(pair := self.name())} = {text}")
         return self.emit(value.kind, 1, f"extractvalue {{ {kind}, i1 }} {pair}, 0")
+
+    @property
+    def _scope(self) -> str:
+        """Of atomic instructions: no other device and not the host looks at what a kernel is writing."""
+        return f' syncscope("{self.dialect.device_scope}")' if self.dialect.device_scope else ""
 
     # ------------------------------------------------------------ control flow
 

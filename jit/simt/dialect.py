@@ -138,6 +138,9 @@ class Dialect(ABC):
         b.at_entry(f"{address} = addrspacecast ptr addrspace(1) {parameter.text} to ptr")
         return Val(address, "ptr")
 
+    device_scope: str = ""
+    """LLVM's name of the scope in which all threads of a launch see an atomic instruction; empty: that of the whole system."""
+
     exchanges_matrices: bool = True
     """Whether matrix instructions are made of others: ``portable_matrices.EXCHANGED_WORDS`` of shared memory a thread."""
 

@@ -239,6 +239,6 @@ class _Scatter:
         inside = b.and_(inside, b.icmp("slt", target, self.range[1]))
         b.when(inside, lambda: self._combine(target, self._source(place, window)))
         b.end_loop(loop)
-        if plan.window_size > 1:
+        if plan.window_size > 1 and not plan.windows_are_lines:
             # Another thread may have the same element in the next window.
             b.barrier()

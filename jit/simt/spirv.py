@@ -32,6 +32,7 @@ class SpirvDialect(Dialect):
     """Subgroups of ``warp`` lanes, which a launch has to ask for."""
 
     name = "spirv"
+    device_scope = "device"
     intrinsics = frozenset(
         (
             *("_Z12get_local_idj", "_Z12get_group_idj", "_Z22__spirv_ControlBarrierjjj"),

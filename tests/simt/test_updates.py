@@ -47,9 +47,9 @@ def rows_scatter(dtype: str, combiner: str, *, unique: bool = False) -> KernelCo
 def test_exact_combinations_in_any_order_are_atomic(dtype: str, combiner: str, atomic: str) -> None:
     code = rows_scatter(dtype, combiner)
     assert code.phases[0].tasks * code.phases[0].threads == 4096 * 768 and code.updates
-    assert re.search(
-        rf"(atom|red)\.global\.{atomic}", assembler("llvm").ptx(code, SM_90).replace("relaxed.", "").replace("sys.", "")
-    )
+    ptx = assembler("llvm").ptx(code, SM_90)
+    # Without a scope PTX means the GPU's (ISA, "atom"): its own threads, not the system's.
+    assert re.search(rf"(atom|red)\.(relaxed\.gpu\.)?global\.{atomic}", ptx) and ".sys." not in ptx
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,11 @@ def test_what_would_show_the_order_is_done_in_order(dtype: str, combiner: str) -
     assert not re.search(r"\b(atom|red)\.", ptx)
     assert "vote.sync.ballot" in ptx and code.phases[0].shared_bytes == 32
     assert code.phases[0].tasks == 4 * 132, "a block owns a range of the results, whatever the indices are"
+
+
+def test_windows_whose_elements_have_one_thread_each_do_not_wait_for_each_other() -> None:
+    ptx = assembler("llvm").ptx(rows_scatter("f32", "add"), SM_90)
+    assert len(re.findall(r"\bbar(rier)?\.(cta\.)?sync", ptx)) == 2, "around the votes, and not behind every row"
 
 
 def test_updates_that_meet_no_other_need_no_order() -> None:
