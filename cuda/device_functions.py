@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from hlojit.cuda.assemblers.numba_cuda import NumbaAssembler, capability_of
+from hlojit.cuda.numba_import import numba_cuda
 from hlojit.extensions.checked_copies import copied_with
 from hlojit.gpu.device_functions import function_code, geometry, types_of
 from hlojit.ir.errors import PluginError, UnsupportedError
@@ -49,9 +50,9 @@ def numba_version() -> str:
 
 
 def _ptx(function: Callable[..., Any], types: Sequence[TensorType], target: Target, threads: int) -> str:
-    from numba import cuda
     from numba import types as kinds
 
+    cuda = numba_cuda()
     capability = capability_of(target)
     python: Any = getattr(function, "py_func", function)
     inner = _for(capability)(copied_with(python, _for(capability)))

@@ -16,6 +16,7 @@ from typing import Any, Final, final
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.legacy import LegacyKernel, legacy_kernel
 from hlojit.cuda.assemblers.llvm_nvptx import LlvmAssembler
+from hlojit.cuda.numba_import import numba_cuda
 from hlojit.ir.errors import HlojitError
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
@@ -25,6 +26,11 @@ _ENTRY: Final = re.compile(r"^\.visible \.entry ([\w$]+)\(", re.MULTILINE)
 _HEADER: Final = re.compile(r"^(?://.*|\.version .*|\.target .*|\.address_size .*)\n", re.MULTILINE)
 _NUMBAS_OWN: Final = re.compile(r"^\.common \.global .*NumbaEnv.*\n", re.MULTILINE)
 _SHARED: Final = re.compile(r"^\.extern \.shared .*\n", re.MULTILINE)
+_MODULE: Final = (
+    'target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-'
+    'v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"\ntarget triple = "nvptx64-nvidia-cuda"\n'
+)
+"""What libNVVM wants at the head of a module."""
 _current = threading.local()
 """The kernel that the intrinsic's body is to be, of the thread that assembles."""
 
@@ -56,6 +62,10 @@ def _unavailable() -> str:
             load_nvidia_dynamic_lib(library)
         except DynamicLibNotFoundError:
             return f"lib{library} is not found (pip install 'hlojit[cuda]', or a CUDA toolkit)"
+    try:
+        numba_cuda()
+    except Exception as error:  # whatever another version of numba, NumPy or the driver makes of the import
+        return f"numba.cuda cannot be imported ({type(error).__name__}: {error})"
     return ""
 
 
@@ -67,8 +77,9 @@ def capability_of(target: Target) -> tuple[int, int, str]:
 
 
 def _entry(kernel: LegacyKernel, symbol: str, target: Target) -> str:
-    from numba import cuda, types
+    from numba import types
 
+    cuda = numba_cuda()
     capability = capability_of(target)
     signature = (types.UniTuple(types.uint64, kernel.parameters),)
     _current.kernel = kernel
@@ -89,7 +100,8 @@ def _reason(kernel: LegacyKernel, error: Exception) -> str:
 
     program = nvvm.create_program()
     try:
-        text = f'target triple = "nvptx64-nvidia-cuda"\n{kernel.text}'.encode()
+        version = ", ".join(f"i32 {number}" for number in nvvm.ir_version())
+        text = f"{_MODULE}{kernel.text}\n!nvvmir.version = !{{!0}}\n!0 = !{{{version}}}\n".encode()
         nvvm.add_module_to_program(program, text, len(text), kernel.symbol)
         nvvm.verify_program(program, 0, [])
     except nvvm.nvvmError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -182,3 +183,37 @@ def test_extrema_are_one_instruction(name: str, target: Target, op: str, instruc
     ptx = assembler(name).ptx(kernel(text, target), target)
     check(ptx, target)
     assert instruction in ptx and "setp.nan" not in ptx
+
+
+def test_what_libnvvm_says_of_a_kernel_is_the_reason() -> None:
+    """numba-cuda says no more than that something failed; a kernel that is in order was not the reason."""
+    if reason := assembler("numba").unavailable():
+        pytest.skip(reason)
+    from hlojit.cuda.assemblers.legacy import LegacyKernel
+    from hlojit.cuda.assemblers.numba_cuda import _reason
+
+    body = "define void @body(i64 %a) {{\n  %b = {} i64 %a, 1\n  ret void\n}}\n"
+    refused = LegacyKernel(body.format("frobnicate"), "body", 1, 32, 1)
+    assert "expected instruction opcode" in _reason(refused, RuntimeError("failed"))
+    assert _reason(LegacyKernel(body.format("add"), "body", 1, 32, 1), RuntimeError("failed")) == "failed"
+
+
+def test_numba_cuda_is_imported_whatever_numpy_s_version() -> None:
+    """NumPy 2.5 has no ``row_stack``, which numba-cuda 0.30 asks for; nobody else sees that it was there for a while."""
+    if importlib.util.find_spec("numba_cuda") is None:
+        pytest.skip("needs numba-cuda")
+    script = """
+import numpy as np
+if hasattr(np, "row_stack"):
+    del np.row_stack
+    np.__all__.remove("row_stack")
+from hlojit.cuda.numba_import import numba_cuda
+from numba import types
+cuda = numba_cuda()
+def kernel(x):
+    x[cuda.grid(1)] += 1
+ptx, _ = cuda.compile(kernel, (types.float32[:],), device=False, abi="numba", cc=(9, 0))
+print(".visible .entry" in ptx, hasattr(np, "row_stack"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "False"], done.stderr

@@ -79,7 +79,7 @@ CASES: dict[Callable[..., Any], list[Callable[..., Any]]] = {
     np.linalg.norm: [lambda x, y: np.linalg.norm(x), lambda x, y: np.linalg.norm(x, axis=1), lambda x, y: np.linalg.norm(x[0], 1), lambda x, y: np.linalg.norm(x, np.inf, axis=0),
                      lambda x, y: np.linalg.norm(x, 2, axis=1, keepdims=True)],
     np.zeros_like: [lambda x, y: np.zeros_like(x), lambda x, y: np.zeros_like(x, dtype="i2", shape=(2,))],
-    np.empty_like: [lambda x, y: np.empty_like(x) * 0],
+    np.empty_like: [lambda x, y: np.full_like(np.empty_like(x), 3)],
     np.ones_like: [lambda x, y: np.ones_like(x, dtype=bool), lambda x, y: np.ones_like(x)],
     np.full_like: [lambda x, y: np.full_like(x, 7), lambda x, y: np.full_like(x, 3, dtype="f2")],
     np.copy: [lambda x, y: np.copy(x), lambda x, y: x.copy()],
