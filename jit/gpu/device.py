@@ -21,7 +21,8 @@ from hlojit.extensions.devices import DEVICE_MEMORY, Device, DeviceProgram, Fore
 from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
-from hlojit.gpu.program_runner import GpuProgram, Run, Site
+from hlojit.gpu.program_runner import GpuProgram, Site
+from hlojit.gpu.statuses import Run
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
 
@@ -168,14 +169,14 @@ class GpuDevice(Device):
         lanes = self._lanes
         if lanes is not None and lanes.process == os.getpid():
             for run in list(lanes.runs.values()):
-                run.stop(lanes.site.uploads)
+                run.stop()
 
     def _stop(self, lanes: _Lanes, asked: threading.Event) -> None:
         """Somebody does not wait for a run any more: its loops and functions that do not end are ended."""
         asked.set()
         run = lanes.runs.get(asked)
         if run is not None and lanes.process == os.getpid():
-            run.stop(lanes.site.uploads)
+            run.stop()
 
     def _issue(self, lanes: _Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
         """On the device's thread: put a program on the stream."""
@@ -196,7 +197,7 @@ class GpuDevice(Device):
         marks = since, driver.record(stream)
         lanes.completions.submit(partial(self._await, lanes, marks, done, asked))
         if asked.is_set():
-            run.stop(lanes.site.uploads)
+            run.stop()
 
     def _await(self, lanes: _Lanes, marks: tuple[Mark | None, Mark], done: Event, asked: threading.Event) -> None:
         """On the device's thread: wait for a program, which lies between two marks."""

@@ -1,6 +1,6 @@
 """A program record as a flat list of operations over a *frame*: the addresses of one run.
 
-    frame      inputs | outputs | constants | arena | cells | status | zeros
+    frame      inputs | outputs | constants | arena | cells | status
     launch     kernel over (place in the frame, offset), ...
     copy       bytes from one to the other
     point      a cell gets an address;  exchange  two cells exchange theirs
@@ -124,16 +124,11 @@ class Operations:
         self.arena: Final = self.first_constant + len(program.constants)
         self.first_cell: Final = self.arena + 1
         self.status: Final = self.first_cell + program.cells
-        self.zeros: Final = self.status + 1
-        self.length: Final = self.zeros + 1
+        self.length: Final = self.status + 1
         self.statuses: Final = StatusLayout()
         self.has_status: Final = any(phase.has_status for each in program.launches() for phase in each.kernel.phases)
         self.code: list[Operation] = []
-        if self.has_status:
-            self.code.append(self._clearing())
         self._emit(program.steps)
-        if self.has_status:
-            self.code[0] = self._clearing()
         self.is_fixed: Final = not any(isinstance(each, (Unless, Choose)) for each in self.code)
         self.launches: Final = [each for each in self.code if isinstance(each, LaunchKernel)]
 
@@ -150,9 +145,6 @@ class Operations:
         if buffer.kind is BufferKind.TEMPORARY:
             return Place(self.arena, _known(buffer.offset))
         return Place(first[buffer.kind] + buffer.index)
-
-    def _clearing(self) -> CopyBytes:
-        return CopyBytes(Place(self.status), Place(self.zeros), self.statuses.nbytes)
 
     def _emit(self, steps: Sequence[Step]) -> None:
         # Steps that are still to come and what closes loops and branches, the next one last.

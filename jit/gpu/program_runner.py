@@ -28,7 +28,7 @@ from hlojit.gpu.operations import (
     SwapCells,
     Unless,
 )
-from hlojit.gpu.statuses import Statuses
+from hlojit.gpu.statuses import Run, Statuses
 from hlojit.ir.errors import ExecutionError
 
 GRAPH_LAUNCHES: Final = 3
@@ -98,27 +98,6 @@ class GpuProgram:
 
 
 @final
-class Run:
-    """One run of a program: what is left to do when the stream has done it."""
-
-    def __init__(self, driver: Driver, statuses: Statuses | None, places: Mapping[str, str]):
-        self._driver = driver
-        self._statuses = statuses
-        self._places = places
-        self.status = None if statuses is None else statuses.take()
-
-    def check(self, stream: Stream) -> None:
-        """Raise what functions in the kernels reported; ``stream`` is one for copies to the host."""
-        if self._statuses is not None and self.status is not None:
-            self._statuses.check(self.status, self._driver, stream, self._places)
-
-    def stop(self, stream: Stream) -> None:
-        """Have functions that do not end do so; ``stream`` is one for copies to the device."""
-        if self._statuses is not None and self.status is not None:
-            self._statuses.stop(self.status, self._driver, stream)
-
-
-@final
 class Resident:
     """A program on one device."""
 
@@ -137,9 +116,8 @@ class Resident:
         self._arena_bytes = compiled.arena_bytes
         self._statuses: Statuses | None = None
         if operations.has_status:
-            self._statuses = Statuses(operations.statuses, site.pool, self._name)
-            self._zeros = self._uploaded(np.zeros(operations.statuses.nbytes, np.uint8))
-        if self._constants or self._statuses is not None:
+            self._statuses = Statuses(operations.statuses, site.driver, site.pool, site.uploads, self._name)
+        if self._constants:
             self._arrived()
         self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
@@ -173,9 +151,9 @@ class Resident:
         arena = self._site.pool.allocate(self._arena_bytes, f"temporaries of {self._name}")
         frame = [each.address for each in (*inputs, *outputs, *self._constants, arena)]
         frame += [0] * (self._operations.length - len(frame))
-        run = Run(self._site.driver, self._statuses, self._places)
+        run = Run(self._name, self._statuses, self._places)
         if run.status is not None:
-            frame[self._operations.status : self._operations.length] = run.status.address, self._zeros.address
+            frame[self._operations.status] = run.status.address
         if not self._launched_as_graph(frame):
             self._issue(frame, self._site.stream, stop)
         return run
