@@ -113,6 +113,7 @@ class NvidiaDriver:
         self._timing_events: list[Any] = []
         self._streams: list[NvidiaStream] = []
         self._cublaslt: cublaslt.CublasLt | None = None
+        self._peers: dict[int, bool] = {}
         self._opening = threading.Lock()
         self._capturing = threading.Lock()
 
@@ -198,6 +199,29 @@ class NvidiaDriver:
         """On the device."""
         with self._here:
             self._api("cuMemcpyDtoDAsync", target, source, nbytes, stream.handle)
+
+    def copy_from(self, peer: NvidiaDriver, target: int, source: int, nbytes: int, stream: NvidiaStream) -> None:
+        """Over NVLink or PCIe where there is a way; where there is none, the driver takes its own way through the host."""
+        with self._here:
+            self._reach(peer)
+            contexts = self._here.context, peer._here.context
+            self._api("cuMemcpyPeerAsync", target, contexts[0], source, contexts[1], nbytes, stream.handle)
+
+    def _reach(self, peer: NvidiaDriver) -> None:
+        """Let this GPU read the peer's pool, once: pools are not opened to others by what opens other memory."""
+        if peer._ordinal in self._peers:
+            return
+        api = self._api
+        reaches = bool(
+            api("cuDeviceCanAccessPeer", api("cuDeviceGet", self._ordinal), api("cuDeviceGet", peer._ordinal))
+        )
+        if reaches:
+            access = api.CUmemAccessDesc()
+            access.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+            access.location.id = self._ordinal
+            access.flags = api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            api("cuMemPoolSetAccess", peer._pool, [access], 1)
+        self._peers[peer._ordinal] = reaches
 
     # ------------------------------------------------------------------------------------------------------ streams
 
@@ -394,17 +418,17 @@ def _among(launched: Sequence[str]) -> str:
 class _Current(AbstractContextManager[None]):
     """A ``with`` block in which a context is the current one; within another one of the same thread it does nothing."""
 
-    __slots__ = ("_api", "_context", "_depths")
+    __slots__ = ("_api", "_depths", "context")
 
     def __init__(self, api: DriverApi, context: Any):
         self._api = api
-        self._context = context
+        self.context = context
         self._depths = threading.local()
 
     def __enter__(self) -> None:
         depth = getattr(self._depths, "value", 0)
         if not depth:
-            self._api("cuCtxPushCurrent", self._context)
+            self._api("cuCtxPushCurrent", self.context)
         self._depths.value = depth + 1
 
     def __exit__(self, *_: object) -> None:

@@ -158,6 +158,16 @@ class Device(ABC):
         event.wait()
         return handle
 
+    def receive(
+        self, handle: Any, source: Device, type: TensorType, space: MemorySpace, ready: Event
+    ) -> tuple[Any, Event] | None:
+        """Copy another device's handle to a memory of this one without the host; None: there is no such way (the default).
+
+        ``ready`` is the event that the contents are there, which must be waited for on the devices if it can be.  What is put
+        on the source's queues later may write over them: it must come after the copy.
+        """
+        return None
+
     def nbytes(self, handle: Any, type: TensorType) -> int:
         """Bytes that a buffer takes on the device (packing, padding); by default those of the storage dtype."""
         return type.nbytes
@@ -206,6 +216,24 @@ class Device(ABC):
             )
         memory = Memory(self, handle)
         return Buffer(self, type, space, memory, event if event is READY else self._outcome(event, what, [memory]))
+
+    @final
+    def put_buffer(self, buffer: Buffer, space: MemorySpace | None = None) -> Buffer:
+        """Copy another device's buffer: from device to device where there is a way, else through the host."""
+        space = self._known(space)
+        what = f"transfer of {buffer.type} from {buffer.device}"
+        with Hold((buffer,)) as (memory,):
+            try:
+                found = self.receive(memory.handle, buffer.device, buffer.type, space, buffer.ready)
+            except HlojitError:
+                raise
+            except Exception as error:
+                raise failure(what, self, error) from error
+        if found is None:
+            return self.put(buffer.to_host(), buffer.type, space)
+        handle, event = found
+        made = Memory(self, handle)
+        return Buffer(self, buffer.type, space, made, self._outcome(event, what, [made, memory]))
 
     @final
     def borrowed(self, memory: ForeignMemory, type: TensorType) -> Buffer:

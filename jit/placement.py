@@ -72,7 +72,8 @@ def put(array: Any, device: Device | str | None = None, *, memory_space: MemoryS
     """Transfer an array to a device; returns an ``Array`` there, whose contents may still be on their way.
 
     ``array`` is anything that a program takes - NumPy arrays, scalars, other libraries' host arrays, ``Array`` - and
-    has been read when this returns: it may be overwritten.  An ``Array`` on another device is copied through the host.
+    has been read when this returns: it may be overwritten.  An ``Array`` on another device is copied from device to device where
+    there is a way (GPUs of one driver), else through the host.
     ``device`` is a ``Device`` or its name (``"cpu:0"``); by default the first one of the default back end.
     """
     target = find_device(device)
@@ -81,7 +82,7 @@ def put(array: Any, device: Device | str | None = None, *, memory_space: MemoryS
         if array.device is target and memory_space in (None, space):
             array.buffer.memory()
             return array
-        return Array.from_buffer(target.put(array.buffer.to_host(), array.type, memory_space))
+        return Array.from_buffer(target.put_buffer(array.buffer, memory_space))
     array = borrowed(array, (target,), f"put on {target}")
     if isinstance(array, Array) and array.device is target:
         return array

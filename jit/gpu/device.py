@@ -87,6 +87,35 @@ class GpuDevice(Device):
                 raise
         return array
 
+    def receive(
+        self, handle: Handle, source: Device, type: TensorType, space: MemorySpace, ready: Event
+    ) -> tuple[DeviceMemory, Event] | None:
+        """Beside the programs of both, between what is on the streams already and what comes later."""
+        if not isinstance(source, GpuDevice) or source.driver.__class__ is not self.driver.__class__:
+            return None
+        theirs, lanes = source._opened(), self._opened()
+        if theirs.waiting or ready.error is not None:
+            # A program that is not on the stream yet may be the one that fills it.
+            ready.wait()
+        filled = source.driver.record(theirs.site.stream)
+        with lanes.lock, self.driver.current:
+            uploads = lanes.site.uploads
+            memory = lanes.site.pool.allocate(type.nbytes, f"arrays of {type}", uploads)
+            self.driver.wait_for(uploads, filled)
+            if type.nbytes:
+                self.driver.copy_from(source.driver, memory.address, handle.address, type.nbytes, uploads)
+            mark = self.driver.record(uploads)
+            self.driver.wait_for(lanes.site.stream, mark)
+        source.driver.wait_for(theirs.site.stream, mark)
+        done = self._arrival(lanes, mark)
+        done.then(partial(source._took_over, theirs))
+        return memory, done
+
+    def _took_over(self, lanes: _Lanes, copied: Event) -> None:
+        """A stream that waited for a copy which failed has met the fault as well."""
+        if isinstance(copied.error, DeviceFault):
+            self._recover(lanes.site.stream, copied.error)
+
     def reserve(self, type: TensorType, space: MemorySpace) -> DeviceMemory:
         """Memory without contents."""
         return self._opened().site.pool.allocate(type.nbytes, f"arrays of {type}")

@@ -136,6 +136,12 @@ class Driver(Protocol):
     def copy(self, target: int, source: int, nbytes: int, stream: Stream) -> None:
         """Copy on the device."""
 
+    def copy_from(self, peer: Any, target: int, source: int, nbytes: int, stream: Stream) -> None:
+        """Copy from another GPU, whose driver ``peer`` is of the same class, without the host where the machine can.
+
+        The stream is one of this GPU's.  The contents must be there, by the order of the streams: nothing is waited for.
+        """
+
     def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> Module:
         """Load an image with the kernel functions ``symbols``.  It is unloaded when the object is dropped."""
 

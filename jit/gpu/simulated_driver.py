@@ -215,6 +215,18 @@ class SimulatedDriver:
         """Copy."""
         stream.put(partial(self._move, target, source, nbytes, None))
 
+    def copy_from(
+        self, peer: SimulatedDriver, target: int, source: int, nbytes: int, stream: SimulatedStream | SimulatedGraph
+    ) -> None:
+        """Copy from what is another device's memory, and no memory of this one's."""
+
+        def move() -> None:
+            self._check(target, nbytes, "a copy from another device")
+            peer._check(source, nbytes, "a copy to another device")
+            ctypes.memmove(target, source, nbytes)
+
+        stream.put(move)
+
     def _move(self, target: int, source: int, nbytes: int, host: NDArray | None) -> None:
         start = host.ctypes.data if host is not None else -1
         for address in (target, source):

@@ -60,6 +60,9 @@ class FakeCuda:
         self._modules: dict[int, bytes] = {}
         self._functions: dict[int, tuple[SimulatedModule, str]] = {}
         self.shared: dict[int, int] = {}
+        self.has_peers = True
+        self.opened: list[int] = []
+        """GPUs that may read the pools of others."""
         self.timing: dict[int, int] = {}
         self.clock = 0
         self._capturing: dict[int, list[Callable[[], None]]] = {}
@@ -204,6 +207,20 @@ class FakeCuda:
 
     def _move(self, stream: Any, target: int, source: int, nbytes: int) -> None:
         self._put(stream, lambda: ctypes.memmove(int(target), int(source), nbytes))
+
+    def do_cuDeviceCanAccessPeer(self, device: Any, peer: Any) -> Any:
+        assert int(device) != int(peer)
+        return int(self.has_peers)
+
+    def do_cuMemPoolSetAccess(self, pool: Any, descriptors: list[Any], count: int) -> None:
+        assert count == len(descriptors) == 1
+        assert descriptors[0].location.type.name == "CU_MEM_LOCATION_TYPE_DEVICE"
+        assert descriptors[0].flags.name == "CU_MEM_ACCESS_FLAGS_PROT_READWRITE"
+        self.opened.append(descriptors[0].location.id)
+
+    def do_cuMemcpyPeerAsync(self, target: int, to: Any, source: int, of: Any, nbytes: int, stream: Any) -> None:
+        assert type(to) is type(of) is real.CUcontext
+        self._move(stream, target, source, nbytes)
 
     def do_cuMemcpyHtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         assert source in self.pinned

@@ -147,6 +147,65 @@ def test_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         double.execute(x, device="cuda:1")
 
 
+LOOP = """
+func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {
+  %c0 = stablehlo.constant dense<0> : tensor<i32>
+  %c1 = stablehlo.constant dense<1> : tensor<i32>
+  %c5 = stablehlo.constant dense<5> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %c0, %a = %x) : tensor<i32>, tensor<6xf32>
+   cond { %p = stablehlo.compare LT, %i, %c5 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %p : tensor<i1> }
+   do { %j = stablehlo.add %i, %c1 : tensor<i32>
+        %b = stablehlo.add %a, %a : tensor<6xf32>
+        stablehlo.return %j, %b : tensor<i32>, tensor<6xf32> }
+  return %0#1 : tensor<6xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "factor"), [(DOUBLE, 2), (LOOP, 32)], ids=["fixed", "loop"])
+def test_arrays_go_from_device_to_device(monkeypatch: pytest.MonkeyPatch, text: str, factor: int) -> None:
+    """Not through the host, in the order of both devices, and without waiting for a program that is on its stream."""
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator devices=2")
+    first, second = hlojit.devices("cuda")
+    run = compiled(text)
+    pending = run.execute(np.arange(6, dtype="f4"), device=first)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(device().driver), "copy_out", _refuse) if text is DOUBLE else None
+        y = hlojit.put(pending, second)
+        assert y.device is second and pending.device is first
+        z = run.execute(y)
+    pending.delete()
+    assert hlojit.get(z).tolist() == [factor * factor * value for value in range(6)]
+    back = hlojit.put(z, first)
+    assert hlojit.get(back).tolist() == hlojit.get(z).tolist()
+    assert hlojit.put(hlojit.put(np.zeros((0, 3), "f4"), first), second).shape == (0, 3)
+
+
+def _refuse(*_: Any) -> None:
+    raise AssertionError("a copy to the host")
+
+
+def test_a_copy_of_what_failed_fails_and_both_devices_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator devices=2")
+    first, second = hlojit.devices("cuda")
+    double, x = compiled(), np.arange(6, dtype="f4")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(device().driver), "_run", lambda *_: 1 // 0)
+        failed = double.execute(x, device=first)
+        with pytest.raises(hlojit.ExecutionError, match="by zero"):
+            hlojit.put(failed, second).wait()
+    for each in (first, second):
+        for _ in range(3):
+            # What failed may still be on its way to where it is recovered from.
+            try:
+                found = hlojit.get(double.execute(x, device=each)).tolist()
+            except hlojit.ExecutionError:
+                continue
+            break
+        assert found == [0, 2, 4, 6, 8, 10]
+
+
 @pytest.mark.parametrize(
     ("switch", "message"),
     [

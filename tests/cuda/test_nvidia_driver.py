@@ -56,6 +56,24 @@ def test_transfers_go_through_pinned_memory(cuda: FakeCuda, driver: NvidiaDriver
     assert not cuda.memory and not cuda.contexts
 
 
+@pytest.mark.parametrize("has_peers", [True, False])
+def test_copies_between_gpus_go_over_the_peers_way(cuda: FakeCuda, driver: NvidiaDriver, has_peers: bool) -> None:
+    cuda.has_peers = has_peers
+    other = NvidiaDriver(DriverApi(cuda), 1, driver.properties)
+    other.open()
+    array = np.random.default_rng(0).integers(0, 255, 1000, np.uint8)
+    theirs, ours = driver.stream("theirs"), other.stream("ours")
+    source, target = driver.allocate(1000, theirs), other.allocate(1000, ours)
+    driver.copy_in(source, array, theirs)
+    for _ in range(2):
+        other.copy_from(driver, target, source, 1000, ours)
+    back = np.zeros_like(array)
+    other.copy_out(back, target, ours)
+    np.testing.assert_array_equal(back, array)
+    assert cuda.opened == ([1] if has_peers else []), "once"
+    assert cuda.calls.count("cuMemcpyPeerAsync") == 2 and not cuda.contexts
+
+
 def test_times_are_those_of_events_that_measure(cuda: FakeCuda, driver: NvidiaDriver) -> None:
     stream = driver.stream("one")
     address = driver.allocate(4, stream)
