@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import final
+from typing import Final, final
 
 from hlojit.cuda import narrow_floats
 from hlojit.ir.formats import FloatFormat
@@ -13,7 +13,7 @@ from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect
+from hlojit.simt.dialect import Dialect, MemoryAccess
 from hlojit.simt.portable_matrices import SharedMatrix
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -102,6 +102,24 @@ class NvptxDialect(Dialect):
         text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"
         return b.emit("ptr", 1, text)
 
+    def copy_async(self, b: SimtBuilder, access: MemoryAccess, source: Val, exists: Val | None) -> None:
+        nbytes = access.align
+        # Whole lines of the cache do not take part in the multiprocessor's own cache.
+        cache = "cg" if nbytes == 16 else "ca"
+        places = [_shared_address(b, access.pointer), _global_address(b, source)]
+        text = f"cp.async.{cache}.shared.global [$0], [$1], {nbytes}"
+        if exists is None:
+            _machine_statement(b, f"{text};", places)
+            return
+        read = b.select(exists, b.constant("i32", nbytes), b.constant("i32", 0))
+        _machine_statement(b, f"{text}, $2;", [*places, read])
+
+    def commit_copies(self, b: SimtBuilder) -> None:
+        _machine_statement(b, "cp.async.commit_group;", [])
+
+    def wait_for_copies(self, b: SimtBuilder, left: int) -> None:
+        _machine_statement(b, f"cp.async.wait_group {left};", [])
+
     exchanges_matrices = False
 
     def matrix_fragment(self, b: SimtBuilder, matrix: SharedMatrix) -> list[Val]:
@@ -141,12 +159,36 @@ class NvptxDialect(Dialect):
         return _machine_instruction(b, text, [inputs.sums] * 4, [*left, *right, *sums], memory=False)
 
 
+def _shared_address(b: SimtBuilder, pointer: Val) -> Val:
+    """Where an address lies in shared memory (i32)."""
+    name = b.name()
+    b.line(f"{name} = addrspacecast ptr {pointer.text} to ptr addrspace(3)")
+    return b.emit("i32", 1, f"ptrtoint ptr addrspace(3) {name} to i32")
+
+
+def _global_address(b: SimtBuilder, pointer: Val) -> Val:
+    """An address in a buffer (i64)."""
+    name = b.name()
+    b.line(f"{name} = addrspacecast ptr {pointer.text} to ptr addrspace(1)")
+    return b.emit("i64", 1, f"ptrtoint ptr addrspace(1) {name} to i64")
+
+
+_LETTERS: Final = {"i32": "r", "i64": "l", "f32": "f"}
+"""Registers in the constraints of a machine instruction."""
+
+
+def _machine_statement(b: SimtBuilder, text: str, operands: Sequence[Val]) -> None:
+    """An instruction of PTX that changes memory and has no results."""
+    constraints = ",".join([*(_LETTERS[operand.kind] for operand in operands), "~{memory}"])
+    passed = ", ".join(f"{b.type_of(operand)} {operand.text}" for operand in operands)
+    b.line(f'call void asm sideeffect "{text}", "{constraints}"({passed})')
+
+
 def _machine_instruction(
     b: SimtBuilder, text: str, kinds: Sequence[str], operands: Sequence[Val], *, memory: bool
 ) -> list[Val]:
     """An instruction of PTX that all lanes of a warp do together, with several results."""
-    letters = {"i32": "r", "i64": "l", "f32": "f"}
-    constraints = [f"={letters[kind]}" for kind in kinds] + [letters[operand.kind] for operand in operands]
+    constraints = [f"={_LETTERS[kind]}" for kind in kinds] + [_LETTERS[operand.kind] for operand in operands]
     if memory:
         constraints.append("~{memory}")
     types = f"{{ {', '.join(b.type(kind) for kind in kinds)} }}"

@@ -15,7 +15,7 @@ from hlojit.cuda.assemblers.legacy_values import Type, UnknownText, arguments, r
 from hlojit.cuda.assemblers.legacy_writer import LegacyWriter
 
 _CALL: Final = re.compile(r"^(?:call )?(?P<result>.+?) @(?P<symbol>[\w.$]+)\((?P<arguments>.*)\)$")
-_ASM: Final = re.compile(r'^(?:call )?(?P<head>\w+ asm "[^"]*", "[^"]*")\((?P<arguments>.*)\)$')
+_ASM: Final = re.compile(r'^(?:call )?(?P<head>\w+ asm (?:sideeffect )?"[^"]*", "[^"]*")\((?P<arguments>.*)\)$')
 """One PTX instruction, which both assemblers take as it is."""
 _LETTER: Final = {"float": "f", "double": "d"}
 _PTX_TYPE: Final = {"float": "f32", "double": "f64"}
@@ -28,7 +28,11 @@ def translate_call(w: LegacyWriter, text: str, rest: str) -> Lanes:
     if asm := _ASM.match(rest):
         kinds = [w.typed(part) for part in arguments(asm["arguments"])]
         passed = ", ".join(f"{kind.text} {value}" for kind, (value,) in kinds)
-        return [w.emit(f"call {asm['head']}({passed})")]
+        call = f"call {asm['head']}({passed})"
+        if asm["head"].startswith("void "):
+            w.line(call)
+            return []
+        return [w.emit(call)]
     found = _CALL.match(rest)
     if found is None:
         raise UnknownText(text)

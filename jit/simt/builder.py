@@ -184,6 +184,36 @@ class SimtBuilder(LlvmBuilder):
         self._check(pointer, value.lanes, value.kind, Use.STORE, align=align)
         super().store(value, pointer, flags=flags, align=align)
 
+    def copy_async(self, kind: str, lanes: int, target: Val, source: Val, exists: Val | None = None) -> None:
+        """Begin to copy neighbours from a buffer to shared memory: 4, 8 or 16 bytes, aligned to as many.
+
+        Where ``exists`` is false nothing is read, and zeros are written.  Nobody may touch the target until the thread has
+        waited for the copy, other threads until a barrier after that.
+        """
+        nbytes = lanes * max(8, KIND_BITS[kind]) // 8
+        assert nbytes in (4, 8, 16)
+        self._check(source, lanes, kind, Use.LOAD, align=nbytes)
+        self._check(target, lanes, kind, Use.COPY, align=nbytes)
+        access = MemoryAccess(self._memories[target.text], target, lanes, kind, None, Use.COPY, nbytes)
+        self.dialect.copy_async(self, access, source, exists)
+
+    def commit_copies(self) -> None:
+        """What the thread has begun to copy since it was here last is one group (which may be empty)."""
+        self.dialect.commit_copies(self)
+
+    def wait_for_copies(self, left: int) -> None:
+        """Wait for all of the thread's groups of copies but the last ``left`` ones."""
+        self.dialect.wait_for_copies(self, left)
+
+    @contextmanager
+    def of_lanes(self, count: int) -> Iterator[None]:
+        """Inside, vectors have so many lanes."""
+        outer, self.lanes = self.lanes, count
+        try:
+            yield
+        finally:
+            self.lanes = outer
+
     def gather(self, kind: str, pointers: Val, mask: Val | None = None) -> Val:
         """Load from a vector of addresses; lanes whose mask is 0 are not read and give 0."""
         self._check(pointers, pointers.lanes, kind, Use.LOAD, mask=mask)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlojit.ir.formats import FloatFormat
+from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
 from hlojit.lowering.target import KIND_BITS
@@ -53,6 +54,8 @@ class Use(enum.Enum):
     LOAD = "load"
     STORE = "store"
     ATOMIC = "atomic update"
+    COPY = "asynchronous copy"
+    """Into shared memory: nobody may touch what is copied until its thread has waited for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,23 @@ class Dialect(ABC):
 
     device_scope: str = ""
     """LLVM's name of the scope in which all threads of a launch see an atomic instruction; empty: that of the whole system."""
+
+    def copy_async(self, b: SimtBuilder, access: MemoryAccess, source: Val, exists: Val | None) -> None:
+        """Begin to copy what ``access`` writes in shared memory - 4, 8 or 16 bytes - from an address in a buffer.
+
+        Where ``exists`` is false nothing is read, and zeros are written.  Here: a load and a store.
+        """
+        with b.of_lanes(access.lanes):
+            value = LlvmBuilder.load(b, access.kind, source, vector=access.lanes > 1, align=access.align)
+            if exists is not None:
+                value = b.select(exists, value, b.splat(b.constant(access.kind, 0), access.lanes))
+            LlvmBuilder.store(b, value, access.pointer, align=access.align)
+
+    def commit_copies(self, b: SimtBuilder) -> None:  # noqa: B027  nothing is under way on most machines
+        """What the thread has begun to copy since it was here last is one group (which may be empty)."""
+
+    def wait_for_copies(self, b: SimtBuilder, left: int) -> None:  # noqa: B027
+        """Wait for all groups but the last ``left`` ones; the thread sees them then, others behind a barrier."""
 
     exchanges_matrices: bool = True
     """Whether matrix instructions are made of others: ``portable_matrices.EXCHANGED_WORDS`` of shared memory a thread."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -19,17 +18,6 @@ WIDEST: Final = 16
 """Bytes of an access."""
 
 
-@contextmanager
-def lanes_of(b: SimtBuilder, count: int) -> Iterator[None]:
-    """Inside, the builder's vectors have so many lanes."""
-    outer = b.lanes
-    b.lanes = count
-    try:
-        yield
-    finally:
-        b.lanes = outer
-
-
 def unit_bytes(kind: str) -> int:
     """Bytes of a value of a compute kind."""
     return KIND_BITS[kind] // 8
@@ -37,7 +25,7 @@ def unit_bytes(kind: str) -> int:
 
 def load_vector(b: SimtBuilder, kind: str, base: Val, offset: Val, lanes: int) -> Val:
     """``lanes`` neighbours, aligned to as many bytes as they are (at most to 16)."""
-    with lanes_of(b, lanes):
+    with b.of_lanes(lanes):
         align = min(WIDEST, lanes * max(8, KIND_BITS[kind]) // 8)
         return b.load(kind, b.element_pointer(base, kind, offset), vector=lanes > 1, align=align)
 

@@ -108,6 +108,8 @@ class _Block:
         self.place = np.zeros(threads, np.int64)
         self.running = np.ones(threads, bool)
         self.waiting = np.zeros(threads, bool)
+        self.groups: list[list[list[tuple[int, Any]]]] = [[[]] for _ in range(threads)]
+        """Of every thread the copies under way: committed groups, and the open one."""
         numbers = np.arange(threads, dtype=np.uint32)
         special = {"tid.x": numbers, "ctaid.x": block, "ntid.x": threads, "nctaid.x": blocks, "laneid": numbers % WARP}
         self.special = {f"%{name}": np.broadcast_to(np.uint32(value), threads) for name, value in special.items()}
@@ -275,6 +277,41 @@ class _Block:
             self.write(target, old, here)
 
     op_red = op_atom
+
+    def op_cp(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        """``cp.async``: the bytes come when a thread waits for their group, until then there is something else."""
+        assert instruction.words[1] == "async"
+        if instruction.words[2] == "commit_group":
+            for thread in where:
+                self.groups[thread].append([])
+        elif instruction.words[2] == "wait_group":
+            left = int(instruction.operands[0])
+            for thread in where:
+                groups = self.groups[thread]
+                # The last one is open: it is committed later.
+                while len(groups) - 1 > left:
+                    for target, values in groups.pop(0):
+                        self.shared[target : target + len(values)] = values
+        else:
+            self._begin_copies(instruction, where)
+
+    def _begin_copies(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        assert instruction.words[3:] == ["shared", "global"]
+        target, source, size, *read = instruction.operands
+        nbytes = int(size)
+        assert nbytes in ((16,) if instruction.words[2] == "cg" else (4, 8, 16))
+        counts = self.value(read[0], "u32", where) if read else np.full(len(where), nbytes, np.uint32)
+        targets, sources = self._address(target, "shared", where), self._address(source, "global", where)
+        for number, thread in enumerate(where):
+            count = int(counts[number])
+            assert count <= nbytes
+            values = np.zeros(nbytes, np.uint8)
+            if count:
+                memory, places = self._bytes(sources[number : number + 1], nbytes)
+                values[:count] = memory[places[0, :count]]
+            memory, places = self._bytes(targets[number : number + 1], nbytes)
+            memory[places[0]] = 0xA5
+            self.groups[thread][-1].append((int(places[0, 0]), values))
 
     def op_cvta(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
         value = self.value(instruction.operands[1], "u64", where)

@@ -13,17 +13,22 @@ from hlojit.simt.dialect import MemoryAccess, Use
 
 MOST_SITES: Final = 0xFFFF
 """What an entry of a race has room for."""
-_USES: Final = {Use.LOAD: 0, Use.STORE: 1, Use.ATOMIC: 2}
+_USES: Final = {Use.LOAD: 0, Use.STORE: 1, Use.ATOMIC: 2, Use.COPY: 1}
 
 
-def emit_check(b: SimtBuilder, access: MemoryAccess, site: int, leave: str) -> None:
-    """Branch to ``leave`` instead of making a wrong access; messages name the instruction by its number ``site``."""
+def emit_check(b: SimtBuilder, access: MemoryAccess, site: int, leave: str, queue: str = "") -> None:
+    """Branch to ``leave`` instead of making a wrong access; messages name the instruction by its number ``site``.
+
+    ``queue`` is the address of the thread's queue of asynchronous copies, if the access is one.
+    """
     if access.mask is None and access.pointer.lanes == 1:
         offset = _distance(b, access.pointer, access.memory.base)
         size = access.lanes * access.itemsize
         _unless(b, _beyond(b, offset, access.memory.nbytes - size), "outside", site, offset, leave)
         _unless(b, _misaligned(b, offset, access.align), "misaligned", site, offset, leave)
         _note(b, access, site, offset, b.constant("i64", size), leave)
+        if queue:
+            _note_copy(b, access, site, offset, queue, leave)
         return
     offsets = _offsets(b, access)
     lanes = [b.extract(offsets, lane) for lane in range(access.lanes)]
@@ -93,4 +98,16 @@ def _note(b: SimtBuilder, access: MemoryAccess, site: int, offset: Val, nbytes: 
     raced = b.emit("i1", 1, f"call i1 @{symbol}({who}, {what})")
     following = b.fresh_label("alone")
     b.branch_if(raced, leave, following)
+    b.begin_block(following)
+
+
+def _note_copy(b: SimtBuilder, access: MemoryAccess, site: int, offset: Val, queue: str, leave: str) -> None:
+    """What a copy has noted as its store is under way until the thread waits for it."""
+    symbol = "hlojit_simulator_copy"
+    b.declare(symbol, f"declare i1 @{symbol}(ptr, i32, i32, ptr, i64, i64, i64)")
+    begin = b.add(offset, b.constant("i64", access.memory.offset))
+    what = f"i64 {begin.text}, i64 {access.align}, i64 {access.memory.itemsize}"
+    failed = b.emit("i1", 1, f"call i1 @{symbol}(ptr %block, i32 %thread, i32 {site}, ptr {queue}, {what})")
+    following = b.fresh_label("begun")
+    b.branch_if(failed, leave, following)
     b.begin_block(following)

@@ -20,10 +20,10 @@ from typing import final
 
 from hlojit.llvm.text import Val
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect, MemoryAccess
+from hlojit.simt.dialect import Dialect, MemoryAccess, Use
 from hlojit.simt.simulator import checks
 from hlojit.simt.simulator.facts import BufferFacts, KernelFacts, facts_symbol
-from hlojit.simt.simulator.records import BLOCK, LANE, LANE_BYTES, MOST_THREADS, Meeting
+from hlojit.simt.simulator.records import BLOCK, COPIES_BYTES, LANE, LANE_BYTES, MOST_THREADS, Meeting
 
 _FRAME_ALIGNMENT = 64
 _PARAMETERS = (("ptr", "context"), ("ptr", "block"), ("ptr", "buffers"), ("i32", "thread"))
@@ -37,6 +37,8 @@ class _Kernel:
     sites: list[str] = field(default_factory=lambda: ["nowhere"])
     meetings: Counter[str] = field(default_factory=Counter)
     """How many of a kind there are."""
+    copies: str = ""
+    """Address of the thread's queue of asynchronous copies, if it makes some."""
 
     @property
     def waits(self) -> bool:
@@ -83,6 +85,8 @@ class SimulatorDialect(Dialect):
                 b.lines[prologue] = _coroutine(b)
             else:
                 b.line("ret ptr null")
+            if self._kernel.copies:
+                b.lines[prologue] += f"\n  store <4 x i64> zeroinitializer, ptr {self._kernel.copies}, align 8"
         kind = "presplitcoroutine" if self._kernel.waits else "alwaysinline"
         b.lines[definition] = b.lines[definition].replace(" nounwind {", f" nounwind {kind} {{")
         self._launched(b, symbol, threads)
@@ -192,6 +196,27 @@ class SimulatorDialect(Dialect):
         b.line(f"switch i8 {resumed.text}, label %{_LEFT} [ i8 0, label %{following} ]")
         b.begin_block(following)
 
+    # ---------------------------------------------------------- asynchronous copies
+
+    # The bytes are there at once (``Dialect.copy_async``); that nobody may touch them is what the check notes.
+
+    def commit_copies(self, b: SimtBuilder) -> None:
+        symbol = "hlojit_simulator_commit"
+        b.declare(symbol, f"declare void @{symbol}(ptr)")
+        b.line(f"call void @{symbol}(ptr {self._copies(b)})")
+
+    def wait_for_copies(self, b: SimtBuilder, left: int) -> None:
+        symbol = "hlojit_simulator_wait"
+        b.declare(symbol, f"declare void @{symbol}(ptr, i32, ptr, i64)")
+        b.line(f"call void @{symbol}(ptr %block, i32 %thread, ptr {self._copies(b)}, i64 {left})")
+
+    def _copies(self, b: SimtBuilder) -> str:
+        """Address of the thread's queue."""
+        if not self._kernel.copies:
+            self._kernel.copies = b.name()
+            b.at_entry(f"{self._kernel.copies} = alloca [{COPIES_BYTES} x i8], align 8")
+        return self._kernel.copies
+
     # ---------------------------------------------------------- checks
 
     def site(self, what: str) -> int:
@@ -200,7 +225,9 @@ class SimulatorDialect(Dialect):
         return min(len(self._kernel.sites) - 1, checks.MOST_SITES)
 
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:
-        checks.emit_check(b, access, self.site(f"{access.use.value} of {access.memory.what}"), _LEAVE)
+        queue = self._copies(b) if access.use is Use.COPY else ""
+        verb = "into" if access.use is Use.COPY else "of"
+        checks.emit_check(b, access, self.site(f"{access.use.value} {verb} {access.memory.what}"), _LEAVE, queue)
 
 
 def _loaded(b: SimtBuilder, record: Val, offset: int) -> Val:

@@ -6,7 +6,7 @@ from typing import final
 
 from hlojit.ir.errors import ExecutionError
 from hlojit.simt.simulator.facts import KernelFacts
-from hlojit.simt.simulator.records import SEVERAL_BLOCKS, FaultKind
+from hlojit.simt.simulator.records import MOST_COPIES, SEVERAL_BLOCKS, FaultKind
 
 
 @final
@@ -42,10 +42,14 @@ def _text(kind: FaultKind, noted: dict[str, int], facts: KernelFacts) -> str:
     if kind is FaultKind.MISALIGNED:
         return f"{site} at byte {noted['offset']:,}, which is no multiple of what the instruction promises"
     if kind is FaultKind.SHARED_RACE:
+        copied = any(each.startswith("asynchronous") for each in (site, other_site))
         return (
             f"{site} races with the {other_site} by thread {other}: both touch byte {noted['offset']:,} of the block's shared "
             "memory, one of them writes, and no barrier lies between them"
+            f"{', or the thread of the copy has not waited for it' if copied else ''}"
         )
+    if kind is FaultKind.COPIES:
+        return f"{site}: {MOST_COPIES} copies of the thread are under way, and it has waited for none of them"
     if kind is FaultKind.BUFFER_RACE:
         by = f"thread {other} of block {noted['other_block']}"
         if noted["other_block"] == SEVERAL_BLOCKS:

@@ -34,6 +34,9 @@ _SYMBOLS: Final = (
     "hlojit_simulator_misaligned",
     "hlojit_simulator_shared",
     "hlojit_simulator_buffer",
+    "hlojit_simulator_copy",
+    "hlojit_simulator_commit",
+    "hlojit_simulator_wait",
 )
 """What simulated kernels call."""
 _LAUNCH_SYMBOL: Final = "hlojit_simulator_launch"

@@ -183,6 +183,120 @@ define private i64 @joined(i64 %entry, i64 %me, i64 %barrier_time, i64 %warp_tim
   ret i64 %joined
 }
 
+; -------------------------------------------------------------------------------------------------- asynchronous copies
+;
+; A copy into shared memory is a store that goes on: until its thread waits for it, its cells say that it was written at the
+; end of time, and by several, so that an access of anybody, the thread too, is a race, whatever barriers were passed.  When
+; the thread waits, it is a store of now.  The thread's queue (records.COPIES_BYTES) keeps which copies are under way:
+;
+;     begun, done, groups, 0 (i64 each); then 128 times: offset, bytes, bytes of an element, group (i64 each)
+
+; Make what was just noted as a store one that is under way; true if the queue is full, which is a fault.
+define i1 @hlojit_simulator_copy(ptr %block, i32 %thread, i32 %site, ptr %queue, i64 %offset, i64 %bytes, i64 %size) {
+entry:
+  %begun = load i64, ptr %queue, align 8
+  %done_at = getelementptr inbounds i8, ptr %queue, i64 8
+  %done = load i64, ptr %done_at, align 8
+  %under_way = sub i64 %begun, %done
+  %is_full = icmp uge i64 %under_way, 128
+  br i1 %is_full, label %full, label %add
+full:
+  call void @fault_in(ptr %block, i32 8, i32 %site, i32 %thread, i32 0, i32 0, i64 %offset)
+  ret i1 true
+add:
+  %group_at = getelementptr inbounds i8, ptr %queue, i64 16
+  %group = load i64, ptr %group_at, align 8
+  %record = call ptr @copy.record(ptr %queue, i64 %begun)
+  %r_bytes = getelementptr inbounds i8, ptr %record, i64 8
+  %r_size = getelementptr inbounds i8, ptr %record, i64 16
+  %r_group = getelementptr inbounds i8, ptr %record, i64 24
+  store i64 %offset, ptr %record, align 8
+  store i64 %bytes, ptr %r_bytes, align 8
+  store i64 %size, ptr %r_size, align 8
+  store i64 %group, ptr %r_group, align 8
+  %more = add i64 %begun, 1
+  store i64 %more, ptr %queue, align 8
+  ; All bits of the time, and `several`.
+  call void @copy.mark(ptr %block, i64 %offset, i64 %bytes, i64 %size, i64 -201326592)
+  ret i1 false
+}
+
+define private ptr @copy.record(ptr %queue, i64 %number) alwaysinline {
+  %slot = and i64 %number, 127
+  %scaled = shl i64 %slot, 5
+  %place = add i64 %scaled, 32
+  %record = getelementptr inbounds i8, ptr %queue, i64 %place
+  ret ptr %record
+}
+
+; Give the cells of a copy's elements another time and flags; thread and site stay.
+define private void @copy.mark(ptr %block, i64 %offset, i64 %bytes, i64 %size, i64 %bits) {
+entry:
+  %cells_at = call ptr @block.cells(ptr %block)
+  %cells = load ptr, ptr %cells_at, align 8
+  %end = add i64 %offset, %bytes
+  br label %element
+element:
+  %at = phi i64 [ %offset, %entry ], [ %next, %element ]
+  %cell_offset = mul i64 %at, 24
+  %cell = getelementptr inbounds i8, ptr %cells, i64 %cell_offset
+  %old = load i64, ptr %cell, align 8
+  %who = and i64 %old, 67108863
+  %new = or i64 %who, %bits
+  store i64 %new, ptr %cell, align 8
+  %next = add i64 %at, %size
+  %more = icmp ult i64 %next, %end
+  br i1 %more, label %element, label %done
+done:
+  ret void
+}
+
+; What was begun since the last time is a group.
+define void @hlojit_simulator_commit(ptr %queue) {
+  %group_at = getelementptr inbounds i8, ptr %queue, i64 16
+  %group = load i64, ptr %group_at, align 8
+  %next = add i64 %group, 1
+  store i64 %next, ptr %group_at, align 8
+  ret void
+}
+
+; End all groups but the last `left` ones.
+define void @hlojit_simulator_wait(ptr %block, i32 %thread, ptr %queue, i64 %left) {
+entry:
+  %begun = load i64, ptr %queue, align 8
+  %done_at = getelementptr inbounds i8, ptr %queue, i64 8
+  %first = load i64, ptr %done_at, align 8
+  %groups_at = getelementptr inbounds i8, ptr %queue, i64 16
+  %groups = load i64, ptr %groups_at, align 8
+  %open = sub i64 %groups, %left
+  %time_at = call ptr @block.time(ptr %block)
+  %time = load i64, ptr %time_at, align 8
+  %time_bits = shl i64 %time, 28
+  br label %next
+next:
+  %number = phi i64 [ %first, %entry ], [ %following, %end ]
+  %is_some = icmp ult i64 %number, %begun
+  br i1 %is_some, label %look, label %done
+look:
+  %record = call ptr @copy.record(ptr %queue, i64 %number)
+  %r_bytes = getelementptr inbounds i8, ptr %record, i64 8
+  %r_size = getelementptr inbounds i8, ptr %record, i64 16
+  %r_group = getelementptr inbounds i8, ptr %record, i64 24
+  %group = load i64, ptr %r_group, align 8
+  %ends = icmp slt i64 %group, %open
+  br i1 %ends, label %end, label %done
+end:
+  %offset = load i64, ptr %record, align 8
+  %bytes = load i64, ptr %r_bytes, align 8
+  %size = load i64, ptr %r_size, align 8
+  call void @copy.mark(ptr %block, i64 %offset, i64 %bytes, i64 %size, i64 %time_bits)
+  %following = add i64 %number, 1
+  br label %next
+done:
+  store i64 %number, ptr %done_at, align 8
+  ret void
+}
+
 ; ------------------------------------------------------------------------------------------------------------- buffers
 ;
 ; Elements of buffers that a kernel writes have two cells, their last writer and their last reader.  Threads of different

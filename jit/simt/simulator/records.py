@@ -64,10 +64,14 @@ LANE: Final[Mapping[str, Field]] = laid_out(
     )
 )
 LANE_BYTES: Final = 32
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the functions that kernels call and of the form of their facts: objects outlive a process in files."""
 
 
+MOST_COPIES: Final = 128
+"""Asynchronous copies of a thread that are under way."""
+COPIES_BYTES: Final = 32 + MOST_COPIES * 32
+"""Of a thread's queue of them: three counts (begun, done, groups), then of each its offset, bytes, bytes of an element, group."""
 MOST_THREADS: Final = 1024
 """Of a block: what an entry that tells who accessed an element has room for."""
 SEVERAL_BLOCKS: Final = (1 << 28) - 1
@@ -100,6 +104,8 @@ class FaultKind(enum.IntEnum):
     """The launch has another number of threads than the kernel was made for, or too little shared memory."""
     MISALIGNED = 7
     """An access at an address that is no multiple of what the instruction promises."""
+    COPIES = 8
+    """A thread has begun more asynchronous copies than the simulator keeps, and waited for none."""
 
 
 RECORDS: Final = {"launch": LAUNCH, "block": BLOCK, "lane": LANE}
