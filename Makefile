@@ -10,9 +10,11 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
   $(addprefix tests/cpu/test_,sort.py scatter.py dynamic_update_slice.py random_bits.py empty_extents.py empty_sums.py) \
   $(addprefix tests/extensions/test_,api_1_0.py calls_in_regions.py checked_functions.py custom_calls.py formats.py format_matrix.py helpers.py \
   integer_division.py op_fields.py returned_numbers.py)
+# What the back end's own tests do on a GPU: pytest --gpu skips what is for the simulator alone.
+ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator
+.PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator test-gpu
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +42,11 @@ soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 p
 
 test-simulator: $(STAMP)  ## a sample of the suites with every program on the back end cuda, run by the simulator (four minutes)
 	HLOJIT_CUDA=simulator $(RUN) -m pytest -q -n 2 --backend cuda --every $(or $(EVERY),8) $(SIMULATED)
+
+test-gpu: $(STAMP)  ## the same suites, the real programs and the back end's tests on the machine's GPU (docs/cuda.md)
+	@unset HLOJIT_CUDA; failed=0; set -x; \
+	$(RUN) -m pytest -q -rs -n $(or $(WORKERS),8) --gpu $(ON_GPU) || failed=1; \
+	$(RUN) -m pytest -q -n $(or $(WORKERS),8) --gpu --backend cuda --every $(or $(EVERY),8) $(SIMULATED) || failed=1; exit $$failed
 
 check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 	$(RUN) -m ruff format --check .

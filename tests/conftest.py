@@ -11,27 +11,35 @@ from typing import Any
 import pytest
 
 from .elsewhere import Elsewhere
+from .on_gpu import MARKERS, OnGpu, skip_gpu_only
 
 
 def pytest_addoption(parser: Any) -> None:
     """Add ``--update-golden``, which rewrites golden files instead of comparing with them, and ``--soak``.
 
-    ``--backend`` and ``--every`` run a sample of the cases on another back end (``elsewhere.py``).
+    ``--backend`` and ``--every`` run a sample of the cases on another back end (``elsewhere.py``), ``--gpu`` those of the
+    back end ``cuda`` on the machine's GPU (``on_gpu.py``).
     """
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files with what comes out now")
     parser.addoption("--soak", action="store_true", help="also run the tests that take minutes each (make soak)")
     parser.addoption("--backend", help="run the cases' programs on this back end instead of the CPU")
     parser.addoption("--every", type=int, default=1, help="with --backend: one case of so many of each stratum")
+    parser.addoption("--gpu", action="store_true", help="run what is for the back end cuda on the GPU of this machine")
 
 
 def pytest_configure(config: Any) -> None:
-    """Add the hooks of ``--backend``."""
+    """Add the hooks of ``--backend`` and ``--gpu``."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    if config.getoption("--gpu"):
+        config.pluginmanager.register(OnGpu())
     if config.getoption("--backend"):
         config.pluginmanager.register(Elsewhere(config.getoption("--backend"), config.getoption("--every")))
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """Leave out what only ``make soak`` runs."""
+    """Leave out what only ``make soak`` runs, and what needs a GPU."""
+    skip_gpu_only(items, on_gpu=config.getoption("--gpu"))
     if not config.getoption("--soak"):
         left_out = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=left_out)

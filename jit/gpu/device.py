@@ -62,6 +62,11 @@ class GpuDevice(Device):
         self._lost = ""
         self._is_closing = False
 
+    @property
+    def lost(self) -> str:
+        """The fault that stopped the device for this process, or an empty string."""
+        return self._lost
+
     # ------------------------------------------------------------------------------------------------- the contract
 
     def transfer_in(self, array: NDArray, type: TensorType, space: MemorySpace) -> tuple[DeviceMemory, Event]:

@@ -57,6 +57,11 @@ class MemoryPool:
         self._stream = stream
         self._held: dict[int, tuple[str, int]] = {}
 
+    @property
+    def held_bytes(self) -> int:
+        """What has been allocated and not given back."""
+        return sum(nbytes for _, nbytes in list(self._held.values()))
+
     def allocate(self, nbytes: int, holder: str, stream: Stream | None = None) -> DeviceMemory:
         """Memory without contents; ``holder`` says in messages what it is for.  Nothing is taken for no bytes.
 

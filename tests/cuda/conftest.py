@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def simulator(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Its switch is set; returns the back end's name."""
-    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+def simulator(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Its switch is set, but for ``--gpu``; returns the back end's name."""
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setenv("HLOJIT_CUDA", "simulator")
     return "cuda"
 
 

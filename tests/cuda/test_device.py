@@ -32,6 +32,7 @@ def compiled(text: str = DOUBLE, **options: Any) -> Any:
     return hlojit.compile(text, backend="cuda", **options)
 
 
+@pytest.mark.simulator_only("it describes itself")
 def test_devices_say_what_they_are() -> None:
     (found,) = hlojit.devices("cuda")
     assert str(found) == "cuda:0" and found.kind == "simulated H200"
@@ -72,6 +73,7 @@ def test_a_donated_argument_is_gone_and_its_memory_is_the_results() -> None:
     assert hlojit.get(y).tolist() == (np.arange(6) * 16).tolist()
 
 
+@pytest.mark.simulator_only("a GPU gives memory in pages")
 def test_memory_is_given_back() -> None:
     double = compiled()
     double(np.zeros(6, "f4"))
@@ -86,6 +88,7 @@ def test_memory_is_given_back() -> None:
     assert driver.memory()[0] == before
 
 
+@pytest.mark.simulator_only("memory of a chosen size")
 def test_out_of_memory_says_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOJIT_CUDA", "simulator memory=10k")
     double = compiled()
@@ -101,6 +104,7 @@ def test_out_of_memory_says_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> No
     hlojit.put(np.zeros(1000, "f4"), "cuda").wait()
 
 
+@pytest.mark.simulator_only("memory of a chosen size")
 def test_what_the_collector_can_give_back_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOJIT_CUDA", "simulator memory=12k")
     for _ in range(5):
@@ -121,6 +125,7 @@ def fault_in_the_next_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(driver), "launch", broken)
 
 
+@pytest.mark.simulator_only("a GPU's context is lost with a fault")
 def test_a_fault_surfaces_where_the_result_is_read_and_names_kernel_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
     double = compiled()
     x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
@@ -136,6 +141,7 @@ def test_a_fault_surfaces_where_the_result_is_read_and_names_kernel_and_line(mon
     assert hlojit.get(double(x)).tolist() == [0, 2, 4, 6, 8, 10], "the device goes on"
 
 
+@pytest.mark.simulator_only("as many devices as one asks for")
 def test_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOJIT_CUDA", "simulator devices=3")
     assert [str(each) for each in hlojit.devices("cuda")] == ["cuda:0", "cuda:1", "cuda:2"]
@@ -229,6 +235,7 @@ def test_without_a_gpu_the_message_names_the_simulator(monkeypatch: pytest.Monke
         compiled()
 
 
+@pytest.mark.simulator_only("it lists the simulated GPU")
 def test_the_command_lists_devices_and_why_some_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def listed() -> str:
         command = [sys.executable, "-m", "hlojit", "devices"]
@@ -239,6 +246,7 @@ def test_the_command_lists_devices_and_why_some_are_not_there(monkeypatch: pytes
     assert "cpu:0" in listed() and ("cuda: " in listed() or "cuda:0" in listed())
 
 
+@pytest.mark.simulator_only("it breaks the simulator's driver")
 def test_a_transfer_that_fails_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
     x.wait()
@@ -262,6 +270,7 @@ def test_a_transfer_that_fails_is_no_end(monkeypatch: pytest.MonkeyPatch) -> Non
     assert hlojit.get(compiled()(y)).tolist() == [0, 2, 4, 6, 8, 10], "nor of what had nothing to do with it"
 
 
+@pytest.mark.simulator_only("it puts a Python function on the stream")
 def test_constants_are_there_although_a_fault_came_before_them() -> None:
     """What is put on a stream that met a fault is skipped; a program's constants are put on one only once."""
     add = compiled("""

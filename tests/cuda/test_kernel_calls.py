@@ -69,6 +69,7 @@ def test_a_call_is_one_launch_of_the_asked_geometry() -> None:
     assert len(launches) == 3
 
 
+@pytest.mark.simulator_only("its kernel is for other arrays than its substitute")
 def test_several_operands_and_results_of_any_shape_and_type() -> None:
     text = """func.func @main(%x: tensor<3x5xui8>, %y: tensor<bf16>, %z: tensor<0xi64>) -> (tensor<5x3xui8>, tensor<2xbf16>, tensor<i1>) {
   %0:3 = stablehlo.custom_call @acme.reverse(%x, %y, %z) : (tensor<3x5xui8>, tensor<bf16>, tensor<0xi64>) -> (tensor<5x3xui8>, tensor<2xbf16>, tensor<i1>)
@@ -86,6 +87,7 @@ def test_several_operands_and_results_of_any_shape_and_type() -> None:
     assert bool(c)
 
 
+@pytest.mark.simulator_only("a GPU runs the kernel, not its substitute")
 def test_without_a_substitute_the_simulator_says_so() -> None:
     for backend, match in (
         ("cuda", r"'acme\.reverse' is not supported by the back end 'cuda': .*needs a substitute="),
@@ -107,6 +109,7 @@ def test_without_a_substitute_the_simulator_says_so() -> None:
     ],
     ids=["shape", "type", "error", "operand"],
 )
+@pytest.mark.simulator_only("a GPU runs the kernel, not its substitute")
 def test_what_a_substitute_gets_wrong_is_an_error_that_names_it(substitute: Callable[..., Any], match: str) -> None:
     executable = compiled(substitute=substitute)
     with pytest.raises(hlojit.ExecutionError, match=rf"'acme\.reverse'.*{match}"):
@@ -142,6 +145,7 @@ def test_a_configuration_is_refused() -> None:
         compiled(text)
 
 
+@pytest.mark.simulator_only("a GPU runs the kernel, not its substitute")
 def test_a_program_with_a_substitute_is_not_saved(tmp_path: Path) -> None:
     executable = compiled()
     with pytest.raises(hlojit.HlojitError, match=r"'acme\.reverse' runs its substitute in the simulator"):

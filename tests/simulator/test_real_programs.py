@@ -1,4 +1,4 @@
-"""The real programs of the benchmarks in small sizes on the simulator, against JAX."""
+"""The real programs of the benchmarks on the back end cuda against JAX: in small sizes, and, on a GPU, as they are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from benchmarks.programs import (
+    REAL_PROGRAMS,
     Program,
     gpt2_decode,
     gpt2_forward,
@@ -35,7 +36,16 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_agrees_with_jax(name: str) -> None:
-    program = PROGRAMS[name]()
+    agree(PROGRAMS[name]())
+
+
+@pytest.mark.gpu_only
+@pytest.mark.parametrize("name", REAL_PROGRAMS)
+def test_program_of_full_size_agrees_with_jax(name: str) -> None:
+    agree(REAL_PROGRAMS[name]())
+
+
+def agree(program: Program) -> None:
     results = hlojit.compile(program.text(), backend="cuda")(*program.flat_arguments())
     results = results if isinstance(results, tuple) else (results,)
     for ours, theirs in zip(results, program.expected(), strict=True):

@@ -19,6 +19,8 @@ from hlojit.simt.kernels import emit_kernel
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.module import SimulatedModule, assemble, simulated_target
 
+pytestmark = pytest.mark.simulator_only("kernels whose last blocks run alone, over memory that is not there")
+
 Array = np.ndarray[Any, Any]
 LINE = (1 << 32) + 77
 ROWS, COLUMNS = 70001, 65537

@@ -193,6 +193,7 @@ def test_a_signal_handler_calls_the_function_that_is_traced(monkeypatch: pytest.
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.simulator_only("CUDA cannot be used in a child of fork")
 def test_a_function_forks_while_it_is_traced_and_another_thread_waits_for_it() -> None:
     begun, children = threading.Event(), list[int]()
     other = hlojit.jit(lambda x: x + 1)
