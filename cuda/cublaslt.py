@@ -1,11 +1,17 @@
 """Products by NVIDIA's cuBLASLt, through the bindings of nvmath-python; not run yet: no GPU has been at hand.
 
-    library = CublasLt(load_bindings(), workspace_address)
+    library = CublasLt(load_bindings())
     routine = library.routine(LibraryProduct.of_text(phase.library))
-    routine(addresses, stream)
+    routine(addresses, stream, workspace_address)
 
 cuBLASLt speaks of matrices in columns.  A result of rows is one of columns whose rows and columns are exchanged: our right
-operand is its first one, our left operand its second.  Algorithms are what its heuristics give first.
+operand is its first one, our left operand its second.  Algorithms are what its heuristics give first, for addresses that
+are multiples of 256 bytes, among those that add in the type of the sums and not in the result's.
+
+What its documentation asks for, and where it is seen to: 8-bit elements lie with their terms as neighbours on both sides
+(its first operand transposed, its second not), in extents, strides and batches that are multiples of 16 bytes
+(``library_product``); sums of 8-bit integers are scaled in i32, all others in f32; scales of 8-bit floats that nobody sets
+are 1; the workspace belongs to one stream (``NvidiaDriver``).
 """
 
 from __future__ import annotations
@@ -26,11 +32,31 @@ _TYPES: Final = {"f32": 0, "f16": 2, "i8": 3, "i32": 10, "bf16": 14, "f8E4M3FN":
 _COMPUTE: Final = {"f32": 68, "i32": 72, "tf32": 77}
 _TRANSPOSED: Final = 1
 """``CUBLAS_OP_T``."""
+_ADDS_AS_IT_COMPUTES: Final = 2
+"""``CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE``: parts of sums are not rounded to the result's type before they are added."""
+_NOT_SUPPORTED: Final = 15
+"""``CUBLAS_STATUS_NOT_SUPPORTED``."""
+_ADVICE: Final = (
+    "install what nvmath-python needs (pip install 'hlojit[cublas]'), or leave the library out (HLOJIT_LIBRARIES=off)"
+)
 
 
 def unavailable() -> str:
-    """Why there is no such library here, or an empty string."""
+    """Why there is no such library here, or an empty string; imports nothing."""
     return MISSING if find_spec("nvmath") is None else ""
+
+
+def explained(error: BaseException) -> str:
+    """Why the library that is installed cannot be used, and what to do."""
+    return f"cuBLASLt cannot be used: {error}; {_ADVICE}"
+
+
+def version() -> str:
+    """What the library calls itself; loads it, and raises what the bindings do where that fails."""
+    number = int(load_bindings().get_version())
+    # 13.1.0 is 130100, and was 11.4.2 11402.
+    major, rest = divmod(number, 10000 if number >= 100000 else 1000)
+    return f"cuBLASLt {major}.{rest // 100}.{rest % 100}"
 
 
 def load_bindings() -> Any:
@@ -44,10 +70,9 @@ def load_bindings() -> Any:
 class CublasLt:
     """The library on one device; the device's context is current when it is used.  May be used by several threads."""
 
-    def __init__(self, bindings: Any, workspace: int, workspace_bytes: int = WORKSPACE_BYTES):
+    def __init__(self, bindings: Any):
         self._lt = bindings
         self._handle: int = bindings.create()
-        self._workspace = workspace, workspace_bytes
         self._routines: dict[LibraryProduct, Routine | None] = {}
         self._lock = threading.Lock()
 
@@ -64,7 +89,7 @@ class CublasLt:
         algorithm = self._algorithm(descriptor, layouts)
         if algorithm is None:
             return None
-        return Routine(self._lt, self._handle, product, descriptor, layouts, algorithm, self._workspace)
+        return Routine(self._lt, self._handle, product, descriptor, layouts, algorithm)
 
     def _set(self, kind: str, owner: int, attribute: str, value: int) -> None:
         """Set an attribute of a descriptor (``matmul_desc``, ``matrix_layout``, ``matmul_preference``)."""
@@ -84,6 +109,8 @@ class CublasLt:
             self._set("matmul_desc", made, "TRANSA", _TRANSPOSED)
         if product.lhs.row_step == 1:
             self._set("matmul_desc", made, "TRANSB", _TRANSPOSED)
+        if product.fast:
+            self._set("matmul_desc", made, "FAST_ACCUM", 1)
         return made
 
     def _layouts(self, product: LibraryProduct) -> tuple[int, int, int]:
@@ -109,14 +136,20 @@ class CublasLt:
         lt, (first, second, result) = self._lt, layouts
         preference = lt.matmul_preference_create()
         try:
-            self._set("matmul_preference", preference, "MAX_WORKSPACE_BYTES", self._workspace[1])
+            self._set("matmul_preference", preference, "MAX_WORKSPACE_BYTES", WORKSPACE_BYTES)
+            self._set("matmul_preference", preference, "REDUCTION_SCHEME_MASK", _ADDS_AS_IT_COMPUTES)
             found, count = lt.MatmulHeuristicResult(1), np.zeros(1, np.int32)
             lt.matmul_algo_get_heuristic(
                 self._handle, descriptor, first, second, result, result, preference, 1, found.ptr, count.ctypes.data
             )
+        except lt.cuBLASLtError as error:
+            if error.status == _NOT_SUPPORTED:
+                return None
+            raise
         finally:
             lt.matmul_preference_destroy(preference)
-        return found if count[0] else None
+        # What is found has a status of its own; what is not has contents that nobody wrote.
+        return found if count[0] and not found.state else None
 
 
 @final
@@ -131,7 +164,6 @@ class Routine:
         descriptor: int,
         layouts: tuple[int, int, int],
         algorithm: Any,
-        workspace: tuple[int, int],
     ):
         kind = np.int32 if product.sums == "i32" else np.float32
         # Host memory that is read at every call.
@@ -142,15 +174,15 @@ class Routine:
         beta = alpha + self._scales.itemsize
         first, second, result = layouts
 
-        def call(left: int, right: int, out: int, stream: int) -> None:
+        def call(left: int, right: int, out: int, stream: int, workspace: int) -> None:
             bindings.matmul(
                 handle, descriptor, alpha, right, first, left, second, beta, out, result, out, result,
-                algorithm.ptr, *workspace, stream,
+                algorithm.ptr, workspace, WORKSPACE_BYTES, stream,
             )  # fmt: skip
 
-        self._call: Callable[[int, int, int, int], None] = call
+        self._call: Callable[[int, int, int, int, int], None] = call
 
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        """Put the product on a stream."""
+    def __call__(self, addresses: Sequence[int], stream: int, workspace: int) -> None:
+        """Put the product on a stream, which nothing else that uses the workspace may run beside."""
         lhs, rhs, result = (addresses[number] for number in self._buffers)
-        self._call(lhs, rhs, result, stream)
+        self._call(lhs, rhs, result, stream, workspace)

@@ -9,6 +9,7 @@ what was current before is current again afterwards.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ from hlojit.lowering.library_product import LibraryProduct
 
 PLAIN_SHARED_BYTES: Final = 48 << 10
 """What a block may have without asking for more."""
+_LOGGER: Final = logging.getLogger("hlojit")
 _ELF: Final = b"\x7fELF"
 _KEEP_ALL: Final = (1 << 64) - 1
 _NAMED: Final = 4
@@ -35,10 +37,12 @@ _NAMED: Final = 4
 @final
 @dataclass(eq=False)
 class NvidiaStream:
-    """A stream, and what was launched on it since the last mark."""
+    """A stream, what was launched on it since the last mark, and what a library works with there."""
 
     handle: Any
     launched: list[str] = field(default_factory=list)
+    workspace: int = 0
+    """Memory for cuBLASLt, once it has run here."""
 
 
 @final
@@ -114,6 +118,7 @@ class NvidiaDriver:
         self._streams: list[NvidiaStream] = []
         self._cublaslt: cublaslt.CublasLt | None = None
         self._peers: dict[int, bool] = {}
+        self._without_library = False
         self._opening = threading.Lock()
         self._capturing = threading.Lock()
 
@@ -319,23 +324,32 @@ class NvidiaDriver:
         return NvidiaFunction(handle, module, *_parameters(0))
 
     def library(self, call: str) -> cublaslt.Routine | None:
-        """Of cuBLASLt, where nvmath-python is installed."""
-        if cublaslt.unavailable():
-            return None
+        """Of cuBLASLt, where nvmath-python is installed; what fails is said once, and is our own kernels'."""
         with self._opening, self._here:
+            library = self._opened_library()
+            if library is None:
+                return None
+            product = LibraryProduct.of_text(call)
             try:
-                if self._cublaslt is None:
-                    workspace = self.allocate(cublaslt.WORKSPACE_BYTES, self._capture_stream)
-                    self._api("cuStreamSynchronize", self._capture_stream.handle)
-                    self._cublaslt = cublaslt.CublasLt(cublaslt.load_bindings(), workspace)
-                return self._cublaslt.routine(LibraryProduct.of_text(call))
-            except DriverError:
-                raise
+                return library.routine(product)
             except Exception as error:
-                raise DriverError(
-                    f"cuBLASLt cannot be used: {error}; install what nvmath-python needs (pip install 'hlojit[cublas]'), or "
-                    "uninstall nvmath-python: then our own kernels compute products"
-                ) from error
+                _LOGGER.warning("cuBLASLt does not compute %s: %s; our own kernel does", product, error)
+                return None
+
+    def _opened_library(self) -> cublaslt.CublasLt | None:
+        if self._cublaslt is None and not self._without_library and not cublaslt.unavailable():
+            # What is taken while launches are captured would be a part of what is captured.
+            self._give_workspace(self._capture_stream)
+            try:
+                self._cublaslt = cublaslt.CublasLt(cublaslt.load_bindings())
+            except Exception as error:
+                self._without_library = True
+                _LOGGER.warning("%s; our own kernels compute products", cublaslt.explained(error))
+        return self._cublaslt
+
+    def _give_workspace(self, stream: NvidiaStream) -> None:
+        if not stream.workspace:
+            stream.workspace = self.allocate(cublaslt.WORKSPACE_BYTES, stream)
 
     def launch(
         self,
@@ -348,8 +362,9 @@ class NvidiaDriver:
         """One row of blocks; the parameters are addresses."""
         if isinstance(function, cublaslt.Routine):
             with self._here:
+                self._give_workspace(stream)
                 try:
-                    function(addresses, int(stream.handle))
+                    function(addresses, int(stream.handle), stream.workspace)
                 except Exception as error:
                     raise DriverError(f"cuBLASLt refused {what}: {error}") from error
             stream.launched.append(what)

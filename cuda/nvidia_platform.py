@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
+from hlojit.cuda import cublaslt
 from hlojit.cuda.assemblers import cubin
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.choice import chosen_assembler
@@ -75,7 +76,18 @@ def nvidia_platform() -> Platform:
         return {code.symbol: _image(assembler, code, target) for code in codes}
 
     software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'} {numba_version()}"
-    return Platform(target, NvptxDialect(chosen), assemble, drivers, software, device_function=numba_function_code)
+    dialect, emit = NvptxDialect(chosen), numba_function_code
+    return Platform(target, dialect, assemble, drivers, software, device_function=emit, library=product_library)
+
+
+def product_library() -> tuple[str, str]:
+    """cuBLASLt with its version, or why it cannot be used."""
+    if reason := cublaslt.unavailable():
+        return "", reason
+    try:
+        return cublaslt.version(), ""
+    except Exception as error:  # of many types: what is missing, too old, or not for this driver
+        return "", cublaslt.explained(error)
 
 
 def _image(assembler: Assembler, code: KernelCode, target: Target) -> bytes:

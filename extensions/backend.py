@@ -78,7 +78,8 @@ class CompileOptions:
 
     ``verify`` says when modules are verified between passes (``third-party``, ``always``, ``never``); ``disable_passes``
     names passes to leave out; ``fold_limit`` bounds the elements that constant folding may make; ``progress`` shows a
-    progress line on a terminal (None: when it takes long).
+    progress line on a terminal (None: when it takes long).  ``libraries`` says which products on GPUs a vendor's library
+    computes: ``auto``, ``off`` or ``require``; empty means what the switch ``HLOJIT_LIBRARIES`` says.
     """
 
     verify: str = "third-party"
@@ -87,6 +88,7 @@ class CompileOptions:
     progress: bool | None = None
     num_replicas: int = 1
     num_partitions: int = 1
+    libraries: str = ""
 
 
 class Backend(ABC):
@@ -107,6 +109,10 @@ class Backend(ABC):
         # In one step, since several threads may ask first.
         found: Sequence[Device] = self.__dict__.setdefault("_host_devices", (HostDevice(self.name),))
         return found
+
+    def notes(self) -> Sequence[str]:
+        """Lines for ``hlojit devices`` about what programs use here besides devices; may take its time."""
+        return ()
 
     @abstractmethod
     def capability(self, instruction: Instruction) -> Capability:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, final
@@ -37,6 +38,13 @@ class Switch:
     def text(self) -> str:
         """What the variable is set to, without spaces around it; empty where it is not set."""
         return os.environ.get(self.name, "").strip()
+
+    def choice(self, names: Sequence[str]) -> str:
+        """The variable as one of some words, the first where it is not set; raises ``HlojitError`` for anything else."""
+        text = self.text() or names[0]
+        if text not in names:
+            raise HlojitError(f"{self.name}={_shown(text)} is none of {', '.join(names)}")
+        return text
 
     def count(self, default: int, *, least: int = 1, most: int) -> int:
         """The variable as a number from ``least`` to ``most``; raises ``HlojitError`` for anything else."""
@@ -145,6 +153,14 @@ CUDA_ASSEMBLER = Switch(
     "what makes PTX for NVIDIA GPUs: `numba` (a `numba.cuda` kernel around our text) or `llvm` (LLVM's own NVPTX target)",
     "at every compilation for a GPU",
 )
+LIBRARIES = Switch(
+    "HLOJIT_LIBRARIES",
+    "`auto`",
+    "products by a vendor's library on GPUs (cuBLASLt): `auto` has it compute large ones where it is installed, `off` leaves it "
+    "out, `require` has it compute all that it can and refuses to compile where it is not; the compile option `libraries` "
+    "of a program comes before it ([cuda.md](cuda.md))",
+    "at every compilation",
+)
 
 SWITCHES: Final = (
     BACKEND,
@@ -159,6 +175,7 @@ SWITCHES: Final = (
     MACHINE,
     CUDA,
     CUDA_ASSEMBLER,
+    LIBRARIES,
 )
 
 

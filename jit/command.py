@@ -229,7 +229,7 @@ def _devices(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     table = Table("device", "kind", "memory", "description")
-    missing = []
+    lines = []
     for name, backend in sorted(registry().load().backends.items()):
         try:
             reason = backend.unavailable() or ""
@@ -240,10 +240,12 @@ def _devices(options: argparse.Namespace) -> int:
             spaces = ", ".join(space.kind for space in device.memory_spaces)
             table.add_row(str(device), device.kind, spaces, device.description)
         if reason:
-            missing.append(f"{name}: {reason}")
+            lines.append(f"{name}: {reason}")
+        else:
+            lines.extend(backend.notes())
     console = Console()
     console.print(table)
-    for line in missing:
+    for line in lines:
         console.print(line, markup=False, highlight=False)
     console.print(f"programs run on {default_backend()} where nothing else is asked for", highlight=False)
     return 0

@@ -24,9 +24,10 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.resolution import resolved
-from hlojit.ir.switches import BACKEND
+from hlojit.ir.switches import BACKEND, LIBRARIES
 
 DEFAULT_BACKEND = "cpu"
+LIBRARY_CHOICES = ("auto", "off", "require")
 _LAST_UNFUSED_PHASE = "before-fusion"
 """At its end the back end is asked whether it can do the program."""
 
@@ -216,7 +217,11 @@ def _settings(
         if unknown:
             raise HlojitError(f"unknown compile option {unknown[0]!r}; known: {', '.join(names)}")
         options = CompileOptions(**options)
-    return replace(options or CompileOptions(), num_replicas=num_replicas, num_partitions=num_partitions)
+    options = options or CompileOptions()
+    libraries = options.libraries or LIBRARIES.choice(LIBRARY_CHOICES)
+    if libraries not in LIBRARY_CHOICES:
+        raise HlojitError(f"compile option libraries={libraries!r} is none of {', '.join(LIBRARY_CHOICES)}")
+    return replace(options, num_replicas=num_replicas, num_partitions=num_partitions, libraries=libraries)
 
 
 def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:

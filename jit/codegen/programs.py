@@ -21,12 +21,22 @@ from hlojit.lowering.target import Target
 
 @final
 class ProgramKernels:
-    """Where the scheduler gets the kernels of one program from; ``announce`` hears of each one once."""
+    """Where the scheduler gets the kernels of one program from.
 
-    def __init__(self, cache: KernelCache, support: Support, announce: Callable[[KernelCode], None] | None = None):
+    ``announce`` hears of each one once; ``adapt`` makes of each what this program is to have of it.
+    """
+
+    def __init__(
+        self,
+        cache: KernelCache,
+        support: Support,
+        announce: Callable[[KernelCode], None] | None = None,
+        adapt: Callable[[Instruction, KernelCode], KernelCode] | None = None,
+    ):
         self._cache = cache
         self._support = support
         self._announce = announce
+        self._adapt = adapt
         self._identities = Identities()
         self._codes: dict[Instruction, KernelCode] = {}
 
@@ -37,7 +47,10 @@ class ProgramKernels:
             reason = self._support.reason_against(instruction)
             if reason:
                 raise UnsupportedError(instruction.op.name, self._support.backend, reason, instruction.location)
-            code = self._codes[instruction] = self._cache.code(instruction, self._identities)
+            code = self._cache.code(instruction, self._identities)
+            if self._adapt is not None:
+                code = self._adapt(instruction, code)
+            self._codes[instruction] = code
             if self._announce is not None:
                 self._announce(code)
         return code

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 from hlojit.codegen.kernel_cache import KernelCache
@@ -26,13 +27,15 @@ from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.function_places import function_places
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.driver import ALIGNMENT
+from hlojit.gpu.libraries import with_libraries
 from hlojit.gpu.platforms import Platform
 from hlojit.gpu.program_runner import GpuProgram
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.definition import DeviceFunction, Expand, OpDefinition, Structural
 from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.switches import LIBRARIES
 from hlojit.ir.versions import versions_text
 from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode
@@ -45,6 +48,9 @@ RUNTIME: Final = "gpu-1"
 """Identity of what kernels and the runtime agree on: parameters are addresses, buffers begin at multiples of 256 bytes."""
 MOST_BUFFERS: Final = 500
 """Of one kernel: NVIDIA's take 4 KiB of parameters in every version, and a workspace and a status come on top."""
+MOST_BLOCKS: Final = (1 << 31) - 1
+"""Of one launch, in one dimension, on all machines."""
+_DEFAULTS: Final = CompileOptions()
 
 
 @final
@@ -109,13 +115,28 @@ class GpuBackend(Backend):
             return no(f"it has {buffers} operands and results; a kernel takes {MOST_BUFFERS} arrays")
         return self._support.capability(instruction)
 
-    def program(self, module: Module) -> Program:
-        """Schedule the module's entry function."""
-        return build_program(module.main, self.kernel_source(), alignment=ALIGNMENT)
+    def notes(self) -> Sequence[str]:
+        """Whose library computes products, or why none does."""
+        if self.unavailable():
+            return ()
+        name, reason = self.platform().library()
+        return (f"{self.name}: {_library_note(name, reason)}",)
 
-    def kernel_source(self) -> ProgramKernels:
+    def program(self, module: Module, options: CompileOptions = _DEFAULTS) -> Program:
+        """Schedule the module's entry function."""
+        return build_program(module.main, self.kernel_source(options), alignment=ALIGNMENT)
+
+    def kernel_source(self, options: CompileOptions = _DEFAULTS) -> ProgramKernels:
         """Where the kernels of one program come from."""
-        return ProgramKernels(self._found().cache, self._support)
+        return ProgramKernels(self._found().cache, self._support, adapt=partial(self._adapted, options))
+
+    def _adapted(self, options: CompileOptions, instruction: Instruction, code: KernelCode) -> KernelCode:
+        """A kernel as a program with these options launches it."""
+        blocks = max(phase.tasks for phase in code.phases)
+        if blocks > MOST_BLOCKS:
+            reason = f"it would take a launch of {blocks:,} blocks, and {MOST_BLOCKS:,} are the most"
+            raise UnsupportedError(instruction.op.name, self.name, reason, instruction.location)
+        return with_libraries(code, options.libraries)
 
     def registers(self, instruction: Instruction) -> Mapping[str, int]:
         """Registers of a thread of the kernels of an instruction, by symbol, where an assembler tells: for estimates."""
@@ -131,7 +152,8 @@ class GpuBackend(Backend):
         """Compile to images of kernels and the record that says how they are launched, as plain data."""
         self._support.check_signature(module)
         found = self._found()
-        program = self.program(module)
+        _check_library(found.platform, options.libraries)
+        program = self.program(module, options)
         objects = found.cache.objects(kernels_of(program), found.platform.assemble)
         runtime = self._runtime(found.platform)
         return compiled_program(
@@ -148,6 +170,7 @@ class GpuBackend(Backend):
                 "compile it here from its source"
             )
         check_loadable(compiled, self._runtime(platform))
+        _check_library(platform, str(made.options.get("libraries")))
         donated = tuple(number for number, _ in compiled.donated)
         return DeviceProgram(
             compiled.name, compiled.inputs, compiled.outputs, GpuProgram(compiled, function_places()), donated
@@ -155,6 +178,21 @@ class GpuBackend(Backend):
 
     def _runtime(self, platform: Platform) -> str:
         return f"{RUNTIME} {platform.dialect.name} {platform.needs}"
+
+
+def _check_library(platform: Platform, libraries: str) -> None:
+    if libraries == "require" and (reason := platform.library()[1]):
+        raise HlojitError(f"a library for products is required (libraries='require'): {reason}")
+
+
+def _library_note(name: str, reason: str) -> str:
+    choice = LIBRARIES.text() or "auto"
+    if reason:
+        return f"products are computed by kernels of hlojit's: {reason}"
+    if choice == "off":
+        return f"products are computed by kernels of hlojit's; {name} is there ({LIBRARIES.name}=off)"
+    which = "all products that it can take" if choice == "require" else "large products"
+    return f"{name} computes {which} ({LIBRARIES.name}={choice})"
 
 
 def _kernel_cache(platform: Platform) -> KernelCache:

@@ -35,3 +35,5 @@ class Platform:
     """Identity of what images need to run besides the target's GPU."""
     device_function: FunctionEmitter | None = None
     """How kernels that plugins have written for the back end become code; None: it takes none."""
+    library: Callable[[], tuple[str, str]] = lambda: ("", "there is no library for it")
+    """The library that computes products (``Driver.library``), with its version, and why it cannot be used; one is empty."""

@@ -64,13 +64,14 @@ class Site:
         self.stream = driver.stream("programs")
         self.uploads = driver.stream("uploads")
         self.pool = MemoryPool(name, driver, self.stream)
-        self._kernels: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
+        self._kernels: weakref.WeakValueDictionary[tuple[str, ...], LoadedKernel] = weakref.WeakValueDictionary()
 
     def kernel(self, symbol: str, image: Any, launches: Sequence[LaunchKernel]) -> LoadedKernel:
-        """A kernel by content: several programs share it."""
-        found = self._kernels.get(symbol)
+        """A kernel by content: several programs share it, if they have the same done by a library."""
+        key = (symbol, *(each.library for each in launches))
+        found = self._kernels.get(key)
         if found is None:
-            found = self._kernels[symbol] = LoadedKernel(self.driver, image, launches)
+            found = self._kernels[key] = LoadedKernel(self.driver, image, launches)
         return found
 
 

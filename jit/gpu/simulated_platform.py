@@ -30,6 +30,7 @@ def simulated_platform(
         software=host,
         needs=host,
         device_function=substitute_code,
+        library=lambda: ("", "the simulator has no library"),
     )
 
 

@@ -17,6 +17,7 @@ from hlojit.lowering.grid_product import GridProduct, Pairs, ProductOperand
 
 FEWEST_MACS: Final = 1 << 24
 """Multiplications that are worth the call."""
+MOST_BATCHES: Final = (1 << 31) - 1
 _ALIGNED: Final = 16
 """What extents and strides of 8-bit elements are multiples of."""
 _FLOATS: Final = {
@@ -63,6 +64,13 @@ class LibraryProduct:
     result: LibraryMatrix
     sums: str
     buffers: tuple[int, int, int]
+    fast: bool = False
+    """Whether sums need not have all bits of f32."""
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether there is enough to multiply for a call."""
+        return self.batch * self.m * self.n * self.k >= FEWEST_MACS
 
     def to_text(self) -> str:
         """As one line of text, for ``Phase.library``."""
@@ -79,10 +87,13 @@ class LibraryProduct:
 
 
 def library_product(
-    product: GridProduct, elements: tuple[str, str, str], *, rounds_to_tf32: bool = False
+    product: GridProduct, elements: tuple[str, str, str], *, rounds_to_tf32: bool = False, fast: bool = False
 ) -> LibraryProduct | None:
-    """The call for a product whose operands and result have these element types, or None."""
-    if product.macs < FEWEST_MACS or min(product.m, product.n) < _ALIGNED:
+    """The call for a product whose operands and result have these element types, or None.
+
+    ``fast`` says that sums of 8-bit floats need not have all bits of f32.
+    """
+    if min(product.m, product.n) < _ALIGNED or product.batch > MOST_BATCHES:
         return None
     singles = rounds_to_tf32 and elements == ("f32", "f32", "f32")
     if not singles and elements[2] not in _FLOATS.get(elements[:2], ()):
@@ -102,13 +113,15 @@ def library_product(
         result,
         sums,
         (product.lhs.number, product.rhs.number, 2),
+        fast and elements[0][:2] == "f8",
     )
     return call if elements[0][:2] not in ("f8", "i8") or _takes_bytes(call) else None
 
 
 def _takes_bytes(call: LibraryProduct) -> bool:
     """8-bit elements: terms are neighbours on both sides, and everything is a multiple of 16."""
-    steps = (call.lhs.step, call.rhs.step, call.result.step, call.m, call.n, call.k)
+    matrices = (call.lhs, call.rhs, call.result)
+    steps = (call.m, call.n, call.k, *(each.step for each in matrices), *(each.batch_step for each in matrices))
     return call.lhs.column_step == 1 and call.rhs.row_step == 1 and not any(step % _ALIGNED for step in steps)
 
 

@@ -90,22 +90,35 @@ def _emit_product(
         plan = tiles = plan_tiles(product, unit, itemsizes, machine)
         phases = [TiledProduct(frame, tiles, by_side).emit(symbol)]
     if len(phases) == 1:
-        phases[0] = replace(phases[0], library=_library_call(product, by_side))
+        phases[0] = replace(phases[0], library=_library_call(instruction, product, by_side, algorithm))
     workspace_bytes = plan.parts.workspace_bytes(product, unit)
     if workspace_bytes:
         phases.append(_emit_sums(frame, product, plan.parts, by_side[2], f"{symbol}_sums"))
     return frame.code(phases, workspace_bytes)
 
 
-def _library_call(product: GridProduct, elements: TripleOfElements) -> str:
-    """The call of a library that may compute a product instead, or an empty string."""
+def _library_call(
+    instruction: Instruction, product: GridProduct, elements: TripleOfElements, algorithm: DotAlgorithm | None
+) -> str:
+    """The call of a library that may compute a product instead, or an empty string.
+
+    Sums of 8-bit floats have fewer bits than f32 within an instruction, and between them where the algorithm allows it.
+    """
     lhs, rhs, result = elements
     narrowed = {each.rounded_to for each in (lhs, rhs)}
     if narrowed not in ({None}, {TF32_FORMAT}) or result.compute == "f64":
         return ""
     names = lhs.element.name, rhs.element.name, result.element.name
-    call = library_product(product, names, rounds_to_tf32=narrowed == {TF32_FORMAT})
+    imprecise = algorithm is not None and algorithm.allow_imprecise_accumulation
+    exact = algorithm is not None or "HIGHEST" in _precision(instruction)
+    if names[0].startswith("f8") and exact and not imprecise:
+        return ""
+    call = library_product(product, names, rounds_to_tf32=narrowed == {TF32_FORMAT}, fast=imprecise)
     return "" if call is None else call.to_text()
+
+
+def _precision(instruction: Instruction) -> tuple[str, ...]:
+    return instruction.attributes.get("precision_config") or ("DEFAULT",)
 
 
 def _matrix_inputs(
@@ -125,8 +138,7 @@ def _allows_tf32(instruction: Instruction, algorithm: DotAlgorithm | None, machi
     """Whether operands of f32 may lose bits: an algorithm says so, or the precision on a machine that is told to use it."""
     if algorithm is not None:
         return algorithm.lhs_precision_type == algorithm.rhs_precision_type == "tf32"
-    precision = instruction.attributes.get("precision_config") or ("DEFAULT",)
-    return machine.rounds_to_tf32 and "HIGHEST" not in precision
+    return machine.rounds_to_tf32 and "HIGHEST" not in _precision(instruction)
 
 
 def _narrowed(elements: Elements) -> Elements:

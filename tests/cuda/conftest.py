@@ -48,9 +48,10 @@ def driver(cuda: FakeCuda) -> NvidiaDriver:
 @pytest.fixture
 def backend(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
     """The back end with this driver, and the simulator's kernels."""
+    from hlojit.cuda.nvidia_platform import product_library
     from hlojit.gpu.simulated_platform import simulated_platform
 
-    platform = replace(simulated_platform(H200, "simulated"), drivers=(driver,))
+    platform = replace(simulated_platform(H200, "simulated"), drivers=(driver,), library=product_library)
     monkeypatch.setattr("hlojit.cuda.backend._platform", lambda *switches: platform)
     monkeypatch.setenv("HLOJIT_CUDA", "simulator")
     found = registry().load().backend("cuda")

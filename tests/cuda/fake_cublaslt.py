@@ -23,6 +23,7 @@ FULL, INTEGER, TF32 = 68, 72, 77
 class MatmulDescAttribute(IntEnum):
     TRANSA = 3
     TRANSB = 4
+    FAST_ACCUM = 25
 
 
 class MatrixLayoutAttribute(IntEnum):
@@ -32,25 +33,40 @@ class MatrixLayoutAttribute(IntEnum):
 
 class MatmulPreferenceAttribute(IntEnum):
     MAX_WORKSPACE_BYTES = 1
+    REDUCTION_SCHEME_MASK = 3
 
 
 class MatmulHeuristicResult:
+    """An algorithm of 64 bytes, the workspace that it takes, a status; nothing of it is written at first."""
+
     def __init__(self, size: int = 1):
-        self._memory = np.zeros((size, 96), np.uint8)
+        self._memory = np.full((size, 96), 0xAB, np.uint8)
         self.ptr = int(self._memory.ctypes.data)
+
+    @property
+    def state(self) -> int:
+        return int(self._memory[0, 72:76].view(np.int32)[0])
+
+
+class cuBLASLtError(Exception):
+    def __init__(self, status: int):
+        self.status = status
+        super().__init__(f"status {status}")
 
 
 class FakeLt:
-    """The module; ``refuses`` has the heuristics find nothing."""
+    """The module; ``refuses`` is how the heuristics find nothing: with a status, with no result, with a result of a status."""
 
     MatmulDescAttribute = MatmulDescAttribute
     MatrixLayoutAttribute = MatrixLayoutAttribute
     MatmulPreferenceAttribute = MatmulPreferenceAttribute
     MatmulHeuristicResult = MatmulHeuristicResult
+    cuBLASLtError = cuBLASLtError
 
     def __init__(self) -> None:
-        self.refuses = False
+        self.refuses = ""
         self.calls = 0
+        self.workspaces: list[tuple[int, int]] = []
         self.heuristics = 0
         self._numbers = itertools.count(7000)
         self._objects: dict[int, dict[str, Any]] = {}
@@ -66,32 +82,38 @@ class FakeLt:
         assert found["kind"] == kind, (found, kind)
         return found
 
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        return [each for each in self._objects.values() if each["kind"] == kind]
+
     def create(self) -> int:
         return self._new("handle")
 
+    def get_version(self) -> int:
+        return 130100
+
     def matmul_desc_create(self, compute_type: int, scale_type: int) -> int:
         assert (compute_type, scale_type) in ((FULL, 0), (TF32, 0), (INTEGER, 10))
-        return self._new("desc", compute=compute_type, TRANSA=0, TRANSB=0)
+        return self._new("desc", compute=compute_type, TRANSA=0, TRANSB=0, FAST_ACCUM=0)
 
     def matrix_layout_create(self, type: int, rows: int, cols: int, ld: int) -> int:
         assert type in TYPES and rows > 0 and cols > 0 and ld >= rows, (type, rows, cols, ld)
         return self._new("layout", type=type, rows=rows, cols=cols, ld=ld, BATCH_COUNT=1, STRIDED_BATCH_OFFSET=0)
 
     def matmul_preference_create(self) -> int:
-        return self._new("preference", MAX_WORKSPACE_BYTES=0)
+        return self._new("preference", MAX_WORKSPACE_BYTES=0, REDUCTION_SCHEME_MASK=7)
 
     def matmul_preference_destroy(self, pref: int) -> None:
         self._object(pref, "preference")
         del self._objects[pref]
 
     def get_matmul_desc_attribute_dtype(self, attr: int) -> Any:
-        return {3: np.int32, 4: np.int32}[attr]
+        return {3: np.int32, 4: np.int32, 25: np.int8}[attr]
 
     def get_matrix_layout_attribute_dtype(self, attr: int) -> Any:
         return {5: np.int32, 6: np.int64}[attr]
 
     def get_matmul_preference_attribute_dtype(self, attr: int) -> Any:
-        return {1: np.uint64}[attr]
+        return {1: np.uint64, 3: np.uint32}[attr]
 
     def _set(self, kind: str, number: int, attribute: IntEnum, dtype: Any, buf: int, size: int) -> None:
         assert size == np.dtype(dtype).itemsize
@@ -99,28 +121,39 @@ class FakeLt:
         self._object(number, kind)[attribute.name] = int(value)
 
     def matmul_desc_set_attribute(self, matmul_desc: int, attr: int, buf: int, size_in_bytes: int) -> None:
-        self._set("desc", matmul_desc, MatmulDescAttribute(attr), np.int32, buf, size_in_bytes)
+        dtype = self.get_matmul_desc_attribute_dtype(attr)
+        self._set("desc", matmul_desc, MatmulDescAttribute(attr), dtype, buf, size_in_bytes)
 
     def matrix_layout_set_attribute(self, mat_layout: int, attr: int, buf: int, size_in_bytes: int) -> None:
         dtype = self.get_matrix_layout_attribute_dtype(attr)
         self._set("layout", mat_layout, MatrixLayoutAttribute(attr), dtype, buf, size_in_bytes)
 
     def matmul_preference_set_attribute(self, pref: int, attr: int, buf: int, size_in_bytes: int) -> None:
-        self._set("preference", pref, MatmulPreferenceAttribute(attr), np.uint64, buf, size_in_bytes)
+        dtype = self.get_matmul_preference_attribute_dtype(attr)
+        self._set("preference", pref, MatmulPreferenceAttribute(attr), dtype, buf, size_in_bytes)
 
     def matmul_algo_get_heuristic(
         self, light_handle: int, operation_desc: int, adesc: int, bdesc: int, cdesc: int, ddesc: int, preference: int,
         requested_algo_count: int, heuristic_results_array: int, return_algo_count: int,
     ) -> None:  # fmt: skip
         self._object(light_handle, "handle")
-        assert self._object(preference, "preference")["MAX_WORKSPACE_BYTES"] == 32 << 20 and requested_algo_count == 1
+        asked = self._object(preference, "preference")
+        assert asked["MAX_WORKSPACE_BYTES"] == 32 << 20 and requested_algo_count == 1
+        assert asked["REDUCTION_SCHEME_MASK"] == 2, "parts of sums would be rounded to the result's type"
         self._shapes(operation_desc, adesc, bdesc, ddesc)
         self._object(cdesc, "layout")
         self.heuristics += 1
+        count = ctypes.c_int32.from_address(return_algo_count)
+        count.value = 0
+        if self.refuses == "status":
+            raise cuBLASLtError(15)
+        if self.refuses == "no result":
+            return
         algorithm = f"algorithm {self.heuristics}".ljust(64).encode()
         self._algorithms.add(algorithm)
         ctypes.memmove(heuristic_results_array, algorithm, 64)
-        ctypes.c_int32.from_address(return_algo_count).value = 0 if self.refuses else 1
+        ctypes.c_int32.from_address(heuristic_results_array + 72).value = 15 if self.refuses else 0
+        count.value = 1
 
     def _shapes(self, desc: int, *layouts: int) -> tuple[int, int, int]:
         """M, N and K; the operands fit together, and 8-bit elements lie as the library wants them."""
@@ -133,6 +166,7 @@ class FakeLt:
         if np.dtype(TYPES[a["type"]]).itemsize == 1:
             assert operation["TRANSA"] and not operation["TRANSB"]
             assert not any(each % 16 for each in (m, n, k, a["ld"], b["ld"], d["ld"]))
+            assert not any(each["STRIDED_BATCH_OFFSET"] % 16 for each in (a, b, d))
         return m, n, k
 
     def _matrices(self, layout: int, address: int) -> np.ndarray[Any, Any]:
@@ -164,3 +198,4 @@ class FakeLt:
         out = self._matrices(ddesc, d)
         out[...] = (left @ right).astype(out.dtype)
         self.calls += 1
+        self.workspaces.append((stream, workspace))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import hlojit
@@ -14,16 +15,18 @@ import numpy as np
 import pytest
 from hlojit.cuda import cublaslt
 from hlojit.cuda.nvptx import H200
+from hlojit.gpu.driver import Grid
 from hlojit.lowering.library_product import LibraryProduct, library_product
 from hlojit.simt.kernels import emit_kernel
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.module import simulated_target
 
 from ..simt.test_dot import Numbers, compare, draw, instruction_of, product
-from .fake_cublaslt import FakeLt
+from .fake_cublaslt import FakeLt, cuBLASLtError
 
 if TYPE_CHECKING:
     from hlojit.cuda.backend import CudaBackend
+    from hlojit.cuda.nvidia_driver import NvidiaDriver
 
 LAYOUTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Numbers]] = {
     "plain": ((64, 48), (48, 80), ((), (), (1,), (0,))),
@@ -69,13 +72,13 @@ def test_the_library_is_given_what_the_product_is(layout: str, types: Sequence[s
     call = LibraryProduct.of_text(text)
     assert call.to_text() == text
     lt = FakeLt()
-    routine = cublaslt.CublasLt(lt, 0x1000_0000).routine(call)
+    routine = cublaslt.CublasLt(lt).routine(call)
     assert routine is not None
     lhs, rhs = draw(lhs_shape, types[0], 1), draw(rhs_shape, types[1], 2)
     kinds = {"bf16": ml_dtypes.bfloat16, "f32": np.float32, "i32": np.int32}
     result = np.zeros((call.batch, call.m, call.n), kinds[types[2]])
     memories = [aligned(np.ascontiguousarray(each)) for each in (lhs, rhs, result)]
-    routine([address for _, address in memories], 5)
+    routine([address for _, address in memories], 5, 0x1000_0000)
     start = memories[2][1] - memories[2][0].ctypes.data
     found = memories[2][0][start : start + result.nbytes].view(result.dtype).reshape(result.shape)
     compare(found if call.batch > 1 else found[0], lhs, rhs, numbers, types[2])
@@ -98,14 +101,37 @@ def test_what_is_not_offered() -> None:
 
 def test_small_products_are_not_worth_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert library_product(product(128, 128, 128), ("bf16",) * 3) is None
-    assert library_product(product(4096, 4096, 4096), ("bf16",) * 3) is not None
+    small, large = (library_product(product(n, n, n), ("bf16",) * 3) for n in (128, 4096))
+    assert small is not None and not small.is_worthwhile
+    assert large is not None and large.is_worthwhile
+    batches = replace(product(64, 64, 64), batch=1 << 31)
+    assert library_product(batches, ("bf16",) * 3) is None, "the library counts them in 32 bits"
 
 
-def test_what_the_heuristics_refuse_is_our_kernels() -> None:
+def test_floats_of_8_bits_are_multiplied_with_as_many_bits_as_the_program_asks_for() -> None:
+    shapes, types = LAYOUTS["right transposed"], ("f8E4M3FN", "f8E4M3FN", "f32")
+    algorithm = (
+        ", algorithm = #stablehlo.dot_algorithm<lhs_precision_type = f8E4M3FN, rhs_precision_type = f8E4M3FN,"
+        " accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 1,"
+        " allow_imprecise_accumulation = {}>"
+    )
+    assert not LibraryProduct.of_text(call_of(*shapes, types)).fast
+    assert not call_of(*shapes, types, algorithm.format("false"))
+    assert not call_of(
+        *shapes, types, ", precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
+    )
+    text = call_of(*shapes, types, algorithm.format("true"))
+    assert LibraryProduct.of_text(text).fast
     lt = FakeLt()
-    lt.refuses = True
-    library = cublaslt.CublasLt(lt, 0x1000_0000)
+    cublaslt.CublasLt(lt).routine(LibraryProduct.of_text(text))
+    assert [each["FAST_ACCUM"] for each in lt.objects("desc")] == [1]
+
+
+@pytest.mark.parametrize("how", ["status", "no result", "result of a status"])
+def test_what_the_heuristics_refuse_is_our_kernels(how: str) -> None:
+    lt = FakeLt()
+    lt.refuses = how
+    library = cublaslt.CublasLt(lt)
     call = LibraryProduct.of_text(call_of(*LAYOUTS["plain"], ("bf16",) * 3))
     assert library.routine(call) is None and library.routine(call) is None and lt.heuristics == 1
 
@@ -131,28 +157,119 @@ def test_programs_call_it_where_it_is(
     assert (lt.calls, lt.heuristics) == ((2, 1) if is_installed else (0, 0))
 
 
-def test_what_the_library_says_is_passed_on(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> Any:
-        raise RuntimeError("libcublasLt.so.13 is not found")
-
+def use(monkeypatch: pytest.MonkeyPatch, load: Callable[[], Any]) -> None:
+    """A library whose bindings are what ``load`` returns."""
     monkeypatch.setattr(cublaslt, "unavailable", lambda: "")
-    monkeypatch.setattr(cublaslt, "load_bindings", missing)
-    compiled = hlojit.compile(TEXT, backend="cuda")
-    with pytest.raises(
-        hlojit.HlojitError, match=r"cuBLASLt cannot be used: libcublasLt.so.13 is not found; .* or uninstall"
-    ):
-        compiled(draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2))
+    monkeypatch.setattr(cublaslt, "load_bindings", load)
+
+
+def missing() -> Any:
+    raise RuntimeError("libcublasLt.so.13 is not found")
+
+
+def test_a_library_that_cannot_be_loaded_is_told_once_and_done_without(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    use(monkeypatch, missing)
+    x, y = draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2)
+    for text in (TEXT, TEXT.replace("@main", "@other")):
+        compare(hlojit.compile(text, backend="cuda")(x, y), x, y, ((), (), (1,), (0,)), "f32")
+    (told,) = [each.getMessage() for each in caplog.records if "cuBLASLt" in each.getMessage()]
+    assert "cuBLASLt cannot be used: libcublasLt.so.13 is not found; install what nvmath-python needs" in told
+    assert "HLOJIT_LIBRARIES=off" in told and "our own kernels compute products" in told
+
+
+def test_a_product_that_the_library_fails_at_is_our_kernels(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+
+    def fail(*_: Any) -> None:
+        raise cuBLASLtError(7)
+
+    monkeypatch.setattr(lt, "matmul_algo_get_heuristic", fail)
+    x, y = draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2)
+    compare(hlojit.compile(TEXT, backend="cuda")(x, y), x, y, ((), (), (1,), (0,)), "f32")
+    assert "cuBLASLt does not compute" in caplog.text and "status 7; our own kernel does" in caplog.text
+
+
+@pytest.mark.parametrize("by", ["option", "switch"])
+def test_the_library_can_be_left_out_and_required(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Programs with and without it, and one for which the product is too small to be worth it, at the same time."""
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    monkeypatch.setattr("hlojit.lowering.library_product.FEWEST_MACS", 1 << 30)
+    text = TEXT.replace("@main", "@small")
+
+    def compiled(choice: str) -> Any:
+        if by == "option":
+            monkeypatch.setenv("HLOJIT_LIBRARIES", "off" if choice == "require" else "require")
+            return hlojit.compile(text, backend="cuda", options={"libraries": choice})
+        monkeypatch.setenv("HLOJIT_LIBRARIES", choice)
+        return hlojit.compile(text, backend="cuda")
+
+    programs = {choice: compiled(choice) for choice in ("auto", "off", "require")}
+    x, y = draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2)
+    for choice, program in programs.items():
+        before = lt.calls
+        compare(program(x, y), x, y, ((), (), (1,), (0,)), "f32")
+        assert lt.calls - before == (choice == "require"), choice
+
+
+def test_words_that_say_nothing_are_refused(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(hlojit.HlojitError, match="compile option libraries='on' is none of auto, off, require"):
+        hlojit.compile(TEXT, backend="cuda", options={"libraries": "on"})
+    monkeypatch.setenv("HLOJIT_LIBRARIES", "yes")
+    with pytest.raises(hlojit.HlojitError, match="HLOJIT_LIBRARIES='yes' is none of auto, off, require"):
+        hlojit.compile(TEXT, backend="cuda")
+
+
+def test_what_is_required_and_not_there_is_an_error(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeLt)
+    text, options = TEXT.replace("@main", "@required"), {"libraries": "require"}
+    hlojit.compile(text, backend="cuda", options=options)
+    use(monkeypatch, missing)
+    with pytest.raises(hlojit.HlojitError, match=r"library for products is required .*libcublasLt.so.13 is not found"):
+        hlojit.compile(text, backend="cuda", options=options)
+
+
+def test_the_devices_say_who_computes_products(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeLt)
+    assert backend.notes() == ("cuda: cuBLASLt 13.1.0 computes large products (HLOJIT_LIBRARIES=auto)",)
+    monkeypatch.setenv("HLOJIT_LIBRARIES", "off")
+    assert "hlojit's; cuBLASLt 13.1.0 is there (HLOJIT_LIBRARIES=off)" in backend.notes()[0]
+    use(monkeypatch, missing)
+    assert "by kernels of hlojit's: cuBLASLt cannot be used: libcublasLt" in backend.notes()[0]
+
+
+def test_every_stream_has_a_workspace_of_its_own(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    call = call_of(*LAYOUTS["plain"], ("bf16", "bf16", "f32"))
+    routine = driver.library(call)
+    streams = [driver.stream("one"), driver.stream("two")]
+    sizes = (64 * 48 * 2, 48 * 80 * 2, 64 * 80 * 4)
+    buffers = [driver.allocate(nbytes, streams[0]) for nbytes in sizes]
+    for stream in (*streams, streams[0]):
+        driver.launch(routine, Grid(1, 1), buffers, stream, "a product")
+    assert len({each for _, each in lt.workspaces}) == 2 and len(lt.workspaces) == 3
+    assert lt.workspaces[0] == lt.workspaces[2]
 
 
 def test_the_fake_is_like_the_real_one() -> None:
     real = pytest.importorskip("nvmath.bindings.cublasLt")
     for name, function in inspect.getmembers(FakeLt, inspect.isfunction):
-        if name.startswith("_"):
+        if name.startswith("_") or name == "objects":
             continue
         taken = list(inspect.signature(function).parameters)[1:]
         line = str(getattr(real, name).__doc__).splitlines()[0]
         listed = line[line.index("(") + 1 : line.rindex(")")]
         assert [part.split()[-1].split("=")[0] for part in listed.split(", ") if part] == taken
+    assert str(real.cuBLASLtError.__name__) == FakeLt.cuBLASLtError.__name__
+    assert real.matmul_heuristic_result_dtype.fields["state"][1] == 72
     for enum in (FakeLt.MatmulDescAttribute, FakeLt.MatrixLayoutAttribute, FakeLt.MatmulPreferenceAttribute):
         for member in enum:
             assert int(getattr(real, enum.__name__)[member.name]) == member

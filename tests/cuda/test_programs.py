@@ -262,3 +262,15 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_launches_of_too_many_blocks_are_refused_when_compiled(simulator: str) -> None:
+    n = 1 << 31
+    text = f"""
+    func.func @main(%x: tensor<{n}x1x1xi8>) -> tensor<{n}x1x1xi32> {{
+      %0 = stablehlo.dot_general %x, %x, batching_dims = [0] x [0], contracting_dims = [2] x [1]
+        : (tensor<{n}x1x1xi8>, tensor<{n}x1x1xi8>) -> tensor<{n}x1x1xi32>
+      return %0 : tensor<{n}x1x1xi32>
+    }}"""
+    with pytest.raises(hlojit.UnsupportedError, match="dot_general.* a launch of 2,147,483,648 blocks"):
+        hlojit.compile(text, backend="cuda")
