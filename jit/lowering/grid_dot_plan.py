@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
+from hlojit.lowering.candidates import MOST_CANDIDATES, Candidate
 from hlojit.lowering.dot_problem import ceil_divide, round_up
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_product import GridProduct, Pairs, ProductOperand
@@ -41,9 +42,24 @@ class Parts:
     count: int
     length: int
 
+    def __str__(self) -> str:
+        return f", {self.count} parts" if self.count > 1 else ""
+
     def workspace_bytes(self, product: GridProduct, unit: int) -> int:
         """Of the parts' sums, of ``unit`` bytes each."""
         return self.count * product.results * unit if self.count > 1 else 0
+
+
+def other_parts(product: GridProduct, parts: Parts) -> list[Parts]:
+    """Other ways to cut sums, which give other bits: not at all, and into more."""
+    counts = [1, 2 * parts.count, 4 * parts.count] if parts.count > 1 else [2, 4]
+    lengths = [round_up(ceil_divide(product.k, count), NOMINAL_SIDE) for count in counts]
+    made = [
+        Parts(ceil_divide(product.k, length), length) if count > 1 else Parts(1, product.k)
+        for count, length in zip(counts, lengths)
+        if count == 1 or length >= SHORTEST_PART // 2
+    ]
+    return [each for each in dict.fromkeys(made) if each.count != parts.count]
 
 
 def cut_terms(product: GridProduct, rows: int = NOMINAL_SIDE, columns: int = NOMINAL_SIDE) -> Parts:
@@ -91,6 +107,13 @@ class TiledPlan:
     parts: Parts
     lhs: Fill
     rhs: Fill
+
+    @property
+    def candidate(self) -> Candidate:
+        """Its name, and the order of its sums, which no tile changes."""
+        tile = self.tile
+        shape = f"{tile.rows}x{tile.columns}x{tile.terms} by {tile.thread_rows}x{tile.thread_columns}"
+        return Candidate(f"threads {shape}{self.parts}", f"threads{self.parts}")
 
     @property
     def extents(self) -> tuple[int, int, int, int]:
@@ -156,17 +179,26 @@ def shared_bytes(tile: Tile, unit: int) -> int:
 
 def plan_tiles(product: GridProduct, unit: int, itemsizes: tuple[int, int], machine: GridMachine) -> TiledPlan:
     """The tile that takes the least estimated time; ``itemsizes`` are those of both operands in memory."""
-    parts = cut_terms(product)
+    return tiled_plans(product, unit, itemsizes, machine)[0]
+
+
+def tiled_plans(
+    product: GridProduct, unit: int, itemsizes: tuple[int, int], machine: GridMachine, parts: Parts | None = None
+) -> list[TiledPlan]:
+    """Plans by estimated time, the best first; ``parts`` are those of the sums if not what the shape says."""
+    parts = cut_terms(product) if parts is None else parts
     terms = 8 if unit == 8 or parts.length <= 8 else 16
-    tile = min(
+    tiles = sorted(
         _tiles(terms, unit, machine), key=lambda tile: (tile_cycles(product, parts, tile, unit, machine), -tile.threads)
     )
-
-    return TiledPlan(
-        product, unit, tile, parts,
-        plan_fill(product.lhs, itemsizes[0], tile.rows, terms, tile.threads, machine),
-        plan_fill(product.rhs, itemsizes[1], tile.columns, terms, tile.threads, machine),
-    )  # fmt: skip
+    return [
+        TiledPlan(
+            product, unit, tile, parts,
+            plan_fill(product.lhs, itemsizes[0], tile.rows, terms, tile.threads, machine),
+            plan_fill(product.rhs, itemsizes[1], tile.columns, terms, tile.threads, machine),
+        )
+        for tile in tiles[:MOST_CANDIDATES]
+    ]  # fmt: skip
 
 
 def plan_fill(
@@ -231,6 +263,12 @@ class VectorPlan:
     threads: int
 
     @property
+    def candidate(self) -> Candidate:
+        """Its name, and the order of its sums: that of the threads that share one."""
+        order = f"{self.team} threads a column{self.parts}" + (f" by {self.lanes}" if self.by_terms else "")
+        return Candidate(f"vectors of {self.threads}, {order}", order)
+
+    @property
     def columns(self) -> int:
         """Of a block."""
         return self.threads // self.team * (1 if self.by_terms else self.lanes)
@@ -244,6 +282,14 @@ class VectorPlan:
     def blocks(self) -> int:
         """How many there are."""
         return math.prod(self.extents)
+
+
+def vector_plans(product: GridProduct, itemsizes: tuple[int, int], machine: GridMachine) -> list[VectorPlan]:
+    """The plan of a product of few rows and, where that changes no sum, blocks of other sizes; none for other products."""
+    plan = plan_vectors(product, itemsizes, machine)
+    if plan is None or not plan.by_terms:
+        return [] if plan is None else [plan]
+    return [plan, *(replace(plan, threads=threads) for threads in (THREADS // 2, 2 * THREADS))]
 
 
 def plan_vectors(product: GridProduct, itemsizes: tuple[int, int], machine: GridMachine) -> VectorPlan | None:

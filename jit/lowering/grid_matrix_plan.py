@@ -18,6 +18,7 @@ from typing import Final, final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar.formats import codes
+from hlojit.lowering.candidates import MOST_CANDIDATES, Candidate
 from hlojit.lowering.dot_problem import ceil_divide
 from hlojit.lowering.grid_dot_plan import THREADS, Fill, Parts, cut_terms, plan_fill
 from hlojit.lowering.grid_machine import GridMachine
@@ -152,6 +153,13 @@ class MatrixPlan:
     rhs: Fill
 
     @property
+    def candidate(self) -> Candidate:
+        """Its name, and the order of its sums, which no tile changes."""
+        tile = self.tile
+        shape = f"{tile.rows}x{tile.columns} by {tile.warp_rows}x{tile.warp_columns}"
+        return Candidate(f"matrices {shape}{self.parts}", f"matrices{self.parts}")
+
+    @property
     def rows(self) -> int:
         """Of a block."""
         return self.tile.rows
@@ -188,13 +196,32 @@ def plan_matrices(
     product: GridProduct, inputs: MatrixInputs, itemsizes: tuple[int, int], machine: GridMachine
 ) -> MatrixPlan | None:
     """The tile that takes the least estimated time, or None where too little would be multiplied."""
+    return next(iter(matrix_plans(product, inputs, itemsizes, machine)), None)
+
+
+def matrix_plans(
+    product: GridProduct,
+    inputs: MatrixInputs,
+    itemsizes: tuple[int, int],
+    machine: GridMachine,
+    parts: Parts | None = None,
+) -> list[MatrixPlan]:
+    """Plans by estimated time, the best first; ``parts`` are those of the sums if not what the shape says."""
     if min(product.m, product.n) < FEWEST_ROWS or product.k < inputs.terms // 2:
-        return None
-    parts = cut_terms(product)
-    tiles = list(_tiles(machine))
-    if not tiles:
-        return None
-    tile = min(tiles, key=lambda tile: (tile_cycles(product, parts, tile, machine), -tile.warps))
+        return []
+    parts = cut_terms(product) if parts is None else parts
+    tiles = sorted(_tiles(machine), key=lambda tile: (tile_cycles(product, parts, tile, machine), -tile.warps))
+    return [_matrix_plan(product, inputs, tile, parts, itemsizes, machine) for tile in tiles[:MOST_CANDIDATES]]
+
+
+def _matrix_plan(
+    product: GridProduct,
+    inputs: MatrixInputs,
+    tile: MatrixTile,
+    parts: Parts,
+    itemsizes: tuple[int, int],
+    machine: GridMachine,
+) -> MatrixPlan:
     threads = tile.warps * machine.warp
     return MatrixPlan(
         product, inputs, tile, threads, parts,

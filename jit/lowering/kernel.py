@@ -44,6 +44,7 @@ class KernelCode:
     ``linked`` maps symbols to foreign LLVM modules to link in.
     ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
     share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
+    ``candidate`` is the name of the way in which it was made (``candidates``), empty for the default.
     ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
     empty.
     """
@@ -56,6 +57,7 @@ class KernelCode:
     in_place: tuple[tuple[int, int], ...] = ()
     updates: bool = False
     unkeyable: str = ""
+    candidate: str = ""
 
     @property
     def symbol(self) -> str:

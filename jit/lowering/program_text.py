@@ -90,7 +90,8 @@ def _names(buffers: Any) -> str:
 def _launch(step: Launch) -> str:
     symbol = step.kernel.phases[0].symbol if step.kernel.phases else "nothing"
     workspace = f", workspace {step.workspace}" if step.workspace is not None else ""
-    return f"launch {symbol} {step.instruction_name} {_names(step.operands)} -> {_names(step.results)}{workspace}"
+    candidate = f" ({step.kernel.candidate})" if step.kernel.candidate else ""
+    return f"launch {symbol}{candidate} {step.instruction_name} {_names(step.operands)} -> {_names(step.results)}{workspace}"
 
 
 def _call(step: Call) -> str:

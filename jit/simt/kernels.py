@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
 from hlojit.lowering.body import Body
+from hlojit.lowering.candidates import Candidate
 from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.storage import Storage
@@ -39,6 +41,11 @@ _KERNELS: Final[dict[str, str]] = {
     "scatter": "hlojit.simt.scatter:emit_scatter",
     "sort": "hlojit.simt.sort:emit_sort",
 }
+_CANDIDATES: Final[dict[str, str]] = {
+    "convolution": "hlojit.simt.product_choice:convolution_candidates",
+    "dot_general": "hlojit.simt.product_choice:dot_candidates",
+}
+"""Of the kernels that can be made in several ways: these are listed by ``list(instruction, target)``."""
 _FUSION: Final = "fusion"
 """The lowering of ``hlojit.fusion``."""
 
@@ -46,12 +53,18 @@ _HOST_ROLES: Final = ("constant", "loop", "branch", "call", "return", "alias", "
 
 
 def emit_kernel(
-    instruction: Instruction, target: Target, dialect: Dialect, symbol: str, storages: Sequence[Storage] = ()
+    instruction: Instruction,
+    target: Target,
+    dialect: Dialect,
+    symbol: str,
+    storages: Sequence[Storage] = (),
+    *,
+    candidate: str = "",
 ) -> KernelCode:
     """The kernel of a fusion, of a single pointwise, indexed or reduction instruction, or of a library routine.
 
-    ``storages`` says how operands, then results, lie in memory (default: all plain).  Raises ``UnsupportedError`` where
-    the table has no emitter.
+    ``storages`` says how operands, then results, lie in memory (default: all plain).  ``candidate`` is the name of one of
+    ``kernel_candidates`` (default: the first).  Raises ``UnsupportedError`` where the table has no emitter.
     """
     lowering = instruction.op.lowering
     name = lowering.name if isinstance(lowering, Kernel) else _FUSION
@@ -60,12 +73,23 @@ def emit_kernel(
         if path is None:
             reason = lowering_reason(instruction.op)
             raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
-        return _imported(path)(instruction, target, dialect, symbol)
+        named = {"candidate": candidate} if candidate else {}
+        code: KernelCode = _imported(path)(instruction, target, dialect, symbol, **named)
+        return replace(code, candidate=candidate) if candidate else code
     body = Body.of(instruction, storages)
     kind = FusionKind.of(body)
     if kind not in _FUSIONS:
         raise UnsupportedError(instruction.op.name, "", f"no GPU kernel for {kind.value} yet", instruction.location)
-    return _imported(_FUSIONS[kind])(body, target, dialect, symbol)
+    fused: KernelCode = _imported(_FUSIONS[kind])(body, target, dialect, symbol)
+    return fused
+
+
+def kernel_candidates(instruction: Instruction, target: Target) -> tuple[Candidate, ...]:
+    """The ways in which the kernel of an instruction can be made, the default first; none where there is one way."""
+    lowering = instruction.op.lowering
+    path = _CANDIDATES.get(lowering.name) if isinstance(lowering, Kernel) else None
+    listed: tuple[Candidate, ...] = _imported(path)(instruction, target) if path is not None else ()
+    return listed
 
 
 def has_kernel(name: str) -> bool:
@@ -101,7 +125,7 @@ def emit_empty(body: Body, target: Target, dialect: Dialect, symbol: str) -> Ker
 
 
 @cache
-def _imported(path: str) -> Callable[..., KernelCode]:
+def _imported(path: str) -> Callable[..., Any]:
     module, _, function = path.partition(":")
-    emitter: Callable[..., KernelCode] = getattr(importlib.import_module(module), function)
-    return emitter
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
