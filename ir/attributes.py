@@ -127,9 +127,14 @@ class Dense(Attribute):
         """The one element of a splat, as a NumPy scalar."""
         return self.array[(0,) * self.array.ndim]
 
+    @property
+    def splat_element(self) -> np.ndarray[Any, Any]:
+        """The one element of a splat, as an array without dimensions: NumPy's scalars lose the bits of narrow NaNs."""
+        return self.array[(slice(0, 1),) * self.array.ndim].reshape(())
+
     def tobytes(self) -> bytes:
         """Bits of the elements; of a splat, of one of them."""
-        return np.asarray(self.splat_value).tobytes() if self.is_splat else self.array.tobytes()
+        return self.splat_element.tobytes() if self.is_splat else self.array.tobytes()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dense) or self.type is not other.type:

@@ -236,7 +236,7 @@ class Builder:
                 return None  # a value from outside the region
             types = [result.tensor_type.with_shape(shape) for result in instruction.results]
             if Trait.CONSTANT in instruction.op.traits:
-                mapping[instruction.result] = self.constant(instruction.attributes["value"].splat_value, types[0])
+                mapping[instruction.result] = self.constant(instruction.attributes["value"].splat_element, types[0])
                 continue
             lifted = self.create(
                 instruction.op.name,

@@ -197,7 +197,9 @@ SELECT = define(
         reference=lambda call, pred, on_true, on_false: np.where(pred, on_true, on_false),
         syntax="select",
         traits=frozenset({Trait.SELECTION}),
-        lowering=Pointwise(lambda b, call, pred, on_true, on_false: b.select(pred, on_true, on_false), exact=True),
+        lowering=Pointwise(
+            lambda b, call, pred, on_true, on_false: b.select(pred, on_true, on_false), exact=True, moves=True
+        ),
         cost=Cost.CHEAP,
         value_range=union_of(1),
         summary="on_true where pred holds, on_false elsewhere.",

@@ -140,10 +140,13 @@ class Pointwise(Lowering):
     ``call`` is the ``PointwiseCall`` below; scalars are in compute form (see ``hlojit.ir.scalar.builder``).  Operands of
     rank 0 are the same for every index (``clamp``, ``select``).  Whoever runs the rule rounds its result into a float
     format that is not native, and wraps a sub-byte integer; ``exact`` says that there is nothing to round or wrap.
+    ``moves``: the result is an element of one of the operands of its type, bit for bit, and the rule never looks at what
+    these stand for; it is also given memory forms.
     """
 
     rule: Callable[..., Scalar]
     exact: bool = False
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class Indexed(Lowering):
     one, if this is None.  Elements of a concatenation read less than one of each operand."""
     broadcasts: Callable[[Instruction], tuple[int, ...]] | None = None
     """For an op that only repeats its operand's elements: the dimension of the result that each of the operand's is."""
+    moves: bool = False
+    """The result is an element of one of the operands of its type, bit for bit; the rule is also given memory forms."""
 
 
 @dataclass(frozen=True, slots=True)

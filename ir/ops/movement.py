@@ -132,7 +132,7 @@ BROADCAST_IN_DIM = define(
         ),
         reference=_broadcast_array,
         syntax="broadcast_in_dim",
-        lowering=Indexed(_broadcast, broadcasts=_targets),
+        lowering=Indexed(_broadcast, broadcasts=_targets, moves=True),
         value_range=same_range,
         summary="Elements repeated along new dimensions and those of size 1.",
     )
@@ -190,7 +190,7 @@ TRANSPOSE = define(
         ),
         reference=lambda call, x: np.transpose(x, _permutation(call)),
         syntax="transpose",
-        lowering=Indexed(_transpose),
+        lowering=Indexed(_transpose, moves=True),
         value_range=same_range,
         summary="Dimensions in another order.",
     )
@@ -279,7 +279,7 @@ RESHAPE = define(
         ),
         syntax="pretty-function-type",
         traits=frozenset({Trait.BITCAST}),
-        lowering=Indexed(_reshape),
+        lowering=Indexed(_reshape, moves=True),
         value_range=same_range,
         summary="The same elements in the same order, in another shape.",
     )
@@ -316,7 +316,7 @@ REVERSE = define(
         constraints=(*_REVERSE_RULES, inferred("C1")),
         reference=lambda call, x: np.flip(x, DimensionsView.of(call).dimensions),
         syntax="reverse",
-        lowering=Indexed(_reverse),
+        lowering=Indexed(_reverse, moves=True),
         value_range=same_range,
         summary="Elements in the opposite order along some dimensions.",
     )

@@ -97,7 +97,7 @@ SLICE = define(
         reference=_slice_array,
         syntax="slice",
         traits=frozenset({Trait.ASYNCHRONOUS}),
-        lowering=Indexed(_slice),
+        lowering=Indexed(_slice, moves=True),
         value_range=same_range,
         summary="Every stride-th element from start to limit.",
     )
@@ -208,7 +208,7 @@ PAD = define(
         constraints=(*_PAD_RULES, inferred_element("C1"), inferred("C4")),
         reference=_pad_array,
         syntax="pad",
-        lowering=Indexed(_pad, reads=_padded_reads),
+        lowering=Indexed(_pad, reads=_padded_reads, moves=True),
         summary="A value added around and between the elements; negative padding removes elements.",
     )
 )
@@ -277,7 +277,7 @@ CONCATENATE = define(
         constraints=(*_CONCATENATE_RULES, inferred_element("C5"), inferred("C6")),
         reference=lambda call, *inputs: np.concatenate(inputs, DimensionView.of(call).dimension),
         syntax="concatenate",
-        lowering=Indexed(_concatenate, reads=_share),
+        lowering=Indexed(_concatenate, reads=_share, moves=True),
         value_range=union_of(),
         summary="Tensors joined along one dimension.",
     )
@@ -351,7 +351,7 @@ DYNAMIC_SLICE = define(
         reference=_dynamic_slice_array,
         syntax="dynamic_slice",
         traits=frozenset({Trait.ASYNCHRONOUS}),
-        lowering=Indexed(_dynamic_slice),
+        lowering=Indexed(_dynamic_slice, moves=True),
         value_range=same_range,
         summary="A slice whose place is known at run time, moved inside the operand where it would reach beyond.",
     )

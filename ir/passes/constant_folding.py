@@ -99,7 +99,7 @@ class Folder:
         if folded is None or any(dense.array.size != 1 for dense in folded):
             return None
         return [
-            splat_dense(result.tensor_type, dense.splat_value) for result, dense in zip(instruction.results, folded)
+            splat_dense(result.tensor_type, dense.splat_element) for result, dense in zip(instruction.results, folded)
         ]
 
     def _evaluate(
@@ -110,6 +110,8 @@ class Folder:
         elements = [operand.tensor_type.element_type for operand in instruction.operands]
         try:
             values = [to_compute(array, element) for array, element in zip(arrays, elements)]
+            if _moves(instruction) and not all(map(_has_bits, arrays, values, elements)):
+                return None  # a NaN that is only moved keeps its bits
             with np.errstate(all="ignore"):
                 results = self._interpreter.evaluate(instruction, values, {})
             stored = [
@@ -125,6 +127,20 @@ class Folder:
                 return None
             folded.append(_dense(type, array))
         return folded
+
+
+def _moves(instruction: Instruction) -> bool:
+    lowering = instruction.op.lowering
+    return isinstance(lowering, (Pointwise, Indexed)) and lowering.moves
+
+
+def _has_bits(stored: Any, values: Any, element: Any) -> bool:
+    """Whether numbers in compute form say all about those that are stored."""
+    from hlojit.ir.scalar.arrays import to_storage
+
+    if not isinstance(element, FloatFormat) or element.is_native:
+        return True
+    return np.asarray(to_storage(np.asarray(values), element)).tobytes() == np.asarray(stored).tobytes()
 
 
 def _dense(type: TensorType, array: Any) -> Dense:

@@ -49,12 +49,9 @@ class AccumulatorLoops:
     def step(self, accumulators: Sequence[Val]) -> list[Val]:
         """Take in the elements at the current index."""
         frame = self.frame
-        values = [
-            combiner.converted([frame.elements.value(value, self.index) for value in combiner.inputs])
-            for combiner in self.combiners
-        ]
+        values = [combiner.at(self.index) for combiner in self.combiners]
         stored = [
-            (number, frame.elements.value(self.frame.body.roots[number], self.index)) for number in self.plan.stored
+            (number, frame.elements.root(self.frame.body.roots[number], self.index)) for number in self.plan.stored
         ]
         result = self.combiners.combine(accumulators, values)
         if self.after_step is not None:

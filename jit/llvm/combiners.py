@@ -20,7 +20,10 @@ from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
-from hlojit.lowering.elements import Elements
+from hlojit.lowering.body import Body
+from hlojit.lowering.elements import Elements, is_narrow, round_element
+from hlojit.lowering.index import Index
+from hlojit.lowering.moved_values import MovedValues
 from hlojit.lowering.target import Target
 
 
@@ -29,9 +32,15 @@ class Combiner:
     """The region of one reduction with its inputs and init values."""
 
     def __init__(
-        self, instruction: Instruction, elements: Elements, builder: LlvmBuilder, target: Target | None = None
+        self,
+        instruction: Instruction,
+        elements: Elements,
+        builder: LlvmBuilder,
+        target: Target | None = None,
+        *,
+        moves: bool = True,
     ):
-        """Without a target (in a dry run, in windows) accumulators are plain values."""
+        """Without a target (in a dry run, in windows) accumulators are plain values; ``moves``: see ``moved``."""
         count = len(instruction.operands) // 2
         self.instruction = instruction
         self.inputs: tuple[Value, ...] = instruction.operands[:count]
@@ -41,7 +50,12 @@ class Combiner:
             result.tensor_type.element_type for result in instruction.results
         )
         self._sources = tuple(value.tensor_type.element_type for value in self.inputs)
-        self.kinds = tuple(formats.compute_kind(element) for element in self.element_types)
+        self.moved = frozenset(self._moved_numbers()) if moves else frozenset[int]()
+        """The numbers of the values that the region only chooses between: narrow floats, which stay in memory form."""
+        self.kinds = tuple(
+            (formats.storage_kind if number in self.moved else formats.compute_kind)(element)
+            for number, element in enumerate(self.element_types)
+        )
         self.recognized = combiner_of(self.region)
         self.elements = elements
         self.builder = builder
@@ -50,6 +64,13 @@ class Combiner:
         integers (which a positive NaN tops) and as unsigned ones (which a negative NaN tops)."""
         if self.is_split:
             self.kinds = (self.kinds[0], *(("i32", "i32") if self.kinds[0] == "f32" else ("i64", "i64")))
+
+    def _moved_numbers(self) -> Iterator[int]:
+        values = MovedValues(Body({}, (), ()))
+        triples = zip(self.region.returned, self._sources, self.element_types, strict=True)
+        for number, (value, source, element) in enumerate(triples):
+            if source is element and is_narrow(element) and values.is_moved(value):
+                yield number
 
     def _splits(self, target: Target | None) -> bool:
         if (
@@ -78,7 +99,42 @@ class Combiner:
 
     def init(self) -> list[Val]:
         """The init values."""
-        return self.converted([self.elements.value(value, ()) for value in self.inits])
+        return self._taken(self.inits, ())
+
+    def at(self, index: tuple[Index, ...]) -> list[Val]:
+        """The inputs' elements at an index, as ``combine`` takes them."""
+        return self._taken(self.inputs, index)
+
+    def _taken(self, values: Sequence[Value], index: tuple[Index, ...]) -> list[Val]:
+        found = [
+            (self.elements.stored if number in self.moved else self.elements.value)(value, index)
+            for number, value in enumerate(values)
+        ]
+        return self.converted(found)
+
+    def encoded(self, values: Sequence[Val]) -> list[Val]:
+        """Results as they stand in memory."""
+        return [
+            value if number in self.moved else cast(Val, formats.encode(scalars(self.builder), value, element))
+            for number, (value, element) in enumerate(zip(values, self.element_types, strict=True))
+        ]
+
+    def finished(self, values: Sequence[Val]) -> Iterator[tuple[Value, Scalar, Val]]:
+        """Every result with its value in compute form, rounded, and as it stands in memory."""
+        b = scalars(self.builder)
+        for number, (result, value) in enumerate(zip(self.instruction.results, values, strict=True)):
+            element = self.element_types[number]
+            if number in self.moved:
+                yield result, self.decoded(number, value), value
+                continue
+            rounded = round_element(b, element, value)
+            yield result, rounded, cast(Val, formats.pack(b, rounded, element) if is_narrow(element) else rounded)
+
+    def decoded(self, number: int, value: Val) -> Val:
+        """One of the values in compute form."""
+        if number not in self.moved:
+            return value
+        return cast(Val, formats.decode(scalars(self.builder), value, self.element_types[number]))
 
     def converted(self, values: Sequence[Scalar]) -> list[Val]:
         """Elements of the inputs in the region's types, to which the inputs may be promoted."""
@@ -100,7 +156,7 @@ class Combiner:
         """Combine values with others, lane by lane."""
         step = self.recognized.step if self.recognized is not None else None
         if step is None or isinstance(self.element_types[0], BooleanType):
-            return cast(list[Val], list(self.elements.inline(self.region, [*values, *others])))
+            return cast(list[Val], list(self.elements.inline(self.region, [*values, *others], self.moved)))
         (a,), (x,) = values, others
         return [unrounded_step(self.builder, step, a, x)]
 
@@ -131,9 +187,10 @@ class Combiner:
                 b.select(b.icmp("ugt", second[2], first[2]), second[2], first[2]),
             ]
         result = self.take(first, second)
-        if self._has_index and self.kinds[0] in ("f32", "f64"):
+        if self._has_index and isinstance(self.element_types[0], FloatFormat):
             # Of two NaNs the one with the smaller index is kept.
-            both = b.and_(b.fcmp("uno", first[0], first[0]), b.fcmp("uno", second[0], second[0]))
+            numbers = self.decoded(0, first[0]), self.decoded(0, second[0])
+            both = b.and_(*(b.fcmp("uno", number, number) for number in numbers))
             element = self.element_types[1]
             signed = not isinstance(element, IntegerType) or element.signed
             later = b.icmp("slt" if signed else "ult", second[1], first[1])

@@ -27,7 +27,7 @@ def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
     frame = KernelFrame(target, body, LlvmBuilder())
 
     def block() -> None:
-        values = [frame.elements.value(root, plan.index, rounded=False) for root in body.roots]
+        values = [frame.elements.root(root, plan.index, rounded=False) for root in body.roots]
         for number, scalar in enumerate(values):
             frame.store_root(number, plan.index, scalar, rounded=False)
 

@@ -14,7 +14,8 @@ from hlojit.llvm.frame import Frame
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.vector_access import VectorAccess
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Access, Elements
+from hlojit.lowering.element_access import Access
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import Units, tail_blocks
 from hlojit.lowering.target import Target

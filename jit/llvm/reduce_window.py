@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any, cast
 
 from hlojit.ir.graph import Instruction
-from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.elementwise import emit_loop_kernel
 from hlojit.llvm.kernel_code import kernel_code
@@ -46,7 +45,7 @@ def window_rule(windows: Sequence[Window]) -> Callable[..., Any]:
     """The value of a ``reduce_window`` at an index, as the rule of a ``Body``: a loop over the window."""
 
     def rule(elements: Elements, instruction: Instruction, index: Sequence[Index]) -> Scalar | tuple[Scalar, ...]:
-        combiner = Combiner(instruction, elements, cast(LlvmBuilder, elements.builder))
+        combiner = Combiner(instruction, elements, cast(LlvmBuilder, elements.builder), moves=False)
         shape = instruction.operands[0].tensor_type.shape
         initial = combiner.init()
 
@@ -96,12 +95,10 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
             step = variable("step", 0, extent - 1)
             position = constant(extent - 1) - step if reverse else step
             index = delinearized((row * extent + position) * inner + column, shape)
-            values = combiner.converted([frame.elements.value(value, index) for value in combiner.inputs])
-            following = combiner.take(loop.carried, values)
-            for number, (value, result) in enumerate(zip(following, instruction.results, strict=True)):
-                rounded = cast(Val, formats.encode(scalars(b), value, result.tensor_type.element_type))
+            following = combiner.take(loop.carried, combiner.at(index))
+            for number, stored in enumerate(combiner.encoded(following)):
                 linear = (row * extent + position) * inner + column
-                frame.access.store(rounded, len(body.operand_types) + number, linear)
+                frame.access.store(stored, len(body.operand_types) + number, linear)
         b.end_loop(loop, following)
 
     with frame.function(symbol):

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import cast, final
+from typing import final
 
-from hlojit.ir.scalar import formats
 from hlojit.llvm.accumulators import AccumulatorLoops
-from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.combiners import Combiner
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, lane_mask, minimum, walk_lanes, walk_units
@@ -100,11 +99,10 @@ class ReductionKernel:
             self._store_finished(combiner, combiner.finish(group), linear)
 
     def _store_finished(self, combiner: Combiner, values: Sequence[Val], linear: Index) -> None:
-        for result, value in zip(combiner.instruction.results, values, strict=True):
-            stored = formats.encode(scalars(self.builder), value, result.tensor_type.element_type)
+        for result, stored in zip(combiner.instruction.results, combiner.encoded(values), strict=True):
             for number, root in enumerate(self.body.roots):
                 if root is result:
-                    self.frame.access.store(cast(Val, stored), len(self.body.operand_types) + number, linear)
+                    self.frame.access.store(stored, len(self.body.operand_types) + number, linear)
 
     def emit_inits(self) -> KernelCode:
         """Nothing to reduce: the results are the init values."""

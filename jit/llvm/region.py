@@ -43,17 +43,27 @@ def inline_region(b: LlvmBuilder, block: Block, arguments: Sequence[Val]) -> tup
     return results
 
 
+def updated(b: LlvmBuilder, block: Block, old: Sequence[Val], new: Sequence[Val]) -> tuple[Val, ...]:
+    """Emit a combiner of old and new elements, all in memory form: what it only hands on keeps its bits."""
+    elements = Elements(ScalarAccess(b), Body({}, (), ()))
+    results: tuple[Any, ...] = elements.inline(block, [*old, *new], frozenset(range(len(old))))
+    return results
+
+
+def load_stored(b: LlvmBuilder, element: ElementType, base: Val, index: Val) -> Val:
+    """One element of an array in memory form."""
+    kind = formats.storage_kind(element)
+    return b.load(kind, b.element_pointer(base, kind, index))
+
+
 def load_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val) -> Val:
     """One element of an array in compute form."""
-    kind = formats.storage_kind(element)
-    stored = b.load(kind, b.element_pointer(base, kind, index))
-    return cast(Val, formats.decode(scalars(b), stored, element))
+    return cast(Val, formats.decode(scalars(b), load_stored(b, element, base, index), element))
 
 
-def store_element(b: LlvmBuilder, element: ElementType, base: Val, index: Val, value: Val) -> None:
-    """Encode and store one element."""
-    encoded = cast(Val, formats.encode(scalars(b), value, element))
-    b.store(encoded, b.element_pointer(base, formats.storage_kind(element), index))
+def store_stored(b: LlvmBuilder, base: Val, index: Val, stored: Val) -> None:
+    """Store one element that is in memory form."""
+    b.store(stored, b.element_pointer(base, stored.kind, index))
 
 
 class Variable:

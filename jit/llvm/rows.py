@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import cast, final
 
 from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KernelFrame, walk_lanes, walk_units
 from hlojit.llvm.reductions import ReductionKernel
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Key, is_narrow, round_element
+from hlojit.lowering.elements import Key
 from hlojit.lowering.index import Index
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import choose_lanes, fitted_lanes
@@ -81,7 +81,7 @@ class _RowKernel:
                 else:
                     self._store(loop)
             for number in self.plan.per_row:
-                value = frame.elements.value(self.plan.body.roots[number], self.plan.row_index, rounded=False)
+                value = frame.elements.root(self.plan.body.roots[number], self.plan.row_index, rounded=False)
                 frame.store_root(number, self.plan.row_index, value, rounded=False)
 
     def _reduce(self, loop: Loop) -> None:
@@ -93,19 +93,13 @@ class _RowKernel:
         nest = Plan(loop.reductions, [], space, loop.facts, (), (), [], reduced)
         kernel = ReductionKernel(self.plan.body, self.target, self.symbol, nest, frame)
         kernel.loops.after_step = self._keeper(loop)
-        for one, values in zip(loop.reductions, kernel.reduce_row(self.plan.index), strict=True):
-            for result, value in zip(one.results, values, strict=True):
-                element = result.tensor_type.element_type
-                rounded = round_element(scalars(frame.builder), element, value)
+        found = kernel.reduce_row(self.plan.index)
+        for combiner, values in zip(kernel.loops.combiners, found, strict=True):
+            for result, rounded, stored in combiner.finished(values):
                 frame.elements.reduced[result] = self.plan.row, rounded
                 for number, root in enumerate(self.plan.body.roots):
                     if root is result:
-                        encoded = rounded
-                        if is_narrow(element):
-                            encoded = formats.pack(scalars(frame.builder), rounded, element)
-                        frame.access.store(
-                            cast(Val, encoded), len(self.plan.body.operand_types) + number, self.plan.row
-                        )
+                        frame.access.store(stored, len(self.plan.body.operand_types) + number, self.plan.row)
 
     def _keeper(self, loop: Loop) -> Callable[[], None] | None:
         if not loop.kept:
@@ -126,7 +120,7 @@ class _RowKernel:
         lanes = fitted_lanes(choose_lanes(loop.facts, self.target), self.plan.extent, self.target)
 
         def block() -> None:
-            values = [frame.elements.value(root, self.plan.index, rounded=False) for root in self.plan.wanted(loop)]
+            values = [frame.elements.root(root, self.plan.index, rounded=False) for root in self.plan.wanted(loop)]
             for number, value in zip(self.plan.stored, values, strict=True):
                 frame.store_root(number, self.plan.index, value, rounded=False)
 

@@ -78,7 +78,7 @@ class _TileKernel:
         frame.evaluate(self.plan.facts, frozenset(("row", self.plan.u)))
 
         def block() -> None:
-            values = [frame.elements.value(root, self.plan.index, rounded=False) for root in self.plan.body.roots]
+            values = [frame.elements.root(root, self.plan.index, rounded=False) for root in self.plan.body.roots]
             for number, scalar in enumerate(values):
                 frame.store_root(number, self.plan.index, scalar, rounded=False)
 

@@ -12,63 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
-import numpy as np
-from hlojit.ir.attributes import Dense
 from hlojit.ir.errors import HlojitError, UnsupportedError
-from hlojit.ir.formats import ElementType, FloatFormat, IntegerType, QuantizedType, element_type
+from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
 from hlojit.ir.ops.views import ConstantView
 from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.arrays import to_compute
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.lowering.body import Body
+from hlojit.lowering.element_access import Access
+from hlojit.lowering.element_constants import LARGEST_TABLE, constant_codes, constant_numbers, stored_element
 from hlojit.lowering.index import Index, RunTime, as_index, linear_index
-
-LARGEST_TABLE = 4096
-"""Constants of more elements that are no splats must be operands of a fusion."""
-
-
-class Access(Protocol):
-    """Where a walk's loads, index arithmetic and control flow go."""
-
-    @property
-    def builder(self) -> ScalarBuilder:
-        """Receives the arithmetic."""
-
-    def load(self, buffer: int, kind: str, linear: Index, condition: Scalar | None) -> Scalar:
-        """Element ``linear`` of an operand's buffer; where the condition is false nothing is read and any value given.
-
-        ``kind`` is the kind in memory: ``i1`` for a boolean's byte, ``i8``/``i16`` for the bits of a small float.
-        """
-
-    def index_value(self, index: Index, kind: str) -> Scalar:
-        """An index as a scalar of an integer kind."""
-
-    def bind(self, key: str, value: Scalar) -> None:
-        """Remember the ``i64`` scalar of a run-time atom."""
-
-    def is_uniform(self, condition: Scalar) -> bool:
-        """Whether the condition is the same for all lanes, so that a branch may depend on it."""
-
-    def branch(self, condition: Scalar, then: Callable[[], Scalar], otherwise: Callable[[], Scalar]) -> Scalar:
-        """``then()`` or ``otherwise()`` by a uniform condition, with real control flow."""
-
-    def loop(
-        self, extents: Sequence[int], initial: Sequence[Scalar], body: Callable[..., Sequence[Scalar]]
-    ) -> tuple[Scalar, ...]:
-        """A nest of loops that carries scalars; ``body(indices, carried)``."""
+from hlojit.lowering.moved_values import MovedValues
 
 
 def memory_kind(element: ElementType) -> str:
     """Kind of one element in a buffer: ``i1`` for a boolean's byte, the bits' integer for a small float."""
-    return formats.storage_kind(_stored_element(element))
-
-
-def _stored_element(element: ElementType) -> ElementType:
-    return element_type(element.storage_type) if isinstance(element, QuantizedType) else element
+    return formats.storage_kind(stored_element(element))
 
 
 def is_narrow(element: ElementType) -> bool:
@@ -83,17 +45,17 @@ def round_element(builder: ScalarBuilder, element: ElementType, scalar: Scalar) 
     return formats.wrap_integer(builder, scalar, element)
 
 
-def constant_numbers(dense: Dense) -> tuple[int | float, ...]:
-    """The elements of a constant in compute form, in row-major order; of a splat, one of them.
-
-    What stands in the array is the storage form: for a float format without a NumPy dtype, codes.
-    """
-    stored = np.asarray(dense.splat_value).reshape(1) if dense.is_splat else dense.array.reshape(-1)
-    values = to_compute(np.ascontiguousarray(stored), _stored_element(dense.type.element_type))
-    return tuple(values.tolist())
-
-
 Key = tuple[Value, tuple[Index, ...]]
+STORED: Final = "stored"
+"""Third part of the key of an element in memory form."""
+
+
+class _Running(NamedTuple):
+    """The instruction whose rule is running, where, and whether it moves memory forms."""
+
+    instruction: Instruction
+    at: tuple[Index, ...]
+    stored: bool = False
 
 
 @final
@@ -113,7 +75,8 @@ class Elements:
         """Keys that were taken from the stash."""
         self._scopes: list[dict[Any, Scalar]] = [{}]
         self._conditions: list[Scalar] = []
-        self._current: tuple[Instruction, tuple[Index, ...]] | None = None
+        self._current: _Running | None = None
+        self._moved = MovedValues(body)
         self._numbers: dict[Value, int] = {}
         self._origins: dict[int, tuple[Scalar, Key]] = {}
         """Which element a scalar is that a rule got, by identity of the object (kept alive here)."""
@@ -168,11 +131,35 @@ class Elements:
             assert producer is not None
             operands = [self.value(operand, _index_of(operand, index)) for operand in producer.operands]
             return self._pointwise(producer, operands, rounded=False)
-        stack: list[Key] = [(value, index)]
+        return self._walked((value, index))
+
+    def stored(self, value: Value, index: tuple[Index, ...]) -> Scalar:
+        """The element of ``value`` at ``index`` as it stands in memory.
+
+        What is only moved on its way from memory - selected, gathered, padded - keeps its bits, those of a NaN as well: it is
+        not decoded and encoded again.
+        """
+        return self._walked((value, index, STORED))
+
+    def root(self, value: Value, index: tuple[Index, ...], *, rounded: bool = True) -> Scalar:
+        """The element of a root for ``Frame.store_root``: in compute form, or in memory form where it is only moved."""
+        element = value.tensor_type.element_type
+        if not is_narrow(element) or not self._moved.is_moved(value):
+            return self.value(value, index, rounded=rounded)
+        bits = self.stored(value, index)
+        self._stored[id(bits)] = (bits, bits, element)
+        return bits
+
+    def _walked(self, wanted: tuple[Any, ...]) -> Scalar:
+        stack: list[tuple[Any, ...]] = [wanted]
         while stack:
             key = stack[-1]
             if self.find(key) is not None:
                 stack.pop()
+                continue
+            if len(key) == 3:
+                missing = self._store(*key)
+                stack.extend(reversed(missing))
                 continue
             top, at = key
             if key in self.stash:
@@ -198,9 +185,40 @@ class Elements:
                 self.requested.append(key)
             self._scopes[-1][key] = self._pointwise(producer, cast(list[Scalar], scalars))
             stack.pop()
-        result = self.find((value, index))
+        result = self.find(wanted)
         assert result is not None
         return result
+
+    def _store(self, value: Value, index: tuple[Index, ...], _: str) -> Sequence[tuple[Any, ...]]:
+        """Make an element's memory form, or say of which elements it is made that are missing."""
+        element, producer = value.tensor_type.element_type, value.producer
+        key = value, index, STORED
+        if (number := self.body.parameters.get(value)) is not None:
+            self._scopes[-1][key] = self._loaded(value, number, index)
+            return ()
+        if producer is None or not is_narrow(element) or self._is_computed(value, index):
+            if (plain := self.find((value, index))) is None:
+                return ((value, index),)
+            self._scopes[-1][key] = formats.pack(self.builder, plain, element)
+            return ()
+        if not self._is_pointwise(value):
+            self._scopes[-1][key] = (
+                self._constant(producer, index, stored=True)
+                if Trait.CONSTANT in producer.op.traits
+                else self._indexed(_Running(producer, index, stored=True))
+            )
+            return ()
+        wanted = [
+            (operand, _index_of(operand, index), STORED)
+            if operand.tensor_type.element_type is element
+            else (operand, _index_of(operand, index))
+            for operand in producer.operands
+        ]
+        scalars = [self.find(operand) for operand in wanted]
+        if missing := [operand for operand, scalar in zip(wanted, scalars) if scalar is None]:
+            return missing
+        self._scopes[-1][key] = self._ruled(producer, cast(list[Scalar], scalars))
+        return ()
 
     def _is_pointwise(self, value: Value) -> bool:
         producer = value.producer
@@ -208,14 +226,25 @@ class Elements:
             producer is not None and value not in self.body.parameters and isinstance(producer.op.lowering, Pointwise)
         )
 
+    def _is_computed(self, value: Value, index: tuple[Index, ...]) -> bool:
+        """Whether an element of a narrow float is encoded: bf16 that a loop has kept decoded comes back bit for bit."""
+        element = value.tensor_type.element_type
+        is_kept = isinstance(element, FloatFormat) and formats.is_bfloat(element) and (value, index) in self.stash
+        return is_kept or not self._moved.is_moved(value)
+
     def _pointwise(self, instruction: Instruction, operands: Sequence[Scalar], *, rounded: bool = True) -> Scalar:
         lowering = instruction.op.lowering
         assert isinstance(lowering, Pointwise)
+        result = self._ruled(instruction, operands)
         element = instruction.result.tensor_type.element_type
-        types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
-        call = PointwiseCall(types, element, instruction.attributes)
-        result = lowering.rule(self.builder, call, *operands)
         return round_element(self.builder, element, result) if rounded and not lowering.exact else result
+
+    def _ruled(self, instruction: Instruction, operands: Sequence[Scalar]) -> Scalar:
+        lowering = instruction.op.lowering
+        assert isinstance(lowering, Pointwise)
+        types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
+        call = PointwiseCall(types, instruction.result.tensor_type.element_type, instruction.attributes)
+        return lowering.rule(self.builder, call, *operands)
 
     def _leaf(self, value: Value, index: tuple[Index, ...]) -> Scalar:
         number = self.body.parameters.get(value)
@@ -228,43 +257,60 @@ class Elements:
             raise UnsupportedError("hlojit.fusion", "", "a row reads the reduction of another row")
         producer = value.producer
         if producer is None:
-            raise HlojitError(f"internal error: {value!r} has no value inside this kernel")
+            bits = self.find((value, index, STORED))
+            if bits is None:
+                raise HlojitError(f"internal error: {value!r} has no value inside this kernel")
+            return formats.decode(self.builder, bits, stored_element(value.tensor_type.element_type))
         if Trait.CONSTANT in producer.op.traits:
             return self._constant(producer, index)
+        result = self._indexed(_Running(producer, index))
+        if len(producer.results) > 1:
+            several = cast(tuple[Scalar, ...], result)
+            for other, scalar in zip(producer.results, several, strict=True):
+                self.define(other, index, scalar)
+            return several[value.index]
+        return result
+
+    def _indexed(self, running: _Running) -> Scalar:
+        """What the rule of an indexed instruction gives."""
+        producer = running.instruction
         lowering = producer.op.lowering
         rule = lowering.rule if isinstance(lowering, Indexed) else self.body.rules.get(producer)
-        if rule is not None:
-            outer, self._current = self._current, (producer, index)
-            try:
-                result = rule(self, producer, index)
-            finally:
-                self._current = outer
-            if len(producer.results) > 1:
-                several = cast(tuple[Scalar, ...], result)
-                for other, scalar in zip(producer.results, several, strict=True):
-                    self.define(other, index, scalar)
-                return several[value.index]
-            return cast(Scalar, result)
-        raise UnsupportedError(
-            producer.op.name, "", "it is neither pointwise nor indexed nor a reduction", producer.location
-        )
+        if rule is None:
+            raise UnsupportedError(
+                producer.op.name, "", "it is neither pointwise nor indexed nor a reduction", producer.location
+            )
+        outer, self._current = self._current, running
+        try:
+            return cast(Scalar, rule(self, producer, running.at))
+        finally:
+            self._current = outer
 
     def parameter(self, value: Value, number: int, index: tuple[Index, ...]) -> Scalar:
         """Load an element of an operand and decode it."""
-        type = value.tensor_type
+        element = value.tensor_type.element_type
+        key = (number, self.body.linear(number, index))
+        found = self.find(key)
+        if found is None:
+            raw = self._loaded(value, number, index)
+            found = formats.decode(self.builder, raw, stored_element(element))
+            if self.body.packing(number) == 1:
+                self._stored[id(found)] = (found, raw, element)
+            self._scopes[-1][key] = found
+        return found
+
+    def _loaded(self, value: Value, number: int, index: tuple[Index, ...]) -> Scalar:
+        """Load an element of an operand in memory form; once, in whatever form it is wanted."""
         linear = self.body.linear(number, index)
-        key = (number, linear)
+        key = (number, linear, STORED)
         found = self.find(key)
         if found is None:
             packing = self.body.packing(number)
             condition = self._conditions[-1] if self._conditions else None
             place = linear if packing == 1 else linear // packing
-            raw = self.access.load(number, memory_kind(type.element_type), place, condition)
+            found = self.access.load(number, memory_kind(value.tensor_type.element_type), place, condition)
             if packing > 1:
-                raw = self._unpacked(raw, linear, packing)
-            found = formats.decode(self.builder, raw, _stored_element(type.element_type))
-            if packing == 1:
-                self._stored[id(found)] = (found, raw, type.element_type)
+                found = self._unpacked(found, linear, packing)
             self._scopes[-1][key] = found
         return found
 
@@ -280,15 +326,22 @@ class Elements:
         known = self._stored.get(id(scalar))
         return known[1] if known is not None and known[2] is element else None
 
-    def _constant(self, instruction: Instruction, index: tuple[Index, ...]) -> Scalar:
+    def _constant(self, instruction: Instruction, index: tuple[Index, ...], *, stored: bool = False) -> Scalar:
         dense = ConstantView.of(instruction).value
-        kind = formats.compute_kind(_stored_element(dense.type.element_type))
+        element = stored_element(dense.type.element_type)
+        kind = formats.storage_kind(element) if stored else formats.compute_kind(element)
         if not dense.is_splat and dense.array.size > LARGEST_TABLE:
             raise HlojitError(f"internal error: a constant of {dense.array.size} elements inside a fusion")
-        table = constant_numbers(dense)
+        table = constant_codes(dense) if stored else constant_numbers(dense)
+        if not stored and kind == element.name and any(number != number for number in table):
+            # Numbers of Python need not have the bits of a NaN.
+            bits = self._tabulated(f"i{element.bits}", constant_codes(dense), linear_index(index, dense.type.strides))
+            return self.builder.bitcast(bits, kind)
+        return self._tabulated(kind, table, linear_index(index, dense.type.strides))
+
+    def _tabulated(self, kind: str, table: tuple[int | float, ...], linear: Index) -> Scalar:
         if len(table) == 1:
             return self.builder.constant(kind, table[0])
-        linear = linear_index(index, dense.type.strides)
         if linear.is_constant:
             return self.builder.constant(kind, table[linear.constant])
         return self.builder.lookup(kind, table, self._safe_index(linear, len(table), "i32"))
@@ -307,8 +360,11 @@ class Elements:
         """The element of an operand of the instruction whose rule is running."""
         assert self._current is not None
         outer = self._current
-        key = (outer[0].operands[number], tuple(as_index(position) for position in index))
-        result = self.value(*key)
+        key = (outer.instruction.operands[number], tuple(as_index(position) for position in index))
+        is_stored = (
+            outer.stored and key[0].tensor_type.element_type is outer.instruction.result.tensor_type.element_type
+        )
+        result = self.stored(*key) if is_stored else self.value(*key)
         self._origins[id(result)] = (result, key)
         self._current = outer
         return result
@@ -355,7 +411,7 @@ class Elements:
             number = self._numbers.setdefault(value, len(self._numbers))
             key = f"r{number}[{','.join(position.key for position in index)}]{low}:{high}"
             return key, frozenset().union(*(position.variables for position in index))
-        instruction, index = self._current
+        instruction, index, _ = self._current
         number = self._numbers.setdefault(instruction.results[0], len(self._numbers))
         stem = f"s{number}[{','.join(position.key for position in index)}]"
         # One instruction may ask for several; they come in the same order every time its rule runs.
@@ -439,17 +495,26 @@ class Elements:
     def region(self, number: int, arguments: Sequence[Scalar]) -> tuple[Scalar, ...]:
         """The pointwise code of one of the running instruction's regions, inlined."""
         assert self._current is not None
-        return self.inline(self._current[0].regions[number], arguments)
+        return self.inline(self._current.instruction.regions[number], arguments)
 
-    def inline(self, block: Block, arguments: Sequence[Scalar]) -> tuple[Scalar, ...]:
-        """The pointwise code of a block of scalars."""
+    def inline(
+        self, block: Block, arguments: Sequence[Scalar], stored: frozenset[int] = frozenset()
+    ) -> tuple[Scalar, ...]:
+        """The pointwise code of a block of scalars; results of the numbers ``stored`` and their arguments in memory form.
+
+        A block of ``n`` results has arguments for each of them, ``n`` for the first of each, and so on.
+        """
         current = self._current
         self._unguarded += 1
         try:
             with self.scope():
-                for parameter, argument in zip(block.arguments, arguments, strict=True):
-                    self.define(parameter, (), argument)
-                return tuple(self.value(value, ()) for value in block.returned)
+                for number, (parameter, argument) in enumerate(zip(block.arguments, arguments, strict=True)):
+                    form = (STORED,) if number % len(block.returned) in stored else ()
+                    self._scopes[-1][parameter, (), *form] = argument
+                return tuple(
+                    self.stored(value, ()) if number in stored else self.value(value, ())
+                    for number, value in enumerate(block.returned)
+                )
         finally:
             self._unguarded -= 1
             self._current = current

@@ -10,7 +10,8 @@ from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.views import ConstantView, WindowView
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.lowering.elements import Elements, constant_numbers
+from hlojit.lowering.element_constants import constant_numbers
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.index import Index
 
 

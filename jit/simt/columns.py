@@ -129,14 +129,10 @@ class _ColumnKernel:
         return tuple(position.substitute(mapping) for position in self.bound.index)
 
     def _elements(self, index: tuple[Index, ...]) -> list[list[Val]]:
-        elements = self.frame.elements
-        return [
-            combiner.converted([elements.value(value, index) for value in combiner.inputs])
-            for combiner in self.combiners
-        ]
+        return [combiner.at(index) for combiner in self.combiners]
 
     def _roots(self, index: tuple[Index, ...]) -> list[Scalar]:
-        return [self.frame.elements.value(self.frame.body.roots[number], index) for number in self.plan.stored]
+        return [self.frame.elements.root(self.frame.body.roots[number], index) for number in self.plan.stored]
 
     def _together(self, flat: list[Val]) -> list[Val]:
         """The columns' halves of a block come together, the lower into the upper one, until the first row has all."""

@@ -92,7 +92,7 @@ class _Elementwise:
         return tuple(position.substitute(mapping) for position in plan.index)
 
     def _values(self, index: tuple[Index, ...]) -> list[Scalar]:
-        return [self.frame.elements.value(root, index, rounded=False) for root in self.plan.body.roots]
+        return [self.frame.elements.root(root, index, rounded=False) for root in self.plan.body.roots]
 
     def _store(self, index: tuple[Index, ...], scalars: list[Scalar]) -> None:
         for number, scalar in enumerate(scalars):

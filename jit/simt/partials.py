@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast, final
+from typing import final
 
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import scalars
 from hlojit.llvm.combiners import Combiner, Combiners
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
@@ -66,14 +65,13 @@ class Partials:
             for buffer, value in zip(self.buffers, flat, strict=True):
                 self.frame.access.store(value, buffer, output * self.chunks + chunk)
 
-    def store_finished(self, instruction: Instruction, values: Sequence[Val], output: Index) -> None:
+    def store_finished(self, combiner: Combiner, values: Sequence[Val], output: Index) -> None:
         """Encode and store a reduction's results."""
         frame = self.frame
-        for result, value in zip(instruction.results, values, strict=True):
-            stored = formats.encode(scalars(frame.builder), value, result.tensor_type.element_type)
+        for result, stored in zip(combiner.instruction.results, combiner.encoded(values), strict=True):
             for number, root in enumerate(frame.body.roots):
                 if root is result:
-                    frame.access.store(cast(Val, stored), len(frame.body.operand_types) + number, output)
+                    frame.access.store(stored, len(frame.body.operand_types) + number, output)
 
     def combine(self, symbol: str, machine: GridMachine) -> Phase:
         """The second phase: a team of threads for the chunks of each result."""
@@ -103,7 +101,7 @@ class Partials:
 
     def _store_whole(self, combiners: Combiners, flat: Sequence[Val], output: Index) -> None:
         for combiner, values in zip(combiners.combiners, combiners.finish(flat), strict=True):
-            self.store_finished(combiner.instruction, values, output)
+            self.store_finished(combiner, values, output)
 
 
 def chosen(b: SimtBuilder, condition: Val | None, values: Sequence[Val], others: Sequence[Val]) -> list[Val]:

@@ -47,7 +47,7 @@ def _emit_inits(body: Body, target: Target, dialect: Dialect, symbol: str) -> Ke
 
         def store() -> None:
             for combiner in combiners.combiners:
-                partials.store_finished(combiner.instruction, combiner.init(), variable("flat", 0, size - 1))
+                partials.store_finished(combiner, combiner.init(), variable("flat", 0, size - 1))
 
         b.when(b.icmp("slt", flat, b.constant("i64", size)), store)
     return frame.code([frame.phase(symbol, -(-size // _THREADS), 1.0)])

@@ -13,11 +13,10 @@ from typing import cast, final
 from hlojit.ir.graph import Instruction
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
-from hlojit.llvm.builder import scalars
 from hlojit.llvm.combiners import Combiners
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Key, is_narrow, round_element
+from hlojit.lowering.elements import Key
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_reduction_plan import RowGrid, bind_rows, grid_row_plan, reduction_rows, row_kernel_rows
 from hlojit.lowering.index import Index, variable
@@ -75,17 +74,14 @@ class RowLoop:
         return carried
 
     def _elements(self, piece: Piece) -> list[list[Val]]:
-        index, elements = piece.at(self.index), self.frame.elements
-        return [
-            combiner.converted([elements.value(value, index) for value in combiner.inputs])
-            for combiner in self.combiners
-        ]
+        index = piece.at(self.index)
+        return [combiner.at(index) for combiner in self.combiners]
 
     def _roots(self, piece: Piece) -> list[Scalar]:
         index = piece.at(self.index)
         rounded = bool(self.combiners.kinds)
         roots = self.frame.body.roots
-        return [self.frame.elements.value(roots[number], index, rounded=rounded) for number in self.stored]
+        return [self.frame.elements.root(roots[number], index, rounded=rounded) for number in self.stored]
 
     def _store(self, piece: Piece, values: Sequence[Scalar]) -> None:
         if not values:
@@ -215,17 +211,14 @@ class _RowKernel:
 
     def _publish(self, combiners: Combiners, flat: Sequence[Val]) -> None:
         """Results of a loop's reductions are known to all later ones, and stored where they are roots."""
-        frame, b = self.frame, self.frame.builder
+        frame = self.frame
         for combiner, values in zip(combiners.combiners, combiners.finish(flat), strict=True):
-            for result, value in zip(combiner.instruction.results, values, strict=True):
-                element = result.tensor_type.element_type
-                rounded = round_element(scalars(b), element, value)
+            for result, rounded, stored in combiner.finished(values):
                 frame.elements.reduced[result] = self.plan.row, rounded
-                encoded = formats.pack(scalars(b), rounded, element) if is_narrow(element) else rounded
                 for number, root in enumerate(self.plan.body.roots):
                     if root is result:
                         buffer = len(self.plan.body.operand_types) + number
-                        self._store_one(cast(Val, encoded), buffer)
+                        self._store_one(stored, buffer)
 
     def _store_one(self, value: Val, buffer: int) -> None:
         def store() -> None:
@@ -237,7 +230,7 @@ class _RowKernel:
     def _store_per_row(self) -> None:
         plan, frame = self.plan, self.frame
         for number in plan.per_row:
-            value = frame.elements.value(plan.body.roots[number], plan.row_index, rounded=False)
+            value = frame.elements.root(plan.body.roots[number], plan.row_index, rounded=False)
 
             def store(number: int = number, value: Scalar = value) -> None:
                 with frame.scope():

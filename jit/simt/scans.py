@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import cast, final
+from typing import final
 
 from hlojit.ir.graph import Instruction
-from hlojit.ir.scalar import formats
-from hlojit.llvm.builder import Val, scalars
-from hlojit.llvm.combiners import Combiners
+from hlojit.llvm.builder import Val
+from hlojit.llvm.combiners import Combiner, Combiners
 from hlojit.lowering.body import Body
 from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
@@ -60,12 +59,11 @@ class _Scan:
         types = [*self.frame.body.operand_types, *(result.tensor_type for result in self.instruction.results)]
         return sum(int(each.nbytes) for each in types) / self.machine.memory_bandwidth / blocks
 
-    def store(self, values: Sequence[Val], linear: Index) -> None:
+    def store(self, combiner: Combiner, values: Sequence[Val], linear: Index) -> None:
         """Store elements of all results."""
         first = len(self.frame.body.operand_types)
-        for number, (value, result) in enumerate(zip(values, self.instruction.results, strict=True)):
-            stored = formats.encode(scalars(self.builder), value, result.tensor_type.element_type)
-            self.frame.access.store(cast(Val, stored), first + number, linear)
+        for number, stored in enumerate(combiner.encoded(values)):
+            self.frame.access.store(stored, first + number, linear)
 
     def carried_in(self, combiners: Combiners, chunk: Val, start: Val, step: int, place: Index) -> list[Val]:
         """What the chunks before ``chunk`` gave, every ``step``-th from ``start`` on; ``place`` is in terms of ``before``."""
@@ -140,12 +138,12 @@ class _LineScan(_Scan):
 
     def _tile(self, team: Team, scan: TeamScan, round_: Val, carry: list[Val]) -> list[Val]:
         """Scan the team's next pieces; what follows them begins with what is returned."""
-        b, frame, combiners = self.builder, self.frame, scan.combiners
+        b, combiners = self.builder, scan.combiners
         piece = team.piece(round_, 0, team.has(round_))
         with team.on(piece):
             (combiner,) = combiners
             index = piece.at(self.index)
-            values = combiner.converted([frame.elements.value(value, index) for value in combiner.inputs])
+            values = combiner.at(index)
             lanes = range(piece.lanes)[:: -1 if self.reverse else 1]
             prefixes: list[list[Val]] = []
             for lane in lanes:
@@ -160,13 +158,13 @@ class _LineScan(_Scan):
                     b.insert(result, lane, value) if piece.lanes > 1 else value for result, value in zip(results, whole)
                 ]
             (linear,) = piece.at([self.linear])
-            self._store_piece(piece, results, linear)
+            self._store_piece(combiner, piece, results, linear)
         return combiners.merge(carry, total)
 
-    def _store_piece(self, piece: Piece, results: Sequence[Val], linear: Index) -> None:
+    def _store_piece(self, combiner: Combiner, piece: Piece, results: Sequence[Val], linear: Index) -> None:
         def store() -> None:
             with self.frame.scope():
-                self.store(results, linear)
+                self.store(combiner, results, linear)
 
         assert piece.active is not None
         self.builder.when(piece.active, store)
@@ -338,9 +336,9 @@ class _ColumnScan(_Scan):
             row, column = variable("row", 0, self.lines - 1), variable(COLUMN, 0, self.inner - 1)
             places.append((row * self.extent + position) * self.inner + column)
             index = delinearized(places[-1], self.shape)
-            found.append(combiner.converted([frame.elements.value(value, index) for value in combiner.inputs]))
+            found.append(combiner.at(index))
         for place, values in zip(places, found):
             carried = combiners.merge(carried, values)
             if is_scan:
-                self.store(carried, place)
+                self.store(combiner, carried, place)
         return carried

@@ -16,7 +16,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
-from hlojit.llvm.region import Variable, delinearize, inline_region, load_element, store_element, while_loop, wide_index
+from hlojit.llvm.region import Variable, delinearize, load_stored, store_stored, updated, while_loop, wide_index
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
 from hlojit.lowering.elements import memory_kind
@@ -136,15 +136,13 @@ class _Scatter:
         """results[target] = combiner(results[target], updates[source])."""
         b, plan, bases = self.b, self.plan, self.frame.access.bases
         updates, results = bases[plan.count + 1 : 2 * plan.count + 1], bases[2 * plan.count + 1 :]
-        new = [load_element(b, element, base, source) for element, base in zip(self.elements, updates)]
+        new = [load_stored(b, element, base, source) for element, base in zip(self.elements, updates)]
         if self.atomic:
             b.atomic(self.atomic, b.element_pointer(results[0], new[0].kind, target), new[0])
             return
-        old = [load_element(b, element, base, target) for element, base in zip(self.elements, results)]
-        for element, base, value in zip(
-            self.elements, results, inline_region(b, self.instruction.regions[0], [*old, *new])
-        ):
-            store_element(b, element, base, target, value)
+        old = [load_stored(b, element, base, target) for element, base in zip(self.elements, results)]
+        for base, value in zip(results, updated(b, self.instruction.regions[0], old, new), strict=True):
+            store_stored(b, base, target, value)
 
     # ------------------------------------------------------------------ in any order
 

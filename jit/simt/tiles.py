@@ -117,7 +117,7 @@ class _Tiles:
             frame.access.staged[load.buffer, source] = tile, plan.local
 
         def piece() -> None:
-            scalars = [frame.elements.value(root, plan.index, rounded=False) for root in plan.body.roots]
+            scalars = [frame.elements.root(root, plan.index, rounded=False) for root in plan.body.roots]
             for number, scalar in enumerate(scalars):
                 frame.store_root(number, plan.index, scalar, rounded=False)
 

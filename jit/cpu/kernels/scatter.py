@@ -13,7 +13,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
-from hlojit.llvm.region import delinearize, inline_region, load_element, store_element
+from hlojit.llvm.region import delinearize, load_stored, store_stored, updated
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.scatter_plan import ScatterPlan
 from hlojit.lowering.target import Target
@@ -137,8 +137,7 @@ class _Scatter:
         """results[target] = combiner(results[target], updates[source])."""
         b = self.b
         elements = [result.tensor_type.element_type for result in self.instruction.results]
-        old = [load_element(b, element, base, target) for element, base in zip(elements, self.results)]
-        new = [load_element(b, element, base, source) for element, base in zip(elements, self.update_bases)]
-        combined = inline_region(b, self.instruction.regions[0], [*old, *new])
-        for element, base, value in zip(elements, self.results, combined):
-            store_element(b, element, base, target, value)
+        old = [load_stored(b, element, base, target) for element, base in zip(elements, self.results)]
+        new = [load_stored(b, element, base, source) for element, base in zip(elements, self.update_bases)]
+        for base, value in zip(self.results, updated(b, self.instruction.regions[0], old, new), strict=True):
+            store_stored(b, base, target, value)
