@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final, final
 
-from hlojit.cuda.nvptx import H200, SM_90, NvptxDialect
+from hlojit.cuda.nvptx import SM_90, NvptxDialect
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
@@ -78,7 +78,8 @@ def _simulated(text: str) -> Platform:
         raise HlojitError(f"{CUDA.name}={text!r} names nothing; there is {SIMULATOR!r}, and nothing for the GPUs")
     from hlojit.gpu.simulated_platform import simulated_platform
 
-    return simulated_platform(H200, "simulated H200", **options)
+    assert SM_90.grid is not None
+    return simulated_platform(SM_90.grid, "simulated H200", **options)
 
 
 def _devices(text: str) -> int:

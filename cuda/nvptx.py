@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final, final
 
 from hlojit.cuda import narrow_floats
+from hlojit.cuda.published_rates import rated
 from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
@@ -208,7 +209,7 @@ def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> 
     """Code generation for GPUs of a compute capability."""
     major, minor = compute_capability
     suffix = "a" if major >= 9 else ""
-    return Target(TRIPLE, f"sm_{major}{minor}{suffix}", "", 128, 255, unroll=1, grid=machine)
+    return Target(TRIPLE, f"sm_{major}{minor}{suffix}", "", 128, 255, unroll=1, grid=rated(machine, compute_capability))
 
 
 # Published figures: NVIDIA's architecture whitepapers and data sheets.

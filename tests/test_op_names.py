@@ -34,6 +34,7 @@ MAY_COMPARE_NAMES = {
     "ir/ops/definition.py": "the table of records is by name",
     "ir/compare.py": "compares two programs: their ops must have the same names",
     "jit/lowering/structure.py": "the identity of a kernel",
+    "jit/simt/kernels.py": "the table of kernels is by the names that lowerings give them",
     "ir/resolution.py": "exchanges records for those that now have the same names",
     "extensions/registry.py": "plugins and what they bring are found by name",
     "ir/passes/fusion_cost.py": "remembers what a record can be in a fusion, by the name that it has in the table",

@@ -3,9 +3,10 @@
     for each in estimates(backend, module):
         print(each.name, each.nanoseconds, each.bound, each.occupancy)
 
-A kernel reads its operands and writes its results once at the bandwidth of the memory, or computes at the rate of the ordinary
-f32 units, whichever takes longer; matrix units are not in the model.  Occupancy is the share of a multiprocessor's
-threads that may be there at once, as threads, shared memory and (where somebody knows them) registers allow.
+A kernel reads what it needs of its operands and writes its results once at the bandwidth of the memory, or computes - at the rate
+of the matrix units for the type that they multiply, else of the ordinary f32 units - or is launched, whichever takes longest.
+Occupancy is the share of a multiprocessor's threads that may be there at once, as threads, shared memory and (where somebody
+knows them) registers allow.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.graph import Instruction, Module
-from hlojit.ir.ops.definition import DeviceFunction
+from hlojit.ir.graph import Instruction, Module, Value
+from hlojit.ir.ops.definition import DeviceFunction, Indexed, Trait
 from hlojit.lowering.alias_analysis import KernelSource
 from hlojit.lowering.arithmetic_count import operations
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.program import Launch
 from hlojit.lowering.schedule import build_program
+from hlojit.lowering.target import Target
+from hlojit.simt.kernels import matrix_type
 
 if TYPE_CHECKING:
     from hlojit.gpu.backend import GpuBackend
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 OPERATIONS_PER_CLOCK: Final = 256
 """Of a multiprocessor: 128 multiply-adds of f32, as published for most GPUs of these years."""
 BLOCKS_PER_MULTIPROCESSOR: Final = 32
+LAUNCH_NANOSECONDS: Final = 2000.0
+"""From one launch of a stream or a graph to the next, if these have nothing to do: assumed, for GPUs of these years."""
 _COLUMNS: Final = (
     *("kernel", "blocks", "threads", "shared", "registers", "occupancy", "bytes", "operations"),
     *("estimate (us)", "bound", "measured (us)"),
@@ -55,7 +60,11 @@ class Estimate:
     occupancy: float
     nanoseconds: float
     bound: str
-    """``memory`` or ``arithmetic``."""
+    """``memory``, ``arithmetic``, ``matrix units`` or ``launch``."""
+    matrix: str = ""
+    """The type that matrix instructions multiply, if it is they that compute."""
+    library: bool = False
+    """Whether a vendor's library may compute it instead."""
     measured: float | None = None
     """Nanoseconds, where somebody has measured it."""
 
@@ -64,11 +73,11 @@ def estimates(backend: GpuBackend, module: Module, measured: Mapping[str, float]
     """All launches of a lowered module, each once; ``measured`` has nanoseconds by kernel symbol."""
     source = _Noting(backend.kernel_source())
     program = build_program(module.main, source, alignment=backend.alignment)
-    machine = backend.platform().target.grid
-    if machine is None:
+    target = backend.platform().target
+    if target.grid is None:
         raise HlojitError(f"the back end {backend.name!r} has no machine with threads")
     return [
-        _estimate(launch, source.instructions[launch.kernel.symbol], machine, backend, measured or {})
+        _estimate(launch, source.instructions[launch.kernel.symbol], target, backend, measured or {})
         for launch in program.launches()
     ]
 
@@ -89,15 +98,22 @@ class _Noting:
 
 
 def _estimate(
-    launch: Launch, instruction: Instruction, machine: GridMachine, backend: GpuBackend, measured: Mapping[str, float]
+    launch: Launch, instruction: Instruction, target: Target, backend: GpuBackend, measured: Mapping[str, float]
 ) -> Estimate:
+    machine = target.grid
+    assert machine is not None
     widest = max(launch.kernel.phases, key=lambda phase: phase.tasks * phase.threads)
     is_foreign = isinstance(instruction.op.lowering, DeviceFunction)
     count = None if is_foreign else operations(instruction)
-    values = dict.fromkeys((*instruction.operands, *instruction.results))
-    nbytes = sum(value.tensor_type.nbytes for value in values)
-    by_memory = nbytes / machine.memory_bandwidth
-    by_arithmetic = (count or 0) / (OPERATIONS_PER_CLOCK * machine.multiprocessors * machine.gigahertz)
+    nbytes = sum(_bytes_read(instruction).values()) + sum(each.tensor_type.nbytes for each in instruction.results)
+    matrix = "" if is_foreign else matrix_type(instruction, target)
+    rate = dict(machine.matrix_rates).get(matrix, OPERATIONS_PER_CLOCK * machine.multiprocessors * machine.gigahertz)
+    times = {
+        "memory": nbytes / machine.memory_bandwidth,
+        "matrix units" if matrix else "arithmetic": (count or 0) / rate,
+        "launch": LAUNCH_NANOSECONDS * len(launch.kernel.phases),
+    }
+    bound = max(times, key=times.__getitem__)
     registers = None if is_foreign else backend.registers(instruction).get(widest.symbol)
     return Estimate(
         launch.instruction_name,
@@ -110,10 +126,34 @@ def _estimate(
         count,
         registers,
         occupancy(widest, machine, registers),
-        max(by_memory, by_arithmetic),
-        "arithmetic" if by_arithmetic > by_memory else "memory",
+        times[bound],
+        bound,
+        matrix,
+        any(phase.library for phase in launch.kernel.phases),
         measured.get(launch.kernel.symbol),
     )
+
+
+def _bytes_read(instruction: Instruction) -> dict[Value, int]:
+    """What a kernel needs of its operands: all, or, where elements are looked up, as many as there are look-ups."""
+    is_fusion = Trait.FUSION in instruction.op.traits
+    inner = instruction.regions[0].arguments if is_fusion else instruction.operands
+    looked_up: dict[Value, float] = {}
+    for user in instruction.regions[0] if is_fusion else [instruction]:
+        lowering = user.op.lowering
+        for number, operand in enumerate(user.operands):
+            share = math.inf
+            if isinstance(lowering, Indexed):
+                share = lowering.reads(user, number) if lowering.reads is not None else 1.0
+            looked_up[operand] = looked_up.get(operand, 0.0) + share * sum(
+                each.tensor_type.size for each in user.results
+            )
+    found = {}
+    for operand, value in zip(instruction.operands, inner):
+        kind = operand.tensor_type
+        elements = min(float(kind.size), looked_up.get(value, 0.0)) if kind.size else 0.0
+        found[operand] = math.ceil(elements * kind.nbytes / max(1, kind.size))
+    return found
 
 
 def occupancy(phase: Phase, machine: GridMachine, registers: int | None) -> float:
@@ -151,6 +191,6 @@ def _row(each: Estimate) -> tuple[str, ...]:
         f"{each.nbytes:,}",
         "-" if each.operations is None else f"{each.operations:,}",
         f"{each.nanoseconds / 1e3:.2f}",
-        each.bound,
+        f"{each.bound} ({each.matrix})" if each.matrix else each.bound,
         "-" if each.measured is None else f"{each.measured / 1e3:.2f}",
     )

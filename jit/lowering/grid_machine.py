@@ -32,3 +32,5 @@ class GridMachine:
     """Types of the elements that its matrix instructions multiply (``grid_matrix_plan``)."""
     rounds_to_tf32: bool = False
     """Whether products of f32 whose precision is not HIGHEST may round their operands to the eleven bits of tf32."""
+    matrix_rates: tuple[tuple[str, float], ...] = ()
+    """Operations a nanosecond of all its matrix units, by the type that they multiply; for estimates."""

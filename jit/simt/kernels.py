@@ -46,6 +46,11 @@ _CANDIDATES: Final[dict[str, str]] = {
     "dot_general": "hlojit.simt.product_choice:dot_candidates",
 }
 """Of the kernels that can be made in several ways: these are listed by ``list(instruction, target)``."""
+_MATRIX_TYPES: Final[dict[str, str]] = {
+    "convolution": "hlojit.simt.product_choice:convolution_matrix_type",
+    "dot_general": "hlojit.simt.product_choice:dot_matrix_type",
+}
+"""What matrix instructions multiply for an instruction: ``type(instruction, target)``."""
 _FUSION: Final = "fusion"
 """The lowering of ``hlojit.fusion``."""
 
@@ -90,6 +95,13 @@ def kernel_candidates(instruction: Instruction, target: Target) -> tuple[Candida
     path = _CANDIDATES.get(lowering.name) if isinstance(lowering, Kernel) else None
     listed: tuple[Candidate, ...] = _imported(path)(instruction, target) if path is not None else ()
     return listed
+
+
+def matrix_type(instruction: Instruction, target: Target) -> str:
+    """What matrix instructions multiply for an instruction, or an empty string where they have no part in it."""
+    lowering = instruction.op.lowering
+    path = _MATRIX_TYPES.get(lowering.name, "") if isinstance(lowering, Kernel) else ""
+    return str(_imported(path)(instruction, target)) if path else ""
 
 
 def has_kernel(name: str) -> bool:

@@ -110,6 +110,21 @@ def convolution_problem(instruction: Instruction, target: Target) -> ProductProb
     return _problem(instruction, target, convolution_product(problem), None)
 
 
+def dot_matrix_type(instruction: Instruction, target: Target) -> str:
+    """What matrix instructions multiply for a ``dot_general``, or an empty string where others compute it."""
+    return _matrix_type(dot_problem(instruction, target))
+
+
+def convolution_matrix_type(instruction: Instruction, target: Target) -> str:
+    """What matrix instructions multiply for a ``convolution``, or an empty string where others compute it."""
+    return _matrix_type(convolution_problem(instruction, target))
+
+
+def _matrix_type(problem: ProductProblem | None) -> str:
+    plan = None if problem is None else problem.plan("")
+    return plan.inputs.lhs.name if isinstance(plan, MatrixPlan) else ""
+
+
 def dot_candidates(instruction: Instruction, target: Target) -> tuple[Candidate, ...]:
     """The ways to compute a ``dot_general``, the default first."""
     return _candidates(dot_problem(instruction, target))

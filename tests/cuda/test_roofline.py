@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from hlojit.command import main
 from hlojit.compiler import lower
 from hlojit.cuda.assemblers import cubin
-from hlojit.cuda.nvptx import H200
+from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, nvidia_target
 from hlojit.extensions import CompileOptions, registry
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.roofline import Estimate, estimates, occupancy, table
 from hlojit.lowering.kernel import Phase
 
+assert SM_90.grid is not None
+H200 = SM_90.grid
 pytestmark = pytest.mark.usefixtures("simulator")
 
 TEXT = """func.func @main(%x: tensor<4096x1024xf32>, %y: tensor<1024x512xf32>) -> (tensor<4096x512xf32>, tensor<4096xf32>, tensor<4096x1024xf32>) {
@@ -85,3 +88,61 @@ def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "estimates for simulated H200" in printed and "4,294,967,296" in printed and "arithmetic" in printed
     assert main(["roofline", str(path), "--backend", "cpu"]) == 1
+
+
+def dot(element: str, result: str = "f32", attributes: str = "", size: int = 2048) -> str:
+    a, c = f"tensor<{size}x{size}x{element}>", f"tensor<{size}x{size}x{result}>"
+    return (
+        f"func.func @main(%x: {a}, %y: {a}) -> {c} {{\n%0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]{attributes} "
+        f": ({a}, {a}) -> {c}\nreturn %0 : {c}\n}}"
+    )
+
+
+TF32 = (
+    ", algorithm = <lhs_precision_type = tf32, rhs_precision_type = tf32, accumulation_type = f32, lhs_component_count = 1, "
+    "rhs_component_count = 1, num_primitive_operations = 1, allow_imprecise_accumulation = false>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "matrix", "rate"),
+    [
+        (dot("bf16", "bf16"), "bf16", 989.4e3),
+        (dot("f16"), "f16", 989.4e3),
+        (dot("f32", attributes=TF32), "tf32", 494.7e3),
+        (dot("i8", "i32"), "s8", 1978.9e3),
+        (dot("f32"), "", 256 * 132 * 1.98),
+    ],
+    ids=["bf16", "f16", "tf32", "i8", "f32"],
+)
+def test_products_are_bound_by_the_units_that_compute_them(text: str, matrix: str, rate: float) -> None:
+    """NVIDIA's dense figures for the H200, in operations a nanosecond."""
+    (each,) = found(text)
+    assert each.matrix == matrix
+    assert each.bound == ("matrix units" if matrix else "arithmetic")
+    assert each.nanoseconds == pytest.approx(2 * 2048**3 / rate)
+    assert each.library == (matrix not in ("", "s8")), "cuBLASLt takes bytes whose terms are neighbours on both sides"
+
+
+def test_rates_are_of_all_types_that_a_machine_multiplies_and_follow_its_size() -> None:
+    for target in (SM_80, SM_90, SM_100):
+        assert target.grid is not None
+        assert sorted(name for name, _ in target.grid.matrix_rates) == sorted(target.grid.matrix_inputs)
+    half = nvidia_target((9, 0), replace(H200, multiprocessors=66)).grid
+    assert half is not None and dict(half.matrix_rates)["bf16"] == 989.4e3 / 2
+
+
+def test_small_kernels_take_as_long_as_their_launches() -> None:
+    (each,) = found(TEXT.replace("4096", "8").replace("1024", "8").replace("512", "8"))[:1]
+    assert (each.bound, each.nanoseconds) == ("launch", 2000.0)
+
+
+def test_look_ups_read_no_more_than_they_return() -> None:
+    text = """func.func @main(%table: tensor<50000x768xf32>, %i: tensor<16x1xi32>) -> tensor<16x768xf32> {
+  %0 = "stablehlo.gather"(%table, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0],
+    start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 768>}> : (tensor<50000x768xf32>, tensor<16x1xi32>) -> tensor<16x768xf32>
+  %1 = stablehlo.add %0, %0 : tensor<16x768xf32>
+  return %1 : tensor<16x768xf32>
+}"""
+    (each,) = found(text)
+    assert each.nbytes == 2 * 16 * 768 * 4 + 16 * 4
