@@ -20,6 +20,7 @@ from typing import Any, Final, final
 from hlojit.cuda import cublaslt
 from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.driver_api import DriverApi
+from hlojit.cuda.native_functions import NvidiaNative
 from hlojit.cuda.staging import Staging
 from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
 from hlojit.ir.errors import ExecutionError
@@ -108,12 +109,14 @@ class NvidiaDriver:
         self._ordinal = ordinal
         self._process = 0
         self._here: _Current
+        self._native: NvidiaNative
         self._uploads: Staging
         self._downloads: Staging
         self._capture_stream: NvidiaStream
         self._fault: DeviceFault | None = None
         self._pool: Any = None
         self._events: list[Any] = []
+        self._no_timing = int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         self._timing_events: list[Any] = []
         self._streams: list[NvidiaStream] = []
         self._cublaslt: cublaslt.CublasLt | None = None
@@ -141,12 +144,18 @@ class NvidiaDriver:
                 api("cuMemPoolSetAttribute", self._pool, threshold, api.cuuint64_t(_KEEP_ALL))
                 self._uploads, self._downloads = Staging(api), Staging(api)
                 self._capture_stream = NvidiaStream(self._new_stream())
+                self._native = NvidiaNative(api, self._here.context, self)
             self._process = os.getpid()
 
     def _new_stream(self) -> Any:
         return self._api("cuStreamCreate", int(self._api.CUstream_flags.CU_STREAM_NON_BLOCKING))
 
     # ------------------------------------------------------------------------------------------------------- memory
+
+    @property
+    def native(self) -> NvidiaNative:
+        """The C functions."""
+        return self._native
 
     @property
     def current(self) -> AbstractContextManager[None]:
@@ -247,7 +256,7 @@ class NvidiaDriver:
 
     def record(self, stream: NvidiaStream) -> NvidiaMark:
         """An event behind all that is on the stream."""
-        event = self._recorded(stream, self._events, int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        event = self._recorded(stream, self._events, self._no_timing)
         launched, stream.launched = stream.launched, []
         return NvidiaMark(event, launched, self._events)
 
@@ -263,14 +272,23 @@ class NvidiaDriver:
             return float(self._api("cuEventElapsedTime", first.event, last.event)) * 1e6
 
     def _recorded(self, stream: NvidiaStream, unused: list[Any], flags: int) -> Any:
-        """An event put on a stream: one that was used before, or a new one."""
+        """An event put on a stream."""
         with self._here:
-            try:
-                event = unused.pop()
-            except IndexError:
-                event = self._api("cuEventCreate", flags)
+            event = self._event(unused, flags)
             self._api("cuEventRecord", event, stream.handle)
         return event
+
+    def _event(self, unused: list[Any], flags: int) -> Any:
+        """One that was used before, or a new one."""
+        try:
+            return unused.pop()
+        except IndexError:
+            with self._here:
+                return self._api("cuEventCreate", flags)
+
+    def unrecorded(self, launched: list[str]) -> NvidiaMark:
+        """A mark that native code puts on a stream."""
+        return NvidiaMark(self._event(self._events, self._no_timing), launched, self._events)
 
     def wait_for(self, stream: NvidiaStream, mark: NvidiaMark) -> None:
         """On the device."""
@@ -305,13 +323,8 @@ class NvidiaDriver:
             )
 
     def unload(self, module: Any) -> None:
-        """For ``NvidiaModule``: in a child of fork, and after a fault, there is nothing to unload."""
-        if self._process == os.getpid():
-            try:
-                with self._here:
-                    self._api("cuModuleUnload", module)
-            except DriverError:
-                return
+        """For ``NvidiaModule``."""
+        self._dropped("cuModuleUnload", module)
 
     def function(self, module: NvidiaModule, symbol: str, shared_bytes: int) -> NvidiaFunction:
         """Asks for more shared memory than every kernel may have, if it takes more."""
@@ -400,12 +413,29 @@ class NvidiaDriver:
             finally:
                 api("cuGraphDestroy", graph)
 
-    def drop_graph(self, graph: Any) -> None:
-        """For ``NvidiaGraph``."""
+    def new_graph(self) -> Any:
+        """Without nodes."""
+        with self._here:
+            return self._api("cuGraphCreate", 0)
+
+    def instantiated(self, graph: Any) -> Any:
+        """What can be launched."""
+        with self._here:
+            return self._api("cuGraphInstantiate", graph, 0)
+
+    def drop_graph(self, instantiated: Any) -> None:
+        """What can be launched; in a child of fork, and after a fault, there is nothing to drop."""
+        self._dropped("cuGraphExecDestroy", instantiated)
+
+    def drop_template(self, graph: Any) -> None:
+        """What it was made of."""
+        self._dropped("cuGraphDestroy", graph)
+
+    def _dropped(self, function: str, handle: Any) -> None:
         if self._process == os.getpid():
             try:
                 with self._here:
-                    self._api("cuGraphExecDestroy", graph)
+                    self._api(function, handle)
             except DriverError:
                 return
 

@@ -27,7 +27,6 @@ errors on to what depends on them, and names program and device in them.
 
 from __future__ import annotations
 
-import os
 import queue
 import weakref
 from abc import ABC, abstractmethod
@@ -38,7 +37,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import numpy as np
 from hlojit.extensions.events import READY, Event, in_callback
-from hlojit.extensions.holds import Hold, give
+from hlojit.extensions.holds import Given, Hold, give
+from hlojit.ir.current_process import process
 from hlojit.ir.donation import donated_arguments
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError
 from hlojit.ir.formats import element_type_of
@@ -123,8 +123,10 @@ class Device(ABC):
         self.kind = kind or backend
         self.description = description or f"{self.kind} {id}"
         self.memory_spaces = tuple(memory_spaces)
+        self.frees = type(self).free is not Device.free
+        """Whether the vendor is told when nobody can reach a handle any more."""
         self._slots = _slots()
-        self._process = os.getpid()
+        self._process = process.id
 
     # ------------------------------------------------------------ the vendor's
 
@@ -275,17 +277,26 @@ class Device(ABC):
             raise ArgumentError(f"{self} has no memory space {name!r}; pass one of its memory_spaces ({kinds})")
         return space
 
-    @final
     def start(self, program: DeviceProgram, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
         """Execute a program on buffers of this device (checked by the caller); the inputs live until it is done.
 
         The results are pending until the event.  What is donated is taken in one step with the start: no other thread
         starts a program with these buffers in between.
+
+        A device that does nothing but what was put on it before, in that order, may start programs in a shorter way of its own:
+        ``execute`` is then for what this way does not take.
         """
+        return self._start(program, partial(give, program.name, buffers, program.donated))
+
+    def start_given(self, program: DeviceProgram, given: Given) -> tuple[list[Buffer], Event]:
+        """``start``, when the arguments have been given to the program."""
+        return self._start(program, lambda: given)
+
+    def _start(self, program: DeviceProgram, giving: Callable[[], Given]) -> tuple[list[Buffer], Event]:
         # First: nothing is held while other programs' ends are waited for.
         release = self._slot()
         try:
-            memories, ready, hold = give(program.name, buffers, program.donated)
+            memories, ready, hold = giving()
             with hold:
                 after = Event.all(ready)
                 handles, event = _checked(
@@ -315,10 +326,10 @@ class Device(ABC):
 
     def _slot(self) -> Callable[[], None]:
         """Take one of the executions that may be pending, and return what gives it back."""
-        if self._process != os.getpid():
+        if self._process != process.id:
             # What was pending in the parent of a fork never ends here.
             self._slots = _slots()
-            self._process = os.getpid()
+            self._process = process.id
         slots = self._slots
         # A callback of an event may run on the very thread that makes slots free.
         try:
@@ -367,17 +378,29 @@ def failure(what: str, device: Device, error: BaseException) -> ExecutionError:
 class Memory:
     """A handle and its device; the handle is freed when nothing refers to its memory any more."""
 
-    __slots__ = ("_process", "device", "handle")
+    __slots__ = ("_freeing", "device", "handle")
 
     def __init__(self, device: Device, handle: Any):
         self.device = device
         self.handle = handle
-        self._process = os.getpid()
+        self._freeing = _Freeing(device, handle) if device.frees else None
 
-    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+
+@final
+class _Freeing:
+    """Frees a handle; apart from the memory, which is made and dropped with every result."""
+
+    __slots__ = ("_device", "_handle", "_process")
+
+    def __init__(self, device: Device, handle: Any):
+        self._device = device
+        self._handle = handle
+        self._process = process.id
+
+    def __del__(self, process: Any = process) -> None:
         # What a parent process made is the parent's to free.
-        if self._process == getpid():
-            self.device.free(self.handle)
+        if self._process == process.id:
+            self._device.free(self._handle)
 
 
 @final

@@ -6,6 +6,9 @@
     event.then(lambda done: ...)      # is called when it has happened, at once if it has already
 
 An event belongs to the process that made it: a child made by fork never sees it happen, and is told so.
+
+Where asking is cheaper than being told - a GPU's mark on a stream - an event has a *source* that is asked when somebody wants to
+know, so that no thread wakes up for an event that nobody waits for.
 """
 
 from __future__ import annotations
@@ -22,16 +25,40 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
+from hlojit.ir.current_process import process
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 
 _local = threading.local()
+# Of all events: it is held for moments.  Reentrant: the collector may free a buffer, and a vendor's `free` use an event, within
+# any section.
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    # The lock may be held by a thread that does not exist in the child.
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def in_callback() -> bool:
     """Whether this thread runs callbacks of an event or work of a queue: it must not wait for later work of a device."""
     return getattr(_local, "callbacks", 0) > 0
+
+
+class Source(Protocol):
+    """What knows whether an event has happened that nobody completes by himself; safe to use from every thread."""
+
+    def look(self, event: Event, *, patiently: bool) -> None:
+        """``settle`` the event if it has happened; ``patiently``: wait for it for a short time, as long as Ctrl-C can wait."""
+
+    def watch(self, event: Event) -> None:
+        """Have the event settled by another thread when it happens: somebody is to be told, or waits for long."""
 
 
 @final
@@ -41,17 +68,17 @@ class Event:
     Who makes the event calls ``complete`` when it has happened; everyone else waits or leaves a callback.
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_lock", "_process", "_stop")
+    __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_process", "_stop", "source")
 
-    def __init__(self, stop: Callable[[], Any] | None = None) -> None:
+    def __init__(self, stop: Callable[[], Any] | None = None, source: Source | None = None) -> None:
         """``stop`` has what is waited for end early, with an error; it may be called from any thread, or be None."""
         self._stop = stop
-        # Reentrant: the collector may free a buffer, and a vendor's `free` use an event, within any section.
-        self._lock = threading.RLock()
         self._is_ready = False
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Event], Any]] = []
-        self._process = os.getpid()
+        self._process = process.id
+        self.source = source
+        """Who is asked; None when the event has happened, and for events that are completed."""
 
     @classmethod
     def completed(cls, error: BaseException | None = None) -> Event:
@@ -71,6 +98,13 @@ class Event:
     @property
     def ready(self) -> bool:
         """Whether it has happened or failed."""
+        if not self._is_ready and self.source is not None:
+            self._look(patiently=False)
+        return self._is_ready
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known to have happened or failed: nobody is asked."""
         return self._is_ready
 
     @property
@@ -80,19 +114,26 @@ class Event:
 
     def complete(self, error: BaseException | None = None) -> None:
         """Say that it has happened, or that it failed; runs the callbacks on this thread."""
-        with self._lock:
+        if not self.settle(error):
+            raise HlojitError("an event completes once; this one was completed before")
+
+    def settle(self, error: BaseException | None = None) -> bool:
+        """``complete`` it unless it is already, and return whether it was not: for sources, which several threads ask."""
+        with _lock:
             if self._is_ready:
-                raise HlojitError("an event completes once; this one was completed before")
+                return False
             self._error = error
             self._is_ready = True
+            self.source = None
             callbacks = self._callbacks
             self._callbacks = []
         for callback in callbacks:
             self._call(callback)
+        return True
 
     def stop(self) -> None:
         """Ask that what is waited for ends early, where that can be done; who waits then gets an error."""
-        if self._stop is not None and not self._is_ready:
+        if self._stop is not None and not self.ready:
             self._stop()
 
     def then(self, callback: Callable[[Event], Any]) -> None:
@@ -100,18 +141,23 @@ class Event:
 
         A callback must not wait for later work of the same device.  What it raises goes to ``threading.excepthook``.
         """
-        with self._lock:
+        with _lock:
             is_pending = not self._is_ready
             if is_pending:
                 self._callbacks.append(callback)
+            source = self.source
         if not is_pending:
             self._call(callback)
+        elif source is not None and self._process == process.id:
+            source.watch(self)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the event is ready; False if ``timeout`` seconds were not enough.
 
         Raises ``ExecutionError`` if the event failed.  Ctrl-C interrupts the waiting, not what is waited for.
         """
+        if not self._is_ready and self.source is not None:
+            self._look(patiently=timeout is None)
         if not self._is_ready and not self._wait(timeout):
             return False
         if self._error is not None:
@@ -119,8 +165,13 @@ class Event:
             raise ExecutionError(str(self._error) or repr(self._error)) from self._error
         return True
 
+    def _look(self, *, patiently: bool) -> None:
+        source = self.source
+        if source is not None and self._process == process.id:
+            source.look(self, patiently=patiently)
+
     def _wait(self, timeout: float | None) -> bool:
-        if self._process != os.getpid():
+        if self._process != process.id:
             raise ExecutionError(
                 "this result was pending when the process was forked, and only the parent process gets it; "
                 "wait for results before forking, or compute them in the child"
@@ -136,7 +187,7 @@ class Event:
         try:
             return gate.acquire(timeout=seconds)
         finally:
-            with self._lock:
+            with _lock:
                 if open_gate in self._callbacks:
                     self._callbacks.remove(open_gate)
 

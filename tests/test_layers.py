@@ -25,7 +25,7 @@ CODEGEN = (*EXTENSIONS, *LOWERING, "hlojit.codegen", "hlojit.compiled", "hlojit.
 # The runtime and generated code share a table of offsets.
 RUNTIME = (*IR, "hlojit.lowering.abi", "hlojit.machine_code.loading", "hlojit.runtime")
 # Devices of any vendor: a plugin's back end stands on it as cuda does.
-GPU = (*CODEGEN, *DIALECT, *MACHINE_CODE, "hlojit.simt", "hlojit.gpu")
+GPU = (*CODEGEN, *DIALECT, *MACHINE_CODE, "hlojit.runtime.layout", "hlojit.simt", "hlojit.gpu")
 MAY_IMPORT = {
     "hlojit.ir": IR,
     "hlojit.extensions": EXTENSIONS,
@@ -48,7 +48,16 @@ MAY_IMPORT = {
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
 IR_ORDER = (
-    ("collection", "location", "presentation", "code_reads", "known_modules", "fork_gate", "in_flight"),
+    (
+        "collection",
+        "current_process",
+        "location",
+        "presentation",
+        "code_reads",
+        "known_modules",
+        "fork_gate",
+        "in_flight",
+    ),
     ("once",),
     ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen", "switches"),

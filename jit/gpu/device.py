@@ -17,18 +17,22 @@ from functools import partial
 from typing import Final, final
 
 import numpy as np
-from hlojit.extensions.devices import DEVICE_MEMORY, Device, DeviceProgram, ForeignMemory, MemorySpace, NDArray
+from hlojit.extensions.devices import DEVICE_MEMORY, Buffer, Device, DeviceProgram, ForeignMemory, MemorySpace, NDArray
 from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
+from hlojit.extensions.holds import Given
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
+from hlojit.gpu.native_launch import NativeDriver
 from hlojit.gpu.program_runner import GpuProgram, Site
+from hlojit.gpu.starts import Seen, Starter, starter
 from hlojit.gpu.statuses import Run
+from hlojit.ir.current_process import process
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
 
 
 @final
-class _Lanes:
+class Lanes:
     """What a device has once it is in use: streams, threads, locks; made anew in a child of fork."""
 
     def __init__(self, name: str, driver: Driver):
@@ -44,6 +48,13 @@ class _Lanes:
         """Runs whose end nobody has seen yet."""
         self.waiting = 0
         """Programs that a thread is to put on the stream: what comes later must not overtake them."""
+        self._seen: Seen | None = None
+
+    def seen(self, native: NativeDriver) -> Seen:
+        """How events of native code are looked at; the caller holds the lock."""
+        if self._seen is None:
+            self._seen = Seen(native, self.site)
+        return self._seen
 
 
 @final
@@ -58,7 +69,7 @@ class GpuDevice(Device):
         self.dlpack_device = found.dlpack_device
         # Reentrant: a signal handler may use the device that is being opened.
         self._opening = threading.RLock()
-        self._lanes: _Lanes | None = None
+        self._lanes: Lanes | None = None
         self._lost = ""
         self._is_closing = False
 
@@ -88,7 +99,7 @@ class GpuDevice(Device):
             try:
                 self.driver.copy_out(array, handle.address, lanes.downloads)
             except DeviceFault as fault:
-                self._recover(lanes.downloads, fault)
+                self.recover(lanes.downloads, fault)
                 raise
         return array
 
@@ -116,10 +127,10 @@ class GpuDevice(Device):
         done.then(partial(source._took_over, theirs))
         return memory, done
 
-    def _took_over(self, lanes: _Lanes, copied: Event) -> None:
+    def _took_over(self, lanes: Lanes, copied: Event) -> None:
         """A stream that waited for a copy which failed has met the fault as well."""
         if isinstance(copied.error, DeviceFault):
-            self._recover(lanes.site.stream, copied.error)
+            self.recover(lanes.site.stream, copied.error)
 
     def reserve(self, type: TensorType, space: MemorySpace) -> DeviceMemory:
         """Memory without contents."""
@@ -145,6 +156,22 @@ class GpuDevice(Device):
                 lanes.waiting += 1
                 lanes.issuing.submit(partial(self._issue, lanes, run, done, asked))
         return results, done
+
+    def start(self, program: DeviceProgram, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
+        """In the short way where there is one."""
+        lanes = self._lanes
+        if lanes is None or lanes.process != process.id or self._lost:
+            return super().start(program, buffers)
+        code = program.code
+        assert isinstance(code, GpuProgram)
+        try:
+            found: Starter | None = code.starters[lanes]
+        except KeyError:
+            found = code.starters[lanes] = starter(self, lanes, program)
+        started = None if found is None else found.start(buffers)
+        if started is None:
+            return super().start(program, buffers)
+        return self.start_given(program, started) if isinstance(started, Given) else started
 
     # ------------------------------------------------------------------------------------------- with other libraries
 
@@ -175,7 +202,7 @@ class GpuDevice(Device):
 
     # ------------------------------------------------------------------------------------------------------ its parts
 
-    def _opened(self) -> _Lanes:
+    def _opened(self) -> Lanes:
         lanes = self._lanes
         if lanes is None or lanes.process != os.getpid():
             lanes = self._open()
@@ -183,7 +210,7 @@ class GpuDevice(Device):
             raise ExecutionError(f"{self} was stopped by a fault and needs a new process: {self._lost}")
         return lanes
 
-    def _open(self) -> _Lanes:
+    def _open(self) -> Lanes:
         if self._lanes is not None and self._lanes.process != os.getpid():
             # The lock may be held by a thread that does not exist in the child.
             self._opening = threading.RLock()
@@ -192,7 +219,7 @@ class GpuDevice(Device):
                 if self._lanes is None:
                     at_closing(self._close)
                 self.driver.open()
-                made = _Lanes(str(self), self.driver)
+                made = Lanes(str(self), self.driver)
                 if self._lanes is None or self._lanes.process != made.process:
                     self._lanes = made
             return self._lanes
@@ -205,14 +232,14 @@ class GpuDevice(Device):
             for run in list(lanes.runs.values()):
                 run.stop()
 
-    def _stop(self, lanes: _Lanes, asked: threading.Event) -> None:
+    def _stop(self, lanes: Lanes, asked: threading.Event) -> None:
         """Somebody does not wait for a run any more: its loops and functions that do not end are ended."""
         asked.set()
         run = lanes.runs.get(asked)
         if run is not None and lanes.process == os.getpid():
             run.stop()
 
-    def _issue(self, lanes: _Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
+    def _issue(self, lanes: Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
         """On the device's thread: put a program on the stream."""
         try:
             self._put(lanes, issue, done, asked)
@@ -222,7 +249,7 @@ class GpuDevice(Device):
             with lanes.lock:
                 lanes.waiting -= 1
 
-    def _put(self, lanes: _Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
+    def _put(self, lanes: Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
         """Put a program on the stream, and complete the event when the stream has done it."""
         driver, stream = self.driver, lanes.site.stream
         since = driver.record(stream) if driver.properties.recovers else None
@@ -233,7 +260,7 @@ class GpuDevice(Device):
         if asked.is_set():
             run.stop()
 
-    def _await(self, lanes: _Lanes, marks: tuple[Mark | None, Mark], done: Event, asked: threading.Event) -> None:
+    def _await(self, lanes: Lanes, marks: tuple[Mark | None, Mark], done: Event, asked: threading.Event) -> None:
         """On the device's thread: wait for a program, which lies between two marks."""
         (since, mark), run = marks, lanes.runs[asked]
 
@@ -258,15 +285,16 @@ class GpuDevice(Device):
         done.complete(without_frames(error))
         if isinstance(error, DeviceFault):
             for stream in streams:
-                self._recover(stream, error)
+                self.recover(stream, error)
 
-    def _arrival(self, lanes: _Lanes, mark: Mark) -> Event:
+    def _arrival(self, lanes: Lanes, mark: Mark) -> Event:
         """The event that a transfer has ended, which the program stream waits for, too."""
         done, streams = Event(), (lanes.site.uploads, lanes.site.stream)
         lanes.arrivals.submit(partial(self._settle, done, partial(self.driver.synchronize, mark), streams))
         return done
 
-    def _recover(self, stream: Stream, fault: DeviceFault) -> None:
+    def recover(self, stream: Stream, fault: DeviceFault) -> None:
+        """Go on after a fault, or know that the device does not."""
         if not self.driver.recover(stream, fault):
             self._lost = self._lost or str(fault)
 

@@ -27,10 +27,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from hlojit.ir.errors import ExecutionError
+
+if TYPE_CHECKING:
+    from hlojit.gpu.native_launch import NativeDriver
 
 ALIGNMENT = 256
 """What addresses are multiples of."""
@@ -105,6 +108,10 @@ class Driver(Protocol):
     @property
     def current(self) -> AbstractContextManager[None]:
         """For a thread that is about to call several functions: they cost less within this block."""
+
+    @property
+    def native(self) -> NativeDriver | None:
+        """What native code needs to launch by itself; None of a driver that is no C functions like CUDA's."""
 
     def memory(self) -> tuple[int, int]:
         """Bytes of memory: free, and in all."""

@@ -1,35 +1,40 @@
-"""The memory of one device: who holds what, and what is said when there is none left."""
+"""The memory of one device: who holds what, what is kept for the next call, and what is said when there is none left.
+
+The results of a call are mostly as large as those of the call before, whose memory has come back by then.  Where asking the
+driver costs time, *shelves* keep such blocks: a block that nobody refers to any more is given out again at once, since what is
+put on the stream later uses it later.  It is the driver's again when too much lies there, or when memory runs out.
+"""
 
 from __future__ import annotations
 
 import gc
-import os
 from collections import Counter
-from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
-from hlojit.gpu.driver import Driver, OutOfDeviceMemory, Stream
+from hlojit.gpu.driver import ALIGNMENT, Driver, OutOfDeviceMemory, Stream
+from hlojit.ir.current_process import process
 
 LISTED = 6
 """Holders that a message names."""
+KEPT_SHARE: Final = 1 / 32
+"""Of the device's memory: what may lie on shelves when another block is taken from the driver."""
 
 
 @final
 class DeviceMemory:
-    """A handle: memory that goes back to its pool when nothing refers to it any more."""
+    """A handle: memory that goes back to where it is from when nothing refers to it any more."""
 
-    __slots__ = ("__weakref__", "_pool", "_process", "address", "nbytes")
+    __slots__ = ("__weakref__", "_origin", "address", "nbytes")
 
-    def __init__(self, pool: MemoryPool, address: int, nbytes: int):
-        self._pool = pool
-        self._process = os.getpid()
+    def __init__(self, origin: Shelf | _Taken | None, address: int, nbytes: int):
+        self._origin = origin
         self.address = address
         self.nbytes = nbytes
 
-    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
-        # What a parent process allocated is the parent's to free.
-        if self.address and self._process == getpid():
-            self._pool.release(self.address)
+    def __del__(self) -> None:
+        # Destructors run anywhere: single operations of dicts and lists, no lock.
+        if self._origin is not None:
+            self._origin.back(self.address)
 
 
 @final
@@ -48,6 +53,49 @@ Handle = DeviceMemory | BorrowedMemory
 
 
 @final
+class _Taken:
+    """Blocks that are the driver's again when they come back."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, pool: MemoryPool):
+        self._pool = pool
+
+    def back(self, address: int) -> None:
+        """Give memory back, in the stream's order."""
+        self._pool.give_back(address)
+
+
+@final
+class Shelf:
+    """Blocks of one size for one purpose, in the order of the pool's stream."""
+
+    __slots__ = ("_blocks", "_holder", "_pool", "held", "nbytes")
+
+    def __init__(self, pool: MemoryPool, nbytes: int, holder: str, blocks: list[int]):
+        self._pool = pool
+        self._holder = holder
+        self._blocks = blocks
+        self.nbytes = nbytes
+        self.held: dict[int, tuple[str, int]] = pool.held
+        """Who holds what."""
+
+    def take(self) -> DeviceMemory:
+        """Memory without contents, which is used by what is put on the stream from now on."""
+        try:
+            address = self._blocks.pop()
+        except IndexError:
+            return self._pool.drawn(self, self._holder)
+        self.held[address] = self._holder, self.nbytes
+        return DeviceMemory(self, address, self.nbytes)
+
+    def back(self, address: int) -> None:
+        """For ``DeviceMemory``: the next one to ask gets it, who therefore finds much of it in the cache."""
+        if self.held.pop(address, None) is not None:
+            self._blocks.append(address)
+
+
+@final
 class MemoryPool:
     """Memory for one stream, in its order: what is freed may be used at once by what is put on the stream later."""
 
@@ -55,37 +103,84 @@ class MemoryPool:
         self._name = name
         self._driver = driver
         self._stream = stream
-        self._held: dict[int, tuple[str, int]] = {}
+        self._process = process.id
+        self._taken: Final = _Taken(self)
+        self._kept: dict[int, list[int]] = {}
+        self._most_kept = int(driver.properties.total_memory * KEPT_SHARE)
+        self._scratch: DeviceMemory | None = None
+        self.held: Final[dict[int, tuple[str, int]]] = {}
+        """Who holds what, by address."""
 
     @property
     def held_bytes(self) -> int:
         """What has been allocated and not given back."""
-        return sum(nbytes for _, nbytes in list(self._held.values()))
+        return sum(nbytes for _, nbytes in list(self.held.values()))
 
     def allocate(self, nbytes: int, holder: str, stream: Stream | None = None) -> DeviceMemory:
         """Memory without contents; ``holder`` says in messages what it is for.  Nothing is taken for no bytes.
 
         ``stream`` is the one that uses it first, if it is not the pool's, which must wait for that use.
         """
-        stream = self._stream if stream is None else stream
         if not nbytes:
-            return DeviceMemory(self, 0, 0)
-        try:
-            address = self._driver.allocate(nbytes, stream)
-        except OutOfDeviceMemory:
-            address = self._allocate_again(nbytes, holder, stream)
-        self._held[address] = (holder, nbytes)
-        return DeviceMemory(self, address, nbytes)
+            return DeviceMemory(None, 0, 0)
+        address = self._obtained(nbytes, holder, self._stream if stream is None else stream)
+        self.held[address] = holder, nbytes
+        return DeviceMemory(self._taken, address, nbytes)
 
-    def release(self, address: int) -> None:
-        """Give memory back; for ``DeviceMemory``."""
-        # Destructors run anywhere: one operation of a dict, no lock.
-        if self._held.pop(address, None) is not None:
+    def shelf(self, nbytes: int, holder: str) -> Shelf:
+        """Where memory of a size comes from again and again; ``holder`` says in messages what it is for."""
+        whole = -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return Shelf(self, whole, holder, self._kept.setdefault(whole, []))
+
+    def drawn(self, shelf: Shelf, holder: str) -> DeviceMemory:
+        """For a shelf on which there is nothing: a new block."""
+        if not shelf.nbytes:
+            return DeviceMemory(None, 0, 0)
+        if self.kept_bytes > self._most_kept:
+            self.clear()
+        address = self._obtained(shelf.nbytes, holder, self._stream)
+        self.held[address] = holder, shelf.nbytes
+        return DeviceMemory(shelf, address, shelf.nbytes)
+
+    def scratch(self, nbytes: int) -> DeviceMemory:
+        """Memory that every program may use while it runs: they run one after the other, and find it at the same place."""
+        found = self._scratch
+        if found is None or found.nbytes < nbytes:
+            self._scratch = None
+            self._scratch = found = self.allocate(nbytes, "temporaries of programs")
+        return found
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes on shelves."""
+        return sum(nbytes * len(blocks) for nbytes, blocks in list(self._kept.items()))
+
+    def clear(self) -> None:
+        """Give the driver what lies on shelves."""
+        for blocks in list(self._kept.values()):
+            while blocks:
+                try:
+                    address = blocks.pop()
+                except IndexError:  # another thread's
+                    break
+                self._driver.free(address, self._stream)
+
+    def give_back(self, address: int) -> None:
+        """To the driver; for ``DeviceMemory``.  What a parent process allocated is the parent's to free."""
+        if self.held.pop(address, None) is not None and self._process == process.id:
             self._driver.free(address, self._stream)
 
-    def _allocate_again(self, nbytes: int, holder: str, stream: Stream) -> int:
-        """Once more, when all that nobody can reach has been given back."""
+    def _obtained(self, nbytes: int, holder: str, stream: Stream) -> int:
+        try:
+            return self._driver.allocate(nbytes, stream)
+        except OutOfDeviceMemory:
+            return self._obtained_after_all(nbytes, holder, stream)
+
+    def _obtained_after_all(self, nbytes: int, holder: str, stream: Stream) -> int:
+        """Once more, when all that nobody can reach or use has been given back."""
         gc.collect()
+        self._scratch = None
+        self.clear()
         self._driver.trim()
         try:
             return self._driver.allocate(nbytes, stream)
@@ -98,7 +193,7 @@ class MemoryPool:
         free, total = self._driver.memory()
         amounts: Counter[str] = Counter()
         counts: Counter[str] = Counter()
-        for name, size in list(self._held.values()):
+        for name, size in list(self.held.values()):
             amounts[name] += size
             counts[name] += 1
         listed = [

@@ -16,7 +16,9 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.compiled import CompiledProgram
 from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
+from hlojit.gpu.fixed import straightened
 from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
+from hlojit.gpu.native_launch import NativeDriver, NativeProgram
 from hlojit.gpu.operations import (
     Choose,
     CopyBytes,
@@ -84,6 +86,8 @@ class GpuProgram:
         self.compiled = compiled
         self.places = places
         self._residents: dict[Site, Resident] = {}
+        self.starters: Final[dict[Any, Any]] = {}
+        """Short ways to devices (``hlojit.gpu.starts``), by their lanes; None where there is none."""
 
     @cached_property
     def operations(self) -> Operations:
@@ -114,7 +118,7 @@ class Resident:
         self._kernels = [site.kernel(symbol, images[symbol], each) for symbol, each in by_kernel.items()]
         self._functions = {name: function for each in self._kernels for name, function in each.functions.items()}
         self._constants = [self._uploaded(array) for array in compiled.constants]
-        self._arena_bytes = compiled.arena_bytes
+        self.arena_bytes: Final = compiled.arena_bytes
         self._statuses: Statuses | None = None
         if operations.has_status:
             self._statuses = Statuses(operations.statuses, site.driver, site.pool, site.uploads, self._name)
@@ -122,6 +126,9 @@ class Resident:
             self._arrived()
         self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
+        self._steps: list[LaunchKernel | CopyBytes] = []
+        self.names: list[str] = []
+        """What is launched, for messages."""
 
     def _uploaded(self, array: np.ndarray[Any, Any]) -> DeviceMemory:
         site = self._site
@@ -144,12 +151,37 @@ class Resident:
         """Whether nothing is read back while it runs."""
         return self._operations.is_fixed
 
+    # ------------------------------------------------------------------------------------------------- by native code
+
+    def is_native(self, native: NativeDriver) -> bool:
+        """Whether native code can put it on the stream, and nothing is left to do when it has run."""
+        functions = self._functions.values()
+        return self.is_fixed and self._statuses is None and all(native.function(each) is not None for each in functions)
+
+    def native_program(self, native: NativeDriver) -> NativeProgram:
+        """The program as native code: its arguments are the addresses of inputs and results, and that of the arena."""
+        operations = self._operations
+        arguments = [*range(operations.first_constant), operations.arena]
+        constants = {operations.first_constant + number: each.address for number, each in enumerate(self._constants)}
+        functions = {name: native.function(each) or 0 for name, each in self._functions.items()}
+        self._steps = straightened(operations.code)
+        self.names = [each.what for each in self._steps if isinstance(each, LaunchKernel)]
+        return NativeProgram(native, self._site.stream, self._steps, functions, arguments, constants)
+
+    def failed(self, native: NativeDriver, status: int) -> Exception:
+        """What ``NativeProgram.run`` returned, as an exception."""
+        number, code = status >> 32, status & 0xFFFF_FFFF
+        step = self._steps[number] if number >= 0 else None
+        return native.error(code, step.what if isinstance(step, LaunchKernel) else f"start of {self._name}")
+
+    # ------------------------------------------------------------------------------------------------------ by Python
+
     def run(self, inputs: Sequence[Handle], outputs: Sequence[Handle], stop: Callable[[], bool]) -> Run:
         """Put the program on the stream; waits only where a loop or a branch depends on what is computed.
 
         ``stop`` is asked at every iteration whether to give up.
         """
-        arena = self._site.pool.allocate(self._arena_bytes, f"temporaries of {self._name}")
+        arena = self._site.pool.allocate(self.arena_bytes, f"temporaries of {self._name}")
         frame = [each.address for each in (*inputs, *outputs, *self._constants, arena)]
         frame += [0] * (self._operations.length - len(frame))
         run = Run(self._name, self._statuses, self._places)

@@ -160,6 +160,9 @@ class SimulatedDriver:
         """Nothing is saved."""
         return nullcontext()
 
+    native = None
+    """Everything goes through the streams' threads."""
+
     def memory(self) -> tuple[int, int]:
         """Bytes: free, in all."""
         return self.properties.total_memory - self._used, self.properties.total_memory

@@ -66,7 +66,9 @@ class FakeCuda:
         self.timing: dict[int, int] = {}
         self.clock = 0
         self._capturing: dict[int, list[Callable[[], None]]] = {}
-        self._graphs: dict[int, list[Callable[[], None]]] = {}
+        self._graphs: dict[int, dict[int, Callable[[], None]]] = {}
+        self._templates: dict[int, int] = {}
+        self._native: dict[str, Any] = {}
         self.attributes = {
             "COMPUTE_CAPABILITY_MAJOR": 9,
             "COMPUTE_CAPABILITY_MINOR": 0,
@@ -86,9 +88,10 @@ class FakeCuda:
             return getattr(real, name)
         function = getattr(self, f"do_{name}")
 
-        def call(*arguments: Any) -> tuple[Any, ...]:
+        def call(*arguments: Any, is_native: bool = False) -> tuple[Any, ...]:
             self.calls.append(name)
-            check_types(name, arguments)
+            if not is_native:
+                check_types(name, arguments)
             if name not in CONTEXT_FREE:
                 assert self.contexts, f"{name} without a context"
             if name in self.fail:
@@ -106,6 +109,26 @@ class FakeCuda:
                 if result is not None
                 else (SUCCESS,)
             )
+
+        return call
+
+    def do_cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> Any:
+        assert version == 12000 and flags == 1
+        name = symbol.decode()
+        if name not in self._native:
+            self._native[name] = ctypes.CFUNCTYPE(ctypes.c_int, *NATIVE[name])(self._natively(name))
+        return ctypes.cast(self._native[name], ctypes.c_void_p).value, real.CUdriverProcAddressQueryResult(0)
+
+    def _natively(self, name: str) -> Callable[..., int]:
+        """The function as native code calls it: handles are numbers, results are written to memory."""
+
+        def call(*arguments: Any) -> int:
+            given = [argument or 0 for argument in arguments]
+            results = 1 if name in ("cuCtxPopCurrent", "cuGraphAddKernelNode", "cuGraphAddMemcpyNode") else 0
+            status, *values = getattr(self, name)(*given[results:], is_native=True)
+            for address, value in zip(given[:results], values):
+                ctypes.c_uint64.from_address(address).value = int(value)
+            return int(status)
 
         return call
 
@@ -265,6 +288,9 @@ class FakeCuda:
         """A launch takes a millisecond here, and so does recording an event that measures."""
         return float(self.timing[int(last)] - self.timing[int(first)])
 
+    def do_cuEventQuery(self, event: Any) -> None:
+        assert ("CUevent", int(event)) in self.live
+
     def do_cuEventSynchronize(self, event: Any) -> None:
         pass
 
@@ -293,7 +319,12 @@ class FakeCuda:
         self.shared[int(function)] = value
 
     def do_cuLaunchKernel(self, function: Any, *arguments: Any) -> None:
-        blocks, y, z, threads, v, w, shared, stream, parameters, extra = arguments
+        *shape, stream, parameters, extra = arguments
+        self._put(stream, self._launch(function, *shape, parameters, extra))
+
+    def _launch(self, function: Any, *arguments: Any) -> Callable[[], None]:
+        """What a launch does; its parameters are read at once."""
+        blocks, y, z, threads, v, w, shared, parameters, extra = arguments
         assert (y, z, v, w, extra) == (1, 1, 1, 1, 0)
         assert shared <= self.shared.get(int(function), 48 << 10)
         module, symbol = self._functions[int(function)]
@@ -309,7 +340,7 @@ class FakeCuda:
             self.clock += 1
             module.launch(symbol, addresses, blocks, threads, shared)
 
-        self._put(stream, run)
+        return run
 
     def do_cuStreamBeginCapture(self, stream: Any, mode: Any) -> None:
         assert mode.name == "CU_STREAM_CAPTURE_MODE_RELAXED"
@@ -317,22 +348,70 @@ class FakeCuda:
 
     def do_cuStreamEndCapture(self, stream: Any) -> Any:
         made = self._new(real.CUgraph)
-        self._graphs[int(made)] = self._capturing.pop(int(stream))
+        self._graphs[int(made)] = {next(self._numbers): work for work in self._capturing.pop(int(stream))}
         return made
+
+    def do_cuGraphCreate(self, flags: int) -> Any:
+        assert flags == 0
+        made = self._new(real.CUgraph)
+        self._graphs[int(made)] = {}
+        return made
+
+    def _add(self, graph: int, before: int, count: int, work: Callable[[], None]) -> int:
+        nodes = self._graphs[graph]
+        named = [ctypes.c_uint64.from_address(before + 8 * number).value for number in range(count)]
+        assert named == list(nodes)[-1:], "each node is behind the one before"
+        nodes[made := next(self._numbers)] = work
+        return made
+
+    def _described(self, parameters: int) -> Callable[[], None]:
+        """The launch of a node, read as ``cuda.bindings`` reads it."""
+        found = real.CUDA_KERNEL_NODE_PARAMS(_ptr=parameters)
+        blocks, threads = [[getattr(found, f"{kind}Dim{axis}") for axis in "XYZ"] for kind in ("grid", "block")]
+        assert int(found.kern) == int(found.ctx) == 0
+        shape = (*blocks, *threads, found.sharedMemBytes)
+        return self._launch(found.func, *shape, int(found.kernelParams), int(found.extra))
+
+    def _described_copy(self, parameters: int, context: int) -> Callable[[], None]:
+        found = real.CUDA_MEMCPY3D(_ptr=parameters)
+        assert context == 77 and (found.Height, found.Depth) == (1, 1)
+        assert found.srcMemoryType == found.dstMemoryType == real.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        others = [f"{end}{what}" for end in ("src", "dst") for what in ("XInBytes", "Y", "Z", "LOD", "Pitch", "Height")]
+        assert not any(getattr(found, name) for name in others)
+        target, source, nbytes = int(found.dstDevice), int(found.srcDevice), found.WidthInBytes
+        return lambda: ctypes.memmove(target, source, nbytes) and None
+
+    def do_cuGraphAddKernelNode(self, graph: int, before: int, count: int, parameters: int) -> Any:
+        return self._add(graph, before, count, self._described(parameters))
+
+    def do_cuGraphAddMemcpyNode(self, graph: int, before: int, count: int, parameters: int, context: int) -> Any:
+        return self._add(graph, before, count, self._described_copy(parameters, context))
+
+    def _tell(self, instantiated: int, node: int, work: Callable[[], None]) -> None:
+        assert node in self._graphs[self._templates[instantiated]], "of a graph that was destroyed"
+        self._graphs[instantiated][node] = work
+
+    def do_cuGraphExecKernelNodeSetParams(self, instantiated: int, node: int, parameters: int) -> None:
+        self._tell(instantiated, node, self._described(parameters))
+
+    def do_cuGraphExecMemcpyNodeSetParams(self, instantiated: int, node: int, parameters: int, context: int) -> None:
+        self._tell(instantiated, node, self._described_copy(parameters, context))
 
     def do_cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
         made = self._new(real.CUgraphExec)
-        self._graphs[int(made)] = self._graphs[int(graph)]
+        self._graphs[int(made)] = dict(self._graphs[int(graph)])
+        self._templates[int(made)] = int(graph)
         return made
 
     def do_cuGraphDestroy(self, graph: Any) -> None:
         self._gone(graph)
+        del self._graphs[int(graph)]
 
     def do_cuGraphExecDestroy(self, graph: Any) -> None:
         self._gone(graph)
 
     def do_cuGraphLaunch(self, graph: Any, stream: Any) -> None:
-        for work in self._graphs[int(graph)]:
+        for work in list(self._graphs[int(graph)].values()):
             self._put(stream, work)
 
 
@@ -340,7 +419,22 @@ class FakeError(Exception):
     """A status that is not success."""
 
 
+_POINTER, _INT, _WORD = ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint64
+NATIVE: dict[str, tuple[Any, ...]] = {
+    "cuCtxPushCurrent": (_POINTER,),
+    "cuCtxPopCurrent": (_POINTER,),
+    "cuLaunchKernel": (_POINTER, *[_INT] * 7, *[_POINTER] * 3),
+    "cuMemcpyDtoDAsync": (_WORD, _WORD, ctypes.c_size_t, _POINTER),
+    "cuEventRecord": (_POINTER, _POINTER),
+    "cuEventQuery": (_POINTER,),
+    "cuGraphLaunch": (_POINTER, _POINTER),
+    "cuGraphAddKernelNode": (_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _POINTER),
+    "cuGraphAddMemcpyNode": (_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _POINTER, _POINTER),
+    "cuGraphExecKernelNodeSetParams": (_POINTER, _POINTER, _POINTER),
+    "cuGraphExecMemcpyNodeSetParams": (_POINTER, _POINTER, _POINTER, _POINTER),
+}
+"""Parameters of the C functions, by cuda.h: those that native code calls."""
 CONTEXT_FREE = frozenset(
-    "cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceTotalMem "
+    "cuInit cuDriverGetVersion cuGetProcAddress cuGetErrorName cuGetErrorString cuDeviceGetCount cuDeviceGet cuDeviceGetName cuDeviceTotalMem "
     "cuDeviceGetAttribute cuDevicePrimaryCtxRetain cuCtxPushCurrent cuCtxPopCurrent".split()
 )

@@ -95,7 +95,7 @@ def test_times_are_those_of_events_that_measure(cuda: FakeCuda, driver: NvidiaDr
     driver.free(address, stream)
 
 
-def test_programs_run_and_become_graphs(cuda: FakeCuda, backend: CudaBackend) -> None:
+def test_programs_run_and_become_one_graph_that_is_told_new_addresses(cuda: FakeCuda, backend: CudaBackend) -> None:
     f = hlojit.compile(THREE, backend="cuda")
     x = hlojit.put(np.linspace(-1, 1, 64, dtype="f4"), "cuda")
     u, i = hlojit.put(np.arange(4, dtype="f4"), "cuda"), hlojit.put(np.int32(5), "cuda")
@@ -103,11 +103,47 @@ def test_programs_run_and_become_graphs(cuda: FakeCuda, backend: CudaBackend) ->
     expected[5:9] = np.arange(4)
     kernels = sum(len(launch.kernel.phases) for launch in f.spec.program.launches())
     assert kernels >= 3
+    kept = []
     for _ in range(6):
-        np.testing.assert_allclose(hlojit.get(f(x, i, u)), -expected, rtol=3e-7)
-    assert cuda.calls.count("cuGraphLaunch") >= 2
-    assert cuda.calls.count("cuGraphInstantiate") <= 4
-    assert cuda.calls.count("cuLaunchKernel") < 6 * kernels
+        kept.append(f(x, i, u))
+        np.testing.assert_allclose(hlojit.get(kept[-1]), -expected, rtol=3e-7)
+    assert cuda.calls.count("cuGraphInstantiate") == 1
+    assert cuda.calls.count("cuLaunchKernel") == kernels, "of the first call"
+    assert cuda.calls.count("cuGraphLaunch") == 5
+    # Every result is new memory, which one kernel and nothing else writes.
+    assert cuda.calls.count("cuGraphExecKernelNodeSetParams") <= 4 * 2 < 4 * kernels
+    for each in kept:
+        np.testing.assert_allclose(hlojit.get(each), -expected, rtol=3e-7)
+    del kept, each
+    cuda.calls.clear()
+    for _ in range(4):
+        f(x, i, u).wait()
+    assert cuda.calls.count("cuGraphLaunch") == 4 and cuda.calls.count("cuMemAllocAsync") == 0
+    assert cuda.calls.count("cuGraphExecKernelNodeSetParams") <= 2, "the memory is the same every time"
+
+
+COPIES = """
+func.func @copies(%x: tensor<600xf32>, %y: tensor<600xf32>) -> (tensor<600xf32>, tensor<600xf32>, tensor<600xf32>) {
+  %0 = stablehlo.tanh %x : tensor<600xf32>
+  return %0, %0, %y : tensor<600xf32>, tensor<600xf32>, tensor<600xf32>
+}
+"""
+
+
+def test_copies_are_steps_and_nodes(cuda: FakeCuda, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hlojit.gpu.starts.GRAPH_LAUNCHES", 1)
+    f = hlojit.compile(COPIES, backend="cuda")
+    kept = []
+    for number in range(4):
+        x, y = (np.full(600, number + offset, "f4") for offset in (0.5, 7))
+        given = [hlojit.put(each, "cuda") for each in (x, y)]
+        assert all(each.wait() for each in given)
+        kept.append((x, y, f.execute(*given)))
+    for x, y, results in kept:
+        for found, expected in zip(results, (np.tanh(x), np.tanh(x), y), strict=True):
+            np.testing.assert_allclose(hlojit.get(found), expected, rtol=3e-7)
+    assert "cuMemcpyDtoDAsync" in cuda.calls and cuda.calls.count("cuGraphInstantiate") == 1
+    assert "cuGraphExecMemcpyNodeSetParams" in cuda.calls
 
 
 def test_kernels_of_several_launches_are_found_by_their_names(backend: CudaBackend) -> None:
@@ -149,8 +185,8 @@ def test_a_fault_names_what_ran_and_the_process_goes_on(cuda: FakeCuda, backend:
     x = hlojit.put(np.zeros(64, "f4"), "cuda")
     u, i = hlojit.put(np.zeros(4, "f4"), "cuda"), hlojit.put(np.int32(5), "cuda")
     f(x, i, u)
-    cuda.fail["cuEventSynchronize"] = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
     y = f.execute(x, i, u)
+    cuda.sticky = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
     with pytest.raises(
         hlojit.ExecutionError, match="three on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS: as the driver explains it"
     ) as caught:

@@ -1,0 +1,26 @@
+"""Which process this is, without asking the operating system: what is made in a parent is not used in a child of fork.
+
+made_in = process.id
+if made_in != process.id: ...
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, final
+
+
+@final
+class _Process:
+    """The process that runs."""
+
+    __slots__ = ("id",)
+
+    def __init__(self) -> None:
+        self.id = os.getpid()
+
+
+process: Final = _Process()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=process.__init__)
