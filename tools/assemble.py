@@ -46,6 +46,15 @@ class Kind:
     text: str
     wide: bool = True
     """Whether whole pieces of 16 bytes are loaded and stored."""
+    scatters: bool = False
+    """Whether elements are stored one by one, each where it goes."""
+
+    @property
+    def directions(self) -> frozenset[str]:
+        """What is done 16 bytes at once."""
+        if not self.wide:
+            return frozenset()
+        return frozenset({"ld"}) if self.scatters else frozenset({"ld", "st"})
 
 
 def _function(body: str, result: str, *arguments: str) -> str:
@@ -196,16 +205,23 @@ def _update_slice() -> Kind:
     return Kind(_function(body, t, t, u, i), wide=False)
 
 
-def _sort(dtype: str) -> Kind:
-    t = f"tensor<64x4096x{dtype}>"
+def _sort(
+    dtype: str, shape: str, dimension: int, order: str, *others: str, wide: bool = True, scatters: bool = False
+) -> Kind:
+    """Sorted by the first operand, which others follow."""
+    elements = (dtype, *others)
+    tensors = [f"tensor<{shape}x{element}>" for element in elements]
+    names = [f"%{name}" for name, _ in zip("xyzw", elements)]
+    scalars = ", ".join(f"%a{n}: tensor<{element}>, %b{n}: tensor<{element}>" for n, element in enumerate(elements))
+    types = f"({', '.join(tensors)})"
     body = f"""
-      %0 = "stablehlo.sort"(%x) ({{
-      ^bb0(%a: tensor<{dtype}>, %b: tensor<{dtype}>):
-        %1 = stablehlo.compare LT, %a, %b : (tensor<{dtype}>, tensor<{dtype}>) -> tensor<i1>
+      %0:{len(elements)} = "stablehlo.sort"({", ".join(names)}) ({{
+      ^bb0({scalars}):
+        %1 = stablehlo.compare LT, %a0, %b0{order} : (tensor<{dtype}>, tensor<{dtype}>) -> tensor<i1>
         stablehlo.return %1 : tensor<i1>
-      }}) {{dimension = 1 : i64, is_stable = true}} : ({t}) -> {t}
-      return %0 : {t}"""
-    return Kind(_function(body, t, t), wide=False)
+      }}) {{dimension = {dimension} : i64, is_stable = true}} : {types} -> {types}
+      return {", ".join(f"%0#{n}" for n in range(len(elements)))} : {", ".join(tensors)}"""
+    return Kind(_function(body, types, *tensors), wide, scatters)
 
 
 def _window(dtype: str) -> Kind:
@@ -276,8 +292,13 @@ KINDS = {
     "scatter_atomic_i32": _scatter("i32", "add"),
     "scatter_ordered_f32": _scatter("f32", "add"),
     "update_slice_f32": _update_slice(),
-    "sort_f32": _sort("f32"),
-    "sort_i32": _sort("i32"),
+    "sort_merge_f32": _sort("f32", "64x4096", 1, "", wide=False),
+    "sort_radix_f32": _sort("f32", "16777216", 0, ", TOTALORDER", scatters=True),
+    "sort_radix_rows_f32": _sort("f32", "4096x4096", 1, ", TOTALORDER"),
+    "sort_radix_bf16_i32": _sort("bf16", "64x50256", 1, ", TOTALORDER", "i32", scatters=True),
+    "sort_radix_short_i64": _sort("i64", "65536x64", 1, ""),
+    "sort_radix_columns_i32": _sort("i32", "100000x16", 0, "", scatters=True),
+    "sort_radix_by_number": _sort("f32", "16777216", 0, ", TOTALORDER", "f64", "f64", "i64", scatters=True),
     "window_f32": _window("f32"),
     "product_f32": _product("f32", wide=True),
     "product_f64": _product("f64", wide=True),
@@ -303,7 +324,8 @@ class Row:
     code: KernelCode
     ptx: str
     usage: dict[str, Usage]
-    wide: bool
+    wide: frozenset[str]
+    """What has to be done 16 bytes at once: ``ld``, ``st``."""
 
     def faults(self) -> list[str]:
         """What is wrong with it."""
@@ -313,7 +335,7 @@ class Row:
         if ".local" in self.ptx:
             found.append("values lie in local memory")
         directions = {match[1] for match in WIDE.finditer(self.ptx)}
-        if self.wide and directions != {"ld", "st"}:
+        if not self.wide <= directions:
             found.append("pieces are not read and written 16 bytes at once")
         for symbol, usage in self.usage.items():
             if usage.spills:
@@ -366,7 +388,7 @@ def rows(names: Sequence[str], targets: Sequence[str], assemblers: Sequence[str]
                     part = name if len(made) == 1 else f"{name}.{number}"
                     ptx = assembler(chosen).ptx(code, TARGETS[target])
                     usages = _machine_code(ptx, TARGETS[target], folder / target / f"{part}.{chosen}")
-                    yield Row(part, chosen, target, code, ptx, usages, KINDS[name].wide)
+                    yield Row(part, chosen, target, code, ptx, usages, KINDS[name].directions)
 
 
 def _machine_code(ptx: str, target: Target, path: Path) -> dict[str, Usage]:

@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.graph import Block
 from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
-from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Elements
-
-
-class ScalarAccess:
-    """An ``Access`` without memory: a region's values are its arguments and constants."""
-
-    def __init__(self, builder: LlvmBuilder):
-        self._builder = builder
-
-    @property
-    def builder(self) -> ScalarBuilder:
-        """Receives the arithmetic."""
-        return scalars(self._builder)
-
-    def is_uniform(self, condition: Any) -> bool:
-        """Everything is one lane here."""
-        return True
-
-    def load(self, *arguments: Any) -> NoReturn:
-        """Regions read no memory."""
-        raise AssertionError("a combiner or comparator reads no buffers")
-
-    index_value = bind = branch = loop = load
+from hlojit.lowering.scalar_regions import region_elements
 
 
 def inline_region(b: LlvmBuilder, block: Block, arguments: Sequence[Val]) -> tuple[Val, ...]:
     """Emit a block of scalars on arguments in compute form; returns its results in compute form."""
-    elements = Elements(ScalarAccess(b), Body({}, (), ()))
-    results: tuple[Any, ...] = elements.inline(block, arguments)
+    results: tuple[Any, ...] = region_elements(scalars(b)).inline(block, arguments)
     return results
 
 

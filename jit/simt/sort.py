@@ -21,10 +21,12 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.radix_plan import RadixPlan
 from hlojit.lowering.sort_plan import GridSortPlan
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
+from hlojit.simt.radix_sort import RadixSort
 
 SEARCH_NANOSECONDS: Final = 300.0
 """Of one step of a search in memory, which waits for the one before it."""
@@ -35,6 +37,9 @@ Place = Callable[[Val], Val]
 
 def emit_sort(instruction: Instruction, target: Target, dialect: Dialect, symbol: str) -> KernelCode:
     """Sort all operands along one dimension in the order that the comparator gives."""
+    assert target.grid is not None
+    if (by_keys := RadixPlan.of(instruction, target.grid)) is not None:
+        return RadixSort(instruction, by_keys, target, dialect).emit(symbol)
     return _Sort(instruction, target, dialect).emit(symbol)
 
 

@@ -45,6 +45,12 @@ def test_the_table_has_a_row_a_kernel(tmp_path: Path) -> None:
 def test_faults_are_found() -> None:
     (row,) = tool.rows(["chain_f32"], ["sm_80"], ["llvm"], ROOT / "build" / "assembled")
     bad = tool.Row(
-        "bad", "llvm", "sm_80", row.code, "\tcall f;\n\t.local .b8 x[8];\n", {"k": tool.Usage(255, 8, 8, 0)}, True
+        "bad",
+        "llvm",
+        "sm_80",
+        row.code,
+        "\tcall f;\n\t.local .b8 x[8];\n",
+        {"k": tool.Usage(255, 8, 8, 0)},
+        frozenset({"ld"}),
     )
     assert len(bad.faults()) == 4

@@ -52,7 +52,9 @@ def checked(code: KernelCode, target: Target, warp: int) -> str:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("kind", ["chain_f32", "chain_bf16", "transpose_f32", "scatter_ordered_f32", "softmax_f32"])
+@pytest.mark.parametrize(
+    "kind", ["chain_f32", "chain_bf16", "transpose_f32", "scatter_ordered_f32", "softmax_f32", "sort_radix_short_i64"]
+)
 def test_kernels_become_code_objects(kinds: ModuleType, kind: str, name: str) -> None:
     target, warp = TARGETS[name]
     for code in codes(kinds, kind, name):

@@ -24,7 +24,7 @@ def sort(shape: str, dimension: int) -> Instruction:
     func.func @main(%x: {kinds[0]}, %i: {kinds[1]}) -> ({kinds[0]}, {kinds[1]}) {{
       %0:2 = "stablehlo.sort"(%x, %i) ({{
       ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
-        %1 = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        %1 = stablehlo.compare LT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
         stablehlo.return %1 : tensor<i1>
       }}) {{dimension = {dimension} : i64, is_stable = true}} : ({kinds[0]}, {kinds[1]}) -> ({kinds[0]}, {kinds[1]})
       return %0#0, %0#1 : {kinds[0]}, {kinds[1]}
