@@ -20,7 +20,7 @@ def inline_region(b: LlvmBuilder, block: Block, arguments: Sequence[Val]) -> tup
 
 def updated(b: LlvmBuilder, block: Block, old: Sequence[Val], new: Sequence[Val]) -> tuple[Val, ...]:
     """Emit a combiner of old and new elements, all in memory form: what it only hands on keeps its bits."""
-    elements = Elements(ScalarAccess(b), Body({}, (), ()))
+    elements = region_elements(scalars(b))
     results: tuple[Any, ...] = elements.inline(block, [*old, *new], frozenset(range(len(old))))
     return results
 
