@@ -8,7 +8,8 @@ from typing import Any, NoReturn, cast
 from hlojit.ir.graph import Value
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Access, Elements
+from hlojit.lowering.element_access import Access
+from hlojit.lowering.elements import Elements
 
 
 class ScalarAccess:
