@@ -164,6 +164,8 @@ class Indexed(Lowering):
     """For an op that only repeats its operand's elements: the dimension of the result that each of the operand's is."""
     moves: bool = False
     """The result is an element of one of the operands of its type, bit for bit; the rule is also given memory forms."""
+    expansion: Callable[[Any, Instruction], Sequence[Value] | None] | None = None
+    """A rule like that of ``Expand``, for back ends that do not take an instruction as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ Their lowering says from which index of which operand an element of the result c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from hlojit.ir.formats import IntegerType
-from hlojit.ir.graph import Instruction
+from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -261,6 +262,25 @@ def _concatenate(emitter: ElementEmitter, instruction: Instruction, index: Seque
     return choose(0, len(instruction.operands))
 
 
+MOST_INPUTS: Final = 256
+"""Of a concatenation that is built here: a kernel of a machine with threads takes its arrays as parameters."""
+
+
+def _concatenate_in_groups(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """Concatenations of at most ``MOST_INPUTS``, of groups of about one size; or None: there are no more."""
+    inputs = list(instruction.operands)
+    if len(inputs) <= MOST_INPUTS:
+        return None
+    while len(inputs) > 1:
+        groups = -(-len(inputs) // MOST_INPUTS)
+        bounds = [len(inputs) * number // groups for number in range(groups + 1)]
+        inputs = [
+            builder.create("stablehlo.concatenate", inputs[first:last], attributes=instruction.attributes).result
+            for first, last in pairwise(bounds)
+        ]
+    return inputs
+
+
 _CONCATENATE_RULES = (
     Constraint("C3", _some_input),
     Constraint("C1", lambda call: same_elements("inputs", operand_tensors(call))),
@@ -277,7 +297,7 @@ CONCATENATE = define(
         constraints=(*_CONCATENATE_RULES, inferred_element("C5"), inferred("C6")),
         reference=lambda call, *inputs: np.concatenate(inputs, DimensionView.of(call).dimension),
         syntax="concatenate",
-        lowering=Indexed(_concatenate, reads=_share, moves=True),
+        lowering=Indexed(_concatenate, reads=_share, moves=True, expansion=_concatenate_in_groups),
         value_range=union_of(),
         summary="Tensors joined along one dimension.",
     )

@@ -44,12 +44,40 @@ def test_many_operands_of_one_kernel(count: int) -> None:
     check(concatenation(count), *[integers(7, seed=number) for number in range(count)])
 
 
-def test_more_operands_than_a_kernel_takes_are_refused() -> None:
+def test_a_concatenation_of_more_than_a_kernel_takes_is_several() -> None:
     """NVIDIA's assembler refuses entry functions with more than 4352 bytes of parameters."""
-    with pytest.raises(
-        hlojit.UnsupportedError, match=r"stablehlo.concatenate .* 'cuda': it has 601 operands and results"
-    ):
-        hlojit.compile(concatenation(600), backend="cuda")
+    arrays = [integers(7, seed=number) for number in range(600)]
+    executable = hlojit.compile(concatenation(600), backend="cuda")
+    np.testing.assert_array_equal(executable(*arrays), np.concatenate(arrays))
+    assert sorted(len(launch.buffers) for launch in executable.spec.program.launches()) == [4, 201, 201, 201]
+
+
+def test_many_columns_of_several_widths_are_concatenated() -> None:
+    arrays = [integers(3, number % 24 and 1 + number % 2, seed=number) for number in range(530)]
+    types = [f"tensor<3x{each.shape[1]}xi32>" for each in arrays]
+    long = f"tensor<3x{sum(each.shape[1] for each in arrays)}xi32>"
+    names = [f"%a{number}" for number in range(530)]
+    text = (
+        f"func.func @main({', '.join(map('{}: {}'.format, names, types))}) -> {long} {{\n"
+        f"%r = stablehlo.concatenate {', '.join(names)}, dim = 1 : ({', '.join(types)}) -> {long}\n"
+        f"return %r : {long}\n}}"
+    )
+    np.testing.assert_array_equal(hlojit.compile(text, backend="cuda")(*arrays), np.concatenate(arrays, 1))
+
+
+def test_more_operands_than_a_kernel_takes_are_refused() -> None:
+    names = [f"%a{number}" for number in range(300)]
+    region = ", ".join(f"%x{number}: tensor<i32>" for number in range(600))
+    types = ", ".join([LINE] * 300)
+    text = (
+        f"func.func @main({', '.join(f'{name}: {LINE}' for name in names)}) -> {LINE} {{\n"
+        f'%r:300 = "stablehlo.sort"({", ".join(names)}) ({{\n^bb0({region}):\n'
+        "%c = stablehlo.compare LT, %x0, %x1 : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+        f"stablehlo.return %c : tensor<i1>\n}}) {{dimension = 0 : i64}} : ({types}) -> ({types})\n"
+        f"return %r#7 : {LINE}\n}}"
+    )
+    with pytest.raises(hlojit.UnsupportedError, match=r"stablehlo.sort .* 'cuda': it has 600 operands and results"):
+        hlojit.compile(text, backend="cuda")
 
 
 def test_many_operands_of_many_kernels() -> None:

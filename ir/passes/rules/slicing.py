@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.slicing import MOST_INPUTS
 from hlojit.ir.ops.views import (
     BroadcastView,
     DimensionView,
@@ -20,7 +21,6 @@ from hlojit.ir.passes.rules.matching import has_one_use, made_by, static_shape
 from hlojit.ir.types import tensor
 
 RULES = RuleSet("slicing")
-_MOST_OPERANDS = 256
 Bounds = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
@@ -138,7 +138,7 @@ def concatenate_of_concatenate(rewriter: Rewriter, concatenate: Instruction) -> 
             operands.extend(inner.operands)
         else:
             operands.append(operand)
-    if len(operands) == len(concatenate.operands) or len(operands) > _MOST_OPERANDS:
+    if len(operands) == len(concatenate.operands) or len(operands) > MOST_INPUTS:
         return None
     return rewriter.create_like(concatenate, operands)
 
