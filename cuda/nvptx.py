@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, final
+from typing import final
 
 from hlojit.cuda import narrow_floats
+from hlojit.cuda.machine_instructions import global_address, machine_instruction, machine_statement, shared_address
+from hlojit.cuda.matrix_fragments import NvidiaFragments
 from hlojit.cuda.published_rates import rated
 from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
+from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.dialect import Dialect, MemoryAccess
-from hlojit.simt.portable_matrices import SharedMatrix
+from hlojit.simt.portable_matrices import Fragments
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _SHARED = "@hlojit_shared"
@@ -107,40 +110,26 @@ class NvptxDialect(Dialect):
         nbytes = access.align
         # Whole lines of the cache do not take part in the multiprocessor's own cache.
         cache = "cg" if nbytes == 16 else "ca"
-        places = [_shared_address(b, access.pointer), _global_address(b, source)]
+        places = [shared_address(b, access.pointer), global_address(b, source)]
         text = f"cp.async.{cache}.shared.global [$0], [$1], {nbytes}"
         if exists is None:
-            _machine_statement(b, f"{text};", places)
+            machine_statement(b, f"{text};", places)
             return
         read = b.select(exists, b.constant("i32", nbytes), b.constant("i32", 0))
-        _machine_statement(b, f"{text}, $2;", [*places, read])
+        machine_statement(b, f"{text}, $2;", [*places, read])
 
     def commit_copies(self, b: SimtBuilder) -> None:
-        _machine_statement(b, "cp.async.commit_group;", [])
+        machine_statement(b, "cp.async.commit_group;", [])
 
     def wait_for_copies(self, b: SimtBuilder, left: int) -> None:
-        _machine_statement(b, f"cp.async.wait_group {left};", [])
+        machine_statement(b, f"cp.async.wait_group {left};", [])
 
     exchanges_matrices = False
 
-    def matrix_fragment(self, b: SimtBuilder, matrix: SharedMatrix) -> list[Val]:
-        lane = b.zext(b.and_(b.thread, b.constant("i32", 31)), "i64")
-        lower, upper = b.and_(lane, b.constant("i64", 15)), b.lshr(lane, b.constant("i64", 4))
-        # A lane says where one line of eight of one of four matrices begins.
-        if matrix.transposed:
-            eight = b.constant("i64", 8)
-            line = b.add(b.and_(lane, b.constant("i64", 7)), b.mul(upper, eight))
-            inside = b.mul(b.lshr(lower, b.constant("i64", 3)), eight)
-        else:
-            line, inside = lower, b.mul(upper, b.constant("i64", 16 // matrix.size))
-        offset = b.add(b.add(matrix.first, b.mul(line, b.constant("i64", matrix.pitch))), inside)
-        address = b.emit("i64", 1, f"ptrtoint ptr {b.element_pointer(matrix.base, matrix.kind, offset).text} to i64")
-        trans = ".trans" if matrix.transposed else ""
-        text = (
-            "{ .reg .b64 %place; cvta.to.shared.u64 %place, $4; "
-            f"ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{$0, $1, $2, $3}}, [%place]; }}"
-        )
-        return _machine_instruction(b, text, ["i32"] * 4, [address], memory=True)
+    def matrix_fragments(
+        self, b: SimtBuilder, layout: MatrixLayout, base: Val, first: Val, *, is_left: bool
+    ) -> Fragments:
+        return NvidiaFragments(b, layout, base, first, is_left=is_left)
 
     def matrix_multiply(
         self,
@@ -157,46 +146,7 @@ class NvptxDialect(Dialect):
             f"mma.sync.aligned.{shape}.row.col.{kind}.{inputs.lhs.name}.{inputs.rhs.name}.{kind} "
             "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
         )
-        return _machine_instruction(b, text, [inputs.sums] * 4, [*left, *right, *sums], memory=False)
-
-
-def _shared_address(b: SimtBuilder, pointer: Val) -> Val:
-    """Where an address lies in shared memory (i32)."""
-    name = b.name()
-    b.line(f"{name} = addrspacecast ptr {pointer.text} to ptr addrspace(3)")
-    return b.emit("i32", 1, f"ptrtoint ptr addrspace(3) {name} to i32")
-
-
-def _global_address(b: SimtBuilder, pointer: Val) -> Val:
-    """An address in a buffer (i64)."""
-    name = b.name()
-    b.line(f"{name} = addrspacecast ptr {pointer.text} to ptr addrspace(1)")
-    return b.emit("i64", 1, f"ptrtoint ptr addrspace(1) {name} to i64")
-
-
-_LETTERS: Final = {"i32": "r", "i64": "l", "f32": "f"}
-"""Registers in the constraints of a machine instruction."""
-
-
-def _machine_statement(b: SimtBuilder, text: str, operands: Sequence[Val]) -> None:
-    """An instruction of PTX that changes memory and has no results."""
-    constraints = ",".join([*(_LETTERS[operand.kind] for operand in operands), "~{memory}"])
-    passed = ", ".join(f"{b.type_of(operand)} {operand.text}" for operand in operands)
-    b.line(f'call void asm sideeffect "{text}", "{constraints}"({passed})')
-
-
-def _machine_instruction(
-    b: SimtBuilder, text: str, kinds: Sequence[str], operands: Sequence[Val], *, memory: bool
-) -> list[Val]:
-    """An instruction of PTX that all lanes of a warp do together, with several results."""
-    constraints = [f"={_LETTERS[kind]}" for kind in kinds] + [_LETTERS[operand.kind] for operand in operands]
-    if memory:
-        constraints.append("~{memory}")
-    types = f"{{ {', '.join(b.type(kind) for kind in kinds)} }}"
-    passed = ", ".join(f"{b.type_of(operand)} {operand.text}" for operand in operands)
-    found = b.name()
-    b.line(f'{found} = call {types} asm sideeffect "{text}", "{",".join(constraints)}"({passed}) convergent')
-    return [b.emit(kind, 1, f"extractvalue {types} {found}, {number}") for number, kind in enumerate(kinds)]
+        return machine_instruction(b, text, [inputs.sums] * 4, [*left, *right, *sums], memory=False)
 
 
 def matrix_inputs_of(compute_capability: tuple[int, int]) -> tuple[str, ...]:
@@ -214,13 +164,28 @@ def nvidia_target(compute_capability: tuple[int, int], machine: GridMachine) -> 
 
 # Published figures: NVIDIA's architecture whitepapers and data sheets.
 A100 = GridMachine(
-    108, shared_bytes=163 << 10, gigahertz=1.41, memory_bandwidth=1555.0, matrix_inputs=matrix_inputs_of((8, 0))
+    108,
+    shared_bytes=163 << 10,
+    gigahertz=1.41,
+    memory_bandwidth=1555.0,
+    asynchronous_copies=True,
+    matrix_inputs=matrix_inputs_of((8, 0)),
 )
 H200 = GridMachine(
-    132, shared_bytes=227 << 10, gigahertz=1.98, memory_bandwidth=4800.0, matrix_inputs=matrix_inputs_of((9, 0))
+    132,
+    shared_bytes=227 << 10,
+    gigahertz=1.98,
+    memory_bandwidth=4800.0,
+    asynchronous_copies=True,
+    matrix_inputs=matrix_inputs_of((9, 0)),
 )
 B200 = GridMachine(
-    148, shared_bytes=227 << 10, gigahertz=1.85, memory_bandwidth=8000.0, matrix_inputs=matrix_inputs_of((10, 0))
+    148,
+    shared_bytes=227 << 10,
+    gigahertz=1.85,
+    memory_bandwidth=8000.0,
+    asynchronous_copies=True,
+    matrix_inputs=matrix_inputs_of((10, 0)),
 )
 
 SM_80 = nvidia_target((8, 0), A100)

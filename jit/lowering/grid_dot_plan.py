@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final, final
 
 from hlojit.lowering.candidates import MOST_CANDIDATES, Candidate
@@ -70,6 +71,17 @@ def cut_terms(product: GridProduct, rows: int = NOMINAL_SIDE, columns: int = NOM
     return Parts(ceil_divide(product.k, length), length)
 
 
+class Passage(Enum):
+    """How pieces of an operand come into shared memory."""
+
+    REGISTERS = "registers"
+    """A thread reads the next step's while it adds this one's."""
+    COPIED = "copied"
+    """As they are, by asynchronous copies, several steps ahead."""
+    CONVERTED = "converted"
+    """Copied several steps ahead, then converted by the thread that copied them."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Fill:
@@ -77,6 +89,15 @@ class Fill:
 
     lanes: int
     along_terms: bool
+    passage: Passage = Passage.REGISTERS
+
+    def slots(self, stages: int) -> int:
+        """Steps that lie in shared memory as they are multiplied."""
+        return stages if self.passage is Passage.COPIED else 2
+
+    def raw_slots(self, stages: int) -> int:
+        """Steps that lie there as they are in memory, to be converted."""
+        return stages - 1 if self.passage is Passage.CONVERTED else 0
 
 
 @final
@@ -155,6 +176,16 @@ class TiledPlan:
     def padding(self) -> int:
         """Elements behind every line in shared memory: rows stay aligned to 16 bytes and meet other banks."""
         return 16 // self.unit
+
+    @property
+    def stages(self) -> int:
+        """Steps in shared memory: one is filled while sums go over the other."""
+        return 2
+
+    @property
+    def at_once(self) -> int:
+        """Blocks that a multiprocessor should have registers for: as many as there are."""
+        return 1
 
     @property
     def vector(self) -> int:

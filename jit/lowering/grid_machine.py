@@ -28,6 +28,8 @@ class GridMachine:
     gigahertz: float = 1.5
     memory_bandwidth: float = 1000.0
     """Bytes a nanosecond."""
+    asynchronous_copies: bool = False
+    """Whether what is copied from memory to shared memory goes on while its thread does."""
     matrix_inputs: tuple[str, ...] = ()
     """Types of the elements that its matrix instructions multiply (``grid_matrix_plan``)."""
     rounds_to_tf32: bool = False

@@ -12,17 +12,17 @@ of the terms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar.formats import codes
 from hlojit.lowering.candidates import MOST_CANDIDATES, Candidate
 from hlojit.lowering.dot_problem import ceil_divide
-from hlojit.lowering.grid_dot_plan import THREADS, Fill, Parts, cut_terms, plan_fill
+from hlojit.lowering.grid_dot_plan import THREADS, Fill, Parts, Passage, cut_terms, plan_fill
 from hlojit.lowering.grid_machine import GridMachine
-from hlojit.lowering.grid_product import GridProduct
+from hlojit.lowering.grid_product import GridProduct, Pairs, ProductOperand
 
 ROWS: Final = 16
 COLUMNS: Final = 8
@@ -31,8 +31,14 @@ WORDS: Final = 8
 """Of 32 bits, that an instruction reads of a row."""
 STEP_WORDS: Final = 16
 """Of a row in shared memory."""
-PADDING_WORDS: Final = 4
-"""Behind every row, so that eight rows lie in different banks."""
+MOST_STAGES: Final = 4
+"""Steps in shared memory where they are copied asynchronously: one is multiplied, the others are on their way."""
+REGISTERS: Final = 128
+"""Of a thread, at most: sums are at most 64 of them."""
+BLOCKS_AT_ONCE: Final = 2
+"""That a multiprocessor should have shared memory for."""
+COPY_BYTES: Final = (4, 8, 16)
+"""Of an asynchronous copy."""
 INSTRUCTION_CYCLES: Final = 8.0
 FEWEST_ROWS: Final = 8
 """Products of fewer rows or columns would multiply mostly nothing."""
@@ -151,6 +157,10 @@ class MatrixPlan:
     parts: Parts
     lhs: Fill
     rhs: Fill
+    stages: int
+    """Steps in shared memory."""
+    at_once: int
+    """Blocks that a multiprocessor should have registers for."""
 
     @property
     def candidate(self) -> Candidate:
@@ -192,17 +202,30 @@ class MatrixPlan:
         return self.parts.workspace_bytes(self.product, 4)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """What a plan asks of an operand's elements in memory."""
+
+    size: int
+    """Bytes."""
+    is_own: bool = False
+    """Whether they are what instructions take, bit for bit."""
+    zero_is_zero: bool = True
+    """Whether bytes of zeros are the number 0, which is what copies write where nothing is."""
+
+
 def plan_matrices(
-    product: GridProduct, inputs: MatrixInputs, itemsizes: tuple[int, int], machine: GridMachine
+    product: GridProduct, inputs: MatrixInputs, elements: tuple[InMemory, InMemory], machine: GridMachine
 ) -> MatrixPlan | None:
     """The tile that takes the least estimated time, or None where too little would be multiplied."""
-    return next(iter(matrix_plans(product, inputs, itemsizes, machine)), None)
+    return next(iter(matrix_plans(product, inputs, elements, machine)), None)
 
 
 def matrix_plans(
     product: GridProduct,
     inputs: MatrixInputs,
-    itemsizes: tuple[int, int],
+    elements: tuple[InMemory, InMemory],
     machine: GridMachine,
     parts: Parts | None = None,
 ) -> list[MatrixPlan]:
@@ -211,7 +234,7 @@ def matrix_plans(
         return []
     parts = cut_terms(product) if parts is None else parts
     tiles = sorted(_tiles(machine), key=lambda tile: (tile_cycles(product, parts, tile, machine), -tile.warps))
-    return [_matrix_plan(product, inputs, tile, parts, itemsizes, machine) for tile in tiles[:MOST_CANDIDATES]]
+    return [_matrix_plan(product, inputs, tile, parts, elements, machine) for tile in tiles[:MOST_CANDIDATES]]
 
 
 def _matrix_plan(
@@ -219,20 +242,40 @@ def _matrix_plan(
     inputs: MatrixInputs,
     tile: MatrixTile,
     parts: Parts,
-    itemsizes: tuple[int, int],
+    elements: tuple[InMemory, InMemory],
     machine: GridMachine,
 ) -> MatrixPlan:
+    """How operands come into shared memory, and as many stages as there is room for."""
     threads = tile.warps * machine.warp
-    return MatrixPlan(
-        product, inputs, tile, threads, parts,
-        plan_fill(product.lhs, itemsizes[0], tile.rows, inputs.terms, threads, machine),
-        plan_fill(product.rhs, itemsizes[1], tile.columns, inputs.terms, threads, machine),
-    )  # fmt: skip
+    fills = []
+    for operand, each, side in zip((product.lhs, product.rhs), elements, (tile.rows, tile.columns)):
+        fill = plan_fill(operand, each.size, side, inputs.terms, threads, machine)
+        fills.append(replace(fill, passage=_passage(operand, each, fill, machine)))
+    sizes = [shared_bytes(tile, fills, elements, inputs, stages) for stages in range(2, MOST_STAGES + 1)]
+    if sizes[0] > machine.shared_bytes:
+        fills = [replace(fill, passage=Passage.REGISTERS) for fill in fills]
+    stages = 2
+    if any(fill.passage is not Passage.REGISTERS for fill in fills):
+        stages += sum(size <= machine.shared_bytes // BLOCKS_AT_ONCE for size in sizes[1:])
+    at_once = max(1, machine.registers // (threads * REGISTERS))
+    return MatrixPlan(product, inputs, tile, threads, parts, fills[0], fills[1], stages, at_once)
 
 
-def shared_bytes(tile: MatrixTile) -> int:
-    """Of two tiles of both operands, whichever dimension is the inner one."""
-    return 2 * (tile.rows + tile.columns) * 4 * (STEP_WORDS + PADDING_WORDS)
+def _passage(operand: ProductOperand, element: InMemory, fill: Fill, machine: GridMachine) -> Passage:
+    copied = machine.asynchronous_copies and fill.lanes * element.size in COPY_BYTES
+    if not copied or operand.pairs is Pairs.RIGHT or not element.zero_is_zero:
+        return Passage.REGISTERS
+    return Passage.COPIED if element.is_own else Passage.CONVERTED
+
+
+def shared_bytes(
+    tile: MatrixTile, fills: Sequence[Fill], elements: Sequence[InMemory], inputs: MatrixInputs, stages: int
+) -> int:
+    """Of the steps of both operands, as they are multiplied and as they are in memory."""
+    return sum(
+        side * inputs.terms * (fill.slots(stages) * inputs.size + fill.raw_slots(stages) * element.size)
+        for side, fill, element in zip((tile.rows, tile.columns), fills, elements)
+    )
 
 
 def _tiles(machine: GridMachine) -> Iterator[MatrixTile]:
@@ -245,7 +288,8 @@ def _tiles(machine: GridMachine) -> Iterator[MatrixTile]:
                     sums = warp_rows * warp_columns // machine.warp
                     if not whole or tile.warps * machine.warp > THREADS or machine.warp != ROWS * 2:
                         continue
-                    if shared_bytes(tile) <= machine.shared_bytes and sums <= machine.registers_per_thread // 3:
+                    steps = 2 * (tile.rows + tile.columns) * 4 * STEP_WORDS
+                    if steps <= machine.shared_bytes and sums <= machine.registers_per_thread // 3:
                         yield tile
 
 

@@ -1,22 +1,31 @@
 """What all kernels have in common that go over the terms of a tile step by step, through shared memory.
 
-While the threads of a block add the products of one step, which lies in shared memory in the form that they multiply, what they
-have read of the next one is under way in their registers.  Subclasses say what that form is, and how a step is added.
+While the threads of a block add the products of one step, which lies in shared memory in the form that they multiply, what
+comes next is under way: the next step in their registers, or several steps in copies that go on by themselves
+(``grid_dot_plan.Passage``).  Subclasses say what the form is, and how a step is added.
+
+    copy steps 0 .. S - 2
+    wait for step 0, meet
+    for every step i:
+        copy step i + S - 1             # to where step i - 1 was
+        add step i
+        wait for step i + 1, meet
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from hlojit.llvm.product_elements import Elements
 from hlojit.llvm.text import Val
-from hlojit.lowering.grid_dot_plan import Fill, Parts
-from hlojit.lowering.grid_product import GridProduct
+from hlojit.lowering.grid_dot_plan import Fill, Parts, Passage
+from hlojit.lowering.grid_product import GridProduct, Place
 from hlojit.lowering.index import Index
 from hlojit.simt.frame import GridFrame
-from hlojit.simt.product_operands import Piece, Reader, Writer, block_indices
+from hlojit.simt.portable_matrices import shared_pointer
+from hlojit.simt.product_operands import Piece, Reader, Writer, block_indices, load_vector_at
 
 
 class StepPlan(Protocol):
@@ -47,6 +56,14 @@ class StepPlan(Protocol):
         """Of a step."""
 
     @property
+    def stages(self) -> int:
+        """Steps that are in shared memory, or on their way."""
+
+    @property
+    def at_once(self) -> int:
+        """Blocks that a multiprocessor should have registers for."""
+
+    @property
     def extents(self) -> tuple[int, int, int, int]:
         """What the number of a block is made of: part, batch, tile of rows, tile of columns."""
 
@@ -68,33 +85,46 @@ class Side(ABC):
         self.name = name
         self.terms = kernel.plan.terms
         self.threads = kernel.plan.threads
-        self.pieces = rows * self.terms // fill.lanes
-        """Of a step, of all threads."""
+        self.number = rows * self.terms // fill.lanes // self.threads
+        """Of pieces of a step that a thread has."""
         self.places: list[tuple[Val, Val]] = []
         """Of every piece of the thread: row and term inside of the tile."""
         self.exists: list[Val | None] = []
+        self.slots = fill.slots(kernel.plan.stages)
+        self.raw_slots = fill.raw_slots(kernel.plan.stages)
+        self.raw_base: Val | None = None
+
+    @property
+    def passage(self) -> Passage:
+        """How its pieces come into shared memory."""
+        return self.fill.passage
 
     def prepare(self, first: Val) -> None:
         """What does not change from step to step; ``first`` is the tile's first row."""
         b, fill = self.b, self.fill
-        for number in range(self.pieces // self.threads):
+        for number in range(self.number):
             piece = b.add(b.thread, b.constant("i32", number * self.threads))
             pieces = (self.terms if fill.along_terms else self.rows) // fill.lanes
             inner = b.mul(b.urem(piece, b.constant("i32", pieces)), b.constant("i32", fill.lanes))
             outer = b.udiv(piece, b.constant("i32", pieces))
             row, term = (outer, inner) if fill.along_terms else (inner, outer)
+            self.place_piece(row, term)
             row, term = b.zext(row, "i64"), b.zext(term, "i64")
             self.places.append((row, term))
             whole = b.add(first, row)
             self.kernel.frame.access.variables[f"{self.name}{number}"] = whole
             is_whole = self.extent % self.rows == 0
             self.exists.append(None if is_whole else b.icmp("slt", whole, b.constant("i64", self.extent)))
+        if self.raw_slots:
+            kind = self.reader.kind
+            self.raw_base = b.shared(kind, self.raw_slots * self.number * self.threads * fill.lanes)
 
-    def read(self, step: Val, end: Val | None) -> list[Piece]:
-        """Ask for the pieces of a step that begins at term ``step``; those from ``end`` on do not exist."""
+    def place_piece(self, row: Val, term: Val) -> None:  # noqa: B027  some forms need nothing
+        """Where a piece of the thread lies in the tile (i32), once for each of them."""
+
+    def _each(self, step: Val, end: Val | None) -> Iterator[tuple[int, Place, Val | None]]:
+        """Every piece of a step that begins at term ``step``: where it lies, and whether it exists."""
         b, access = self.b, self.kernel.frame.access
-        product = self.kernel.plan.product
-        pieces = []
         for number, (_, term) in enumerate(self.places):
             name = f"{self.name}{number}.term"
             access.variables[name] = whole = b.add(step, term)
@@ -102,13 +132,51 @@ class Side(ABC):
             if end is not None:
                 inside = b.icmp("slt", whole, end)
                 valid = inside if valid is None else b.and_(valid, inside)
-            place = self.reader.named_place(self.kernel.batch, (f"{self.name}{number}", self.extent), (name, product.k))
-            pieces.append(self.reader.read(place, self.fill.lanes, valid))
-        return pieces
+            terms = (name, self.kernel.plan.product.k)
+            place = self.reader.named_place(self.kernel.batch, (f"{self.name}{number}", self.extent), terms)
+            yield number, place, valid
+
+    def read(self, step: Val, end: Val | None) -> list[Piece]:
+        """Ask for the pieces of a step; those from term ``end`` on do not exist."""
+        return [self.reader.read(place, self.fill.lanes, valid) for _, place, valid in self._each(step, end)]
+
+    def copy(self, step: Val, end: Val | None, index: Val) -> None:
+        """Begin to copy the pieces of a step, the ``index``-th (i32)."""
+        for number, place, valid in self._each(step, end):
+            target = self._raw_piece(number, index) if self.raw_slots else self.piece_address(number, index)
+            self.reader.copy(place, self.fill.lanes, valid, target)
+
+    def convert(self, index: Val) -> None:
+        """Leave what the thread has copied of a step in the form that is multiplied."""
+        kind = self.reader.kind
+        pieces = []
+        for number in range(self.number):
+            stored = load_vector_at(self.b, kind, self._raw_piece(number, index), self.fill.lanes)
+            # What does not exist was copied as zeros.
+            pieces.append(Piece(stored, None, None))
+        self.write(pieces, index)
+
+    def _raw_piece(self, number: int, index: Val) -> Val:
+        """Address of a piece as it is in memory."""
+        b = self.b
+        assert self.raw_base is not None
+        slot = b.urem(index, b.constant("i32", self.raw_slots))
+        piece = b.add(b.mul(slot, b.constant("i32", self.number * self.threads)), b.thread)
+        piece = b.add(piece, b.constant("i32", number * self.threads))
+        nbytes = self.fill.lanes * self.reader.elements.size
+        return shared_pointer(b, self.raw_base, b.mul(piece, b.constant("i32", nbytes)))
+
+    def slot(self, index: Val) -> Val:
+        """Which place in shared memory a step has (i32), in the form that is multiplied."""
+        return self.b.urem(index, self.b.constant("i32", self.slots))
+
+    def piece_address(self, number: int, index: Val) -> Val:
+        """Where a piece lies that needs no conversion."""
+        raise NotImplementedError
 
     @abstractmethod
-    def write(self, pieces: Sequence[Piece], stage: Val) -> None:
-        """Leave a step's pieces in one half of the shared memory."""
+    def write(self, pieces: Sequence[Piece], index: Val) -> None:
+        """Leave the pieces of a step, the ``index``-th (i32), in shared memory."""
 
 
 class BlockProduct(ABC):
@@ -127,7 +195,8 @@ class BlockProduct(ABC):
     def emit_kernel(self, symbol: str) -> None:
         """Emit the kernel function."""
         plan = self.plan
-        with self.frame.kernel(symbol, plan.threads, workspace_bytes=plan.workspace_bytes) as workspace:
+        bytes_ = plan.workspace_bytes
+        with self.frame.kernel(symbol, plan.threads, workspace_bytes=bytes_, at_once=plan.at_once) as workspace:
             writer = Writer(self.frame, plan.product, self.elements[2], workspace[0] if workspace else None)
             part, self.batch, rows, columns = block_indices(self.frame, plan.extents)
             access = self.frame.access
@@ -157,8 +226,8 @@ class BlockProduct(ABC):
         """The thread's sums of nothing."""
 
     @abstractmethod
-    def add_step(self, stage: Val, sums: list[Val]) -> list[Val]:
-        """Add the products of the step that lies in a half of shared memory."""
+    def add_step(self, index: Val, sums: list[Val]) -> list[Val]:
+        """Add the products of a step, the ``index``-th (i32)."""
 
     @abstractmethod
     def write(self, writer: Writer, part: Index, first_row: Val, first_column: Val, sums: Sequence[Val]) -> None:
@@ -167,29 +236,65 @@ class BlockProduct(ABC):
     def _sum(self, part: Index) -> list[Val]:
         """The thread's sums over a part of the terms."""
         plan, b = self.plan, self.b
-        sides = (self.lhs, self.rhs)
         start = self.frame.access.uniform(part * plan.parts.length)
         end, steps = self._end(start)
+        ahead = plan.stages - 1
+        if self._copied:
+            for number in range(ahead):
+                self._copy(b.constant("i64", number), start, end, steps)
         with self.frame.scope():
-            pieces = [side.read(start, end) for side in sides]
-        for side, read in zip(sides, pieces):
-            side.write(read, b.constant("i64", 0))
-        b.barrier()
+            self._arrive(b.constant("i32", 0), [(side, side.read(start, end)) for side in self._read])
         loop = b.begin_loop(b.constant("i64", 0), steps, 1, self.zeros(), guarded=False)
+        index = b.trunc(loop.index, "i32")
+        if self._copied:
+            self._copy(b.add(loop.index, b.constant("i64", ahead)), start, end, steps)
         with self.frame.scope():
             following = b.add(loop.index, b.constant("i64", 1))
             step = b.add(start, b.mul(following, b.constant("i64", plan.terms)))
-            if end is None:
+            if end is None and self._read:
                 # Behind the last step comes nothing: what is read of the first one again is never used.
                 step = b.select(b.icmp("slt", following, steps), step, start)
-            pieces = [side.read(step, end) for side in sides]
-            stage = b.and_(loop.index, b.constant("i64", 1))
-            found = self.add_step(stage, list(loop.carried))
-            other = b.xor(stage, b.constant("i64", 1))
-            for side, read in zip(sides, pieces):
-                side.write(read, other)
-            b.barrier()
+            pieces = [(side, side.read(step, end)) for side in self._read]
+            found = self.add_step(index, list(loop.carried))
+            self._arrive(b.add(index, b.constant("i32", 1)), pieces)
         return list(b.end_loop(loop, found))
+
+    @property
+    def _copied(self) -> list[Side]:
+        """What is copied asynchronously."""
+        return [side for side in (self.lhs, self.rhs) if side.passage is not Passage.REGISTERS]
+
+    @property
+    def _read(self) -> list[Side]:
+        """What comes by registers."""
+        return [side for side in (self.lhs, self.rhs) if side.passage is Passage.REGISTERS]
+
+    def _copy(self, number: Val, start: Val, end: Val | None, steps: Val) -> None:
+        """Begin to copy a step, if there is one, as one group."""
+        b = self.b
+
+        def copy() -> None:
+            with self.frame.scope():
+                step = b.add(start, b.mul(number, b.constant("i64", self.plan.terms)))
+                for side in self._copied:
+                    side.copy(step, end, b.trunc(number, "i32"))
+
+        if not (number.is_literal and steps.is_literal):
+            b.when(b.icmp("slt", number, steps), copy)
+        elif int(number.text) < int(steps.text):
+            copy()
+        b.commit_copies()
+
+    def _arrive(self, index: Val, pieces: Sequence[tuple[Side, list[Piece]]]) -> None:
+        """A step is in shared memory, for all."""
+        for side, read in pieces:
+            side.write(read, index)
+        if self._copied:
+            self.b.wait_for_copies(self.plan.stages - 2)
+        for side in self._copied:
+            if side.passage is Passage.CONVERTED:
+                side.convert(index)
+        self.b.barrier()
 
     def _end(self, start: Val) -> tuple[Val | None, Val]:
         """Where the part's terms end (None: every step is whole), and its number of steps."""

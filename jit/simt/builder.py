@@ -13,10 +13,11 @@ from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
+from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt.c_library import without_c_library
 from hlojit.simt.dialect import Dialect, Memory, MemoryAccess, Use
-from hlojit.simt.portable_matrices import SharedMatrix
+from hlojit.simt.portable_matrices import Fragments
 from hlojit.simt.status import WORD, ThreadCalls, status_bytes
 
 _NAMES = re.compile(r"%[\w.]+")
@@ -89,6 +90,13 @@ class SimtBuilder(LlvmBuilder):
         self._memories[base.text] = Memory(what, count * itemsize, itemsize, offset=offset, base=base)
         return base
 
+    def shared_again(self, kind: str, count: int) -> Val:
+        """Address of ``count`` elements in the shared memory that the kernel has taken so far, from its beginning on."""
+        taken, self.shared_bytes = self.shared_bytes, 0
+        base = self.shared(kind, count)
+        self.shared_bytes = max(taken, self.shared_bytes)
+        return base
+
     def global_thread(self) -> Val:
         """Number of the thread among those of all blocks (i64)."""
         first = self.mul(self.zext(self.block, "i64"), self.constant("i64", self.threads))
@@ -110,9 +118,9 @@ class SimtBuilder(LlvmBuilder):
         """The value of the lane of a number (i32); in every lane of the warp, a scalar of any kind."""
         return self._shuffled(value, lambda word: self.dialect.shuffle_from(self, word, lane))
 
-    def matrix_fragment(self, matrix: SharedMatrix) -> list[Val]:
-        """The lane's four words of 16 rows by 8 words in shared memory."""
-        return self.dialect.matrix_fragment(self, matrix)
+    def matrix_fragments(self, layout: MatrixLayout, base: Val, first: Val, *, is_left: bool) -> Fragments:
+        """What lanes read of an operand's steps in shared memory; ``first`` (i32) is the warp's first row."""
+        return self.dialect.matrix_fragments(self, layout, base, first, is_left=is_left)
 
     def matrix_multiply(
         self, inputs: MatrixInputs, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], exchange: Val | None

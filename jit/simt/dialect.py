@@ -13,9 +13,10 @@ from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import MatrixInputs
+from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt import portable_matrices
-from hlojit.simt.portable_matrices import SharedMatrix
+from hlojit.simt.portable_matrices import Fragments, PortableFragments
 
 if TYPE_CHECKING:
     from hlojit.simt.builder import SimtBuilder
@@ -164,9 +165,11 @@ class Dialect(ABC):
     exchanges_matrices: bool = True
     """Whether matrix instructions are made of others: ``portable_matrices.EXCHANGED_WORDS`` of shared memory a thread."""
 
-    def matrix_fragment(self, b: SimtBuilder, matrix: SharedMatrix) -> list[Val]:
-        """The lane's four words of 16 rows by 8 words in shared memory; see ``portable_matrices``."""
-        return portable_matrices.fragment(b, matrix)
+    def matrix_fragments(
+        self, b: SimtBuilder, layout: MatrixLayout, base: Val, first: Val, *, is_left: bool
+    ) -> Fragments:
+        """What lanes read of an operand's steps, which lie from ``base`` on; see ``portable_matrices``."""
+        return PortableFragments(b, layout, base, first, is_left=is_left)
 
     def matrix_multiply(
         self,

@@ -1,7 +1,7 @@
 """Products by matrix instructions of warps (``grid_matrix_plan.MatrixPlan``).
 
-A step lies in shared memory as the instructions' input type: rows of 64 bytes of terms, or, where neighbours in memory are rows
-and elements have 16 bits, lines of rows, which are transposed when fragments are read.
+A step lies in shared memory as the instructions' input type, in the direction of memory: rows of 64 bytes of terms, or lines of
+rows, which are transposed when fragments are read (``matrix_layout``).
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from hlojit.llvm.text import Val
 from hlojit.lowering.grid_dot_plan import Fill
 from hlojit.lowering.grid_matrix_plan import (
     COLUMNS,
-    PADDING_WORDS,
     ROWS,
     STEP_WORDS,
     WORDS,
+    InMemory,
     MatrixInput,
     MatrixPlan,
 )
 from hlojit.lowering.index import Index
 from hlojit.lowering.kernel import Phase
+from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.simt.block_products import BlockProduct, Side
+from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.frame import GridFrame
-from hlojit.simt.portable_matrices import EXCHANGED_WORDS, SharedMatrix, lane_parts
-from hlojit.simt.product_operands import Piece, Reader, Writer, spread, store_vector, vector_part, write_inside
+from hlojit.simt.portable_matrices import EXCHANGED_WORDS, lane_parts, place_of, shared_pointer
+from hlojit.simt.product_operands import Piece, Reader, Writer, spread, vector_part
+from hlojit.simt.staged_results import StagedResults
 
 _KINDS: Final = {1: "i8", 2: "i16", 4: "i32"}
 _OWN: Final = {"bf16": "bf16", "f16": "f16", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
@@ -36,7 +39,14 @@ MULTIPLY_ADDS: Final = 1024.0
 """That a multiprocessor does in a cycle, of 16-bit elements; for estimates."""
 
 
-def is_own(element: ElementType, input: MatrixInput) -> bool:
+def in_memory(elements: Elements, input: MatrixInput) -> InMemory:
+    """What a plan asks of an operand's elements."""
+    element = elements.element
+    zero = not isinstance(element, FloatFormat) or (element.has_zero and element.decode is None)
+    return InMemory(elements.size, elements.rounded_to is None and _is_own(element, input), zero)
+
+
+def _is_own(element: ElementType, input: MatrixInput) -> bool:
     """Whether elements lie in memory as instructions take them."""
     if isinstance(element, IntegerType):
         return element.bits == 8 and input.name == ("s8" if element.signed else "u8")
@@ -46,7 +56,7 @@ def is_own(element: ElementType, input: MatrixInput) -> bool:
 def input_bits(reader: Reader, piece: Piece, input: MatrixInput) -> Val:
     """A piece as elements of the input type; what is not valid is zero."""
     b, elements = reader.b, reader.elements
-    if piece.minus is None and elements.rounded_to is None and is_own(elements.element, input):
+    if piece.minus is None and in_memory(elements, input).is_own:
         bits = piece.stored
         if piece.valid is not None:
             bits = b.select(piece.valid, bits, spread(b, b.constant(bits.kind, 0), bits.lanes))
@@ -63,7 +73,7 @@ def input_bits(reader: Reader, piece: Piece, input: MatrixInput) -> Val:
 
 @final
 class _Rows(Side):
-    """Rows of terms, or lines of rows that are transposed when they are read."""
+    """Rows of terms, or terms of rows, as ``MatrixLayout`` says."""
 
     def __init__(
         self, kernel: MatrixProduct, reader: Reader, fill: Fill, shape: tuple[int, int], input: MatrixInput, name: str
@@ -71,36 +81,37 @@ class _Rows(Side):
         rows, extent = shape
         super().__init__(kernel, reader, fill, rows, extent, name)
         self.input = input
-        self.transposed = not fill.along_terms and input.size == 2
-        padding = 4 * PADDING_WORDS // input.size
-        self.pitch = rows + padding if self.transposed else 4 * STEP_WORDS // input.size + padding
-        self.size = (self.terms if self.transposed else rows) * self.pitch
-        self.kind = _KINDS[input.size]
-        self.base = self.b.shared(self.kind, 2 * self.size)
+        self.layout = MatrixLayout(rows, self.terms, input.size, fill.along_terms)
+        self.base = self.b.shared(_KINDS[input.size], self.slots * self.layout.nbytes // input.size)
+        self.parts: list[list[Val]] = []
+        """Where the parts of 16 bytes, or less, of each of the thread's pieces lie."""
 
-    def _offset(self, row: Val, term: Val) -> Val:
-        b = self.b
-        outer, inner = (term, row) if self.transposed else (row, term)
-        return b.add(b.mul(outer, b.constant("i64", self.pitch)), inner)
+    def place_piece(self, row: Val, term: Val) -> None:
+        b, lanes = self.b, max(1, 16 // self.input.size)
+        parts = []
+        for first in range(0, self.fill.lanes, lanes):
+            further = b.constant("i32", first)
+            at = (row, b.add(term, further)) if self.fill.along_terms else (b.add(row, further), term)
+            parts.append(place_of(b, self.layout, *at))
+        self.parts.append(parts)
 
-    def write(self, pieces: Sequence[Piece], stage: Val) -> None:
-        b = self.b
-        start = b.mul(stage, b.constant("i64", self.size))
-        for piece, (row, term) in zip(pieces, self.places):
+    def step_place(self, index: Val) -> Val:
+        """Where a step lies, in bytes (i32)."""
+        return self.b.mul(self.slot(index), self.b.constant("i32", self.layout.nbytes))
+
+    def piece_address(self, number: int, index: Val) -> Val:
+        (part,) = self.parts[number]
+        return shared_pointer(self.b, self.base, self.b.add(self.step_place(index), part))
+
+    def write(self, pieces: Sequence[Piece], index: Val) -> None:
+        b, lanes = self.b, 16 // self.input.size
+        start = self.step_place(index)
+        for piece, parts in zip(pieces, self.parts):
             bits = input_bits(self.reader, piece, self.input)
-            place = b.add(start, self._offset(row, term))
-            if self.fill.along_terms or self.transposed:
-                store_vector(b, bits, self.base, place)
-                continue
-            for lane in range(bits.lanes):
-                there = b.add(place, b.constant("i64", lane * self.pitch))
-                store_vector(b, vector_part(b, bits, lane, 1), self.base, there)
-
-    def fragment(self, stage: Val, row: Val, term: int) -> list[Val]:
-        """The lane's words of 16 rows."""
-        b = self.b
-        first = b.add(b.mul(stage, b.constant("i64", self.size)), self._offset(row, b.constant("i64", term)))
-        return b.matrix_fragment(SharedMatrix(self.base, self.kind, first, self.pitch, self.transposed))
+            for number, part in enumerate(parts):
+                value = vector_part(b, bits, number * lanes, min(lanes, bits.lanes))
+                nbytes = value.lanes * self.input.size
+                b.store(value, shared_pointer(b, self.base, b.add(start, part)), align=nbytes)
 
 
 @final
@@ -134,25 +145,25 @@ class MatrixProduct(BlockProduct):
             self.exchange = b.shared("i32", plan.threads * EXCHANGED_WORDS)
         warp = b.udiv(b.thread, b.constant("i32", 32))
         beside = b.constant("i32", tile.columns // tile.warp_columns)
-        self.warp_row = b.zext(b.mul(b.udiv(warp, beside), b.constant("i32", tile.warp_rows)), "i64")
-        self.warp_column = b.zext(b.mul(b.urem(warp, beside), b.constant("i32", tile.warp_columns)), "i64")
+        self.band = b.udiv(warp, beside)
+        row = b.mul(self.band, b.constant("i32", tile.warp_rows))
+        self.warp_column = b.mul(b.urem(warp, beside), b.constant("i32", tile.warp_columns))
+        self.left = b.matrix_fragments(self.lhs.layout, self.lhs.base, row, is_left=True)
+        self.right = b.matrix_fragments(self.rhs.layout, self.rhs.base, self.warp_column, is_left=False)
 
     def zeros(self) -> list[Val]:
         return [self.b.constant(self.kind, 0)] * (4 * self.down * self.across)
 
-    def add_step(self, stage: Val, sums: list[Val]) -> list[Val]:
+    def add_step(self, index: Val, sums: list[Val]) -> list[Val]:
         b, plan = self.b, self.matrices
+        left_step, right_step = self.lhs.step_place(index), self.rhs.step_place(index)
         for step in range(STEP_WORDS // WORDS):
             term = step * plan.terms * WORDS // STEP_WORDS
-            left = [
-                self.lhs.fragment(stage, b.add(self.warp_row, b.constant("i64", number * ROWS)), term)
-                for number in range(self.down)
-            ]
+            left = [self.left.read(left_step, number * ROWS, term) for number in range(self.down)]
             right = []
             for number in range(0, self.across, 2):
-                column = b.add(self.warp_column, b.constant("i64", number * COLUMNS))
-                words = self.rhs.fragment(stage, column, term)
-                right += [(words[0], words[2]), (words[1], words[3])]
+                words = self.right.read(right_step, number * COLUMNS, term)
+                right += [words[:2], words[2:]]
             for number in range(self.down * self.across):
                 row, column_group = divmod(number, self.across)
                 found = b.matrix_multiply(
@@ -162,35 +173,45 @@ class MatrixProduct(BlockProduct):
         return sums
 
     def write(self, writer: Writer, part: Index, first_row: Val, first_column: Val, sums: Sequence[Val]) -> None:
-        b, product = self.b, self.matrices.product
-        lanes = writer.lanes(2)
-        group, member = lane_parts(b)
-        first_row = b.add(b.add(first_row, self.warp_row), group)
-        first_column = b.add(b.add(first_column, self.warp_column), b.add(member, member))
-        for number in range(self.down * self.across):
-            row, column = divmod(number, self.across)
+        b, plan = self.b, self.matrices
+        product, tile = plan.product, plan.tile
+        block, first = (part, self.batch), (first_row, first_column)
+        bands = tile.rows // tile.warp_rows, tile.warp_rows
+        staged = StagedResults(self.frame, writer, block, (product.m, product.n), first, tile.columns, bands)
+        band, group = b.zext(self.band, "i64"), b.zext(lane_parts(b)[0], "i64")
+        apart = 1 if self.lhs.layout.paired else 8
+        near = b.add(group, group) if self.lhs.layout.paired else group
+        for step in range(self.down):
+            if step:
+                b.barrier()
             for half in range(2):
-                values = sums[4 * number + 2 * half : 4 * number + 2 * half + 2]
-                at_row = b.add(first_row, b.constant("i64", row * ROWS + 8 * half))
-                at_column = b.add(first_column, b.constant("i64", column * COLUMNS))
-                self._write_pair(writer, part, (at_row, product.m), (at_column, product.n), values, lanes)
+                numbers = range(4 * step * self.across, 4 * (step + 1) * self.across, 4)
+                values = [sums[number + 2 * half : number + 2 * half + 2] for number in numbers]
+                inside = b.add(near, b.constant("i64", apart * half))
+                staged.leave(band, inside, step, self._neighbours(values))
+            b.barrier()
+            staged.write(step, plan.threads)
 
-    def _write_pair(
-        self,
-        writer: Writer,
-        part: Index,
-        row: tuple[Val, int],
-        column: tuple[Val, int],
-        values: Sequence[Val],
-        lanes: int,
-    ) -> None:
+    def _neighbours(self, values: Sequence[Sequence[Val]]) -> list[tuple[Val, int, Val]]:
+        """A lane's sums of one row, two an instruction, as neighbours: a column of the lane, how much further, a vector."""
         b = self.b
-        if lanes == 2:
-            pair = Val("poison", self.kind, 2)
-            for lane, value in enumerate(values):
-                pair = b.insert(pair, lane, value)
-            write_inside(self.frame, writer, (part, self.batch), row, column, pair, whole=self.whole)
-            return
-        for lane, value in enumerate(values):
-            at = b.add(column[0], b.constant("i64", lane))
-            write_inside(self.frame, writer, (part, self.batch), row, (at, column[1]), value, whole=self.whole)
+        member = lane_parts(b)[1]
+        each = 4 if self.rhs.layout.paired else 2
+        column = b.zext(b.add(self.warp_column, b.mul(member, b.constant("i32", each))), "i64")
+        if not self.rhs.layout.paired:
+            return [(column, number * COLUMNS, _vector(b, pair)) for number, pair in enumerate(values)]
+        return [
+            (
+                column,
+                number * COLUMNS,
+                _vector(b, [pair[lane] for lane in range(2) for pair in values[number : number + 2]]),
+            )
+            for number in range(0, len(values), 2)
+        ]
+
+
+def _vector(b: SimtBuilder, values: Sequence[Val]) -> Val:
+    result = Val("poison", values[0].kind, len(values))
+    for lane, value in enumerate(values):
+        result = b.insert(result, lane, value)
+    return result

@@ -7,8 +7,8 @@ takes in its terms in their order, each rounded (a machine's own instruction may
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
 from hlojit.ir.formats import FloatFormat, element_type
@@ -16,7 +16,7 @@ from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import scalars
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import WORDS, MatrixInput, MatrixInputs
-from hlojit.lowering.target import KIND_BITS
+from hlojit.lowering.matrix_layout import MatrixLayout
 
 if TYPE_CHECKING:
     from hlojit.simt.builder import SimtBuilder
@@ -26,59 +26,95 @@ EXCHANGED_WORDS: Final = 6
 _FORMATS: Final = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 
 
+class Fragments(ABC):
+    """What the lanes of a warp read of an operand's steps in shared memory.
+
+    ``first`` is the warp's first row; a multiple of the rows that the warp multiplies.
+    """
+
+    def __init__(self, b: SimtBuilder, layout: MatrixLayout, base: Val, first: Val, *, is_left: bool):
+        self.b = b
+        self.layout = layout
+        self.base = base
+        self.first = first
+        self.is_left = is_left
+
+    @abstractmethod
+    def read(self, step: Val, row: int, term: int) -> list[Val]:
+        """The lane's words of 16 rows and 8 words of terms, from a row of the warp and a term on; ``step`` is a place (i32).
+
+        Of the left operand (row g, word t), (g + 8, t), (g, t + 4), (g + 8, t + 4); of the right one, which is two operands
+        of an instruction, (g, t), (g, t + 4), (g + 8, t), (g + 8, t + 4).  Where the layout is paired, rows 2g and 2g + 1
+        stand for g and g + 8.
+        """
+
+
 @final
-@dataclass(frozen=True, slots=True)
-class SharedMatrix:
-    """16 rows of 8 words in shared memory, from element ``first`` on; a row (``transposed``: a term) has ``pitch`` elements."""
+class PortableFragments(Fragments):
+    """Element by element, from where the layout says that each lies."""
 
-    base: Val
-    kind: str
-    first: Val
-    pitch: int
-    transposed: bool
+    def read(self, step: Val, row: int, term: int) -> list[Val]:
+        b, layout = self.b, self.layout
+        group, member = lane_parts(b)
+        apart, near = (1, b.add(group, group)) if layout.paired else (8, group)
+        places = [(rows, words) for words in (0, 4) for rows in (0, 1)]
+        if not self.is_left:
+            places.sort()
+        found = []
+        for rows, words in places:
+            at_row = b.add(b.add(self.first, near), b.constant("i32", row + rows * apart))
+            first = b.mul(b.add(member, b.constant("i32", words)), b.constant("i32", 4 // layout.size))
+            found.append(self._word(step, at_row, b.add(first, b.constant("i32", term))))
+        return found
 
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return KIND_BITS[self.kind] // 8
+    def _word(self, step: Val, row: Val, term: Val) -> Val:
+        b, layout = self.b, self.layout
+        if layout.along_terms or layout.size == 4:
+            return load_shared(b, "i32", self.base, b.add(step, place_of(b, layout, row, term)))
+        word = b.constant("i32", 0)
+        for number in range(4 // layout.size):
+            place = place_of(b, layout, row, b.add(term, b.constant("i32", number)))
+            part = b.zext(load_shared(b, f"i{8 * layout.size}", self.base, b.add(step, place)), "i32")
+            word = b.or_(word, b.shl(part, b.constant("i32", 8 * layout.size * number)))
+        return word
+
+
+def place_of(b: SimtBuilder, layout: MatrixLayout, row: Val, term: Val) -> Val:
+    """``MatrixLayout.place`` of two numbers (i32)."""
+    line, inside = (row, term) if layout.along_terms else (term, row)
+    place = line
+    if layout.paired:
+        lower = b.and_(b.lshr(line, b.constant("i32", 1)), b.constant("i32", 6))
+        upper = b.shl(b.and_(line, b.constant("i32", 2)), b.constant("i32", 2))
+        place = b.or_(b.and_(line, b.constant("i32", ~14)), b.or_(lower, upper))
+    shift, mask, up = layout.exchange
+    pattern = b.and_(b.lshr(place, b.constant("i32", shift)) if shift else place, b.constant("i32", mask))
+    pattern = b.shl(pattern, b.constant("i32", up + 4))
+    moved = b.xor(b.mul(inside, b.constant("i32", layout.size)), pattern)
+    return b.add(b.mul(place, b.constant("i32", layout.line_bytes)), moved)
+
+
+def shared_pointer(b: SimtBuilder, base: Val, place: Val) -> Val:
+    """The address so many bytes (i32) behind another one in shared memory."""
+    return b.element_pointer(base, "i8", b.zext(place, "i64"))
+
+
+def load_shared(b: SimtBuilder, kind: str, base: Val, place: Val) -> Val:
+    """What lies so many bytes (i32) behind an address in shared memory."""
+    return b.load(kind, shared_pointer(b, base, place))
 
 
 def lane_parts(b: SimtBuilder) -> tuple[Val, Val]:
-    """The lane's number in a warp of 32 as four times the first plus the second (i64)."""
+    """The lane's number in a warp of 32 as four times the first plus the second (i32)."""
     lane = b.and_(b.thread, b.constant("i32", 31))
-    return b.zext(b.lshr(lane, b.constant("i32", 2)), "i64"), b.zext(b.and_(lane, b.constant("i32", 3)), "i64")
-
-
-def fragment(b: SimtBuilder, matrix: SharedMatrix) -> list[Val]:
-    """The lane's words: (row g, word t), (g + 8, t), (g, t + 4), (g + 8, t + 4)."""
-    group, member = lane_parts(b)
-    load = _transposed_word if matrix.transposed else _word
-    return [load(b, matrix, group, member, rows, words) for words in (0, 4) for rows in (0, 8)]
-
-
-def _word(b: SimtBuilder, matrix: SharedMatrix, group: Val, member: Val, rows: int, words: int) -> Val:
-    row = b.mul(b.add(group, b.constant("i64", rows)), b.constant("i64", matrix.pitch))
-    term = b.mul(b.add(member, b.constant("i64", words)), b.constant("i64", 4 // matrix.size))
-    offset = b.add(matrix.first, b.add(row, term))
-    return b.load("i32", b.element_pointer(matrix.base, matrix.kind, offset))
-
-
-def _transposed_word(b: SimtBuilder, matrix: SharedMatrix, group: Val, member: Val, rows: int, words: int) -> Val:
-    assert matrix.size == 2
-    row = b.add(matrix.first, b.add(group, b.constant("i64", rows)))
-    halves = []
-    for half in range(2):
-        term = b.add(b.add(member, member), b.constant("i64", 2 * words + half))
-        offset = b.add(row, b.mul(term, b.constant("i64", matrix.pitch)))
-        halves.append(b.zext(b.load("i16", b.element_pointer(matrix.base, matrix.kind, offset)), "i32"))
-    return b.or_(halves[0], b.shl(halves[1], b.constant("i32", 16)))
+    return b.lshr(lane, b.constant("i32", 2)), b.and_(lane, b.constant("i32", 3))
 
 
 def multiply(
     b: SimtBuilder, inputs: MatrixInputs, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], exchange: Val
 ) -> list[Val]:
     """The lane's four sums after one instruction; ``exchange`` has six words of shared memory for every thread."""
-    group, member = lane_parts(b)
+    group, member = (b.zext(part, "i64") for part in lane_parts(b))
     own = b.mul(b.zext(b.thread, "i64"), b.constant("i64", EXCHANGED_WORDS))
     for number, word in enumerate([*left, *right]):
         b.store(word, b.element_pointer(exchange, "i32", b.add(own, b.constant("i64", number))))

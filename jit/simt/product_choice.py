@@ -28,6 +28,7 @@ from hlojit.lowering.grid_matrix_plan import TF32_FORMAT, MatrixInputs, MatrixPl
 from hlojit.lowering.grid_product import GridProduct, convolution_product, dot_product_of
 from hlojit.lowering.library_product import library_product
 from hlojit.lowering.target import Target
+from hlojit.simt.matrix_products import in_memory
 from hlojit.simt.product_operands import unit_bytes
 
 TripleOfElements: TypeAlias = tuple[Elements, Elements, Elements]
@@ -51,10 +52,10 @@ class ProductProblem:
         itemsizes = self.elements[0].size, self.elements[1].size
         if parts is None and (vectors := vector_plans(self.product, itemsizes, self.machine)):
             return [*vectors]
-        if self.inputs is not None and (
-            matrices := matrix_plans(self.product, self.inputs, itemsizes, self.machine, parts)
-        ):
-            return [*matrices]
+        if self.inputs is not None:
+            memory = in_memory(self.elements[0], self.inputs.lhs), in_memory(self.elements[1], self.inputs.rhs)
+            if matrices := matrix_plans(self.product, self.inputs, memory, self.machine, parts):
+                return [*matrices]
         return [*tiled_plans(self.product, unit_bytes(self.elements[2].compute), itemsizes, self.machine, parts)]
 
     def others(self) -> list[ProductPlan]:

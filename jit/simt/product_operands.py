@@ -25,9 +25,14 @@ def unit_bytes(kind: str) -> int:
 
 def load_vector(b: SimtBuilder, kind: str, base: Val, offset: Val, lanes: int) -> Val:
     """``lanes`` neighbours, aligned to as many bytes as they are (at most to 16)."""
+    return load_vector_at(b, kind, b.element_pointer(base, kind, offset), lanes)
+
+
+def load_vector_at(b: SimtBuilder, kind: str, pointer: Val, lanes: int) -> Val:
+    """``load_vector`` from an address."""
     with b.of_lanes(lanes):
         align = min(WIDEST, lanes * max(8, KIND_BITS[kind]) // 8)
-        return b.load(kind, b.element_pointer(base, kind, offset), vector=lanes > 1, align=align)
+        return b.load(kind, pointer, vector=lanes > 1, align=align)
 
 
 def store_vector(b: SimtBuilder, value: Val, base: Val, offset: Val) -> None:
@@ -85,8 +90,8 @@ class Reader:
         indices = [variable(name, 0, extent - 1) for name, extent in (free, term)]
         return self.operand.place(batch, *indices)
 
-    def read(self, place: Place, lanes: int, valid: Val | None) -> Piece:
-        """Neighbours from a place on; where they do not exist, others are read and are not valid."""
+    def _located(self, place: Place, valid: Val | None) -> tuple[Val, Val | None]:
+        """Address of a place, and whether it is valid; where it is not, the address is that of the first element."""
         b, access = self.b, self.frame.access
         conditions = [] if valid is None else [valid]
         for index, extent in place.inside:
@@ -99,12 +104,27 @@ class Reader:
         offset = access.uniform(place.linear)
         if found is not None:
             offset = b.select(found, offset, b.constant("i64", 0))
-        kind = storage_kind(self.elements.element)
-        stored = load_vector(b, kind, access.bases[self.operand.number], offset, lanes)
+        return b.element_pointer(access.bases[self.operand.number], self.kind, offset), found
+
+    @property
+    def kind(self) -> str:
+        """Of an element in memory."""
+        return storage_kind(self.elements.element)
+
+    def read(self, place: Place, lanes: int, valid: Val | None) -> Piece:
+        """Neighbours from a place on; where they do not exist, others are read and are not valid."""
+        b = self.b
+        pointer, found = self._located(place, valid)
+        stored = load_vector_at(b, self.kind, pointer, lanes)
         minus = None
         if place.minus is not None:
-            minus = b.icmp("eq", access.uniform(place.minus), b.constant("i64", 1))
+            minus = b.icmp("eq", self.frame.access.uniform(place.minus), b.constant("i64", 1))
         return Piece(stored, found, minus)
+
+    def copy(self, place: Place, lanes: int, valid: Val | None, target: Val) -> None:
+        """Begin to copy neighbours to an address in shared memory; zeros where they do not exist."""
+        pointer, found = self._located(place, valid)
+        self.b.copy_async(self.kind, lanes, target, pointer, found)
 
     def decoded(self, piece: Piece) -> Val:
         """A piece in the compute kind."""
@@ -137,15 +157,37 @@ class Writer:
             lanes *= 2
         return lanes
 
+    @property
+    def kind(self) -> str:
+        """Of an element where it is written."""
+        return self.elements.compute if self.workspace is not None else storage_kind(self.elements.element)
+
+    @property
+    def base(self) -> Val:
+        """Address of the first one."""
+        return self.workspace if self.workspace is not None else self.frame.access.bases[-1]
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether all columns of a row are neighbours."""
+        axes = self.product.result[2]
+        return self.workspace is not None or (len(axes) == 1 and axes[0].strides[0] == 1)
+
+    def place(self, part: Index, batch: Index, row: Index, column: Index) -> Index:
+        """Where a sum is written, in elements."""
+        product = self.product
+        if self.workspace is None:
+            return product.result_place(batch, row, column)
+        return ((part * product.batch + batch) * product.m + row) * product.n + column
+
+    def encoded(self, value: Val) -> Val:
+        """A sum as it is written."""
+        return value if self.workspace is not None else self.elements.encode(self.b, value)
+
     def write(self, part: Index, batch: Index, row: Index, column: Index, value: Val) -> None:
         """Write neighbouring columns."""
-        b, access, product = self.b, self.frame.access, self.product
-        if self.workspace is None:
-            offset = access.uniform(product.result_place(batch, row, column))
-            store_vector(b, self.elements.encode(b, value), access.bases[-1], offset)
-            return
-        line = (part * product.batch + batch) * product.m + row
-        store_vector(b, value, self.workspace, access.uniform(line * product.n + column))
+        offset = self.frame.access.uniform(self.place(part, batch, row, column))
+        store_vector(self.b, self.encoded(value), self.base, offset)
 
 
 def vector_part(b: SimtBuilder, vector: Val, first: int, count: int) -> Val:

@@ -44,10 +44,10 @@ class _Lines(Side):
         self.size = self.terms * self.pitch
         self.base = self.b.shared(kernel.kind, 2 * self.size)
 
-    def write(self, pieces: Sequence[Piece], stage: Val) -> None:
+    def write(self, pieces: Sequence[Piece], index: Val) -> None:
         """Leave a step's pieces, decoded, in one half of the shared memory."""
         b = self.b
-        start = b.mul(stage, b.constant("i64", self.size))
+        start = b.mul(b.zext(self.slot(index), "i64"), b.constant("i64", self.size))
         for piece, (row, term) in zip(pieces, self.places):
             value = self.reader.decoded(piece)
             place = b.add(start, b.add(b.mul(term, b.constant("i64", self.pitch)), row))
@@ -105,9 +105,9 @@ class TiledProduct(BlockProduct):
         zero = spread(self.b, self.b.constant(self.kind, 0), self.column_lanes)
         return [zero] * (self.tiled.tile.thread_rows * self.column_groups)
 
-    def add_step(self, stage: Val, sums: list[Val]) -> list[Val]:
+    def add_step(self, index: Val, sums: list[Val]) -> list[Val]:
         b, tile = self.b, self.tiled.tile
-        line = b.mul(stage, b.constant("i64", tile.terms))
+        line = b.mul(b.zext(self.lhs.slot(index), "i64"), b.constant("i64", tile.terms))
         loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", tile.terms), UNROLL, sums)
         sums = list(loop.carried)
         for number in range(UNROLL):

@@ -16,10 +16,13 @@ from hlojit.cuda.assemblers.choice import assembler
 from hlojit.cuda.nvptx import H200, SM_80, SM_90, SM_100, NvptxDialect
 from hlojit.ir.formats import element_type, element_types
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.product_elements import Elements
+from hlojit.lowering.grid_dot_plan import Passage
 from hlojit.lowering.grid_machine import GridMachine
-from hlojit.lowering.grid_matrix_plan import BF16, F16, TF32, matrix_inputs, plan_matrices, shared_bytes
+from hlojit.lowering.grid_matrix_plan import BF16, F16, TF32, InMemory, matrix_inputs, plan_matrices, shared_bytes
 from hlojit.lowering.target import Target
 from hlojit.simt.kernels import emit_kernel
+from hlojit.simt.matrix_products import in_memory
 
 from .test_dot import Numbers, compare, draw, instruction_of, product, run
 
@@ -28,6 +31,7 @@ ONE = GridMachine(1, matrix_inputs=H200.matrix_inputs)
 SEVERAL = replace(ONE, registers_per_thread=48)
 """Sums of a warp are those of four instructions."""
 PLAIN = replace(H200, matrix_inputs=())
+OWN = InMemory(2, is_own=True), InMemory(2, is_own=True)
 PRODUCT: Numbers = ((), (), (1,), (0,))
 
 
@@ -94,6 +98,14 @@ def test_fragments_of_other_inputs(types: Sequence[str], transposed: str) -> Non
 @pytest.mark.parametrize("shape", [(19, 35, 21), (8, 8, 1000), (130, 70, 33)], ids=str)
 def test_edges(shape: tuple[int, int, int], transposed: str) -> None:
     check(*layout(*shape, transposed), ("bf16", "bf16", "bf16"), H200)
+
+
+@pytest.mark.parametrize("shape", [(40, 57, 64), (9, 37, 1100), (33, 129, 40)], ids=str)
+@pytest.mark.parametrize(
+    "types", [("bf16", "bf16", "bf16"), ("bf16", "bf16", "f32"), ("i8", "i8", "i8"), ("i8", "i8", "i32")], ids="-".join
+)
+def test_rows_that_are_no_whole_pieces(types: Sequence[str], shape: tuple[int, int, int]) -> None:
+    check(*layout(*shape, "b"), types, H200)
 
 
 def test_batches_and_large_tiles() -> None:
@@ -171,15 +183,16 @@ def test_imprecise_sums_of_eight_bits_are_multiplied_as_they_are() -> None:
 def test_plan_tiles_follow_from_the_machine() -> None:
     types = matrix_inputs(element_type("bf16"), element_type("bf16"), "f32", H200)
     assert types is not None
-    large = plan_matrices(product(4096, 4096, 4096), types, (2, 2), H200)
+    large = plan_matrices(product(4096, 4096, 4096), types, OWN, H200)
     assert large is not None and (large.rows, large.columns, large.terms, large.threads) == (128, 128, 32, 256)
     assert (large.lhs.lanes, large.rhs.lanes) == (8, 8)
-    small = plan_matrices(product(256, 256, 256), types, (2, 2), H200)
+    small = plan_matrices(product(256, 256, 256), types, OWN, H200)
     assert small is not None and small.blocks > large.tile.rows // 4
-    cramped = plan_matrices(product(4096, 4096, 4096), types, (2, 2), replace(H200, shared_bytes=16 << 10))
-    assert cramped is not None and shared_bytes(cramped.tile) <= 16 << 10
-    assert plan_matrices(product(7, 4096, 4096), types, (2, 2), H200) is None
-    assert plan_matrices(product(4096, 4096, 4096), types, (2, 2), replace(H200, warp=64)) is None
+    cramped = plan_matrices(product(4096, 4096, 4096), types, OWN, replace(H200, shared_bytes=16 << 10))
+    assert cramped is not None and cramped.stages == 2
+    assert shared_bytes(cramped.tile, (cramped.lhs, cramped.rhs), OWN, types, cramped.stages) <= 16 << 10
+    assert plan_matrices(product(7, 4096, 4096), types, OWN, H200) is None
+    assert plan_matrices(product(4096, 4096, 4096), types, OWN, replace(H200, warp=64)) is None
 
 
 @pytest.mark.parametrize("target", [SM_80, SM_90, SM_100], ids=lambda target: target.cpu)
@@ -197,10 +210,41 @@ def test_plan_tiles_follow_from_the_machine() -> None:
 def test_ptx(types: Sequence[str], instruction: str, target: Target) -> None:
     for transposed in ("", "ab"):
         ptx = ptx_of(instruction_of(*layout(4096, 4096, 512, transposed), types), target)
-        assert f"mma.sync.aligned.{instruction}" in ptx and "ldmatrix.sync.aligned.m8n8.x4" in ptx
+        assert f"mma.sync.aligned.{instruction}" in ptx
         assert not re.search(r"\bcall\b", ptx) and ".local" not in ptx
-        assert ("x4.trans" in ptx) == ("k16" in instruction), "elements of 16 bits are transposed on the way"
-        assert re.search(r"ld\.global\.(v4\.b32|v2\.b64)", ptx), "operands are read 16 bytes at once"
+        assert ("x4.trans" in ptx) == ("tf32" not in instruction), "lines of rows are transposed on the way"
+        assert "ldmatrix.sync.aligned.m8n8.x4" in ptx
+        assert "cp.async.cg.shared.global" in ptx, "operands are copied 16 bytes at once"
+        assert "ld.global" not in ptx, "nothing comes by registers"
+        assert re.search(r"st\.global\.(v4\.b32|v2\.b64)", ptx), "results are written 16 bytes at once"
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result", "passages"),
+    [
+        ("bf16", "bf16", "f32", (Passage.COPIED, Passage.COPIED)),
+        ("ui8", "i8", "i32", (Passage.COPIED, Passage.COPIED)),
+        ("f8E4M3FN", "bf16", "f32", (Passage.CONVERTED, Passage.COPIED)),
+        ("f16", "bf16", "f32", (Passage.CONVERTED, Passage.CONVERTED)),
+        ("f8E8M0FNU", "bf16", "f32", (Passage.REGISTERS, Passage.COPIED)),
+    ],
+)
+def test_plan_passages(lhs: str, rhs: str, result: str, passages: tuple[Passage, Passage]) -> None:
+    """What lies in memory as instructions take it is copied; what does not is copied first, unless zeros are no zeros."""
+    inputs = matrix_inputs(element_type(lhs), element_type(rhs), result, H200)
+    assert inputs is not None
+    memory = tuple(
+        in_memory(Elements(element_type(name), result), input) for name, input in ((lhs, inputs.lhs), (rhs, inputs.rhs))
+    )
+    plan = plan_matrices(product(512, 512, 512), inputs, (memory[0], memory[1]), H200)
+    assert plan is not None and (plan.lhs.passage, plan.rhs.passage) == passages and plan.stages == 4
+    odd = plan_matrices(product(512, 512, 511), inputs, (memory[0], memory[1]), H200)
+    assert odd is not None and odd.lhs.passage is Passage.REGISTERS, "every second row begins between two words"
+    without = plan_matrices(
+        product(512, 512, 512), inputs, (memory[0], memory[1]), replace(H200, asynchronous_copies=False)
+    )
+    assert without is not None and without.stages == 2
+    assert {without.lhs.passage, without.rhs.passage} == {Passage.REGISTERS}
 
 
 def test_both_assemblers_take_them() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hlojit
 import numpy as np
 import pytest
 from hlojit.compiler import lower
+from hlojit.cuda.nvptx import H200
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.graph import Instruction
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.kernels import emit_kernel
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.faults import KernelFaultError
+from hlojit.simt.simulator.module import simulated_target
 from hlojit.simt.simulator.records import FaultKind
 
-from .simulated import TARGET, Array, run_code
+from .simulated import Array, run_code
 
 
 def sums(shape: str, dimensions: str, result: str) -> str:
@@ -70,6 +74,13 @@ PRODUCT = """
         : (tensor<64x48xf32>, tensor<48x64xf32>) -> tensor<64x64xf32>
       return %0 : tensor<64x64xf32>
     }"""
+MATRIX_PRODUCT = """
+    func.func @main(%x: tensor<64x160xbf16>, %y: tensor<160x72xbf16>) -> tensor<64x72xf32> {
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : (tensor<64x160xbf16>, tensor<160x72xbf16>) -> tensor<64x72xf32>
+      return %0 : tensor<64x72xf32>
+    }"""
+CONVERTED_PRODUCT = MATRIX_PRODUCT.replace("160xbf16", "160xf8E4M3FN")
 PROGRAMS = {
     "rows": sums("16x1000", "1", "16x"),
     "columns": sums("1000x64", "0", "64x"),
@@ -79,6 +90,8 @@ PROGRAMS = {
     "prefixes in chunks": prefixes(50_000),
     "transpose": TRANSPOSE,
     "product": PRODUCT,
+    "matrix product": MATRIX_PRODUCT,
+    "matrix product, converted": CONVERTED_PRODUCT,
 }
 
 
@@ -90,23 +103,25 @@ def kernel_of(text: str) -> Instruction:
 
 def run(instruction: Instruction) -> None:
     random = np.random.default_rng(0)
-    operands: list[Array] = [random.normal(size=value.tensor_type.shape).astype("f4") for value in instruction.operands]
-    code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel")
+    types = [value.tensor_type for value in instruction.operands]
+    operands: list[Array] = [random.normal(size=each.shape).astype(each.element_type.storage) for each in types]
+    # One multiprocessor: even small products take large tiles.
+    target = simulated_target(replace(H200, multiprocessors=1))
+    code = emit_kernel(instruction, target, SimulatorDialect(), "kernel")
     run_code(code, operands, [result.tensor_type for result in instruction.results])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_barrier_left_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    instruction = kernel_of(PROGRAMS[name])
-    barrier, number, missing = SimulatorDialect.barrier, 0, -1
+def left_away(monkeypatch: pytest.MonkeyPatch, name: str, instruction: Instruction) -> None:
+    """Leave every call of a method of the dialect away, one after the other."""
+    method, number, missing = getattr(SimulatorDialect, name), 0, -1
 
-    def without_one(dialect: SimulatorDialect, b: SimtBuilder) -> None:
+    def without_one(dialect: SimulatorDialect, b: SimtBuilder, *arguments: int) -> None:
         nonlocal number
         if number != missing:
-            barrier(dialect, b)
+            method(dialect, b, *arguments)
         number += 1
 
-    monkeypatch.setattr(SimulatorDialect, "barrier", without_one)
+    monkeypatch.setattr(SimulatorDialect, name, without_one)
     run(instruction)
     assert number > 0
     for missing in range(number):  # noqa: B007  without_one reads it
@@ -114,3 +129,20 @@ def test_a_barrier_left_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(KernelFaultError) as found:
             run(instruction)
         assert found.value.kind in (FaultKind.SHARED_RACE, FaultKind.BUFFER_RACE)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_barrier_left_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_away(monkeypatch, "barrier", kernel_of(PROGRAMS[name]))
+
+
+@pytest.mark.parametrize("name", ["matrix product", "matrix product, converted"])
+def test_a_wait_left_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    left_away(monkeypatch, "wait_for_copies", kernel_of(PROGRAMS[name]))
+
+
+def test_a_wait_for_one_group_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = SimulatorDialect.wait_for_copies
+    monkeypatch.setattr(SimulatorDialect, "wait_for_copies", lambda dialect, b, left: wait(dialect, b, left + 1))
+    with pytest.raises(KernelFaultError, match="has not waited"):
+        run(kernel_of(MATRIX_PRODUCT))
