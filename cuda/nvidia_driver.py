@@ -19,10 +19,12 @@ from typing import Any, Final, final
 
 from hlojit.cuda import cublaslt
 from hlojit.cuda.assemblers.assembler import entry_name
+from hlojit.cuda.conditional_nodes import ConditionalGraphWriter
 from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.native_functions import NvidiaNative
 from hlojit.cuda.staging import Staging
 from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
+from hlojit.gpu.graph_nodes import Conditions, GraphNode
 from hlojit.ir.errors import ExecutionError
 from hlojit.lowering.library_product import LibraryProduct
 
@@ -113,6 +115,7 @@ class NvidiaDriver:
         self._uploads: Staging
         self._downloads: Staging
         self._capture_stream: NvidiaStream
+        self._capture_streams: list[NvidiaStream] = []
         self._fault: DeviceFault | None = None
         self._pool: Any = None
         self._events: list[Any] = []
@@ -412,6 +415,23 @@ class NvidiaDriver:
                 return NvidiaGraph(self, api("cuGraphInstantiate", graph, 0), launched)
             finally:
                 api("cuGraphDestroy", graph)
+
+    def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> NvidiaGraph:
+        """Launches and copies are captured, on a stream for every level; loops and branches are nodes between them."""
+        api = self._api
+        with self._capturing, self._here:
+            graph = api("cuGraphCreate", 0)
+            try:
+                launched = ConditionalGraphWriter(api, self._here.context, self, conditions).write(graph, nodes)
+                return NvidiaGraph(self, api("cuGraphInstantiate", graph, 0), launched)
+            finally:
+                api("cuGraphDestroy", graph)
+
+    def capture_stream(self, level: int) -> NvidiaStream:
+        """The stream that captures at a level of loops and branches: those outside of it are capturing, too."""
+        while len(self._capture_streams) <= level:
+            self._capture_streams.append(NvidiaStream(self._new_stream()))
+        return self._capture_streams[level]
 
     def new_graph(self) -> Any:
         """Without nodes."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
-from hlojit.cuda import cublaslt
+from hlojit.cuda import conditional_nodes, cublaslt
 from hlojit.cuda.assemblers import cubin
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.choice import chosen_assembler
@@ -111,7 +111,13 @@ def _capability(api: DriverApi, ordinal: int) -> tuple[int, int]:
 def _properties(api: DriverApi, ordinal: int) -> Properties:
     device: Any = api("cuDeviceGet", ordinal)
     name = api("cuDeviceGetName", 256, device).split(b"\0")[0].decode(errors="replace").strip()
-    return Properties(name, int(api("cuDeviceTotalMem", device)), NOTE, dlpack_device=(_DLPACK_CUDA, ordinal))
+    return Properties(
+        name,
+        int(api("cuDeviceTotalMem", device)),
+        NOTE,
+        dlpack_device=(_DLPACK_CUDA, ordinal),
+        no_conditional_graphs=conditional_nodes.reason_against(api),
+    )
 
 
 def _machine(api: DriverApi, ordinal: int) -> GridMachine:

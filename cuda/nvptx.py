@@ -22,6 +22,8 @@ from hlojit.simt.portable_matrices import Fragments
 
 TRIPLE = "nvptx64-nvidia-cuda"
 _SHARED = "@hlojit_shared"
+_SET_CONDITION = "cudaGraphSetConditional"
+"""Of CUDA's device runtime, but no library has to be linked for it: a driver that has graphs with conditions defines it."""
 OLDEST = (8, 0)
 """Compute capability: kernels use what came with Ampere."""
 
@@ -41,6 +43,7 @@ class NvptxDialect(Dialect):
 
     name = "nvptx"
     intrinsics = _INTRINSICS
+    externs = frozenset({_SET_CONDITION})
     device_scope = "device"
 
     def __init__(self, capability: tuple[int, int] = OLDEST):
@@ -123,6 +126,11 @@ class NvptxDialect(Dialect):
 
     def wait_for_copies(self, b: SimtBuilder, left: int) -> None:
         machine_statement(b, f"cp.async.wait_group {left};", [])
+
+    def set_condition(self, b: SimtBuilder, handle: Val, value: Val) -> bool:
+        b.declare(_SET_CONDITION, f"declare void @{_SET_CONDITION}(i64, i32)")
+        b.line(f"call void @{_SET_CONDITION}(i64 {handle.text}, i32 {value.text})")
+        return True
 
     exchanges_matrices = False
 

@@ -161,6 +161,13 @@ LIBRARIES = Switch(
     "of a program comes before it ([cuda.md](cuda.md))",
     "at every compilation",
 )
+GPU_LOOPS = Switch(
+    "HLOJIT_GPU_LOOPS",
+    "`device`",
+    "who decides what loops and branches do next on GPUs: `device`, where the driver has graphs with conditions, or `host`, "
+    "which reads conditions back ([cuda.md](cuda.md))",
+    "when a program first runs on a device",
+)
 
 SWITCHES: Final = (
     BACKEND,
@@ -176,6 +183,7 @@ SWITCHES: Final = (
     CUDA,
     CUDA_ASSEMBLER,
     LIBRARIES,
+    GPU_LOOPS,
 )
 
 

@@ -38,8 +38,9 @@ class Assembler(ABC):
         """PTX of all phases of a kernel, its entries called ``entry_name(phase.symbol)``; raises ``HlojitError``."""
         check_intrinsics(code, self.dialect, target.cpu)
         text = self._assembled(_renamed(code), target)
-        if undefined := _UNDEFINED.search(text):
-            raise HlojitError(f"kernel {code.symbol} calls {undefined[1]}, which nobody defines for {target.cpu}")
+        for undefined in _UNDEFINED.findall(text):
+            if undefined not in self.dialect.externs:
+                raise HlojitError(f"kernel {code.symbol} calls {undefined}, which nobody defines for {target.cpu}")
         return text
 
     @abstractmethod

@@ -45,8 +45,9 @@ class NumbaAssembler(Assembler):
         return _unavailable()
 
     def _assembled(self, code: KernelCode, target: Target) -> str:
-        if code.linked:
-            # What plugins bring is LLVM IR of today, to be linked and inlined: there is no older form of that.
+        if code.linked or any(f"@{each}(" in code.ir for each in self.dialect.externs):
+            # What plugins bring is LLVM IR of today, to be linked and inlined: there is no older form of that.  What the
+            # driver defines, numba's module would have to declare.
             return LlvmAssembler().ptx(code, target)
         return _joined([_entry(legacy_kernel(code.ir, phase.symbol), phase.symbol, target) for phase in code.phases])
 

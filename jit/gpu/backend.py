@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Final, final
 
 from hlojit.codegen.kernel_cache import KernelCache
@@ -42,6 +42,7 @@ from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.target import Target
+from hlojit.simt.conditions import condition_kernels
 from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
 
 RUNTIME: Final = "gpu-1"
@@ -98,7 +99,10 @@ class GpuBackend(Backend):
         found = self._opened.get(id(platform))
         if found is None:
             with fork_gate.inside:
-                devices = tuple(GpuDevice(self.name, number, each) for number, each in enumerate(platform.drivers))
+                images = cache(partial(_condition_images, platform))
+                devices = tuple(
+                    GpuDevice(self.name, number, each, images) for number, each in enumerate(platform.drivers)
+                )
                 opened = _Opened(platform, _kernel_cache(platform), devices)
                 # Of several threads, or a thread and its signal handler, one has opened it.
                 found = self._opened.setdefault(id(platform), opened)
@@ -193,6 +197,12 @@ def _library_note(name: str, reason: str) -> str:
         return f"products are computed by kernels of hlojit's; {name} is there ({LIBRARIES.name}=off)"
     which = "all products that it can take" if choice == "require" else "large products"
     return f"{name} computes {which} ({LIBRARIES.name}={choice})"
+
+
+def _condition_images(platform: Platform) -> Mapping[str, bytes]:
+    """The kernels that set conditions in graphs, or none where the platform's dialect has no such."""
+    codes = condition_kernels(platform.dialect)
+    return platform.assemble(codes) if codes else {}
 
 
 def _kernel_cache(platform: Platform) -> KernelCache:

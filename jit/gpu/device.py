@@ -1,7 +1,7 @@
 """``GpuDevice``: a GPU as a device of hlojit's, over any ``Driver``.
 
-Programs run on one stream, transfers to and from the host on two others.  A program whose launches are known is put on its
-stream by the thread that calls ``execute``; one that looks at what it has computed (loops, branches) by a thread of the
+Programs run on one stream, transfers to and from the host on two others.  A program is put on its stream by the thread that
+calls ``execute``; one about whose loops or branches the host decides, looking at what was computed, by a thread of the
 device, and so is what comes after it meanwhile.  Another thread waits for the marks behind programs and completes events.
 
 Handles are written by what is on the program stream, or what it waits for, and by nothing else: so the order of the stream
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
@@ -20,10 +21,11 @@ import numpy as np
 from hlojit.extensions.devices import DEVICE_MEMORY, Buffer, Device, DeviceProgram, ForeignMemory, MemorySpace, NDArray
 from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
 from hlojit.extensions.holds import Given
-from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Stream
+from hlojit.gpu.conditional_graphs import reason_for_host
+from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
 from hlojit.gpu.native_launch import NativeDriver
-from hlojit.gpu.program_runner import GpuProgram, Site
+from hlojit.gpu.program_runner import GpuProgram, Resident, Site
 from hlojit.gpu.starts import Seen, Starter, starter
 from hlojit.gpu.statuses import Run
 from hlojit.ir.current_process import process
@@ -35,9 +37,9 @@ from hlojit.ir.types import TensorType
 class Lanes:
     """What a device has once it is in use: streams, threads, locks; made anew in a child of fork."""
 
-    def __init__(self, name: str, driver: Driver):
+    def __init__(self, name: str, driver: Driver, condition_images: Callable[[], Mapping[str, bytes]]):
         self.process = os.getpid()
-        self.site: Final = Site(name, driver)
+        self.site: Final = Site(name, driver, condition_images)
         self.downloads: Final[Stream] = driver.stream("downloads")
         # Reentrant: the collector runs destructors and callbacks anywhere.
         self.lock: Final = threading.RLock()
@@ -58,14 +60,33 @@ class Lanes:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A program that is to be put on the stream."""
+
+    resident: Resident
+    run: Run
+    arguments: Sequence[Handle]
+    results: Sequence[Handle]
+    done: Event
+    asked: threading.Event
+    """Set when nobody waits for it any more."""
+
+
+@final
 class GpuDevice(Device):
     """One GPU; see the module's docstring."""
 
-    def __init__(self, backend: str, id: int, driver: Driver):
+    def __init__(
+        self, backend: str, id: int, driver: Driver, condition_images: Callable[[], Mapping[str, bytes]] = dict
+    ):
+        """``condition_images`` gives those of ``hlojit.simt.conditions``, or none: then the host decides about loops."""
         found = driver.properties
         description = f"{found.kind}, {found.total_memory / 1e9:.1f} GB" + (f" ({found.note})" if found.note else "")
+        description += f"; {_loops(found)}"
         super().__init__(backend, id, kind=found.kind, description=description, memory_spaces=(DEVICE_MEMORY,))
         self.driver: Final = driver
+        self.condition_images: Final = condition_images
         self.dlpack_device = found.dlpack_device
         # Reentrant: a signal handler may use the device that is being opened.
         self._opening = threading.RLock()
@@ -148,13 +169,13 @@ class GpuDevice(Device):
             resident = code.on(lanes.site)
             results = _results(program, code, arguments, lanes.site)
             asked = threading.Event()
-            run = partial(resident.run, tuple(arguments), results, lambda: self._is_closing or asked.is_set())
             done = Event(partial(self._stop, lanes, asked))
-            if resident.is_fixed and not lanes.waiting:
-                self._put(lanes, run, done, asked)
+            call = _Call(resident, resident.new_run(), tuple(arguments), results, done, asked)
+            if not resident.reads_back and not lanes.waiting:
+                self._put(lanes, call)
             else:
                 lanes.waiting += 1
-                lanes.issuing.submit(partial(self._issue, lanes, run, done, asked))
+                lanes.issuing.submit(partial(self._issue, lanes, call))
         return results, done
 
     def start(self, program: DeviceProgram, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
@@ -219,7 +240,7 @@ class GpuDevice(Device):
                 if self._lanes is None:
                     at_closing(self._close)
                 self.driver.open()
-                made = Lanes(str(self), self.driver)
+                made = Lanes(str(self), self.driver, self.condition_images)
                 if self._lanes is None or self._lanes.process != made.process:
                     self._lanes = made
             return self._lanes
@@ -239,37 +260,42 @@ class GpuDevice(Device):
         if run is not None and lanes.process == os.getpid():
             run.stop()
 
-    def _issue(self, lanes: Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
+    def _issue(self, lanes: Lanes, call: _Call) -> None:
         """On the device's thread: put a program on the stream."""
         try:
-            self._put(lanes, issue, done, asked)
+            self._put(lanes, call)
         except BaseException as error:
-            self._fail(done, error, (lanes.site.stream,))
+            self._fail(call.done, error, (lanes.site.stream,))
         finally:
             with lanes.lock:
                 lanes.waiting -= 1
 
-    def _put(self, lanes: Lanes, issue: partial[Run], done: Event, asked: threading.Event) -> None:
+    def _put(self, lanes: Lanes, call: _Call) -> None:
         """Put a program on the stream, and complete the event when the stream has done it."""
-        driver, stream = self.driver, lanes.site.stream
+        driver, stream, asked = self.driver, lanes.site.stream, call.asked
         since = driver.record(stream) if driver.properties.recovers else None
-        run = issue()
-        lanes.runs[asked] = run
-        marks = since, driver.record(stream)
-        lanes.completions.submit(partial(self._await, lanes, marks, done, asked))
-        if asked.is_set():
-            run.stop()
+        # From here on it is told to stop: what does not end may be a kernel whose results the host waits for below.
+        lanes.runs[asked] = call.run
+        try:
+            if asked.is_set():
+                call.run.stop()
+            call.resident.put(call.run, call.arguments, call.results, lambda: self._is_closing or asked.is_set())
+            mark = driver.record(stream)
+        except BaseException:
+            del lanes.runs[asked]
+            raise
+        lanes.completions.submit(partial(self._await, lanes, (since, mark), call))
 
-    def _await(self, lanes: Lanes, marks: tuple[Mark | None, Mark], done: Event, asked: threading.Event) -> None:
+    def _await(self, lanes: Lanes, marks: tuple[Mark | None, Mark], call: _Call) -> None:
         """On the device's thread: wait for a program, which lies between two marks."""
-        (since, mark), run = marks, lanes.runs[asked]
+        since, mark = marks
 
         def wait() -> None:
             self.driver.synchronize(mark, since)
-            run.check(lanes.downloads)
+            call.run.check(lanes.downloads)
 
-        self._settle(done, wait, (lanes.site.stream,))
-        del lanes.runs[asked]
+        self._settle(call.done, wait, (lanes.site.stream,))
+        del lanes.runs[call.asked]
 
     def _settle(self, done: Event, wait: Callable[[], None], streams: Sequence[Stream]) -> None:
         """Complete an event when something has been waited for; of a fault, recover the streams that met it."""
@@ -305,6 +331,12 @@ def _results(program: DeviceProgram, code: GpuProgram, arguments: Sequence[Handl
     return [
         arguments[givers[number]]
         if number in givers
-        else site.pool.allocate(type.nbytes, f"results of {program.name} ({type})")
+        else site.result(type.nbytes, f"results of {program.name} ({type})")
         for number, type in enumerate(program.outputs)
     ]
+
+
+def _loops(properties: Properties) -> str:
+    """Who decides what loops and branches do next, for ``Device.description``."""
+    reason = reason_for_host(properties)
+    return f"loops and branches: by the host ({reason})" if reason else "loops and branches: on the device"

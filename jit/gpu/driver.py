@@ -33,6 +33,7 @@ import numpy as np
 from hlojit.ir.errors import ExecutionError
 
 if TYPE_CHECKING:
+    from hlojit.gpu.graph_nodes import Conditions, GraphNode
     from hlojit.gpu.native_launch import NativeDriver
 
 ALIGNMENT = 256
@@ -81,6 +82,8 @@ class Properties:
     dlpack_device: tuple[int, int] | None = None
     """Type and number of the device for other libraries (DLPack), if they can use its memory."""
     has_graphs: bool = True
+    no_conditional_graphs: str = "its driver makes no graphs with conditions"
+    """Why loops and branches cannot be parts of graphs; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,12 @@ class Driver(Protocol):
 
     def capture(self, issue: Callable[[Stream], None]) -> Graph:
         """What ``issue`` puts on the stream that it is given - launches and copies - as one thing to launch; runs nothing."""
+
+    def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> Graph:
+        """Nodes with loops and branches as one thing to launch, where ``properties.no_conditional_graphs`` is empty.
+
+        ``conditions`` are the kernels that say what a node does next, given the driver's handle of it.
+        """
 
     def launch_graph(self, graph: Graph, stream: Stream) -> None:
         """Run a graph."""

@@ -81,7 +81,9 @@ class _Marking:
 
     @property
     def properties(self) -> Properties:
-        return replace(self._driver.properties, has_graphs=False)
+        return replace(
+            self._driver.properties, has_graphs=False, no_conditional_graphs="every launch is timed by itself"
+        )
 
     def function(self, module: Module, symbol: str, shared_bytes: int) -> Function:
         found = self._driver.function(module, symbol, shared_bytes)
@@ -119,7 +121,7 @@ class Profiler:
         driver = device.driver
         driver.open()
         self._marking = _Marking(driver)
-        self._plain = Site(f"{device} profile", driver)
+        self._plain = Site(f"{device} profile", driver, device.condition_images)
         self._marked = Site(f"{device} launches", cast(Driver, self._marking))
         self._lead = [self._plain.pool.allocate(lead_bytes, "a profiler's lead") for _ in range(2)]
         self._lead_bytes = lead_bytes
@@ -144,8 +146,8 @@ class Profiler:
         outputs = _outputs(code, inputs, site)
         for _ in range(WARM_UP):
             _finish(resident, site, inputs, outputs)
-        # A graph is one launch; a program whose launches are not known waits for the host anyway.
-        per_run = 1 if resident.is_fixed else 0
+        # A graph is one launch; a program that the host reads back from waits for the host anyway.
+        per_run = 0 if resident.reads_back else 1
         found = []
         for _ in range(runs):
             self._give_lead(site, repeat * per_run * max(1, min(3, len(code.operations.launches))))
@@ -163,7 +165,7 @@ class Profiler:
         self._marking.taken()
         found: list[list[tuple[str, str, float]]] = []
         for _ in range(runs):
-            if resident.is_fixed:
+            if not resident.reads_back:
                 self._give_lead(site, len(code.operations.launches))
             _finish(resident, site, inputs, outputs)
             found.append(self._marking.taken())

@@ -72,15 +72,16 @@ class CopyBytes:
 
 @dataclass(frozen=True, slots=True)
 class SetCell:
-    """The frame's entry ``slot`` becomes an address."""
+    """The frame's entry ``slot`` becomes the address of a buffer of so many bytes."""
 
     slot: int
     target: Place
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class SwapCells:
-    """Two entries of the frame are exchanged."""
+    """Two entries of the frame are exchanged: what ``second`` points to afterwards holds nothing that is looked at."""
 
     first: int
     second: int
@@ -103,11 +104,15 @@ class Unless:
 
 @dataclass(slots=True)
 class Choose:
-    """Go on at the case that an i32 names (the last one if it names none), or, of a predicate, at case 0 if it is true."""
+    """Go on at the case that an i32 names (the last one if it names none), or, of a predicate, at case 0 if it is true.
+
+    Every case ends with a jump to ``end``, which is behind the last one.
+    """
 
     index: Place
     is_predicate: bool
     targets: list[int]
+    end: int = -1
 
 
 Operation = LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
@@ -126,9 +131,12 @@ class Operations:
         self.status: Final = self.first_cell + program.cells
         self.length: Final = self.status + 1
         self.statuses: Final = StatusLayout()
-        self.has_status: Final = any(phase.has_status for each in program.launches() for phase in each.kernel.phases)
         self.code: list[Operation] = []
         self._emit(program.steps)
+        self.has_loops: Final = any(isinstance(each, Unless) for each in self.code)
+        self.stop: Final = Place(self.status, self.statuses.offset(()) if self.has_loops else 0)
+        """Of a program with loops, the word that is not 0 when a run is to end."""
+        self.has_status: Final = bool(self.statuses.nbytes)
         self.is_fixed: Final = not any(isinstance(each, (Unless, Choose)) for each in self.code)
         self.launches: Final = [each for each in self.code if isinstance(each, LaunchKernel)]
 
@@ -186,6 +194,7 @@ class Operations:
             self.code.append(ends[-1])
 
         def close() -> None:
+            choice.end = len(self.code)
             for jump in ends:
                 jump.target = len(self.code)
 
@@ -211,7 +220,8 @@ class Operations:
             _check_alone(step)
             self._copy(step)
         elif isinstance(step, PointCell):
-            self.code.append(SetCell(self.place(step.cell).slot, self.place(step.target)))
+            cell, target = self.place(step.cell), self.place(step.target)
+            self.code.append(SetCell(cell.slot, target, _known(step.cell.nbytes)))
         elif isinstance(step, Swap):
             self.code.append(SwapCells(self.place(step.first).slot, self.place(step.second).slot))
         elif not isinstance(step, Wait):  # everything is on one stream: what has begun is finished for what comes later

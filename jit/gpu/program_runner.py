@@ -15,8 +15,10 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.compiled import CompiledProgram
+from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, load_conditions
 from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
 from hlojit.gpu.fixed import straightened
+from hlojit.gpu.graph_nodes import Conditions
 from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
 from hlojit.gpu.native_launch import NativeDriver, NativeProgram
 from hlojit.gpu.operations import (
@@ -35,8 +37,6 @@ from hlojit.ir.errors import ExecutionError
 
 GRAPH_LAUNCHES: Final = 3
 """Fixed programs with fewer kernels are launched kernel by kernel."""
-KEPT_GRAPHS: Final = 4
-"""Of one program: addresses alternate when results of one call are arguments of the next."""
 
 
 @final
@@ -61,12 +61,35 @@ class LoadedKernel:
 class Site:
     """Where programs run: one GPU with the stream for them, memory, and the kernels that are loaded."""
 
-    def __init__(self, name: str, driver: Driver):
+    def __init__(self, name: str, driver: Driver, condition_images: Callable[[], Mapping[str, bytes]] = dict):
+        """``condition_images`` gives those of ``hlojit.simt.conditions``, or none."""
         self.driver = driver
+        self._condition_images = condition_images
         self.stream = driver.stream("programs")
         self.uploads = driver.stream("uploads")
         self.pool = MemoryPool(name, driver, self.stream)
         self._kernels: weakref.WeakValueDictionary[tuple[str, ...], LoadedKernel] = weakref.WeakValueDictionary()
+
+    @cached_property
+    def _is_slow_to_ask(self) -> bool:
+        """Whether memory is kept beside the driver's pool: programs find it at the same places, as their graphs do."""
+        return self.driver.native is not None and not self.driver.properties.recovers
+
+    def temporaries(self, nbytes: int, program: str) -> DeviceMemory:
+        """Memory for one run; to be referred to until the program is on the stream."""
+        if self._is_slow_to_ask and nbytes:
+            return self.pool.scratch(nbytes)
+        return self.pool.allocate(nbytes, f"temporaries of {program}")
+
+    def result(self, nbytes: int, holder: str) -> DeviceMemory:
+        """Memory for a result."""
+        return self.pool.shelf(nbytes, holder).take() if self._is_slow_to_ask else self.pool.allocate(nbytes, holder)
+
+    @cached_property
+    def conditions(self) -> Conditions | None:
+        """The kernels that set conditions in graphs, where the machine's code can."""
+        images = self._condition_images()
+        return load_conditions(self.driver, images) if images else None
 
     def kernel(self, symbol: str, image: Any, launches: Sequence[LaunchKernel]) -> LoadedKernel:
         """A kernel by content: several programs share it, if they have the same done by a library."""
@@ -129,6 +152,9 @@ class Resident:
         self._steps: list[LaunchKernel | CopyBytes] = []
         self.names: list[str] = []
         """What is launched, for messages."""
+        self._conditionals: ConditionalGraphs | None = None
+        if not operations.is_fixed:
+            self._conditionals = ConditionalGraphs(site.driver, lambda: site.conditions, operations, self._functions)
 
     def _uploaded(self, array: np.ndarray[Any, Any]) -> DeviceMemory:
         site = self._site
@@ -147,16 +173,24 @@ class Resident:
             raise
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether nothing is read back while it runs."""
-        return self._operations.is_fixed
+    def reads_back(self) -> str:
+        """Why the host looks at what it computes while it runs, or an empty string."""
+        return self._conditionals.reason if self._conditionals is not None else ""
+
+    def new_run(self) -> Run:
+        """To be handed to ``put``."""
+        return Run(self._name, self._statuses, self._places)
 
     # ------------------------------------------------------------------------------------------------- by native code
 
     def is_native(self, native: NativeDriver) -> bool:
         """Whether native code can put it on the stream, and nothing is left to do when it has run."""
         functions = self._functions.values()
-        return self.is_fixed and self._statuses is None and all(native.function(each) is not None for each in functions)
+        return (
+            self._operations.is_fixed
+            and self._statuses is None
+            and all(native.function(each) is not None for each in functions)
+        )
 
     def native_program(self, native: NativeDriver) -> NativeProgram:
         """The program as native code: its arguments are the addresses of inputs and results, and that of the arena."""
@@ -177,24 +211,30 @@ class Resident:
     # ------------------------------------------------------------------------------------------------------ by Python
 
     def run(self, inputs: Sequence[Handle], outputs: Sequence[Handle], stop: Callable[[], bool]) -> Run:
-        """Put the program on the stream; waits only where a loop or a branch depends on what is computed.
+        """``put`` a new run."""
+        run = self.new_run()
+        self.put(run, inputs, outputs, stop)
+        return run
 
-        ``stop`` is asked at every iteration whether to give up.
+    def put(self, run: Run, inputs: Sequence[Handle], outputs: Sequence[Handle], stop: Callable[[], bool]) -> None:
+        """Put the program on the stream; waits only if it reads back what loops and branches depend on.
+
+        ``stop`` is then asked at every iteration whether to give up.
         """
-        arena = self._site.pool.allocate(self.arena_bytes, f"temporaries of {self._name}")
+        arena = self._site.temporaries(self.arena_bytes, self._name)
         frame = [each.address for each in (*inputs, *outputs, *self._constants, arena)]
         frame += [0] * (self._operations.length - len(frame))
-        run = Run(self._name, self._statuses, self._places)
         if run.status is not None:
             frame[self._operations.status] = run.status.address
         if not self._launched_as_graph(frame):
             self._issue(frame, self._site.stream, stop)
-        return run
 
     def _launched_as_graph(self, frame: list[int]) -> bool:
-        """Launch the graph for these addresses, made when they come for the second time."""
+        """Launch the graph for these addresses; of a program without loops it is made when they come for the second time."""
         driver = self._site.driver
-        if not (self.is_fixed and driver.properties.has_graphs and len(self._operations.launches) >= GRAPH_LAUNCHES):
+        if self._conditionals is not None:
+            return self._conditionals.launch(frame, self._site.stream)
+        if not (driver.properties.has_graphs and len(self._operations.launches) >= GRAPH_LAUNCHES):
             return False
         key = tuple(frame)
         if key not in self._graphs:

@@ -21,6 +21,8 @@ import numpy as np
 from hlojit.extensions.events import Event, Queue
 from hlojit.gpu.device_functions import SubstituteModule, substitute_module
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
+from hlojit.gpu.graph_nodes import Conditions, CopyNode, GraphNode, LaunchNode
+from hlojit.gpu.simulated_graph import SimulatedConditionals
 from hlojit.simt.simulator.module import SimulatedModule
 
 RED_ZONE: Final = ALIGNMENT
@@ -141,7 +143,7 @@ class SimulatedDriver:
     """One simulated GPU with so much memory."""
 
     def __init__(self, kind: str, total_memory: int = DEFAULT_MEMORY):
-        self.properties: Final = Properties(kind, total_memory, NOTE, recovers=True)
+        self.properties: Final = Properties(kind, total_memory, NOTE, recovers=True, no_conditional_graphs="")
         self._lock = threading.RLock()
         self._live: dict[int, _Allocation] = {}
         self._addresses: list[int] = []
@@ -345,6 +347,17 @@ class SimulatedDriver:
         graph = SimulatedGraph()
         issue(graph)
         return graph
+
+    def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> SimulatedGraph:
+        """Keep the nodes: they run on the stream's thread, which looks at words that kernels wrote and at nothing else."""
+
+        def launch(node: LaunchNode) -> None:
+            self._run(node.function, node.grid, node.addresses, node.what)
+
+        def copy(node: CopyNode) -> None:
+            self._move(node.target, node.source, node.nbytes, None)
+
+        return SimulatedGraph(work=[partial(SimulatedConditionals(conditions, launch, copy).run, nodes)])
 
     def launch_graph(self, graph: SimulatedGraph, stream: SimulatedStream) -> None:
         """Do what was kept, as one piece of work."""

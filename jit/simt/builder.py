@@ -42,6 +42,7 @@ class SimtBuilder(LlvmBuilder):
         """Blocks of the kernel that a multiprocessor should have registers for: what is unrolled must not take them all."""
         self.buffers: tuple[Memory, ...] = ()
         """The buffers of the kernel under construction."""
+        self._numbers = 0
         self._memories: dict[str, Memory] = {}
         """What pointers point into, by their names.  Others are private: constants, the thread's own stack."""
 
@@ -51,6 +52,7 @@ class SimtBuilder(LlvmBuilder):
         self.shared_bytes, self.threads, self.at_once = 0, threads, at_once
         self.buffers = tuple(replace(memory, number=number) for number, memory in enumerate(buffers))
         self._memories = {}
+        self._numbers = 0
         self.foreign.begin_kernel()
         with self.dialect.kernel(self, symbol, len(buffers), threads) as addresses:
             for memory, address in zip(self.buffers, addresses, strict=True):
@@ -63,9 +65,18 @@ class SimtBuilder(LlvmBuilder):
         """Address of the kernel's status (``status.py``), one more of its parameters: asked for once a kernel."""
         return self.dialect.status(self, len(self.buffers))
 
+    def number(self) -> Val:
+        """A number (i64), one more parameter; a kernel that takes numbers has no status."""
+        assert not self.foreign.has_status
+        self._numbers += 1
+        return self.dialect.number(self, len(self.buffers) + self._numbers - 1)
+
     @property
     def all_buffers(self) -> tuple[Memory, ...]:
-        """What the kernel's addresses are those of: its buffers, and its status if it has one."""
+        """What the kernel's parameters are: its buffers, and its status if it has one; numbers are no bytes anywhere."""
+        if self._numbers:
+            first = len(self.buffers)
+            return (*self.buffers, *(Memory("a number", 0, number=first + each) for each in range(self._numbers)))
         if not self.foreign.has_status:
             return self.buffers
         return (*self.buffers, Memory("the status", status_bytes(self.foreign.reports), WORD, len(self.buffers)))

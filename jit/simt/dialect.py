@@ -90,6 +90,8 @@ class Dialect(ABC):
     warp: int = 32
     intrinsics: frozenset[str] = frozenset()
     """What kernels may call besides ``intrinsics.EXACT``: whole names, or stems (``nvvm.add.rm`` of ``llvm.nvvm.add.rm.f32``)."""
+    externs: frozenset[str] = frozenset()
+    """Functions that kernels may call and that the machine's driver defines when it loads them."""
 
     @abstractmethod
     @contextmanager
@@ -161,6 +163,17 @@ class Dialect(ABC):
 
     def wait_for_copies(self, b: SimtBuilder, left: int) -> None:  # noqa: B027
         """Wait for all groups but the last ``left`` ones; the thread sees them then, others behind a barrier."""
+
+    def number(self, b: SimtBuilder, position: int) -> Val:
+        """One more parameter, behind ``position`` others, that is no address but a number (i64)."""
+        return Val(b.add_parameter("i64", f"number{position}").text, "i64")
+
+    def set_condition(self, b: SimtBuilder, handle: Val, value: Val) -> bool:
+        """Set the condition (i32) of a graph's node by its handle (i64) (``hlojit.simt.conditions``).
+
+        False, and nothing is appended, where the machine's graphs have no nodes with conditions.
+        """
+        return False
 
     exchanges_matrices: bool = True
     """Whether matrix instructions are made of others: ``portable_matrices.EXCHANGED_WORDS`` of shared memory a thread."""

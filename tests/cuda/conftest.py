@@ -40,7 +40,9 @@ def driver(cuda: FakeCuda) -> NvidiaDriver:
     from hlojit.cuda.driver_api import DriverApi
     from hlojit.cuda.nvidia_driver import NvidiaDriver
 
-    made = NvidiaDriver(DriverApi(cuda), 0, Properties("NVIDIA Fake 9000", cuda.total, dlpack_device=(2, 0)))
+    made = NvidiaDriver(
+        DriverApi(cuda), 0, Properties("NVIDIA Fake 9000", cuda.total, dlpack_device=(2, 0), no_conditional_graphs="")
+    )
     made.open()
     return made
 

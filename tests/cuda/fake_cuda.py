@@ -65,10 +65,11 @@ class FakeCuda:
         """GPUs that may read the pools of others."""
         self.timing: dict[int, int] = {}
         self.clock = 0
-        self._capturing: dict[int, list[Callable[[], None]]] = {}
+        self._capturing: dict[int, dict[int, Callable[[], None]]] = {}
         self._graphs: dict[int, dict[int, Callable[[], None]]] = {}
         self._templates: dict[int, int] = {}
         self._native: dict[str, Any] = {}
+        self.conditionals = FakeConditionals(self)
         self.attributes = {
             "COMPUTE_CAPABILITY_MAJOR": 9,
             "COMPUTE_CAPABILITY_MINOR": 0,
@@ -260,7 +261,8 @@ class FakeCuda:
 
     def _put(self, stream: Any, work: Callable[[], Any]) -> None:
         if int(stream) in self._capturing:
-            self._capturing[int(stream)].append(work)
+            self.conditionals.captured(stream)
+            self._capturing[int(stream)][next(self._numbers)] = work
         else:
             work()
 
@@ -333,8 +335,11 @@ class FakeCuda:
         addresses = [ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers]
 
         def run() -> None:
-            for address in addresses:
-                if address and not any(start <= address < start + each.nbytes for start, each in self.memory.items()):
+            for address, buffer in zip(addresses, module.facts(symbol).buffers):
+                # What has no bytes may be a number.
+                if buffer.nbytes and not any(
+                    start <= address < start + each.nbytes for start, each in self.memory.items()
+                ):
                     self.sticky = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
                     return
             self.clock += 1
@@ -344,11 +349,14 @@ class FakeCuda:
 
     def do_cuStreamBeginCapture(self, stream: Any, mode: Any) -> None:
         assert mode.name == "CU_STREAM_CAPTURE_MODE_RELAXED"
-        self._capturing[int(stream)] = []
+        self._capturing[int(stream)] = {}
 
     def do_cuStreamEndCapture(self, stream: Any) -> Any:
+        if (known := self.conditionals.ended(stream)) is not None:
+            self._capturing.pop(int(stream))
+            return known
         made = self._new(real.CUgraph)
-        self._graphs[int(made)] = {next(self._numbers): work for work in self._capturing.pop(int(stream))}
+        self._graphs[int(made)] = self._capturing.pop(int(stream))
         return made
 
     def do_cuGraphCreate(self, flags: int) -> Any:
@@ -397,7 +405,36 @@ class FakeCuda:
     def do_cuGraphExecMemcpyNodeSetParams(self, instantiated: int, node: int, parameters: int, context: int) -> None:
         self._tell(instantiated, node, self._described_copy(parameters, context))
 
+    def do_cuStreamBeginCaptureToGraph(
+        self, stream: Any, graph: Any, nodes: None, edges: None, number: int, mode: Any
+    ) -> None:
+        assert (nodes, edges, number) == (None, None, 0) and mode.name == "CU_STREAM_CAPTURE_MODE_RELAXED"
+        assert int(stream) not in self._capturing, "the stream is capturing"
+        self._capturing[int(stream)] = self._graphs[int(graph)]
+        self.conditionals.begun(stream, graph)
+
+    def do_cuStreamGetCaptureInfo(self, stream: Any) -> Any:
+        return self.conditionals.information(stream)
+
+    def do_cuStreamUpdateCaptureDependencies(
+        self, stream: Any, nodes: list[Any], edges: None, number: int, flags: Any
+    ) -> None:
+        assert edges is None and number == len(nodes) == 1 and flags.name == "CU_STREAM_SET_CAPTURE_DEPENDENCIES"
+        self.conditionals.set_last(stream, nodes[0])
+
+    def do_cuGraphConditionalHandleCreate(self, graph: Any, context: Any, value: int, flags: int) -> Any:
+        assert (int(context), value, flags) == (77, 0, 0)
+        return self.conditionals.new_handle(graph)
+
+    def do_cuGraphAddNode(self, graph: Any, nodes: list[Any], edges: list[Any], number: int, parameters: Any) -> Any:
+        assert len(nodes) == number == 1
+        bodies = [real.CUgraph(next(self._numbers)) for _ in range(parameters.conditional.size)]
+        works = [self._graphs.setdefault(int(body), {}) for body in bodies]
+        self._graphs[int(graph)][next(self._numbers)] = self.conditionals.work(parameters.conditional, works)
+        return self.conditionals.add(graph, nodes[0], parameters, bodies)
+
     def do_cuGraphInstantiate(self, graph: Any, flags: int) -> Any:
+        self.conditionals.check(graph)
         made = self._new(real.CUgraphExec)
         self._graphs[int(made)] = dict(self._graphs[int(graph)])
         self._templates[int(made)] = int(graph)
@@ -413,6 +450,80 @@ class FakeCuda:
     def do_cuGraphLaunch(self, graph: Any, stream: Any) -> None:
         for work in list(self._graphs[int(graph)].values()):
             self._put(stream, work)
+
+
+class FakeConditionals:
+    """What is known of captures into graphs, and of conditional nodes in these."""
+
+    def __init__(self, cuda: FakeCuda):
+        self._cuda = cuda
+        self._into: dict[int, Any] = {}
+        self._last: dict[int, int] = {}
+        self._owner: dict[int, Any] = {}
+        self._numbers = itertools.count(5_000_000)
+        self._words: dict[int, ctypes.c_uint32] = {}
+        self._handles: dict[int, int] = {}
+        self._arrays: list[Any] = []
+        self._is_behind: dict[int, bool] = {}
+
+    def begun(self, stream: Any, graph: Any) -> None:
+        self._into[int(stream)] = graph
+        self._is_behind[int(stream)] = True
+
+    def captured(self, stream: Any) -> None:
+        assert self._is_behind.get(int(stream), True), "captured beside a node, not behind it"
+        self._last[int(stream)] = next(self._numbers)
+
+    def ended(self, stream: Any) -> Any:
+        assert self._is_behind.pop(int(stream), True)
+        return self._into.pop(int(stream), None)
+
+    def information(self, stream: Any) -> Any:
+        node = real.CUgraphNode(self._last[int(stream)])
+        active = real.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
+        return active, real.cuuint64_t(1), self._into[int(stream)], [node], [real.CUgraphEdgeData()], 1
+
+    def set_last(self, stream: Any, node: Any) -> None:
+        self._last[int(stream)] = int(node)
+        self._is_behind[int(stream)] = True
+
+    def new_handle(self, graph: Any) -> Any:
+        word = ctypes.c_uint32(0xFFFFFFFF)
+        handle = ctypes.addressof(word)
+        self._words[handle] = word
+        self._handles[handle] = int(graph)
+        return real.CUgraphConditionalHandle(handle)
+
+    def add(self, graph: Any, behind: Any, parameters: Any, bodies: list[Any]) -> Any:
+        conditional = parameters.conditional
+        (stream,) = [stream for stream, each in self._into.items() if int(each) == int(graph)]
+        assert int(behind) == self._last[stream] and self._is_behind[stream]
+        assert parameters.type.name == "CU_GRAPH_NODE_TYPE_CONDITIONAL" and int(conditional.ctx) == 77
+        assert self._handles.pop(int(conditional.handle)) == int(graph), "another graph's handle, or one in use"
+        # The struct is real: handle, kind and size, then the address of an array of graphs.
+        array = (ctypes.c_void_p * len(bodies))(*map(int, bodies))
+        self._arrays.append(array)
+        ctypes.c_void_p.from_address(conditional.getPtr() + 16).value = ctypes.addressof(array)
+        self._is_behind[stream] = False
+        return real.CUgraphNode(next(self._numbers))
+
+    def work(self, conditional: Any, bodies: list[dict[int, Callable[[], None]]]) -> Callable[[], None]:
+        word, kind = self._words[int(conditional.handle)], conditional.type.name
+        assert kind == "CU_GRAPH_COND_TYPE_SWITCH" or len(bodies) == 1
+
+        def run() -> None:
+            while kind == "CU_GRAPH_COND_TYPE_WHILE" and word.value:
+                for work in bodies[0].values():
+                    work()
+            if kind == "CU_GRAPH_COND_TYPE_SWITCH" and word.value < len(bodies):
+                for work in bodies[word.value].values():
+                    work()
+
+        return run
+
+    def check(self, graph: Any) -> None:
+        assert not self._handles, "handles without a node"
+        assert not self._into, "a stream still captures"
 
 
 class FakeError(Exception):

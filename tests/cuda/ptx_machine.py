@@ -65,6 +65,8 @@ class PtxMachine:
             self.constants[name] = np.array(numbers, UNSIGNED[int(bits)]).view(np.uint8)
         self.shared = set(re.findall(r"\.extern \.shared [^;]*?([\w$]+)\[\]", ptx))
         self.entries: dict[str, Entry] = {}
+        self.calls: list[tuple[str, tuple[int, ...]]] = []
+        """Of functions that others define, in the order of blocks and threads: their names and arguments."""
         for name, parameters, body in re.findall(r"\.entry ([\w$]+)\(([^)]*)\)[^{]*\{(.*?)\n\}", ptx, re.DOTALL):
             self.entries[name] = self._entry(re.findall(r"([\w$]+)\s*(?:,|$)", parameters.strip()), body)
 
@@ -74,8 +76,8 @@ class PtxMachine:
             widths[name] = 1 if kind == "pred" else int(kind[1:])
         entry = Entry(parameters, widths)
         # Registers of a scope of their own: names are unique nevertheless.
-        body = re.sub(r";\s*\}", ";", re.sub(r"\{\s*(?=\.reg)", "", body))
-        body = re.sub(r"\.reg [^;]*;", "", body)
+        body = re.sub(r";\s*\}", ";", re.sub(r"\{\s*(?=\.(?:reg|param))", "", body))
+        body = re.sub(r"\.(?:reg|param) [^;]*;", "", body)
         for statement in re.split(r"(?<=[;:])", body):
             text = statement.strip()
             if re.fullmatch(r"[$\w]+:", text):
@@ -88,10 +90,16 @@ class PtxMachine:
         return entry
 
     def run(
-        self, name: str, *, blocks: int, threads: int, buffers: Sequence[np.ndarray[Any, Any]], shared_bytes: int = 0
+        self,
+        name: str,
+        *,
+        blocks: int,
+        threads: int,
+        buffers: Sequence[np.ndarray[Any, Any] | int],
+        shared_bytes: int = 0,
     ) -> None:
-        """Run all blocks; ``buffers`` are contiguous arrays."""
-        memory = [buffer.reshape(-1).view(np.uint8) for buffer in buffers]
+        """Run all blocks; ``buffers`` are contiguous arrays, or numbers."""
+        memory = [each if isinstance(each, int) else each.reshape(-1).view(np.uint8) for each in buffers]
         for block in range(blocks):
             _Block(self, self.entries[name], block, blocks, threads, memory, shared_bytes).run()
 
@@ -108,6 +116,8 @@ class _Block:
         self.place = np.zeros(threads, np.int64)
         self.running = np.ones(threads, bool)
         self.waiting = np.zeros(threads, bool)
+        self.passed: dict[str, np.ndarray[Any, Any]] = {}
+        """Arguments of the call that is being prepared."""
         self.groups: list[list[list[tuple[int, Any]]]] = [[[]] for _ in range(threads)]
         """Of every thread the copies under way: committed groups, and the open one."""
         numbers = np.arange(threads, dtype=np.uint32)
@@ -232,7 +242,8 @@ class _Block:
         target, address = instruction.operands
         if space == "param":
             number = self.entry.parameters.index(address[1:-1])
-            self.write(target, np.full(len(where), GLOBAL + number * REGION, np.uint64), where)
+            value = self.memory[number] if isinstance(self.memory[number], int) else GLOBAL + number * REGION
+            self.write(target, np.full(len(where), value, np.uint64), where)
             return
         targets, dtype = self.each(target), TYPES[kind]
         size = dtype.itemsize * len(targets)
@@ -248,12 +259,19 @@ class _Block:
     def op_st(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
         kind = instruction.words[-1]
         address, source = instruction.operands
+        if self._space(instruction) == "param":
+            self.passed[address[1:-1]] = self.value(source, kind, where)
+            return
         parts = [self.value(each, kind, where)[:, None].view(np.uint8) for each in self.each(source)]
         values = np.concatenate(parts, 1)
         addresses = self._address(address, self._space(instruction), where)
         for rows in self._by_memory(addresses):
             memory, places = self._bytes(addresses[rows], values.shape[1])
             memory[places] = values[rows]
+
+    def op_call(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        name, *parameters = (each.strip("()") for each in instruction.operands)
+        self.module.calls += [(name, tuple(map(int, values))) for values in zip(*map(self.passed.get, parameters))]
 
     def op_atom(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
         words = [word for word in instruction.words if word not in MODIFIERS]

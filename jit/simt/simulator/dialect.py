@@ -152,6 +152,20 @@ class SimulatorDialect(Dialect):
         )
         return Val(address, "ptr")
 
+    def number(self, b: SimtBuilder, position: int) -> Val:
+        place, number = b.name(), b.name()
+        b.at_entry(
+            f"{place} = getelementptr inbounds i8, ptr %buffers, i64 {8 * position}",
+            f"{number} = load i64, ptr {place}, align 8",
+        )
+        return Val(number, "i64")
+
+    def set_condition(self, b: SimtBuilder, handle: Val, value: Val) -> bool:
+        # A handle is the address of a word that the driver has for the node.
+        word = b.emit("ptr", 1, f"inttoptr i64 {handle.text} to ptr")
+        b.line(f"store i32 {value.text}, ptr {word.text}, align 4")
+        return True
+
     # ---------------------------------------------------------- meetings
 
     def barrier(self, b: SimtBuilder) -> None:

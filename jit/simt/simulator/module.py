@@ -212,7 +212,8 @@ def _check_addresses(symbol: str, facts: KernelFacts, addresses: Sequence[int]) 
     if len(addresses) != len(facts.buffers):
         raise HlojitError(f"kernel {symbol} has {len(facts.buffers)} buffers, {len(addresses)} addresses were given")
     for buffer, address in zip(facts.buffers, addresses):
-        if address % BUFFER_ALIGNMENT or (not address and buffer.nbytes):
+        # Nothing lies in a buffer without bytes; numbers that kernels take are handed over like addresses of such.
+        if buffer.nbytes and (address % BUFFER_ALIGNMENT or not address):
             raise HlojitError(
                 f"kernel {symbol}: {buffer.what} lies at {address:#x}, which is no multiple of {BUFFER_ALIGNMENT} bytes"
             )

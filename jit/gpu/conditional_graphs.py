@@ -1,0 +1,102 @@
+"""Programs with loops and branches on one device, each launched as one graph that decides for itself what it does next.
+
+Where that cannot be - the driver has no such graphs, the program nests too deeply, ``HLOJIT_GPU_LOOPS=host`` - ``reason`` says
+why, and the host reads conditions back (``program_runner.py``).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, final
+
+from hlojit.gpu.device_graph import NoDeviceGraph, graph_nodes
+from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Graph, OutOfDeviceMemory, Properties, Stream
+from hlojit.gpu.graph_nodes import Conditions
+from hlojit.gpu.operations import Operations
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.switches import GPU_LOOPS
+from hlojit.simt import conditions
+
+KEPT_GRAPHS: Final = 4
+"""Of one program: addresses alternate when results of one call are arguments of the next."""
+_DEVICE: Final = "device"
+_HOST: Final = "host"
+_APART: Final = 1 << 48
+"""Between addresses that stand for those of a run."""
+
+
+def reason_for_host(properties: Properties) -> str:
+    """Why the host decides about the loops and branches of all programs on a device, or an empty string."""
+    chosen = GPU_LOOPS.text() or _DEVICE
+    if chosen not in (_DEVICE, _HOST):
+        raise HlojitError(f"{GPU_LOOPS.name}={chosen!r} is neither {_DEVICE!r} nor {_HOST!r}")
+    return f"{GPU_LOOPS.name}={_HOST}" if chosen == _HOST else properties.no_conditional_graphs
+
+
+def load_conditions(driver: Driver, images: Mapping[str, bytes]) -> Conditions:
+    """The kernels that set conditions, on a device."""
+
+    def function(symbol: str) -> Any:
+        return driver.function(driver.load(images[symbol], (symbol,)), symbol, 0)
+
+    return Conditions(*map(function, (conditions.LOOP, conditions.CASE, conditions.PREDICATE)))
+
+
+@final
+class ConditionalGraphs:
+    """The graphs of one program, by the addresses that they are over."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        conditions: Callable[[], Conditions | None],
+        operations: Operations,
+        functions: Mapping[str, Any],
+    ):
+        self._driver = driver
+        self._conditions = conditions
+        self._operations = operations
+        self._functions = functions
+        self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
+        self.reason = reason_for_host(driver.properties) or self._reason()
+        """Why the host decides, or an empty string."""
+
+    def _reason(self) -> str:
+        """What the program itself, or the machine's code, stands against: found with addresses that are none."""
+        if self._conditions() is None:
+            return "its machine has no kernels that set conditions"
+        try:
+            graph_nodes(self._operations, [_APART * slot for slot in range(self._operations.length)], self._functions)
+        except NoDeviceGraph as error:
+            return str(error)
+        return ""
+
+    def launch(self, frame: Sequence[int], stream: Stream) -> bool:
+        """Launch the program over these addresses, made a graph if they are new; False: the host decides."""
+        if self.reason:
+            return False
+        key = tuple(frame)
+        graph = self._graphs.get(key) or self._made(key)
+        if graph is None:
+            return False
+        self._graphs.move_to_end(key)
+        self._driver.launch_graph(graph, stream)
+        return True
+
+    def _made(self, frame: tuple[int, ...]) -> Graph | None:
+        conditions = self._conditions()
+        assert conditions is not None
+        nodes = graph_nodes(self._operations, frame, self._functions)
+        try:
+            graph = self._driver.conditional_graph(nodes, conditions)
+        except (DeviceFault, OutOfDeviceMemory):
+            raise
+        except DriverError as error:
+            # What the driver's documentation allows and it refuses nevertheless, the host can do.
+            self.reason = str(error)
+            return None
+        self._graphs[frame] = graph
+        if len(self._graphs) > KEPT_GRAPHS:
+            self._graphs.popitem(last=False)
+        return graph
