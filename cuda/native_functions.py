@@ -57,6 +57,7 @@ class NvidiaNative:
         """Raises ``DriverError`` if the driver does not tell where its functions are."""
         self._api = api
         self._driver = driver
+        self.events: Final[list[int]] = []
         addresses = {role: _address(api, name) for role, name in _NAMES.items()}
         pending = int(api.CUresult.CUDA_ERROR_NOT_READY)
         self.functions: Final = NativeFunctions(context=int(context), pending=pending, **addresses)
@@ -70,10 +71,13 @@ class NvidiaNative:
         handle = getattr(function, "handle", None)
         return None if handle is None else int(handle)
 
-    def mark(self, launched: Sequence[str]) -> tuple[NvidiaMark, int]:
-        """An event that is recorded by native code."""
-        made = self._driver.unrecorded(launched if isinstance(launched, list) else list(launched))
-        return made, int(made.event)
+    def event(self) -> int:
+        """One that notes no time."""
+        return int(self._driver.new_event())
+
+    def mark(self, event: int, launched: Sequence[str]) -> NvidiaMark:
+        """One that keeps nothing: the event stays its owner's."""
+        return self._driver.mark(event, launched)
 
     def graph(self) -> NvidiaNodes:
         """For programs without library calls; those are captured."""

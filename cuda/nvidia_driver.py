@@ -275,23 +275,23 @@ class NvidiaDriver:
             return float(self._api("cuEventElapsedTime", first.event, last.event)) * 1e6
 
     def _recorded(self, stream: NvidiaStream, unused: list[Any], flags: int) -> Any:
-        """An event put on a stream."""
+        """An event put on a stream: one that was used before, or a new one."""
         with self._here:
-            event = self._event(unused, flags)
+            try:
+                event = unused.pop()
+            except IndexError:
+                event = self._api("cuEventCreate", flags)
             self._api("cuEventRecord", event, stream.handle)
         return event
 
-    def _event(self, unused: list[Any], flags: int) -> Any:
-        """One that was used before, or a new one."""
-        try:
-            return unused.pop()
-        except IndexError:
-            with self._here:
-                return self._api("cuEventCreate", flags)
+    def new_event(self) -> Any:
+        """For native code: one that notes no time."""
+        with self._here:
+            return self._api("cuEventCreate", self._no_timing)
 
-    def unrecorded(self, launched: list[str]) -> NvidiaMark:
-        """A mark that native code puts on a stream."""
-        return NvidiaMark(self._event(self._events, self._no_timing), launched, self._events)
+    def mark(self, event: int, launched: Sequence[str]) -> NvidiaMark:
+        """The mark that native code has put on a stream; the event is not ours to use again."""
+        return NvidiaMark(self._api.CUevent(event), list(launched), [])
 
     def wait_for(self, stream: NvidiaStream, mark: NvidiaMark) -> None:
         """On the device."""

@@ -420,7 +420,7 @@ class Buffer:
         self._memory: Memory | None = memory
         self._gone = ""
         self._is_viewed = False
-        self.holds: list[weakref.ref[Hold]] = []
+        self.holds: tuple[weakref.ref[Hold], ...] = ()
         """Who reads the contents; see ``hlojit.extensions.holds``."""
 
     @property

@@ -55,7 +55,7 @@ class Hold:
             self.memories: list[Memory] = [buffer.memory() for buffer in buffers]
             self._buffers = buffers
             for buffer in buffers:
-                buffer.holds.append(self._self)
+                buffer.holds = (*buffer.holds, self._self)
 
     @property
     def ended(self) -> Event:
@@ -81,8 +81,7 @@ class Hold:
             return
         with _lock:
             for buffer in self._buffers:
-                if self._self in buffer.holds:
-                    buffer.holds.remove(self._self)
+                buffer.holds = tuple(each for each in buffer.holds if each is not self._self)
             self._buffers = ()
             self.memories = []
             ended, self._ended = self._ended, None

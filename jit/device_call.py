@@ -43,8 +43,7 @@ class DeviceCall:
 
     def __call__(self, *arguments: object) -> Any:
         """Run and wait: results on the device if an argument is on one, otherwise on the host."""
-        arguments = self._borrowed(arguments)
-        device, buffers = self._place(arguments, None)
+        device, buffers = self._plain(arguments) or self._place(arguments := self._borrowed(arguments), None)
         # A donated argument may still be read by programs before this one: they keep their order on the device's thread.
         if isinstance(device, HostDevice) and not self.program.donated:
             results = self._run_here(device, buffers)
@@ -61,8 +60,8 @@ class DeviceCall:
 
     def execute(self, *arguments: object, device: Device | str | None = None) -> Any:
         """Start the program and return at once; see ``Executable.execute``."""
-        arguments = self._borrowed(arguments)
-        where, buffers = self._place(arguments, device)
+        placed = None if device is not None else self._plain(arguments)
+        where, buffers = placed or self._place(self._borrowed(arguments), device)
         results, _ = where.start(self.program, buffers)
         return _unpacked([Array.from_buffer(buffer) for buffer in results])
 
@@ -71,6 +70,26 @@ class DeviceCall:
         if not self._devices:
             self._devices = devices_of(self.backend) if self.backend is not None else devices(DEFAULT_BACKEND)
         return self._devices
+
+    def _plain(self, arguments: tuple[object, ...]) -> tuple[Device, list[Buffer]] | None:
+        """Of arrays of exactly these types on one device of ours, which need no more than a look; None of others."""
+        types = self.program.inputs
+        if len(arguments) != len(types) or self.program.donated:
+            return None
+        buffers: list[Buffer] = []
+        device: Device | None = None
+        for argument, type_ in zip(arguments, types):
+            if type(argument) is not Array:
+                return None
+            buffer = argument._buffer
+            if buffer is None or buffer.type is not type_ or buffer._memory is None:
+                return None
+            if device is not buffer.device:
+                if device is not None:
+                    return None
+                device = buffer.device
+            buffers.append(buffer)
+        return None if device is None or device not in self._devices else (device, buffers)
 
     def _borrowed(self, arguments: tuple[object, ...]) -> tuple[object, ...]:
         """With other libraries' arrays on our devices as arrays of ours."""

@@ -24,9 +24,8 @@ from hlojit.extensions.holds import Given
 from hlojit.gpu.conditional_graphs import reason_for_host
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
-from hlojit.gpu.native_launch import NativeDriver
 from hlojit.gpu.program_runner import GpuProgram, Resident, Site
-from hlojit.gpu.starts import Seen, Starter, starter
+from hlojit.gpu.starts import Starter, starter
 from hlojit.gpu.statuses import Run
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import ExecutionError
@@ -50,13 +49,6 @@ class Lanes:
         """Runs whose end nobody has seen yet."""
         self.waiting = 0
         """Programs that a thread is to put on the stream: what comes later must not overtake them."""
-        self._seen: Seen | None = None
-
-    def seen(self, native: NativeDriver) -> Seen:
-        """How events of native code are looked at; the caller holds the lock."""
-        if self._seen is None:
-            self._seen = Seen(native, self.site)
-        return self._seen
 
 
 @final

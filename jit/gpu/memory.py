@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, final
 
 from hlojit.gpu.driver import ALIGNMENT, Driver, OutOfDeviceMemory, Stream
@@ -24,17 +25,16 @@ KEPT_SHARE: Final = 1 / 32
 class DeviceMemory:
     """A handle: memory that goes back to where it is from when nothing refers to it any more."""
 
-    __slots__ = ("__weakref__", "_origin", "address", "nbytes")
+    __slots__ = ("__weakref__", "address", "nbytes", "origin")
 
-    def __init__(self, origin: Shelf | _Taken | None, address: int, nbytes: int):
-        self._origin = origin
+    def __init__(self, origin: Shelf | Taken, address: int, nbytes: int):
+        self.origin = origin
         self.address = address
         self.nbytes = nbytes
 
     def __del__(self) -> None:
-        # Destructors run anywhere: single operations of dicts and lists, no lock.
-        if self._origin is not None:
-            self._origin.back(self.address)
+        # Destructors run anywhere: single operations of lists, no lock.
+        self.origin.back(self.address)
 
 
 @final
@@ -53,46 +53,42 @@ Handle = DeviceMemory | BorrowedMemory
 
 
 @final
-class _Taken:
-    """Blocks that are the driver's again when they come back."""
+class Taken:
+    """A block that is the driver's again when it comes back."""
 
-    __slots__ = ("_pool",)
+    __slots__ = ("holder", "pool")
 
-    def __init__(self, pool: MemoryPool):
-        self._pool = pool
+    def __init__(self, pool: MemoryPool, holder: str):
+        self.pool = pool
+        self.holder = holder
 
     def back(self, address: int) -> None:
         """Give memory back, in the stream's order."""
-        self._pool.give_back(address)
+        if address:
+            self.pool.give_back(address)
 
 
 @final
 class Shelf:
     """Blocks of one size for one purpose, in the order of the pool's stream."""
 
-    __slots__ = ("_blocks", "_holder", "_pool", "held", "nbytes")
+    __slots__ = ("_blocks", "back", "holder", "nbytes", "pool")
 
     def __init__(self, pool: MemoryPool, nbytes: int, holder: str, blocks: list[int]):
-        self._pool = pool
-        self._holder = holder
-        self._blocks = blocks
+        self.pool = pool
+        self.holder = holder
         self.nbytes = nbytes
-        self.held: dict[int, tuple[str, int]] = pool.held
-        """Who holds what."""
+        self._blocks = blocks
+        self.back: Final[Callable[[int], None]] = blocks.append
+        """For ``DeviceMemory``: the next one to ask gets it, who therefore finds much of it in the cache."""
 
     def take(self) -> DeviceMemory:
         """Memory without contents, which is used by what is put on the stream from now on."""
         try:
             address = self._blocks.pop()
         except IndexError:
-            return self._pool.drawn(self, self._holder)
-        self.held[address] = self._holder, self.nbytes
+            address = self.pool.drawn(self.nbytes, self.holder)
         return DeviceMemory(self, address, self.nbytes)
-
-    def back(self, address: int) -> None:
-        """For ``DeviceMemory``: the next one to ask gets it, who therefore finds much of it in the cache."""
-        if self.held.pop(address, None) is not None:
-            self._blocks.append(address)
 
 
 @final
@@ -104,17 +100,18 @@ class MemoryPool:
         self._driver = driver
         self._stream = stream
         self._process = process.id
-        self._taken: Final = _Taken(self)
         self._kept: dict[int, list[int]] = {}
         self._most_kept = int(driver.properties.total_memory * KEPT_SHARE)
         self._scratch: DeviceMemory | None = None
-        self.held: Final[dict[int, tuple[str, int]]] = {}
-        """Who holds what, by address."""
 
     @property
     def held_bytes(self) -> int:
         """What has been allocated and not given back."""
-        return sum(nbytes for _, nbytes in list(self.held.values()))
+        return sum(each.nbytes for each in self._held())
+
+    def _held(self) -> list[DeviceMemory]:
+        """All handles of this memory: looked for when somebody asks, which costs less than keeping books at every call."""
+        return [each for each in gc.get_objects() if type(each) is DeviceMemory and each.origin.pool is self]
 
     def allocate(self, nbytes: int, holder: str, stream: Stream | None = None) -> DeviceMemory:
         """Memory without contents; ``holder`` says in messages what it is for.  Nothing is taken for no bytes.
@@ -122,25 +119,23 @@ class MemoryPool:
         ``stream`` is the one that uses it first, if it is not the pool's, which must wait for that use.
         """
         if not nbytes:
-            return DeviceMemory(None, 0, 0)
+            return DeviceMemory(Taken(self, holder), 0, 0)
         address = self._obtained(nbytes, holder, self._stream if stream is None else stream)
-        self.held[address] = holder, nbytes
-        return DeviceMemory(self._taken, address, nbytes)
+        return DeviceMemory(Taken(self, holder), address, nbytes)
 
     def shelf(self, nbytes: int, holder: str) -> Shelf:
         """Where memory of a size comes from again and again; ``holder`` says in messages what it is for."""
+        # Nothing, too: its address is 0.
         whole = -(-nbytes // ALIGNMENT) * ALIGNMENT
         return Shelf(self, whole, holder, self._kept.setdefault(whole, []))
 
-    def drawn(self, shelf: Shelf, holder: str) -> DeviceMemory:
+    def drawn(self, nbytes: int, holder: str) -> int:
         """For a shelf on which there is nothing: a new block."""
-        if not shelf.nbytes:
-            return DeviceMemory(None, 0, 0)
+        if not nbytes:
+            return 0
         if self.kept_bytes > self._most_kept:
             self.clear()
-        address = self._obtained(shelf.nbytes, holder, self._stream)
-        self.held[address] = holder, shelf.nbytes
-        return DeviceMemory(shelf, address, shelf.nbytes)
+        return self._obtained(nbytes, holder, self._stream)
 
     def scratch(self, nbytes: int) -> DeviceMemory:
         """Memory that every program may use while it runs: they run one after the other, and find it at the same place."""
@@ -161,13 +156,14 @@ class MemoryPool:
             while blocks:
                 try:
                     address = blocks.pop()
-                except IndexError:  # another thread's
+                except IndexError:  # another thread has taken the last one
                     break
-                self._driver.free(address, self._stream)
+                if address:
+                    self._driver.free(address, self._stream)
 
     def give_back(self, address: int) -> None:
         """To the driver; for ``DeviceMemory``.  What a parent process allocated is the parent's to free."""
-        if self.held.pop(address, None) is not None and self._process == process.id:
+        if self._process == process.id:
             self._driver.free(address, self._stream)
 
     def _obtained(self, nbytes: int, holder: str, stream: Stream) -> int:
@@ -193,9 +189,10 @@ class MemoryPool:
         free, total = self._driver.memory()
         amounts: Counter[str] = Counter()
         counts: Counter[str] = Counter()
-        for name, size in list(self.held.values()):
-            amounts[name] += size
-            counts[name] += 1
+        for each in self._held():
+            if each.nbytes:
+                amounts[each.origin.holder] += each.nbytes
+                counts[each.origin.holder] += 1
         listed = [
             f"{size:,} by {name}" + (f" ({counts[name]} of them)" if counts[name] > 1 else "")
             for name, size in amounts.most_common(LISTED)

@@ -99,8 +99,15 @@ class NativeDriver(Protocol):
     def function(self, function: Function) -> int | None:
         """Of a kernel function; None for what must be launched in Python."""
 
-    def mark(self, launched: Sequence[str]) -> tuple[Mark, int]:
-        """A mark that native code records, and its event; ``launched`` is for messages: what is put on the stream before it."""
+    @property
+    def events(self) -> list[int]:
+        """Events that nobody uses: whoever takes one gives it back."""
+
+    def event(self) -> int:
+        """A new event."""
+
+    def mark(self, event: int, launched: Sequence[str]) -> Mark:
+        """The mark that an event is, which native code has recorded; ``launched`` is what messages name."""
 
     def graph(self) -> NativeGraph:
         """A new graph without nodes."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, final
 from hlojit.extensions.devices import Buffer, DeviceProgram, Memory, failure
 from hlojit.extensions.events import Event, without_frames
 from hlojit.extensions.holds import Given, give
-from hlojit.gpu.driver import DeviceFault, Driver, Mark
+from hlojit.gpu.driver import DeviceFault, Driver
 from hlojit.gpu.memory import DeviceMemory, Shelf
 from hlojit.gpu.native_launch import NativeDriver, Watch
-from hlojit.gpu.program_runner import GRAPH_LAUNCHES, GpuProgram, Resident, Site
+from hlojit.gpu.program_runner import GRAPH_LAUNCHES, GpuProgram, Resident
 
 if TYPE_CHECKING:
     from hlojit.gpu.device import GpuDevice, Lanes
@@ -30,23 +30,57 @@ ROUNDS: Final = 20
 
 
 @final
+class Marks:
+    """Ends of programs of one name on a stream: what is common to them."""
+
+    def __init__(self, device: GpuDevice, lanes: Lanes, name: str, launched: Sequence[str], native: NativeDriver):
+        self.lanes: Final = lanes
+        self._device = device
+        self._name = name
+        self._launched = launched
+        self._native = native
+        # Kept with the function, whose record it has.
+        self._watch = Watch(native, lanes.site.stream)
+        self.look: Final = self._watch.look
+        self.pending: Final = native.functions.pending
+        self._events = native.events
+        self.back: Final = self._events.append
+
+    def event(self) -> int:
+        """An event that nobody uses."""
+        try:
+            return self._events.pop()
+        except IndexError:
+            return self._native.event()
+
+    def finish(self, event: Event, number: int) -> None:
+        """Wait, and settle the event."""
+        try:
+            self._device.driver.synchronize(self._native.mark(number, self._launched))
+        except BaseException as error:
+            event.settle(failure(self._name, self._device, without_frames(error)))
+            if isinstance(error, DeviceFault):
+                self._device.recover(self.lanes.site.stream, error)
+        else:
+            event.settle()
+
+
+@final
 class Passing:
     """The end of a program on a stream: the source of its event."""
 
-    __slots__ = ("_device", "_mark", "_name", "_number", "_seen", "lanes")
+    __slots__ = ("_number", "marks")
 
-    def __init__(self, device: GpuDevice, lanes: Lanes, name: str, mark: Mark, number: int, seen: Seen):
-        self.lanes = lanes
-        """Where: what is put on this stream later need not wait."""
-        self._device = device
-        self._name = name
-        self._mark = mark
+    def __init__(self, marks: Marks, number: int):
+        self.marks = marks
         self._number = number
-        self._seen = seen
+
+    def __del__(self) -> None:
+        self.marks.back(self._number)
 
     def look(self, event: Event, *, patiently: bool) -> None:
         """Ask the driver."""
-        look, pending = self._seen.look, self._seen.pending
+        look, pending = self.marks.look, self.marks.pending
         status = look(self._number, LOOKS if patiently else 1)
         for _ in range(ROUNDS if patiently else 0):
             if status != pending:
@@ -59,28 +93,10 @@ class Passing:
 
     def watch(self, event: Event) -> None:
         """By the thread that waits for programs."""
-        self.lanes.completions.submit(partial(self._finish, event))
+        self.marks.lanes.completions.submit(partial(self._finish, event))
 
     def _finish(self, event: Event) -> None:
-        try:
-            self._device.driver.synchronize(self._mark)
-        except BaseException as error:
-            event.settle(failure(self._name, self._device, without_frames(error)))
-            if isinstance(error, DeviceFault):
-                self._device.recover(self.lanes.site.stream, error)
-        else:
-            event.settle()
-
-
-@final
-class Seen:
-    """How events of a device are looked at."""
-
-    def __init__(self, native: NativeDriver, site: Site):
-        # Kept with the function, whose record it has.
-        self._watch = Watch(native, site.stream)
-        self.look: Final[Callable[[int, int], int]] = self._watch.look
-        self.pending: Final = native.functions.pending
+        self.marks.finish(event, self._number)
 
 
 @final
@@ -108,10 +124,9 @@ class Starter:
         self._native_program = resident.native_program(native)
         self._issue: Callable[..., int] = self._native_program.run
         self._calls_before_graph = CALLS_BEFORE_GRAPH if len(resident.names) >= GRAPH_LAUNCHES else -1
-        self._launched = resident.names
         self._types = program.outputs
         self._space = device.memory_spaces[0]
-        self._seen = lanes.seen(native)
+        self._marks = Marks(device, lanes, program.name, resident.names, native)
 
     def start(self, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event] | Given | None:
         """Results and their event, as ``Device.start``; or None, or what was given, for what the other way has to do."""
@@ -120,59 +135,57 @@ class Starter:
             return self._start_giving(buffers)
         # Who is given one of the buffers comes later to this lock, and then to the stream.
         with lanes.lock:
-            if lanes.waiting:
-                return None
-            memories = [buffer.memory() for buffer in buffers]
-            if not self._takes(memories, [buffer.ready for buffer in buffers]):
-                return None
-            return self._started(memories)
+            handles = None if lanes.waiting else self._handles([(each.memory(), each.ready) for each in buffers])
+            return None if handles is None else self._started(handles)
 
     def _start_giving(self, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event] | Given | None:
-        ready = [buffer.ready for buffer in buffers]
-        if not self._takes([buffer.memory() for buffer in buffers], ready):
+        if self._handles([(each.memory(), each.ready) for each in buffers]) is None:
             return None
         # Without the lock: whoever reads one of them meanwhile is waited for.
         given = give(self._name, buffers, self._donated)
         with self._lanes.lock:
-            if self._lanes.waiting or len(given.after) != len(ready) or not self._takes(given.memories, given.after):
+            is_plain = not self._lanes.waiting and len(given.after) == len(buffers)
+            handles = self._handles(list(zip(given.memories, given.after))) if is_plain else None
+            if handles is None:
                 return given
             with given.hold:
-                return self._started(given.memories)
+                return self._started(handles)
 
-    def _takes(self, memories: Sequence[Memory], ready: Sequence[Event]) -> bool:
-        """Whether arguments are our own memory, filled without a mistake by what is on the stream already."""
+    def _handles(self, arguments: Sequence[tuple[Memory, Event]]) -> list[DeviceMemory] | None:
+        """Of arguments that are our own memory, filled without a mistake by what is on the stream already; None of others."""
         lanes = self._lanes
-        for memory, event in zip(memories, ready):
+        handles = []
+        for memory, event in arguments:
+            handle = memory.handle
             # The owner of borrowed memory is kept until the program has run.
-            if type(memory.handle) is not DeviceMemory:
-                return False
+            if type(handle) is not DeviceMemory:
+                return None
             if event.is_settled:
                 if event.error is not None:
-                    return False
+                    return None
             else:
                 source = event.source
-                if type(source) is not Passing or source.lanes is not lanes:
-                    return False
-        return True
+                if type(source) is not Passing or source.marks.lanes is not lanes:
+                    return None
+            handles.append(handle)
+        return handles
 
-    def _started(self, memories: Sequence[Memory]) -> tuple[list[Buffer], Event]:
-        handles = [memory.handle for memory in memories]
+    def _started(self, handles: list[DeviceMemory]) -> tuple[list[Buffer], Event]:
+        # All are referred to until the program is on the stream.
         results = [handles[each] if isinstance(each, int) else each.take() for each in self._results]
-        addresses = [handle.address for handle in handles]
-        addresses += [handle.address for handle in results]
-        # Referred to until the program is on the stream.
         arena = self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
+        addresses = [each.address for each in handles]
+        addresses += [each.address for each in results]
         addresses.append(0 if arena is None else arena.address)
         if self._calls_before_graph >= 0:
             self._count(addresses)
-        mark, number = self._native.mark(self._launched)
+        passing = Passing(self._marks, number := self._marks.event())
         status = self._issue(number, *addresses)
         if status:
             # What is in a graph now is not known.
             self._issue = self._native_program.run
             raise self._resident.failed(self._native, status)
-        device, space = self._device, self._space
-        done = Event(None, Passing(device, self._lanes, self._name, mark, number, self._seen))
+        device, space, done = self._device, self._space, Event(None, passing)
         return [
             Buffer(device, type_, space, Memory(device, handle), done) for type_, handle in zip(self._types, results)
         ], done
