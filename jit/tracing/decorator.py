@@ -33,7 +33,7 @@ from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.callables import name_of, place_of, signature_of
-from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
+from hlojit.tracing.containers import LEAF, NestingError, Structure, flatten, paths, unflatten
 from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.operations import Operations
@@ -73,6 +73,8 @@ class JittedFunction:
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
         self.plugins = tuple(plugins)
         self._compiled: dict[tuple[Any, ...], _Compiled] = {}
+        self._by_types: dict[tuple[Any, ...], _Compiled] = {}
+        """The same for arrays on devices that are arguments themselves."""
         unknown = self.static_argnames - set(self.signature.parameters)
         if unknown:
             raise HlojitError(
@@ -89,26 +91,32 @@ class JittedFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        found = None if named else self._known(arguments)
+        if found is not None:
+            return _built(found[1], found[0](*arguments))
         dynamic, static = self._bind(arguments, named)
         leaves, structure = self._flat(dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             # Called from a function that is being traced: part of that graph.
             with registry().using(*self.plugins):
                 return self.function(*arguments, **named)
-        arrays, (call, result_structure, _) = self._prepare(leaves, structure, dynamic, static)
-        results = call(*arrays)
-        return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
+        arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
+        self._note(arguments, named, compiled, tables_identity)
+        return _built(compiled[1], compiled[0](*arrays))
 
     def execute(self, *arguments: Any, **named: Any) -> Any:
         """Start the function and return at once: like a call, with arrays on a device whose contents are pending.
 
         See ``Executable.execute``.
         """
+        found = None if named else self._known(arguments)
+        if found is not None:
+            return _built(found[1], found[2].execute(*arguments))
         dynamic, static = self._bind(arguments, named)
         leaves, structure = self._flat(dynamic)
-        arrays, (_, result_structure, executable) = self._prepare(leaves, structure, dynamic, static)
-        results = executable.execute(*arrays)
-        return unflatten(result_structure, results if isinstance(results, tuple) else (results,))
+        arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
+        self._note(arguments, named, compiled, tables_identity)
+        return _built(compiled[1], compiled[2].execute(*arrays))
 
     def lower(self, *arguments: Any, **named: Any) -> Module:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
@@ -118,6 +126,24 @@ class JittedFunction:
             return self._trace(dynamic, static, arrays)[0]
 
     # ------------------------------------------------------------------ parts
+
+    def _known(self, arguments: tuple[Any, ...]) -> _Compiled | None:
+        """What is compiled for arrays on devices, found by their types as they are; None of other arguments."""
+        types = []
+        for each in arguments:
+            if type(each) is not Array or (buffer := each.buffer) is None:
+                return None
+            types.append(buffer.type)
+        return self._by_types.get((*types, self.backend or BACKEND.text(), tables().identity))
+
+    def _note(
+        self, arguments: tuple[Any, ...], named: Mapping[str, Any], compiled: _Compiled, tables_identity: str
+    ) -> None:
+        """Have ``_known`` find it the next time."""
+        if named or self.static_argnames or not all(type(each) is Array and each.buffer for each in arguments):
+            return
+        types = [each.type for each in arguments]
+        self._by_types[(*types, self.backend or BACKEND.text(), tables_identity)] = compiled
 
     def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, StaticArguments]:
         """Split a call into its traced arguments (args, kwargs) and its static ones."""
@@ -150,8 +176,8 @@ class JittedFunction:
 
     def _prepare(
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
-    ) -> tuple[list[NDArray | Array], _Compiled]:
-        """The arrays of a call, and what is compiled for them."""
+    ) -> tuple[list[NDArray | Array], _Compiled, str]:
+        """The arrays of a call, what is compiled for them, and for which plugins."""
         arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
         signature = tuple(
             (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else _signature_of(leaf, array)
@@ -159,13 +185,14 @@ class JittedFunction:
         )
         # What is registered, not when: under the same plugins the same code serves again.
         backend = self.backend or BACKEND.text()
-        found = self._compiled.get((structure, static.key, signature, backend, tables().identity))
+        key = (structure, static.key, signature, backend, tables().identity)
+        found = self._compiled.get(key)
         if found is None:
             # Plugins that the first use of all loads belong to the key.
             registry().load()
             key = (structure, static.key, signature, backend, tables().identity)
             found = self._compile(key, dynamic, static, arrays)
-        return arrays, found
+        return arrays, found, key[-1]
 
     def _compile(
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
@@ -200,6 +227,8 @@ class JittedFunction:
         present = list(self._compiled)
         earlier = list(dict.fromkeys(each[-1] for each in present if each[-1] != key[-1]))
         surplus = set(earlier[: max(len(earlier) - _KEPT_ENVIRONMENTS, 0)])
+        if surplus:
+            self._by_types = {}
         for each in present:
             if each[-1] in surplus:
                 self._compiled.pop(each, None)
@@ -262,6 +291,13 @@ class JittedFunction:
 
     def __repr__(self) -> str:
         return f"<hlojit.jit {self._name}: {len(self._compiled)} signatures compiled>"
+
+
+def _built(structure: Structure, results: Any) -> Any:
+    """Results of an executable in the containers in which the function returned them."""
+    if structure is LEAF:
+        return results
+    return unflatten(structure, results if isinstance(results, tuple) else (results,))
 
 
 def _signature_of(leaf: Any, array: NDArray | Array) -> Hashable:
