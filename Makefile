@@ -11,7 +11,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
   $(addprefix tests/extensions/test_,api_1_0.py calls_in_regions.py checked_functions.py custom_calls.py formats.py format_matrix.py helpers.py \
   integer_division.py op_fields.py returned_numbers.py)
 # What the back end's own tests do on a GPU: pytest --gpu skips what is for the simulator alone.
-ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py)
+ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator test-gpu

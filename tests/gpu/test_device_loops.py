@@ -25,7 +25,8 @@ from ..random_programs import RandomProgram, random_arguments
 @pytest.fixture
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who decides."""
-    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    if not request.config.getoption("--gpu"):
+        monkeypatch.setenv("HLOJIT_CUDA", "simulator")
     monkeypatch.setenv("HLOJIT_GPU_LOOPS", request.param)
     return str(request.param)
 
@@ -34,7 +35,7 @@ BOTH = pytest.mark.parametrize("path", ["device", "host"], indirect=True)
 DEVICE = pytest.mark.parametrize("path", ["device"], indirect=True)
 
 
-def simulated() -> GpuDevice:
+def first_device() -> GpuDevice:
     found = registry().load().backend("cuda").devices()[0]
     assert isinstance(found, GpuDevice)
     return found
@@ -43,13 +44,14 @@ def simulated() -> GpuDevice:
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
     """A list that grows by one with every call of a function of the driver."""
     calls: list[object] = []
-    function = getattr(SimulatedDriver, name)
+    kind = type(first_device().driver)
+    function = getattr(kind, name)
 
     def wrapped(self: Any, *arguments: Any, **more: Any) -> Any:
         calls.append(arguments)
         return function(self, *arguments, **more)
 
-    monkeypatch.setattr(SimulatedDriver, name, wrapped)
+    monkeypatch.setattr(kind, name, wrapped)
     return calls
 
 
@@ -97,9 +99,9 @@ def test_the_host_reads_back_what_the_device_may_not_decide(path: str, monkeypat
     assert len(read) == 4 + 3, "before every iteration, and behind the last; in every iteration the case"
 
 
-def test_exchanged_buffers_become_two_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+@DEVICE
+def test_exchanged_buffers_become_two_iterations(path: str) -> None:
     """The second one over exchanged addresses, and a copy where the loop ends after the first one."""
-    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
     found = operations(PROGRAMS["exchanging loop"][1])
     assert any(isinstance(each, SwapCells) for each in found.code)
     functions = {each.symbol: each.symbol for each in found.code if isinstance(each, LaunchKernel)}
@@ -112,8 +114,8 @@ def test_exchanged_buffers_become_two_iterations(monkeypatch: pytest.MonkeyPatch
     assert len(last.cases[1]) == 1, "one copy"
 
 
-def test_graphs_are_kept_by_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+@DEVICE
+def test_graphs_are_kept_by_addresses(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = counted(monkeypatch, "conditional_graph")
     size, text = PROGRAMS["loop"]
     f = hlojit.compile(text, backend="cuda", donate=[0])
@@ -137,6 +139,7 @@ def test_a_donated_state_is_written_where_it_lies(path: str) -> None:
         np.testing.assert_array_equal(hlojit.get(y), expected(array(size), np.int32(n), np.int32(0)))
 
 
+@pytest.mark.simulator_only("two devices, which the machine may not have")
 @BOTH
 def test_two_devices_and_threads(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOJIT_CUDA", "simulator devices=2")
@@ -218,7 +221,7 @@ def test_what_the_driver_refuses_is_decided_by_the_host(path: str, monkeypatch: 
     def refused(self: Any, nodes: Any, conditions: Any) -> Any:
         raise DriverError("no")
 
-    monkeypatch.setattr(SimulatedDriver, "conditional_graph", refused)
+    monkeypatch.setattr(type(first_device().driver), "conditional_graph", refused)
     size, text = PROGRAMS["case in a loop"]
     f, expected = hlojit.compile(text, backend="cuda"), hlojit.compile(text, backend="cpu")
     for n in range(3):

@@ -14,6 +14,7 @@ import pytest
 from hlojit.extensions import registry
 from hlojit.gpu.device import GpuDevice
 
+TABLE = np.arange(4, dtype="f4")
 FUNCTION = """
 func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = stablehlo.custom_call @test.endless(%x) : (tensor<8xf32>) -> tensor<8xf32>
@@ -27,12 +28,33 @@ def endless(x: float) -> float:
     return x
 
 
+def following(x: float) -> float:
+    return TABLE[int(x)] + 1
+
+
+LOOP = """
+func.func @main(%x: tensor<8xf32>, %n: tensor<i32>) -> tensor<8xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<8xf32>
+   cond {
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %w = stablehlo.custom_call @test.NAME(%v) : (tensor<8xf32>) -> tensor<8xf32>
+    stablehlo.return %j, %w : tensor<i32>, tensor<8xf32>
+  }
+  return %r#1 : tensor<8xf32>
+}"""
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuDevice]:
-    """A simulated GPU, and a plugin's function that does not end for 1."""
+    """A simulated GPU, and a plugin's functions: one that does not end for 1, one that fails behind a table's end."""
     monkeypatch.setenv("HLOJIT_CUDA", "simulator")
-    call = ext.ElementwiseCall("test.endless", function=endless)
-    with ext.using(SimpleNamespace(__name__="test", hlojit_custom_calls=ext.hookimpl(lambda: [call]))):
+    calls = [ext.ElementwiseCall(f"test.{each.__name__}", function=each) for each in (endless, following)]
+    with ext.using(SimpleNamespace(__name__="test", hlojit_custom_calls=ext.hookimpl(lambda: calls))):
         found = registry().load().backend("cuda").devices()[0]
         assert isinstance(found, GpuDevice)
         yield found
@@ -51,3 +73,32 @@ def test_a_stop_that_comes_before_the_program_begins_is_not_forgotten(device: Gp
     with pytest.raises(hlojit.ExecutionError, match="was stopped"):
         assert done.wait(20), "it runs for ever"
     assert hlojit.get(f(zeros)).tolist() == [0] * 8, "the next run is another one"
+
+
+@pytest.mark.parametrize("decides", ["device", "host"])
+def test_a_function_that_does_not_end_in_a_loop(
+    device: GpuDevice, decides: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HLOJIT_GPU_LOOPS", decides)
+    f = hlojit.compile(LOOP.replace("NAME", "endless"), backend="cuda")
+    three = hlojit.put(np.int32(3), "cuda")
+    x, zeros = hlojit.put(np.ones(8, "f4"), "cuda"), hlojit.put(np.zeros(8, "f4"), "cuda")
+    assert hlojit.get(f(zeros, three)).tolist() == [0] * 8
+    done = f.execute(x, three).buffer.ready
+    assert not done.wait(0.2)
+    done.stop()
+    with pytest.raises(hlojit.ExecutionError, match="was stopped"):
+        assert done.wait(20), "it runs for ever"
+    assert hlojit.get(f(zeros, three)).tolist() == [0] * 8
+
+
+@pytest.mark.parametrize("decides", ["device", "host"])
+def test_a_function_that_fails_in_a_loop(device: GpuDevice, decides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_GPU_LOOPS", decides)
+    f = hlojit.compile(LOOP.replace("NAME", "following"), backend="cuda")
+    zeros = np.zeros(8, "f4")
+    assert f(zeros, np.int32(4)).tolist() == [4] * 8
+    for _ in range(2):
+        with pytest.raises(hlojit.ExecutionError, match="an index is out of range in following"):
+            f(zeros, np.int32(5))
+        assert f(zeros, np.int32(3)).tolist() == [3] * 8, "the next run knows nothing of it"
