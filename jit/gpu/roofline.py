@@ -69,17 +69,31 @@ class Estimate:
     """Nanoseconds, where somebody has measured it."""
 
 
-def estimates(backend: GpuBackend, module: Module, measured: Mapping[str, float] | None = None) -> list[Estimate]:
-    """All launches of a lowered module, each once; ``measured`` has nanoseconds by kernel symbol."""
+def estimates(
+    backend: GpuBackend,
+    module: Module,
+    measured: Mapping[str, float] | None = None,
+    *,
+    with_registers: bool = True,
+) -> list[Estimate]:
+    """All launches of a lowered module, each once; ``measured`` has nanoseconds by kernel symbol.
+
+    ``with_registers``: ask an assembler, which takes its time.
+    """
     source = _Noting(backend.kernel_source())
     program = build_program(module.main, source, alignment=backend.alignment)
     target = backend.platform().target
     if target.grid is None:
         raise HlojitError(f"the back end {backend.name!r} has no machine with threads")
-    return [
-        _estimate(launch, source.instructions[launch.kernel.symbol], target, backend, measured or {})
-        for launch in program.launches()
-    ]
+    registers: dict[str, Mapping[str, int]] = {}
+    found = []
+    for launch in program.launches():
+        symbol = launch.kernel.symbol
+        instruction = source.instructions[symbol]
+        if with_registers and symbol not in registers and not isinstance(instruction.op.lowering, DeviceFunction):
+            registers[symbol] = backend.registers(instruction)
+        found.append(_estimate(launch, instruction, target, registers.get(symbol, {}), measured or {}))
+    return found
 
 
 @final
@@ -98,7 +112,11 @@ class _Noting:
 
 
 def _estimate(
-    launch: Launch, instruction: Instruction, target: Target, backend: GpuBackend, measured: Mapping[str, float]
+    launch: Launch,
+    instruction: Instruction,
+    target: Target,
+    known_registers: Mapping[str, int],
+    measured: Mapping[str, float],
 ) -> Estimate:
     machine = target.grid
     assert machine is not None
@@ -114,7 +132,7 @@ def _estimate(
         "launch": LAUNCH_NANOSECONDS * len(launch.kernel.phases),
     }
     bound = max(times, key=times.__getitem__)
-    registers = None if is_foreign else backend.registers(instruction).get(widest.symbol)
+    registers = known_registers.get(widest.symbol)
     return Estimate(
         launch.instruction_name,
         str(launch.location),
