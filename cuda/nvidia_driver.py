@@ -431,7 +431,10 @@ class NvidiaDriver:
         """The stream that captures at a level of loops and branches: those outside of it are capturing, too."""
         while len(self._capture_streams) <= level:
             self._capture_streams.append(NvidiaStream(self._new_stream()))
-        return self._capture_streams[level]
+        stream = self._capture_streams[level]
+        # What is captured at all levels runs one after the other.
+        stream.workspace = self._capture_stream.workspace
+        return stream
 
     def new_graph(self) -> Any:
         """Without nodes."""

@@ -209,6 +209,7 @@ class FakeCuda:
 
     def do_cuMemAllocAsync(self, nbytes: int, stream: Any) -> Any:
         assert nbytes > 0
+        assert int(stream) not in self._capturing, "memory would be a node of the graph"
         if self.used + nbytes > self.total:
             raise FakeError(real.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
         address, whole = self._free.pop(nbytes, None) or self._fresh(nbytes)

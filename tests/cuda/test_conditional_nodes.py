@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
+from functools import partial
 from typing import Any
 
 import hlojit
 import numpy as np
 import pytest
-from hlojit.cuda import conditional_nodes, nvidia_platform
+from hlojit.cuda import conditional_nodes, cublaslt, nvidia_platform
 from hlojit.cuda.assemblers.choice import NAMES, assembler
 from hlojit.cuda.assemblers.cubin import cubin_of, unavailable
 from hlojit.cuda.backend import CudaBackend
@@ -24,6 +25,7 @@ from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.module import SimulatedModule, assemble
 
 from ..loop_programs import PROGRAMS, array
+from .fake_cublaslt import FakeLt
 from .fake_cuda import FakeCuda, real
 from .ptx_machine import PtxMachine
 
@@ -139,6 +141,40 @@ def test_programs_are_one_graph(cuda: FakeCuda, backend: CudaBackend, name: str)
         y.wait()
         assert cuda.calls.count("cuGraphLaunch") == 1 and "cuMemcpyDtoHAsync" not in cuda.calls
         np.testing.assert_array_equal(hlojit.get(y), expected(array(size), np.int32(n), np.int32(m)))
+
+
+PRODUCT = """
+func.func @main(%x: tensor<64x64xbf16>, %n: tensor<i32>) -> tensor<64x64xbf16> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<64x64xbf16>
+   cond {
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %w = stablehlo.dot_general %v, %x, contracting_dims = [1] x [0]
+      : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+    stablehlo.return %j, %w : tensor<i32>, tensor<64x64xbf16>
+  }
+  return %r#1 : tensor<64x64xbf16>
+}"""
+
+
+def test_products_by_a_library_in_a_loop(cuda: FakeCuda, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are captured like kernels; memory that the library works in is no part of what is captured."""
+    lt = FakeLt()
+    monkeypatch.setattr("hlojit.lowering.library_product.FEWEST_MACS", 1 << 10)
+    monkeypatch.setattr(cublaslt, "unavailable", lambda: "")
+    monkeypatch.setattr(cublaslt, "load_bindings", lambda: lt)
+    monkeypatch.setattr(lt, "matmul", lambda *given: cuda._put(given[-1], partial(FakeLt.matmul, lt, *given)))
+    f = hlojit.compile(PRODUCT, backend="cuda")
+    permutation = np.eye(64, dtype="f4")[np.random.default_rng(0).permutation(64)]
+    for n in (0, 1, 2, 5):
+        found = f(hlojit.Array.from_values(permutation, "bf16"), np.int32(n))
+        np.testing.assert_array_equal(np.asarray(found, "f4"), np.linalg.matrix_power(permutation, n + 1))
+    assert lt.calls == 8 and "cuGraphAddNode" in cuda.calls
+    assert len({workspace for _, workspace in lt.workspaces}) == 1
 
 
 def test_graphs_that_are_dropped_are_destroyed(cuda: FakeCuda, backend: CudaBackend) -> None:
