@@ -134,7 +134,8 @@ class Device(ABC):
     def transfer_in(self, array: NDArray, type: TensorType, space: MemorySpace) -> tuple[Any, Event]:
         """Take a C-contiguous array of the type's storage dtype into a memory; returns handle and ready event.
 
-        The array must have been read when this returns: its owner may overwrite it at once.
+        The array must have been read when this returns: its owner may overwrite it at once.  An event with a source of the
+        vendor's own (``Event.source``) is taken as it is: its error says what failed, and the device sees to the handle.
         """
 
     @abstractmethod
@@ -217,7 +218,9 @@ class Device(ABC):
                 f"{what}: the back end {self.backend!r} returned {event!r} from transfer_in, not an Event"
             )
         memory = Memory(self, handle)
-        return Buffer(self, type, space, memory, event if event is READY else self._outcome(event, what, [memory]))
+        if event is not READY and event.source is None:
+            event = self._outcome(event, what, [memory])
+        return Buffer(self, type, space, memory, event)
 
     @final
     def put_buffer(self, buffer: Buffer, space: MemorySpace | None = None) -> Buffer:

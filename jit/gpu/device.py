@@ -25,7 +25,7 @@ from hlojit.gpu.conditional_graphs import reason_for_host
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
 from hlojit.gpu.program_runner import GpuProgram, Resident, Site
-from hlojit.gpu.starts import Starter, starter
+from hlojit.gpu.starts import Starter, Uploads, starter
 from hlojit.gpu.statuses import Run
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import ExecutionError
@@ -49,6 +49,7 @@ class Lanes:
         """Runs whose end nobody has seen yet."""
         self.waiting = 0
         """Programs that a thread is to put on the stream: what comes later must not overtake them."""
+        self.uploaded: Uploads | None = None
 
 
 @final
@@ -100,6 +101,10 @@ class GpuDevice(Device):
             memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.site.uploads)
             if array.nbytes:
                 self.driver.copy_in(memory.address, array, lanes.site.uploads)
+            if lanes.uploaded is None and (native := lanes.site.native) is not None:
+                lanes.uploaded = Uploads(self, lanes, native)
+            if lanes.uploaded is not None:
+                return memory, lanes.uploaded.end()
             mark = self.driver.record(lanes.site.uploads)
             self.driver.wait_for(lanes.site.stream, mark)
         return memory, self._arrival(lanes, mark)

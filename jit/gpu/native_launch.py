@@ -106,6 +106,9 @@ class NativeDriver(Protocol):
     def event(self) -> int:
         """A new event."""
 
+    def number(self, mark: Mark) -> int:
+        """The event of a mark."""
+
     def mark(self, event: int, launched: Sequence[str]) -> Mark:
         """The mark that an event is, which native code has recorded; ``launched`` is what messages name."""
 

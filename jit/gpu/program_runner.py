@@ -71,19 +71,22 @@ class Site:
         self._kernels: weakref.WeakValueDictionary[tuple[str, ...], LoadedKernel] = weakref.WeakValueDictionary()
 
     @cached_property
-    def _is_slow_to_ask(self) -> bool:
-        """Whether memory is kept beside the driver's pool: programs find it at the same places, as their graphs do."""
-        return self.driver.native is not None and not self.driver.properties.recovers
+    def native(self) -> NativeDriver | None:
+        """What the short ways need: C functions, and streams that do nothing more after a fault; None without both.
+
+        Memory is then kept beside the driver's pool, too: programs find it at the same places, as their graphs do.
+        """
+        return None if self.driver.properties.recovers else self.driver.native
 
     def temporaries(self, nbytes: int, program: str) -> DeviceMemory:
         """Memory for one run; to be referred to until the program is on the stream."""
-        if self._is_slow_to_ask and nbytes:
+        if self.native is not None and nbytes:
             return self.pool.scratch(nbytes)
         return self.pool.allocate(nbytes, f"temporaries of {program}")
 
     def result(self, nbytes: int, holder: str) -> DeviceMemory:
         """Memory for a result."""
-        return self.pool.shelf(nbytes, holder).take() if self._is_slow_to_ask else self.pool.allocate(nbytes, holder)
+        return self.pool.allocate(nbytes, holder) if self.native is None else self.pool.shelf(nbytes, holder).take()
 
     @cached_property
     def conditions(self) -> Conditions | None:
@@ -150,7 +153,7 @@ class Resident:
         self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
         self._steps: list[LaunchKernel | CopyBytes] = []
-        self.names: list[str] = []
+        self.names: Final = [each.what for each in operations.launches]
         """What is launched, for messages."""
         self._conditionals: ConditionalGraphs | None = None
         if not operations.is_fixed:
@@ -183,14 +186,14 @@ class Resident:
 
     # ------------------------------------------------------------------------------------------------- by native code
 
+    @property
+    def is_short(self) -> bool:
+        """Whether what it launches is known, and nothing is left to do when it has run."""
+        return self._operations.is_fixed and self._statuses is None
+
     def is_native(self, native: NativeDriver) -> bool:
-        """Whether native code can put it on the stream, and nothing is left to do when it has run."""
-        functions = self._functions.values()
-        return (
-            self._operations.is_fixed
-            and self._statuses is None
-            and all(native.function(each) is not None for each in functions)
-        )
+        """Whether native code can put it on the stream: it is short, and no library does a part of it."""
+        return self.is_short and all(native.function(each) is not None for each in self._functions.values())
 
     def native_program(self, native: NativeDriver) -> NativeProgram:
         """The program as native code: its arguments are the addresses of inputs and results, and that of the arena."""
@@ -199,7 +202,6 @@ class Resident:
         constants = {operations.first_constant + number: each.address for number, each in enumerate(self._constants)}
         functions = {name: native.function(each) or 0 for name, each in self._functions.items()}
         self._steps = straightened(operations.code)
-        self.names = [each.what for each in self._steps if isinstance(each, LaunchKernel)]
         return NativeProgram(native, self._site.stream, self._steps, functions, arguments, constants)
 
     def failed(self, native: NativeDriver, status: int) -> Exception:
@@ -222,10 +224,14 @@ class Resident:
         ``stop`` is then asked at every iteration whether to give up.
         """
         arena = self._site.temporaries(self.arena_bytes, self._name)
-        frame = [each.address for each in (*inputs, *outputs, *self._constants, arena)]
+        addresses = [each.address for each in (*inputs, *outputs)]
+        self.put_at(addresses, arena.address, 0 if run.status is None else run.status.address, stop)
+
+    def put_at(self, addresses: Sequence[int], arena: int, status: int, stop: Callable[[], bool]) -> None:
+        """The same over addresses: of inputs and results, temporaries, and what kernels report to."""
+        frame = [*addresses, *(each.address for each in self._constants), arena]
         frame += [0] * (self._operations.length - len(frame))
-        if run.status is not None:
-            frame[self._operations.status] = run.status.address
+        frame[self._operations.status] = status
         if not self._launched_as_graph(frame):
             self._issue(frame, self._site.stream, stop)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, final
 from hlojit.extensions.devices import Buffer, DeviceProgram, Memory, failure
 from hlojit.extensions.events import Event, without_frames
 from hlojit.extensions.holds import Given, give
-from hlojit.gpu.driver import DeviceFault, Driver
+from hlojit.gpu.driver import DeviceFault, Mark
 from hlojit.gpu.memory import DeviceMemory, Shelf
-from hlojit.gpu.native_launch import NativeDriver, Watch
+from hlojit.gpu.native_launch import NativeDriver, NativeProgram, Watch
 from hlojit.gpu.program_runner import GRAPH_LAUNCHES, GpuProgram, Resident
 
 if TYPE_CHECKING:
@@ -69,14 +69,17 @@ class Marks:
 class Passing:
     """The end of a program on a stream: the source of its event."""
 
-    __slots__ = ("_number", "marks")
+    __slots__ = ("_mark", "_number", "marks")
 
-    def __init__(self, marks: Marks, number: int):
+    def __init__(self, marks: Marks, number: int, mark: Mark = None):
+        """The event with this number is our own, or that of ``mark``."""
         self.marks = marks
         self._number = number
+        self._mark = mark
 
     def __del__(self) -> None:
-        self.marks.back(self._number)
+        if self._mark is None:
+            self.marks.back(self._number)
 
     def look(self, event: Event, *, patiently: bool) -> None:
         """Ask the driver."""
@@ -97,6 +100,27 @@ class Passing:
 
     def _finish(self, event: Event) -> None:
         self.marks.finish(event, self._number)
+
+
+@final
+class Uploads:
+    """Ends of transfers to the device, which the stream for programs waits for: events like those of programs."""
+
+    def __init__(self, device: GpuDevice, lanes: Lanes, native: NativeDriver):
+        self._driver = device.driver
+        self._native = native
+        self._lanes = lanes
+        self._marks = Marks(device, lanes, "transfer", [], native)
+        # Nothing but the event.
+        self._program = NativeProgram(native, lanes.site.uploads, [], {}, [], {})
+
+    def end(self) -> Event:
+        """Of what has been put on the stream for uploads; the caller holds the lock."""
+        passing = Passing(self._marks, number := self._marks.event())
+        if status := self._program.run(number):
+            raise self._native.error(status & 0xFFFF_FFFF, "transfer")
+        self._driver.wait_for(self._lanes.site.stream, self._native.mark(number, []))
+        return Event(None, passing)
 
 
 @final
@@ -121,8 +145,8 @@ class Starter:
             for number, type in enumerate(program.outputs)
         ]
         self._arena_bytes = resident.arena_bytes
-        self._native_program = resident.native_program(native)
-        self._issue: Callable[..., int] = self._native_program.run
+        self._program = resident.native_program(native) if resident.is_native(native) else None
+        self._issue: Callable[..., int] | None = None if self._program is None else self._program.run
         self._calls_before_graph = CALLS_BEFORE_GRAPH if len(resident.names) >= GRAPH_LAUNCHES else -1
         self._types = program.outputs
         self._space = device.memory_spaces[0]
@@ -176,37 +200,51 @@ class Starter:
         arena = self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
         addresses = [each.address for each in handles]
         addresses += [each.address for each in results]
-        addresses.append(0 if arena is None else arena.address)
-        if self._calls_before_graph >= 0:
-            self._count(addresses)
-        passing = Passing(self._marks, number := self._marks.event())
-        status = self._issue(number, *addresses)
-        if status:
-            # What is in a graph now is not known.
-            self._issue = self._native_program.run
-            raise self._resident.failed(self._native, status)
-        device, space, done = self._device, self._space, Event(None, passing)
+        done = Event(None, self._put(addresses, 0 if arena is None else arena.address))
+        device, space = self._device, self._space
         return [
             Buffer(device, type_, space, Memory(device, handle), done) for type_, handle in zip(self._types, results)
         ], done
 
-    def _count(self, addresses: Sequence[int]) -> None:
-        """Make the graph when it is worth while."""
-        self._calls_before_graph -= 1
-        if self._calls_before_graph < 0:
-            status = self._native_program.build(*addresses)
-            if status:
-                raise self._resident.failed(self._native, status)
-            self._issue = self._native_program.replay
+    def _put(self, addresses: Sequence[int], arena: int) -> Passing:
+        if self._program is None or self._issue is None:
+            return self._put_by_python(addresses, arena)
+        if self._calls_before_graph >= 0:
+            self._calls_before_graph -= 1
+            if self._calls_before_graph < 0:
+                self._checked(self._program.build(*addresses, arena))
+                self._issue = self._program.replay
+        passing = Passing(self._marks, number := self._marks.event())
+        status = self._issue(number, *addresses, arena)
+        if status:
+            # What is in a graph now is not known.
+            self._issue = self._program.run
+            self._checked(status)
+        return passing
+
+    def _put_by_python(self, addresses: Sequence[int], arena: int) -> Passing:
+        """A library does a part of it."""
+        driver = self._device.driver
+        with driver.current:
+            self._resident.put_at(addresses, arena, 0, _never)
+            mark = driver.record(self._lanes.site.stream)
+        return Passing(self._marks, self._native.number(mark), mark)
+
+    def _checked(self, status: int) -> None:
+        if status:
+            raise self._resident.failed(self._native, status)
+
+
+def _never() -> bool:
+    return False
 
 
 def starter(device: GpuDevice, lanes: Lanes, program: DeviceProgram) -> Starter | None:
-    """The short way of a program, if it has one: known launches, kernels only, a driver with C functions."""
-    driver: Driver = device.driver
-    native = driver.native
-    if native is None or driver.properties.recovers:
-        return None
+    """The short way of a program, if it has one: what it launches is known, and when it has run, all is done."""
     assert isinstance(program.code, GpuProgram)
-    with lanes.lock, driver.current:
+    native = lanes.site.native
+    if native is None:
+        return None
+    with lanes.lock, device.driver.current:
         resident = program.code.on(lanes.site)
-        return Starter(device, lanes, program, resident, native) if resident.is_native(native) else None
+        return Starter(device, lanes, program, resident, native) if resident.is_short else None
