@@ -77,7 +77,10 @@ def nvidia_platform() -> Platform:
 
     software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'} {numba_version()}"
     dialect, emit = NvptxDialect(chosen), numba_function_code
-    return Platform(target, dialect, assemble, drivers, software, device_function=emit, library=product_library)
+    return Platform(
+        target, dialect, assemble, drivers, software,
+        device_function=emit, library=product_library, driver_version=str(api("cuDriverGetVersion")),
+    )  # fmt: skip
 
 
 def product_library() -> tuple[str, str]:

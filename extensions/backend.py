@@ -79,7 +79,9 @@ class CompileOptions:
     ``verify`` says when modules are verified between passes (``third-party``, ``always``, ``never``); ``disable_passes``
     names passes to leave out; ``fold_limit`` bounds the elements that constant folding may make; ``progress`` shows a
     progress line on a terminal (None: when it takes long).  ``libraries`` says which products on GPUs a vendor's library
-    computes: ``auto``, ``off`` or ``require``; empty means what the switch ``HLOJIT_LIBRARIES`` says.
+    computes: ``auto``, ``off`` or ``require``; empty means what the switch ``HLOJIT_LIBRARIES`` says.  ``autotune`` has
+    kernels for GPUs chosen by measuring them: ``off``, ``same-bits`` (or True) among those that give the same bits, ``any``
+    among all; empty means what the switch ``HLOJIT_AUTOTUNE`` says.
     """
 
     verify: str = "third-party"
@@ -89,6 +91,7 @@ class CompileOptions:
     num_replicas: int = 1
     num_partitions: int = 1
     libraries: str = ""
+    autotune: str | bool = ""
 
 
 class Backend(ABC):
@@ -138,6 +141,10 @@ class Backend(ABC):
         that what ``compile`` returns is not to be kept on disk.
         """
         return None
+
+    def options_identity(self, options: CompileOptions) -> str:
+        """What programs with these options depend on beyond that."""
+        return ""
 
     def load(self, compiled: Any) -> Any:
         """Make what runs of a ``CompiledProgram`` that ``compile`` returned, in this process or another.

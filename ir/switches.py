@@ -168,6 +168,14 @@ GPU_LOOPS = Switch(
     "which reads conditions back ([cuda.md](cuda.md))",
     "when a program first runs on a device",
 )
+AUTOTUNE = Switch(
+    "HLOJIT_AUTOTUNE",
+    "`off`",
+    "kernels for GPUs chosen by measuring their alternatives when a program is compiled: `same-bits` among those that give the "
+    "same bits as the default, `any` among all, libraries' products included; the compile option `autotune` of a program "
+    "comes before it ([cuda.md](cuda.md))",
+    "at every compilation",
+)
 
 SWITCHES: Final = (
     BACKEND,
@@ -184,6 +192,7 @@ SWITCHES: Final = (
     CUDA_ASSEMBLER,
     LIBRARIES,
     GPU_LOOPS,
+    AUTOTUNE,
 )
 
 

@@ -121,11 +121,16 @@ class CompiledProgram:
     estimated_nanoseconds: float
     provenance: Provenance
     unkeyable: tuple[str, ...] = ()
+    provisional: str = ""
+    """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
 
     @property
     def program(self) -> Program:
         """The record of what happens at run time, read when it is first asked for."""
         return self.record.program(self.constants)
+
+
+_WRITTEN: Final = [each.name for each in fields(CompiledProgram) if each.name not in ("unkeyable", "provisional")]
 
 
 @cache
@@ -141,7 +146,7 @@ def encode(compiled: CompiledProgram, key: str = "") -> bytes:
     if compiled.unkeyable:
         raise NotKeyable(compiled.unkeyable[0])
     outer = Writer({"Provenance": Provenance})
-    outer.put({each.name: _written(compiled, each.name) for each in fields(compiled) if each.name != "unkeyable"})
+    outer.put({name: _written(compiled, name) for name in _WRITTEN})
     return sealed(MAGIC, FORMAT_VERSION, outer.finish(), key)
 
 
@@ -157,8 +162,7 @@ def decode(data: bytes | memoryview, key: str = "") -> CompiledProgram:
     """The program in the bytes of a file; raises ``FormatError`` (a ``HlojitError``) for anything else."""
     body = unsealed(MAGIC, FORMAT_VERSION, memoryview(data), key)
     values = Reader(body, {"Provenance": Provenance}).value()
-    names = [each.name for each in fields(CompiledProgram) if each.name != "unkeyable"]
-    if not isinstance(values, dict) or list(values) != names:
+    if not isinstance(values, dict) or list(values) != _WRITTEN:
         raise FormatError("the file does not hold a compiled program")
     _check(values)
     return CompiledProgram(**{**values, "record": ProgramRecord(data=values["record"])})

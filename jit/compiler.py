@@ -24,10 +24,11 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.resolution import resolved
-from hlojit.ir.switches import BACKEND, LIBRARIES
+from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
 
 DEFAULT_BACKEND = "cpu"
 LIBRARY_CHOICES = ("auto", "off", "require")
+AUTOTUNE_CHOICES = ("off", "same-bits", "any")
 _LAST_UNFUSED_PHASE = "before-fusion"
 """At its end the back end is asked whether it can do the program."""
 
@@ -218,10 +219,22 @@ def _settings(
             raise HlojitError(f"unknown compile option {unknown[0]!r}; known: {', '.join(names)}")
         options = CompileOptions(**options)
     options = options or CompileOptions()
-    libraries = options.libraries or LIBRARIES.choice(LIBRARY_CHOICES)
-    if libraries not in LIBRARY_CHOICES:
-        raise HlojitError(f"compile option libraries={libraries!r} is none of {', '.join(LIBRARY_CHOICES)}")
-    return replace(options, num_replicas=num_replicas, num_partitions=num_partitions, libraries=libraries)
+    libraries = _word("libraries", options.libraries, LIBRARIES, LIBRARY_CHOICES)
+    measured = options.autotune
+    if isinstance(measured, bool):
+        measured = AUTOTUNE_CHOICES[measured]
+    autotune = _word("autotune", measured, AUTOTUNE, AUTOTUNE_CHOICES)
+    return replace(
+        options, num_replicas=num_replicas, num_partitions=num_partitions, libraries=libraries, autotune=autotune
+    )
+
+
+def _word(name: str, chosen: str, switch: Switch, known: Sequence[str]) -> str:
+    """A compile option that is one of some words, or what its switch says where it is empty."""
+    found = chosen or switch.choice(known)
+    if found not in known:
+        raise HlojitError(f"compile option {name}={found!r} is none of {', '.join(known)}")
+    return found
 
 
 def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:

@@ -57,7 +57,8 @@ def find(program: str | Module, backend: Backend, options: CompileOptions) -> tu
         return "", None, None
     try:
         provenance = provenance_of(program, options)
-        text = fingerprint((_identity_of(backend, identity), provenance.source, provenance.options, provenance.plugins))
+        stated = f"{identity}\0{backend.options_identity(options)}"
+        text = fingerprint((_identity_of(backend, stated), provenance.source, provenance.options, provenance.plugins))
     except NotKeyable:
         return "", None, None
     cache = disk_cache()
@@ -74,7 +75,7 @@ def find(program: str | Module, backend: Backend, options: CompileOptions) -> tu
 def keep(key: str, compiled: CompiledProgram) -> None:
     """Put a program into the cache, if it can be written down."""
     cache = disk_cache()
-    if cache is None or not key or compiled.unkeyable:
+    if cache is None or not key or compiled.unkeyable or compiled.provisional:
         return
     try:
         data = encode(compiled, key)

@@ -16,6 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import final
 
 from hlojit.disk_cache import disk_cache
@@ -68,15 +69,23 @@ class KernelCache:
             text = structure_text(instruction, identities)
         except NotKeyable as error:
             return self._private_code(instruction, str(error))
-        symbol = f"hlojit_{hashlib.sha256((self._stamp + text).encode()).hexdigest()[:32]}"
+        code = self._kept(_symbol(self._stamp + text), partial(self._emitted, instruction))
+        return self._private_code(instruction, code.unkeyable) if code.unkeyable else code
+
+    def variant(self, code: KernelCode, name: str, make: Callable[[str], KernelCode]) -> KernelCode:
+        """Another way to compute what a kernel of this cache does, under a name: ``make(symbol)``, made once."""
+        return self._kept(_symbol(f"{code.symbol}\0{name}"), make)
+
+    def _kept(self, symbol: str, make: Callable[[str], KernelCode]) -> KernelCode:
+        """The kernel of a symbol, made if there is none; one that has no identity is made, and not kept."""
         with fork_gate.inside:
             found = self._find(symbol)
             if found is not None:
                 return found
             # Not under the lock: rules of plugins run, which may compile something themselves, or wait for who does.
-            code = self._emitted(instruction, symbol)
+            code = make(symbol)
             if code.unkeyable:
-                return self._private_code(instruction, code.unkeyable)
+                return code
             with self._lock:
                 return self._codes.get(symbol) or self._keep(code)
 
@@ -148,6 +157,10 @@ class KernelCache:
             symbol, oldest = self._codes.popitem(last=False)
             nbytes = oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
             self._bytes -= nbytes
+
+
+def _symbol(content: str) -> str:
+    return f"hlojit_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
 def _read(symbol: str) -> tuple[KernelCode, memoryview] | None:

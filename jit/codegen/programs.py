@@ -23,7 +23,8 @@ from hlojit.lowering.target import Target
 class ProgramKernels:
     """Where the scheduler gets the kernels of one program from.
 
-    ``announce`` hears of each one once; ``adapt`` makes of each what this program is to have of it.
+    ``announce`` hears of each one once.  ``adapt`` makes of each the kernel of the cache that this program takes, and what it
+    launches of that; ``cached`` are the former, by symbol.
     """
 
     def __init__(
@@ -31,12 +32,13 @@ class ProgramKernels:
         cache: KernelCache,
         support: Support,
         announce: Callable[[KernelCode], None] | None = None,
-        adapt: Callable[[Instruction, KernelCode], KernelCode] | None = None,
+        adapt: Callable[[Instruction, KernelCode], tuple[KernelCode, KernelCode]] | None = None,
     ):
         self._cache = cache
         self._support = support
         self._announce = announce
         self._adapt = adapt
+        self.cached: dict[str, KernelCode] = {}
         self._identities = Identities()
         self._codes: dict[Instruction, KernelCode] = {}
 
@@ -47,9 +49,10 @@ class ProgramKernels:
             reason = self._support.reason_against(instruction)
             if reason:
                 raise UnsupportedError(instruction.op.name, self._support.backend, reason, instruction.location)
-            code = self._cache.code(instruction, self._identities)
+            cached = code = self._cache.code(instruction, self._identities)
             if self._adapt is not None:
-                code = self._adapt(instruction, code)
+                cached, code = self._adapt(instruction, code)
+            self.cached[cached.symbol] = cached
             self._codes[instruction] = code
             if self._announce is not None:
                 self._announce(code)

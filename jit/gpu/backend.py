@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final, final
 
@@ -25,6 +25,7 @@ from hlojit.compiled import CompiledProgram
 from hlojit.extensions.backend import Backend, Capability, CompileOptions, no
 from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.function_places import function_places
+from hlojit.gpu.autotuner import ANY, SAME_BITS, Autotuner
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.driver import ALIGNMENT
 from hlojit.gpu.libraries import with_libraries
@@ -61,6 +62,7 @@ class _Opened:
 
     platform: Platform
     cache: KernelCache
+    tuner: Autotuner
     devices: tuple[Device, ...]
 
 
@@ -103,7 +105,8 @@ class GpuBackend(Backend):
                 devices = tuple(
                     GpuDevice(self.name, number, each, images) for number, each in enumerate(platform.drivers)
                 )
-                opened = _Opened(platform, _kernel_cache(platform), devices)
+                kernels = _kernel_cache(platform)
+                opened = _Opened(platform, kernels, Autotuner(platform, kernels), devices)
                 # Of several threads, or a thread and its signal handler, one has opened it.
                 found = self._opened.setdefault(id(platform), opened)
         return found
@@ -126,21 +129,26 @@ class GpuBackend(Backend):
         name, reason = self.platform().library()
         return (f"{self.name}: {_library_note(name, reason)}",)
 
-    def program(self, module: Module, options: CompileOptions = _DEFAULTS) -> Program:
+    def program(self, module: Module) -> Program:
         """Schedule the module's entry function."""
-        return build_program(module.main, self.kernel_source(options), alignment=ALIGNMENT)
+        return build_program(module.main, self.kernel_source(), alignment=ALIGNMENT)
 
-    def kernel_source(self, options: CompileOptions = _DEFAULTS) -> ProgramKernels:
-        """Where the kernels of one program come from."""
-        return ProgramKernels(self._found().cache, self._support, adapt=partial(self._adapted, options))
+    def kernel_source(self, options: CompileOptions = _DEFAULTS, given_up: list[str] | None = None) -> ProgramKernels:
+        """Where the kernels of one program come from; ``given_up`` takes what could not be measured though it was to be."""
+        adapt = partial(self._adapted, options, [] if given_up is None else given_up)
+        return ProgramKernels(self._found().cache, self._support, adapt=adapt)
 
-    def _adapted(self, options: CompileOptions, instruction: Instruction, code: KernelCode) -> KernelCode:
-        """A kernel as a program with these options launches it."""
+    def _adapted(
+        self, options: CompileOptions, given_up: list[str], instruction: Instruction, code: KernelCode
+    ) -> tuple[KernelCode, KernelCode]:
+        """The kernel that a program with these options takes, and as it launches it."""
         blocks = max(phase.tasks for phase in code.phases)
         if blocks > MOST_BLOCKS:
             reason = f"it would take a launch of {blocks:,} blocks, and {MOST_BLOCKS:,} are the most"
             raise UnsupportedError(instruction.op.name, self.name, reason, instruction.location)
-        return with_libraries(code, options.libraries)
+        if options.autotune in (SAME_BITS, ANY):
+            return self._found().tuner.adapted(instruction, code, options, given_up)
+        return code, with_libraries(code, options.libraries)
 
     def registers(self, instruction: Instruction) -> Mapping[str, int]:
         """Registers of a thread of the kernels of an instruction, by symbol, where an assembler tells: for estimates."""
@@ -152,17 +160,25 @@ class GpuBackend(Backend):
         software = f"{platform.dialect.name} {platform.software} {versions_text()} {RUNTIME}"
         return f"{platform.target.identity} {software}"
 
+    def options_identity(self, options: CompileOptions) -> str:
+        """Where kernels are measured, what their times depend on."""
+        return self._found().tuner.identity() if options.autotune in (SAME_BITS, ANY) else ""
+
     def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
         """Compile to images of kernels and the record that says how they are launched, as plain data."""
         self._support.check_signature(module)
         found = self._found()
         _check_library(found.platform, options.libraries)
-        program = self.program(module, options)
-        objects = found.cache.objects(kernels_of(program), found.platform.assemble)
+        given_up: list[str] = []
+        kernels = self.kernel_source(options, given_up)
+        program = build_program(module.main, kernels, alignment=ALIGNMENT)
+        launched = [kernels.cached[code.symbol] for code in kernels_of(program)]
+        objects = found.cache.objects(launched, found.platform.assemble)
         runtime = self._runtime(found.platform)
-        return compiled_program(
+        compiled = compiled_program(
             module, program, objects, backend=self.name, target=found.platform.target, runtime=runtime
         )
+        return replace(compiled, provisional=given_up[0]) if given_up else compiled
 
     def load(self, compiled: CompiledProgram) -> DeviceProgram:
         """The program for the back end's devices; nothing is put on one before it runs there."""

@@ -84,6 +84,8 @@ class Properties:
     has_graphs: bool = True
     no_conditional_graphs: str = "its driver makes no graphs with conditions"
     """Why loops and branches cannot be parts of graphs; empty if they can."""
+    has_clock: bool = True
+    """Whether ``elapsed`` tells which of two kernels is faster."""
 
 
 @dataclass(frozen=True, slots=True)

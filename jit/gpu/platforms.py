@@ -37,3 +37,5 @@ class Platform:
     """How kernels that plugins have written for the back end become code; None: it takes none."""
     library: Callable[[], tuple[str, str]] = lambda: ("", "there is no library for it")
     """The library that computes products (``Driver.library``), with its version, and why it cannot be used; one is empty."""
+    driver_version: str = ""
+    """What the speed of images depends on besides the GPU and the target."""

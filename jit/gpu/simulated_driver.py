@@ -143,7 +143,9 @@ class SimulatedDriver:
     """One simulated GPU with so much memory."""
 
     def __init__(self, kind: str, total_memory: int = DEFAULT_MEMORY):
-        self.properties: Final = Properties(kind, total_memory, NOTE, recovers=True, no_conditional_graphs="")
+        self.properties: Final = Properties(
+            kind, total_memory, NOTE, recovers=True, no_conditional_graphs="", has_clock=False
+        )
         self._lock = threading.RLock()
         self._live: dict[int, _Allocation] = {}
         self._addresses: list[int] = []

@@ -219,6 +219,20 @@ def test_the_library_can_be_left_out_and_required(
         assert lt.calls - before == (choice == "require"), choice
 
 
+def test_a_program_without_the_library_takes_it_from_no_other(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept on disk of a kernel is what all programs share."""
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    text = TEXT.replace("64x48", "64x32").replace("48x80", "32x80")
+    x, y = draw((64, 32), "bf16", 1), draw((32, 80), "bf16", 2)
+    for number, (choice, calls) in enumerate({"off": 0, "auto": 1}.items()):
+        monkeypatch.setattr(backend, "_opened", {})
+        hlojit.compile(text.replace("@main", f"@f{number}"), backend="cuda", options={"libraries": choice})(x, y)
+        assert lt.calls == calls
+
+
 def test_words_that_say_nothing_are_refused(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(hlojit.HlojitError, match="compile option libraries='on' is none of auto, off, require"):
         hlojit.compile(TEXT, backend="cuda", options={"libraries": "on"})
