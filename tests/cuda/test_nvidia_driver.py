@@ -95,6 +95,25 @@ def test_times_are_those_of_events_that_measure(cuda: FakeCuda, driver: NvidiaDr
     driver.free(address, stream)
 
 
+def test_candidates_are_measured_by_events(
+    cuda: FakeCuda, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("hlojit.lowering.grid_dot_plan.MOST_CANDIDATES", 2)
+    caplog.set_level("INFO", "hlojit")
+    text = """
+    func.func @main(%x: tensor<40x30xf32>, %y: tensor<30x20xf32>) -> tensor<40x20xf32> {
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<40x30xf32>, tensor<30x20xf32>) -> tensor<40x20xf32>
+      return %0 : tensor<40x20xf32>
+    }"""
+    compiled = hlojit.compile(text, backend="cuda", options={"autotune": True})
+    (launch,) = compiled.spec.program.launches()
+    assert launch.kernel.candidate.startswith("threads ")
+    # A launch takes a millisecond, and recording a time another one.
+    assert caplog.text.count(" 2000.0 us") == 2 and "the default stays" in caplog.text
+    assert not cuda.memory, "buffers have been given back"
+    assert compiled(np.ones((40, 30), "f4"), np.ones((30, 20), "f4")).max() == 30
+
+
 def test_programs_run_and_become_one_graph_that_is_told_new_addresses(cuda: FakeCuda, backend: CudaBackend) -> None:
     f = hlojit.compile(THREE, backend="cuda")
     x = hlojit.put(np.linspace(-1, 1, 64, dtype="f4"), "cuda")

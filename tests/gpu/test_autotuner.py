@@ -18,8 +18,6 @@ import numpy as np
 import pytest
 from hlojit.cuda.nvptx import H200
 from hlojit.disk_cache import disk_cache
-from hlojit.extensions import Backend, hookimpl, registry
-from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.driver import DeviceFault, DriverError, OutOfDeviceMemory
 from hlojit.gpu.measuring import contents
 from hlojit.gpu.platforms import Platform
@@ -84,13 +82,10 @@ class Clock:
         return float(last[1] - first[1])
 
 
-class Tuned(GpuBackend):
-    """Somebody's GPU: nothing of NVIDIA's."""
-
-    name, machine = "tuned", "GPU"
+class Tuned:
+    """A platform whose one GPU has this clock; nothing of it is NVIDIA's but the name of the back end."""
 
     def __init__(self, driver_version: str = "1", library: tuple[str, str] = ("", "none")):
-        super().__init__()
         plain = simulated_platform(H200, "clocked")
         (driver,) = plain.drivers
         assert isinstance(driver, SimulatedDriver)
@@ -98,20 +93,6 @@ class Tuned(GpuBackend):
         self.made: Platform = replace(
             plain, drivers=(self.clock,), driver_version=driver_version, library=lambda: library
         )
-
-    def platform(self) -> Platform:
-        return self.made
-
-
-class Plugin:
-    hlojit_api = (1, 1)
-
-    def __init__(self, backend: Backend):
-        self.backend = backend
-
-    @hookimpl
-    def hlojit_backends(self) -> Sequence[Backend]:
-        return [self.backend]
 
 
 @pytest.fixture(autouse=True)
@@ -137,12 +118,15 @@ def tuned() -> Iterator[Tuned]:
 
 
 def registered(made: Tuned) -> Iterator[Tuned]:
-    with registry().load().using(Plugin(made)):
+    """The back end is over this platform: in the place of ``using``, which looks at all that a back end refers to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hlojit.cuda.backend._platform", lambda *_: made.made)
+        patch.setenv("HLOJIT_CUDA", "simulator")
         yield made
 
 
 def compiled(name: str = "main", text: str = TEXT, **options: Any) -> Any:
-    return hlojit.compile(text.replace("NAME", name), backend="tuned", options={"autotune": True, **options})
+    return hlojit.compile(text.replace("NAME", name), backend="cuda", options={"autotune": True, **options})
 
 
 def candidate_of(executable: Any) -> str:
@@ -168,7 +152,7 @@ def favour(tuned: Tuned, name: str) -> None:
 def test_the_fastest_is_taken_kept_and_saved(tuned: Tuned, tmp_path: Path) -> None:
     favour(tuned, SECOND)
     x, y = operands()
-    plain = hlojit.compile(TEXT.replace("NAME", "plain"), backend="tuned")
+    plain = hlojit.compile(TEXT.replace("NAME", "plain"), backend="cuda")
     chosen = compiled()
     assert not candidate_of(plain) and candidate_of(chosen) == SECOND
     np.testing.assert_array_equal(chosen(x, y), plain(x, y))
@@ -188,7 +172,7 @@ def test_nothing_is_measured_where_nobody_asks(tuned: Tuned, monkeypatch: pytest
     compiled(autotune=False)
     assert not tuned.clock.launched and not entries()
     monkeypatch.setenv("HLOJIT_AUTOTUNE", "same-bits")
-    assert hlojit.compile(TEXT.replace("NAME", "other"), backend="tuned").spec and tuned.clock.launched
+    assert hlojit.compile(TEXT.replace("NAME", "other"), backend="cuda").spec and tuned.clock.launched
     for word in ("yes", "on"):
         with pytest.raises(hlojit.HlojitError, match=f"autotune='{word}' is none of off, same-bits, any"):
             compiled(autotune=word)
@@ -302,7 +286,6 @@ def test_a_candidate_that_fails_is_left_out_with_a_note(
 def test_a_gpu_that_a_candidate_stops_is_told_and_the_next_process_leaves_it_out(
     tuned: Tuned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tuned.made = replace(tuned.made, drivers=(tuned.clock,))
     launch = Clock.launch
 
     def fail(self: Clock, function: Any, grid: Any, addresses: Any, stream: Any, what: str) -> None:
