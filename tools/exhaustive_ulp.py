@@ -55,6 +55,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
+    "gamma": lambda x: np.where((x < 0) & (x == np.floor(x)), np.nan, scipy.special.gamma(x)),
     "lgamma": lambda x: np.where(np.isinf(x), np.inf, scipy.special.gammaln(x)),
     "log": np.log,
     "log1p": np.log1p,

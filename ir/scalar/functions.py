@@ -2,14 +2,15 @@
 
 Each takes f32 or f64 scalars and emits vectorizable code without calls; at most 2 units in the last place (4 for pow,
 erf_inv, lgamma and digamma) from the true value over the whole range, denormals, infinities and NaN included.  Only for
-negative arguments of lgamma and digamma near their zeros is the error one of the terms that cancel there.
+negative arguments of lgamma and digamma near their zeros is the error one of the terms that cancel there, and in f64 that
+of gamma is 5 units, 7 below zero.
 """
 
 from __future__ import annotations
 
 from hlojit.ir.scalar.error_function import erf, erf_inv, erfc
 from hlojit.ir.scalar.exponential import exp, exp2, expm1, logistic
-from hlojit.ir.scalar.gamma import digamma, lgamma
+from hlojit.ir.scalar.gamma import digamma, gamma, lgamma
 from hlojit.ir.scalar.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from hlojit.ir.scalar.inverse_trigonometric import acos, asin, atan, atan2
 from hlojit.ir.scalar.logarithm import log, log1p, log2
@@ -34,6 +35,7 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "gamma",
     "lgamma",
     "log",
     "log1p",

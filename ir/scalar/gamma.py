@@ -1,4 +1,4 @@
-"""lgamma and digamma; f32 is computed in f64.
+"""gamma, lgamma and digamma; f32 is computed in f64.
 
 From 8 on Stirling's series; below, the recurrence brings the argument into a unit interval with its own polynomial.
 Arguments below zero are reflected, in the lanes that have any.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hlojit.ir.scalar import coefficients as c
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.exponential import exp
 from hlojit.ir.scalar.expression import Term, maximum, minimum, rare, where
 from hlojit.ir.scalar.logarithm import log_with_rest
 from hlojit.ir.scalar.trigonometric import sin_moderate
@@ -72,6 +73,84 @@ def _lgamma_f64(b: ScalarBuilder, x: Scalar) -> Scalar:
 def lgamma(b: ScalarBuilder, x: Scalar) -> Scalar:
     """log|gamma(x)|; infinite at zero and the negative integers."""
     return _in_f64(_lgamma_f64, b, x)
+
+
+def _exp(x: Term) -> Term:
+    return Term(x.b, exp(x.b, x.value))
+
+
+def _gamma_near(x: Term) -> Term:
+    """Gamma for 0 < x < 8; integers exactly."""
+    whole = x.round()
+    u = x - whole
+    value = _exp(u * u.polynomial(c.LGAMMA_NEAR))  # gamma(2 + u)
+    # gamma(x) = (x - 1) (x - 2) ... (2 + u) gamma(2 + u), or gamma(2 + u) / x, / x (1 + x) below 2
+    for step in range(1, 7):
+        value = where(whole >= step + 2.0, value * (x - float(step)), value)
+    divisor = where(whole < 1.0, x.fma(x, x), x)
+    return where(whole < 2.0, value / divisor, value)
+
+
+def _stirling(x: Term) -> tuple[Term, Term]:
+    """Lgamma of a number from 8 on as a sum, whose second term is less than the rounding error of the first."""
+    log, log_low = log_with_rest(x)
+    inverse = 1.0 / x
+    series = inverse * (inverse * inverse).polynomial(c.LGAMMA_FAR) + c.STIRLING_CONSTANT
+    factor = x - 0.5
+    product = factor * log
+    low = factor.fma(log, -product) + factor * log_low
+    difference = product - factor
+    low = low + ((product - difference) - factor)
+    total = difference + series
+    low = low + ((difference - total) + series)
+    # The rest of the logarithm need not be small.
+    high = total + low
+    return high, (total - high) + low
+
+
+def _gamma_positive(x: Term) -> Term:
+    """Gamma for 0 < x < infinity."""
+    far = x >= STIRLING
+    high, low = _stirling(minimum(where(far, x, STIRLING), 200.0))
+    grown = _exp(high)
+    grown = where(grown < INFINITY, grown.fma(low, grown), grown)
+    grown = where(x.equals(x.round()) & (grown < 2.0**50), grown.round(), grown)
+    return where(far, grown, _gamma_near(minimum(x, STIRLING)))
+
+
+def _gamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """Gamma for x < -2**-60: -pi / (-x sin(-pi x) gamma(-x))."""
+    term = Term(b, x)
+    magnitude = minimum(maximum(-term, 2.0**-60), 2.0**60)
+    whole = magnitude.round()
+    part = magnitude - whole
+    half = whole * 0.5
+    sine = sin_moderate(part * c.PI, 0)
+    pole = part.equals(0.0)
+    sine = where(half.equals(half.truncate()), sine, -sine)
+    quotient = c.PI / (where(pole, 1.0, -sine) * magnitude)
+    far = magnitude >= STIRLING
+    high, low = _stirling(minimum(where(far, magnitude, STIRLING), 250.0))
+    # In two steps, of which the last may give a denormal number: it is rounded once.
+    root = _exp(high * -0.5)
+    root = root.fma(low * -0.5, root)
+    result = where(far, quotient * root * root, quotient / _gamma_near(minimum(magnitude, STIRLING)))
+    return where(pole, float("nan"), result).value
+
+
+def _gamma_f64(b: ScalarBuilder, x: Scalar) -> Scalar:
+    term = Term(b, x)
+    usable = (term > 2.0**-60) & (term < INFINITY)
+    result = _gamma_positive(where(usable, term, 1.0))
+    result = rare(term < -(2.0**-60), _gamma_reflected, [term], result)
+    result = where(term.abs() > 2.0**-60, result, 1.0 / term)
+    result = where(term.equals(-INFINITY), float("nan"), result)
+    return where(term.not_below(INFINITY), term, result).value
+
+
+def gamma(b: ScalarBuilder, x: Scalar) -> Scalar:
+    """The gamma function; infinite with the sign of zero, NaN at the negative integers."""
+    return _in_f64(_gamma_f64, b, x)
 
 
 def _digamma_positive(x: Term) -> Term:

@@ -7,7 +7,7 @@ LLVM's loop vectorizer.  Here such declarations become definitions, made from hl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +21,8 @@ _NAMES = frozenset(
     "exp expm1 exp2 log log1p log2 tanh sinh cosh asinh acosh atanh sin cos tan asin acos atan atan2 pow cbrt erf "
     "erfc".split()
 )
+
+_KINDS = {"float": "f32", "double": "f64", "i32": "i32", "ptr": "ptr"}
 
 _DECLARATION = re.compile(
     r"^declare[^\n@]*\b(?P<type>float|double) @(?P<name>(?:llvm\.)?(?P<stem>[a-z0-9]+)(?:\.f32|\.f64)?)"
@@ -47,7 +49,8 @@ def with_own_math(text: str, more: Mapping[str, Rule] = MappingProxyType({})) ->
             return match[0]
         symbol = f"hlojit_math_{stem}_{kind}"
         if symbol not in renames.values():
-            _define(b, symbol, rules[stem], kind, 2 if "," in match["parameters"] else 1)
+            kinds = [_KINDS[parameter.split()[0]] for parameter in match["parameters"].split(",")]
+            _define(b, symbol, rules[stem], kind, kinds)
         renames[match["name"]] = symbol
         return ""
 
@@ -65,8 +68,8 @@ def _declared_name(line: str) -> str:
     return line.partition("@")[2].partition("(")[0]
 
 
-def _define(b: LlvmBuilder, symbol: str, rule: Rule, kind: str, count: int) -> None:
-    parameters = [(kind, f"x{number}") for number in range(count)]
+def _define(b: LlvmBuilder, symbol: str, rule: Rule, kind: str, kinds: Sequence[str]) -> None:
+    parameters = [(each, f"x{number}") for number, each in enumerate(kinds)]
     result = b.type(kind)
     with b.function(symbol, parameters, result=f"internal {result}", attributes="alwaysinline nounwind") as values:
         value = rule(b, *values)

@@ -1,7 +1,8 @@
 """What plugins' functions call of the C library, for machines that have none.
 
 ``exp``, ``sin`` and their like are hlojit's own rules on every machine; here is the rest: what is one intrinsic, and rules for
-``fmod``, ``hypot``, ``log10``, ``lgamma``.  A function that calls anything else is refused by name.
+what is none.  With these there is code for all of ``math`` and of NumPy's functions of numbers that numba compiles for a CPU;
+a function that calls anything else is refused by name.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 from hlojit.ir.scalar.arithmetic import float_remainder
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.expression import Term, maximum, minimum, where
-from hlojit.ir.scalar.functions import lgamma
+from hlojit.ir.scalar.functions import gamma, lgamma
 from hlojit.ir.scalar.logarithm import exceptions, log_with_rest
+from hlojit.ir.scalar.representation import frexp, ldexp, next_after
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.math_library import Rule, with_own_math
 
 _POLL: Final = re.compile(r"^declare i32 @hlojit_poll\(ptr\)$", re.MULTILINE)
@@ -118,7 +121,23 @@ def _log10(b: ScalarBuilder, x: Scalar) -> Scalar:
     return exceptions(term, product + rest).value
 
 
+def _frexp(b: LlvmBuilder, x: Val, place: Val) -> Scalar:
+    """The exponent goes where C's function puts it."""
+    mantissa, exponent = frexp(scalars(b), x)
+    b.store(cast(Val, exponent), place)
+    return mantissa
+
+
 _INFINITY: Final = float("inf")
 _LOG10_E: Final = 0.4342944819032518
 _LOG10_E_REST: Final = 1.098319650216765e-17
-_RULES: Final[Mapping[str, Rule]] = {"fmod": float_remainder, "hypot": _hypot, "lgamma": lgamma, "log10": _log10}
+_RULES: Final[Mapping[str, Rule]] = {
+    "fmod": float_remainder,
+    "frexp": _frexp,
+    "hypot": _hypot,
+    "ldexp": ldexp,
+    "lgamma": lgamma,
+    "log10": _log10,
+    "nextafter": next_after,
+    "tgamma": gamma,
+}

@@ -220,14 +220,6 @@ def test_graphs_of_programs_with_failures() -> None:
         np.testing.assert_array_equal(np.asarray(here(x)), there(np.full(64, 3, "i4")))
 
 
-def test_what_needs_the_c_library_is_refused_by_name() -> None:
-    with (
-        ext.using(plugin(lambda x: math.gamma(x))),
-        pytest.raises(hlojit.UnsupportedError, match=r"'test\.f'.*by the back end 'cuda': .*calls tgamma"),
-    ):
-        hlojit.compile(unary("f32", "f32"), backend="cuda")
-
-
 ENDLESS = """
 import time
 from types import SimpleNamespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Array, float]] = {
     "erf": (mpmath.erf, np.concatenate([UNIT, np.linspace(-6.5, 6.5, 81)]), 2),
     "erfc": (mpmath.erfc, np.concatenate([UNIT, np.linspace(-6, 27.2, 121)]), 2),
     "erf_inv": (mpmath.erfinv, np.concatenate([UNIT[(np.abs(UNIT) < 1)], np.linspace(0.9, 0.999999, 30)]), 4),
+    "gamma": (mpmath.gamma, np.concatenate([GAMMA[GAMMA > 1e-300], np.linspace(8, 171.6, 151)]), 5),
     "lgamma": (lambda x: mpmath.loggamma(x).real, np.concatenate([GAMMA, -np.linspace(0.1, 1.9, 19)]), 4),
     "digamma": (lambda x: mpmath.psi(0, x), GAMMA, 4),
 }
@@ -78,6 +80,19 @@ def test_unary_f64_stays_within_its_bound(name: str) -> None:
             with mpmath.workdps(40 if abs(argument) < 1e13 or name not in ("sin", "cos", "tan") else 360):
                 exact = reference(mpf(argument))
             assert error_in_ulp(value, exact) <= bound, (argument, value, float(exact))
+
+
+def test_gamma_f64_of_negative_numbers_stays_within_seven_ulp() -> None:
+    x = -np.concatenate([np.linspace(0.03, 12, 149), np.linspace(12.1, 183.7, 111), np.exp(np.linspace(-700, -1, 41))])
+    x = x[x != np.round(x)]
+    with mpmath.workdps(60):
+        for argument, value in zip(x.tolist(), VectorFunction("gamma", "f64")(x).tolist()):
+            assert error_in_ulp(value, mpmath.gamma(mpf(argument))) <= 7, (argument, value)
+
+
+def test_gamma_of_integers_is_their_factorial() -> None:
+    x = np.arange(1.0, 19.0)
+    assert VectorFunction("gamma", "f64")(x).tolist() == [float(math.factorial(int(each) - 1)) for each in x]
 
 
 def test_pow_f64_stays_within_four_ulp() -> None:
