@@ -81,15 +81,16 @@ class CompileOptions:
     progress line on a terminal (None: when it takes long).  ``libraries`` says which products on GPUs a vendor's library
     computes: ``auto``, ``off`` or ``require``; empty means what the switch ``HLOJIT_LIBRARIES`` says.  ``autotune`` has
     kernels for GPUs chosen by measuring them: ``off``, ``same-bits`` (or True) among those that give the same bits, ``any``
-    among all; empty means what the switch ``HLOJIT_AUTOTUNE`` says.
+    among all; empty means what the switch ``HLOJIT_AUTOTUNE`` says.  ``num_replicas`` and
+    ``num_partitions`` are as the module says, if they are None; back ends are given the numbers.
     """
 
     verify: str = "third-party"
     disable_passes: tuple[str, ...] = ()
     fold_limit: int = 4096
     progress: bool | None = None
-    num_replicas: int = 1
-    num_partitions: int = 1
+    num_replicas: int | None = None
+    num_partitions: int | None = None
     libraries: str = ""
     autotune: str | bool = ""
 

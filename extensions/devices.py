@@ -38,9 +38,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 import numpy as np
 from hlojit.extensions.events import READY, Event, in_callback
 from hlojit.extensions.holds import Given, Hold, give
+from hlojit.extensions.rendezvous import Participant
 from hlojit.ir.current_process import process
 from hlojit.ir.donation import donated_arguments
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, UnsupportedError
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.types import TensorType, tensor
 
@@ -151,6 +152,18 @@ class Device(ABC):
         failed.  Results must not share memory with arguments, except those that the program says are donated - and
         these may still be read by programs that were started before.
         """
+
+    def execute_among(
+        self, program: DeviceProgram, arguments: Sequence[Any], after: Event, participant: Participant
+    ) -> tuple[Sequence[Any], Event]:
+        """``execute`` for one process of a program that several devices run together.
+
+        Where the program meets the others, a thread of the device's own calls ``participant.exchange``; what that raises ends
+        the program.  By default this is refused.
+        """
+        raise UnsupportedError(
+            program.name, self.backend, f"{self} runs no programs for several devices: it has no execute_among"
+        )
 
     def free(self, handle: Any) -> None:  # noqa: B027  a device whose handles are Python objects needs nothing here
         """Give a handle's memory back: nobody can reach it, and nothing that runs uses it."""
@@ -295,16 +308,29 @@ class Device(ABC):
         """``start``, when the arguments have been given to the program."""
         return self._start(program, lambda: given)
 
-    def _start(self, program: DeviceProgram, giving: Callable[[], Given]) -> tuple[list[Buffer], Event]:
+    @final
+    def start_among(
+        self, program: DeviceProgram, buffers: Sequence[Buffer], participant: Participant
+    ) -> tuple[list[Buffer], Event]:
+        """``start`` for one process of a program that several devices run together."""
+        return self._start(program, partial(give, program.name, buffers, program.donated), participant)
+
+    def _start(
+        self, program: DeviceProgram, giving: Callable[[], Given], participant: Participant | None = None
+    ) -> tuple[list[Buffer], Event]:
         # First: nothing is held while other programs' ends are waited for.
         release = self._slot()
         try:
             memories, ready, hold = giving()
             with hold:
                 after = Event.all(ready)
-                handles, event = _checked(
-                    self.execute(program, [each.handle for each in memories], after), program, self
+                arguments = [each.handle for each in memories]
+                returned = (
+                    self.execute(program, arguments, after)
+                    if participant is None
+                    else self.execute_among(program, arguments, after, participant)
                 )
+                handles, event = _checked(returned, program, self)
         except BaseException as error:
             release()
             if isinstance(error, HlojitError) or not isinstance(error, (Exception, SystemExit)):

@@ -5,12 +5,14 @@ The CPU back end's devices are of this class, and so is the one device of every 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
 
 import numpy as np
 from hlojit.extensions.devices import HOST_MEMORY, Buffer, Device, DeviceProgram, Memory, MemorySpace, NDArray
 from hlojit.extensions.events import READY, Event, Queue
+from hlojit.extensions.rendezvous import Participant
+from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
 
 
@@ -57,10 +59,32 @@ class HostDevice(Device):
         self, program: DeviceProgram, arguments: Sequence[HostMemory], after: Event
     ) -> tuple[Sequence[HostMemory], Event]:
         """Run on the device's thread."""
+        return self._submitted(program, arguments, after, program.code)
+
+    def execute_among(
+        self, program: DeviceProgram, arguments: Sequence[HostMemory], after: Event, participant: Participant
+    ) -> tuple[Sequence[HostMemory], Event]:
+        """Run on the device's thread, which is the process's: code finds it as ``current_participant()``."""
+
+        def code(*arrays: NDArray | None) -> Any:
+            with participant.here():
+                try:
+                    return program.code(*arrays)
+                except ExecutionError:
+                    # Native code carries no exceptions: what it met knows why.
+                    if participant.error is None:
+                        raise
+                    raise participant.error from None
+
+        return self._submitted(program, arguments, after, code)
+
+    def _submitted(
+        self, program: DeviceProgram, arguments: Sequence[HostMemory], after: Event, code: Callable[..., Any]
+    ) -> tuple[Sequence[HostMemory], Event]:
         results = [HostMemory() for _ in program.outputs]
 
         def run() -> None:
-            returned = program.code(*[argument.array for argument in arguments])
+            returned = code(*[argument.array for argument in arguments])
             for result, array in zip(results, returned if isinstance(returned, tuple) else (returned,)):
                 result.array = array
 

@@ -140,6 +140,12 @@ MACHINE = Switch(
     "core has to memory now ([decision](decisions/machine-model.md))",
     "when the CPU back end is first needed",
 )
+COLLECTIVE_TIMEOUT = Switch(
+    "HLOJIT_COLLECTIVE_TIMEOUT",
+    "300",
+    "seconds that one process of a program for several devices waits for others ([devices.md](devices.md))",
+    "at every call of such a program",
+)
 CUDA = Switch(
     "HLOJIT_CUDA",
     "the machine's NVIDIA GPUs",
@@ -180,6 +186,7 @@ AUTOTUNE = Switch(
 SWITCHES: Final = (
     BACKEND,
     CPU_DEVICES,
+    COLLECTIVE_TIMEOUT,
     DISABLE_PLUGINS,
     NUM_THREADS,
     MEMORY_LIMIT,

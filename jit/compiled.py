@@ -24,6 +24,7 @@ from hlojit.ir.binary import FormatError, Reader, Records, Writer, records_of
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import open_regular, read_aligned, sealed, unsealed, write_file
 from hlojit.ir.fingerprint import NotKeyable
+from hlojit.ir.process_grid import MOST_PROCESSES, ProcessGrid
 from hlojit.ir.types import TensorType
 from hlojit.lowering import kernel, program, sizes, storage
 from hlojit.lowering.program import Program
@@ -120,9 +121,16 @@ class CompiledProgram:
     """Pairs of input and output (or -1): the program writes the input's memory, and the output is made in it."""
     estimated_nanoseconds: float
     provenance: Provenance
+    processes: tuple[int, int] = (1, 1)
+    """How many replicas, and partitions of each, run it together."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """The processes that run it together."""
+        return ProcessGrid(*self.processes)
 
     @property
     def program(self) -> Program:
@@ -187,6 +195,9 @@ def _check(values: dict[str, Any]) -> None:
         and all(-1 <= made < len(values["outputs"]) for _, made in values["donated"])
         and type(values["estimated_nanoseconds"]) is float
         and isinstance(values["provenance"], Provenance)
+        and isinstance(values["processes"], tuple)
+        and [type(count) for count in values["processes"]] == [int, int]
+        and all(1 <= count <= MOST_PROCESSES for count in values["processes"])
     )
     if not sound:
         raise FormatError("the file does not hold a compiled program")

@@ -23,6 +23,7 @@ from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, Unsupporte
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
+from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
 
@@ -59,8 +60,8 @@ def compile(
     *,
     backend: str | None = None,
     options: CompileOptions | Mapping[str, Any] | None = None,
-    num_replicas: int = 1,
-    num_partitions: int = 1,
+    num_replicas: int | None = None,
+    num_partitions: int | None = None,
     donate: Sequence[int] = (),
 ) -> Any:
     """Compile StableHLO text or a module to an ``Executable``.
@@ -68,6 +69,10 @@ def compile(
     ``backend`` is the name of a registered back end (default: ``HLOJIT_BACKEND``, then the CPU); ``options`` is a
     ``CompileOptions`` or a mapping of its fields.  ``donate`` holds numbers of arguments whose memory the program may take,
     beside those that the text names (docs/donation.md).  The module given is not changed.
+
+    ``num_replicas`` times ``num_partitions`` processes run the program together, each on a device of its own, and the executable
+    takes a list of arguments for each (docs/devices.md).  By default as many as the module's attributes ``mhlo.num_replicas``
+    and ``mhlo.num_partitions`` say, or one.
 
     Names of ops, element types, targets and back ends mean what they mean now, in the environment in which a module was made
     and in the current one (``hlojit.extensions.using``); what is registered later changes nothing for the executable.
@@ -117,11 +122,6 @@ def _check_program(program: Any) -> None:
 
 def _compile(program: str | Module, backend: str | None, settings: CompileOptions, scope: Snapshot) -> Any:
     chosen = registry().backend(backend or BACKEND.text() or DEFAULT_BACKEND)
-    if settings.num_replicas != 1 or settings.num_partitions != 1:
-        raise HlojitError(
-            f"num_replicas={settings.num_replicas}, num_partitions={settings.num_partitions}: programs for several devices "
-            "cannot be run yet; compile for one replica and one partition"
-        )
     reason = chosen.unavailable()
     if reason:
         raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
@@ -141,6 +141,8 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         if module is program:
             module = module.clone()
         module.environment = scope
+        grid = _stated(module, settings)
+        settings = replace(settings, num_replicas=grid.replicas, num_partitions=grid.partitions)
         progress("verify")
         verify(module)
         lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
@@ -150,7 +152,28 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
             compiled = program_cache.with_provenance(compiled, origin)
             program_cache.keep(key, compiled)
             return load_program(compiled, chosen)
-        return _executable(chosen, lowered, compiled)
+        return _of_grid(_executable(chosen, lowered, compiled), grid)
+
+
+def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:
+    """How many processes run the program: as the caller says, or else the module, which says it from now on."""
+    stated = grid_of_module(module) or ProcessGrid()
+    chosen = settings.num_replicas, settings.num_partitions
+    grid = checked_grid(
+        *(
+            of_module if count is None else count
+            for count, of_module in zip(chosen, (stated.replicas, stated.partitions))
+        )
+    )
+    if grid.processes > 1:
+        state_grid(module, grid)
+    return grid
+
+
+def _of_grid(executable: Any, grid: ProcessGrid) -> Any:
+    from hlojit.parallel_executable import ParallelExecutable
+
+    return executable if grid.processes == 1 else ParallelExecutable(executable, grid)
 
 
 def lower(module: Module, backend: Backend, options: CompileOptions, *, callback: PassCallback | None = None) -> Module:
@@ -210,7 +233,7 @@ def _legalized_again(pipeline: PassPipeline, again: Legalization) -> Iterator[Pa
 
 
 def _settings(
-    options: CompileOptions | Mapping[str, Any] | None, num_replicas: int, num_partitions: int
+    options: CompileOptions | Mapping[str, Any] | None, num_replicas: int | None, num_partitions: int | None
 ) -> CompileOptions:
     if isinstance(options, Mapping):
         names = [field.name for field in fields(CompileOptions)]
@@ -225,7 +248,11 @@ def _settings(
         measured = AUTOTUNE_CHOICES[measured]
     autotune = _word("autotune", measured, AUTOTUNE, AUTOTUNE_CHOICES)
     return replace(
-        options, num_replicas=num_replicas, num_partitions=num_partitions, libraries=libraries, autotune=autotune
+        options,
+        num_replicas=options.num_replicas if num_replicas is None else num_replicas,
+        num_partitions=options.num_partitions if num_partitions is None else num_partitions,
+        libraries=libraries,
+        autotune=autotune,
     )
 
 
@@ -273,8 +300,8 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
 
     loaded = backend.load(compiled)
     if isinstance(loaded, DeviceProgram):
-        return Executable.from_program(loaded, backend, compiled)
-    return Executable(loaded, backend)
+        return _of_grid(Executable.from_program(loaded, backend, compiled), compiled.grid)
+    return _of_grid(Executable(loaded, backend), compiled.grid)
 
 
 def _executable(backend: Backend, module: Module, compiled: Any) -> Any:

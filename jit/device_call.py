@@ -65,6 +65,17 @@ class DeviceCall:
         results, _ = where.start(self.program, buffers)
         return _unpacked([Array.from_buffer(buffer) for buffer in results])
 
+    def placed(self, arguments: Sequence[object], device: Device) -> tuple[Device, list[Buffer]]:
+        """The arguments, checked and on a device."""
+        return self._place(self._borrowed(tuple(arguments)), device)
+
+    def device_for(self, arguments: Sequence[object], chosen: Device | str, is_asked_for: bool) -> Device:
+        """Where the arguments are, or else the chosen one, which is an error if it is asked for and they are elsewhere."""
+        arguments = self._borrowed(tuple(arguments))
+        if not is_asked_for and common_device(self.program.name, arguments, self.devices()) is not None:
+            return self._device(arguments, None)
+        return self._device(arguments, chosen)
+
     def devices(self) -> tuple[Device, ...]:
         """Where the program can run: native code that belongs to no back end runs on the CPU's."""
         if not self._devices:

@@ -80,10 +80,11 @@ class Executable:
     does not wait.  ``call`` is the same callable without the instance's indirection, for those who call it often.
     """
 
-    __slots__ = ("__call__", "__weakref__", "_device_call", "call", "spec")
+    __slots__ = ("__call__", "__weakref__", "call", "device_call", "spec")
 
     __call__: Callable[..., Any]
     call: Callable[..., Any]
+    device_call: DeviceCall
     spec: ExecutableSpec
 
     def __init__(self, spec: ExecutableSpec, backend: Backend | None = None):
@@ -144,7 +145,7 @@ class Executable:
         self.spec = spec
         self.call = call
         self.__call__ = call
-        self._device_call = on_device
+        self.device_call = on_device
 
     def execute(self, *arguments: Any, device: Device | str | None = None) -> Any:
         """Start the program and return at once: one ``Array`` on a device, or a tuple of them, whose contents are pending.
@@ -153,12 +154,12 @@ class Executable:
         that the arguments are on, or on ``device``, or on the back end's first.  What goes wrong while it runs is raised
         where a result is waited for or read, and by the results of programs that take it.
         """
-        return self._device_call.execute(*arguments, device=device)
+        return self.device_call.execute(*arguments, device=device)
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """Where the program can run; the first one is taken where nothing else is said."""
-        return self._device_call.devices()
+        return self.device_call.devices()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program to a file that ``hlojit.load`` makes an executable of, in any process on such a processor.

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from hlojit.ir.attributes import ChannelHandle
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I64_MATRIX, STRING, RecordKind
+from hlojit.ir.ops.collective_expansion import expand_async_done, expand_async_start
 from hlojit.ir.ops.collectives import PAIR_RULES
 from hlojit.ir.ops.control import unsupported_reference
 from hlojit.ir.ops.definition import (
     AttributeSpec,
     Constraint,
+    Expand,
     InferenceRequest,
     Kernel,
     OpDefinition,
@@ -186,7 +188,7 @@ ASYNC_START = define(
         infer=checked(ASYNC_START_RULES, lambda request: [future_of(region_outputs(request.regions[0]))]),
         constraints=(*ASYNC_START_RULES, inferred("C4")),
         reference=lambda call, *values: (call.run(0, *values[: len(call.instruction.regions[0].arguments)]),),
-        lowering=Kernel("async_start"),
+        lowering=Expand(expand_async_start),
         summary="begins a computation",
     )
 )
@@ -205,7 +207,7 @@ ASYNC_DONE = define(
         operands=(Operand("operand"),),
         constraints=(Constraint("C1", _future_result),),
         reference=lambda call, value: value,
-        lowering=Kernel("async_done"),
+        lowering=Expand(expand_async_done),
         summary="waits for a computation that async_start began",
     )
 )

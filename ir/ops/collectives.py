@@ -1,4 +1,7 @@
-"""Ops among several processes.  The reference knows one process: groups of one member."""
+"""Ops among several processes, which become movement and ordinary ops (``collective_expansion``).
+
+The references know one process: groups of one member.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,47 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.attributes import ChannelHandle
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import element_type
-from hlojit.ir.ops.attribute_kinds import I64, I64_MATRIX, UNIT, RecordKind
+from hlojit.ir.ops.attribute_kinds import I64, I64_MATRIX, UNIT
+from hlojit.ir.ops.collective_expansion import (
+    expand_all_gather,
+    expand_all_reduce,
+    expand_all_to_all,
+    expand_collective_broadcast,
+    expand_collective_permute,
+    expand_collective_reduce,
+    expand_cross_replica_sum,
+    expand_partition_id,
+    expand_reduce_scatter,
+    expand_replica_id,
+)
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Expand,
     InferenceRequest,
-    Kernel,
     OpDefinition,
     Operand,
     ReferenceCall,
     Trait,
     define,
+)
+from hlojit.ir.ops.process_groups import (
+    CHANNEL,
+    GLOBAL_IDS,
+    REPLICA_GROUPS,
+    along_one_axis,
+    along_one_axis_or_global,
+    covering_rules,
+    global_ids_need_channel,
+    group_size,
+    pairs_complaint,
+    some_rules,
+    spanning,
+    written_groups,
+    written_pairs,
 )
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -43,48 +72,11 @@ if TYPE_CHECKING:
 
 EFFECT = frozenset({Trait.EFFECT})
 ASYNCHRONOUS_EFFECT = EFFECT | {Trait.ASYNCHRONOUS}
-REPLICA_GROUPS = AttributeSpec("replica_groups", I64_MATRIX)
-CHANNEL = AttributeSpec("channel_handle", RecordKind(ChannelHandle), optional=True)
-GLOBAL_IDS = AttributeSpec("use_global_device_ids", UNIT, optional=True, default=False)
 DYNAMIC_ROOT = AttributeSpec("has_dynamic_root", UNIT, optional=True, default=False)
 
 
-def groups(call: OpCall) -> tuple[tuple[int, ...], ...]:
-    """The replica groups; -1 fills up groups of different sizes."""
-    return tuple(map(tuple, call.attributes["replica_groups"]))
-
-
-def group_size(call: OpCall) -> int:
-    """Members of a process group."""
-    found = groups(call)
-    return len(found[0]) if found else 1
-
-
-def _members(call: OpCall) -> list[int]:
-    return [member for group in groups(call) for member in group if member != -1]
-
-
-def _unique_members(call: OpCall) -> str | None:
-    members = _members(call)
-    return None if len(set(members)) == len(members) else f"replica_groups {show(groups(call))} repeat a process"
-
-
-def _members_in_range(call: OpCall) -> str | None:
-    # How many processes there are is known when the program is compiled; a gap in the ids shows earlier.
-    members = _members(call)
-    return in_range("replica_groups", members, len(members), "number of processes in them")
-
-
-def _global_ids_need_channel(call: OpCall) -> str | None:
-    channel = call.attributes.get("channel_handle")
-    if not call.attributes.get("use_global_device_ids") or (channel is not None and channel.handle > 0):
-        return None
-    return "use_global_device_ids needs a channel_handle with a positive handle"
-
-
-def _group_rules(distinct: str, sizes: str, bounds: str) -> tuple[Constraint, ...]:
-    rules = (Constraint(distinct, _unique_members), Constraint(bounds, _members_in_range))
-    return (*rules, Constraint(sizes, _members_in_range)) if sizes else rules
+def _is_divisible(extent: int, count: int | None) -> bool:
+    return extent == DYNAMIC or count is None or extent % count == 0
 
 
 def _computation_is(label: str, region: int = 0) -> Constraint:
@@ -107,11 +99,11 @@ def _dimension(label: str, name: str) -> Constraint:
     return Constraint(label, check)
 
 
-def _divides(label: str, name: str, count: Callable[[OpCall], int]) -> Constraint:
+def _divides(label: str, name: str, count: Callable[[OpCall], int | None]) -> Constraint:
     def check(call: OpCall) -> str | None:
         for type in operand_tensors(call):
             extent = type.shape[call.attributes[name]]
-            if extent != DYNAMIC and extent % count(call):
+            if not _is_divisible(extent, count(call)):
                 return f"dimension {call.attributes[name]} of {type} is not divisible by {count(call)}"
         return None
 
@@ -122,9 +114,10 @@ def alone(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """A reference for one process; a group with more members is an error."""
 
     def reference(call: ReferenceCall, *values: Any) -> Any:
-        if group_size(call.instruction) != 1:
-            at = call.instruction
-            raise ExecutionError(f"{at.name} at {at.location} needs {group_size(at)} processes; the reference has one")
+        at = call.instruction
+        count = max(map(len, written_groups(at)), default=1)
+        if count != 1:
+            raise ExecutionError(f"{at.name} at {at.location} needs {count} processes; the reference has one")
         return evaluate(call, *values)
 
     return reference
@@ -134,20 +127,25 @@ def _same(call: ReferenceCall, *values: Array) -> tuple[Array, ...]:
     return values
 
 
-def _scaled(type: TensorType, factors: dict[int, tuple[int, int]]) -> TensorType:
-    """The type with some dimensions multiplied and divided."""
+def _scaled(type: TensorType, factors: dict[int, tuple[int | None, int | None]]) -> TensorType:
+    """The type with some dimensions multiplied and divided; by what is not known (None), the dimension is not either."""
     shape = list(type.shape)
     for d, (times, by) in factors.items():
-        shape[d] = shape[d] if shape[d] == DYNAMIC else shape[d] * times // by
+        known = shape[d] != DYNAMIC and times is not None and by is not None
+        shape[d] = shape[d] * (times or 1) // (by or 1) if known else DYNAMIC
     return type.with_shape(shape)
+
+
+def _spanned(call: OpCall) -> int | None:
+    return group_size(call, spanning)
 
 
 # all_gather, all_reduce, reduce_scatter, all_to_all
 
 ALL_GATHER_RULES = (
     _dimension("C1", "all_gather_dim"),
-    *_group_rules("C2", "C3", "C4"),
-    Constraint("C5", _global_ids_need_channel),
+    *covering_rules("C2", "C3", "C4", spanning),
+    Constraint("C5", global_ids_need_channel),
 )
 
 ALL_GATHER = define(
@@ -158,20 +156,20 @@ ALL_GATHER = define(
         infer=checked(
             ALL_GATHER_RULES,
             lambda r: [
-                _scaled(type, {r.attributes["all_gather_dim"]: (group_size(r), 1)}) for type in operand_tensors(r)
+                _scaled(type, {r.attributes["all_gather_dim"]: (_spanned(r), 1)}) for type in operand_tensors(r)
             ],
         ),
         constraints=(*ALL_GATHER_RULES, inferred("C6")),
         reference=alone(_same),
         traits=ASYNCHRONOUS_EFFECT,
-        lowering=Kernel("all_gather"),
+        lowering=Expand(expand_all_gather),
         summary="concatenates the operands of a group of processes",
     )
 )
 
 ALL_REDUCE_RULES = (
-    *_group_rules("C1", "C2", "C3"),
-    Constraint("C4", _global_ids_need_channel),
+    *covering_rules("C1", "C2", "C3", spanning),
+    Constraint("C4", global_ids_need_channel),
     _computation_is("C5"),
 )
 
@@ -199,28 +197,28 @@ ALL_REDUCE = define(
         constraints=(*ALL_REDUCE_RULES, Constraint("C6", _shapes_kept), inferred("C7")),
         reference=alone(_same),
         traits=ASYNCHRONOUS_EFFECT,
-        lowering=Kernel("all_reduce"),
+        lowering=Expand(expand_all_reduce),
         summary="combines the operands of a group of processes",
     )
 )
 
 REDUCE_SCATTER_RULES = (
     _dimension("C2", "scatter_dimension"),
-    _divides("C1", "scatter_dimension", group_size),
-    *_group_rules("C3", "C4", "C5"),
-    Constraint("C6", _global_ids_need_channel),
+    _divides("C1", "scatter_dimension", _spanned),
+    *covering_rules("C3", "C4", "C5", spanning),
+    Constraint("C6", global_ids_need_channel),
     _computation_is("C7"),
 )
 
 
 def _infer_reduce_scatter(request: InferenceRequest) -> Sequence[Type]:
-    type = _scaled(operand_tensor(request, 0), {request.attributes["scatter_dimension"]: (1, group_size(request))})
+    type = _scaled(operand_tensor(request, 0), {request.attributes["scatter_dimension"]: (1, _spanned(request))})
     return [tensor(type.shape, combined_elements(request.regions[0])[0])]
 
 
 def _scattered_shape(instruction: Instruction) -> str | None:
     dimension = instruction.attributes["scatter_dimension"]
-    expected = _scaled(operand_tensor(instruction, 0), {dimension: (1, group_size(instruction))})
+    expected = _scaled(operand_tensor(instruction, 0), {dimension: (1, _spanned(instruction))})
     found = instruction.results[0].tensor_type
     if compatible_lists([found.with_element_type("i1")], [expected.with_element_type("i1")]):
         return None
@@ -237,7 +235,7 @@ REDUCE_SCATTER = define(
         constraints=(*REDUCE_SCATTER_RULES, Constraint("C8", _scattered_shape), inferred("C9")),
         reference=alone(_same),
         traits=ASYNCHRONOUS_EFFECT,
-        lowering=Kernel("reduce_scatter"),
+        lowering=Expand(expand_reduce_scatter),
         summary="combines the operands of a group and gives each process a part",
     )
 )
@@ -248,9 +246,10 @@ def _split_count(call: OpCall) -> int:
 
 
 def _split_is_group(call: OpCall) -> str | None:
-    if group_size(call) == _split_count(call):
+    count = group_size(call, along_one_axis)
+    if count in (None, _split_count(call)):
         return None
-    return f"replica_groups have {group_size(call)} members each, expected split_count {_split_count(call)}"
+    return f"replica_groups have {count} members each, expected split_count {_split_count(call)}"
 
 
 ALL_TO_ALL_RULES = (
@@ -258,7 +257,7 @@ ALL_TO_ALL_RULES = (
     _dimension("C1", "split_dimension"),
     _divides("C2", "split_dimension", _split_count),
     _dimension("C3", "concat_dimension"),
-    *_group_rules("C5", "C6", "C7"),
+    *covering_rules("C5", "C6", "C7", along_one_axis),
     Constraint("C8", _split_is_group),
 )
 
@@ -266,7 +265,9 @@ ALL_TO_ALL_RULES = (
 def _infer_all_to_all(request: InferenceRequest) -> Sequence[Type]:
     split, concat = request.attributes["split_dimension"], request.attributes["concat_dimension"]
     count = _split_count(request)
-    factors = {} if split == concat else {split: (1, count), concat: (count, 1)}
+    factors: dict[int, tuple[int | None, int | None]] = {}
+    if split != concat:
+        factors = {split: (1, count), concat: (count, 1)}
     return [_scaled(type, factors) for type in operand_tensors(request)]
 
 
@@ -285,7 +286,7 @@ ALL_TO_ALL = define(
         constraints=(*ALL_TO_ALL_RULES, inferred("C9")),
         reference=alone(_same),
         traits=ASYNCHRONOUS_EFFECT,
-        lowering=Kernel("all_to_all"),
+        lowering=Expand(expand_all_to_all),
         summary="exchanges parts of the operands within a group",
     )
 )
@@ -293,29 +294,31 @@ ALL_TO_ALL = define(
 # collective_permute
 
 
-def pairs(call: OpCall) -> tuple[tuple[int, ...], ...]:
-    """(source, target) pairs."""
-    return tuple(map(tuple, call.attributes.get("source_target_pairs") or ()))
+def _pairs_are_written_pairs(call: OpCall) -> str | None:
+    if all(len(pair) == 2 for pair in written_pairs(call)):
+        return None
+    return f"source_target_pairs {show(written_pairs(call))} must have 2 columns"
 
 
 def _pairs_are_pairs(call: OpCall) -> str | None:
-    if all(len(pair) == 2 for pair in pairs(call)):
+    if all(len(pair) == 2 for pair in written_pairs(call)):
         return None
-    return f"source_target_pairs {show(pairs(call))} must have 2 columns"
+    return f"source_target_pairs {show(written_pairs(call))} must have 2 columns"
 
 
 def _distinct_column(name: str, column: int) -> Callable[[OpCall], str | None]:
     def check(call: OpCall) -> str | None:
-        values = [pair[column] for pair in pairs(call)]
+        values = [pair[column] for pair in written_pairs(call)]
         return None if len(set(values)) == len(values) else f"{name} {show(values)} repeat a process"
 
     return check
 
 
 def _pairs_in_range(call: OpCall) -> str | None:
-    if all(member >= 0 for pair in pairs(call) for member in pair):
-        return None
-    return f"source_target_pairs {show(pairs(call))} must not be negative"
+    found = written_pairs(call)
+    if not all(member >= 0 for pair in found for member in pair):
+        return f"source_target_pairs {show(found)} must not be negative"
+    return pairs_complaint(call)
 
 
 PAIR_RULES = (
@@ -328,7 +331,7 @@ PAIR_RULES = (
 
 def _permute_reference(call: ReferenceCall, *values: Array) -> tuple[Array, ...]:
     own = call.replica
-    sources = [source for source, target in pairs(call.instruction) if target == own]
+    sources = [source for source, target in written_pairs(call.instruction) if target == own]
     if sources and sources[0] != own:
         at = call.instruction
         raise ExecutionError(f"{at.name} at {at.location} reads process {sources[0]}; the reference has one process")
@@ -344,7 +347,7 @@ COLLECTIVE_PERMUTE = define(
         constraints=(*PAIR_RULES, inferred("C5")),
         reference=_permute_reference,
         traits=ASYNCHRONOUS_EFFECT,
-        lowering=Kernel("collective_permute"),
+        lowering=Expand(expand_collective_permute),
         summary="sends operands from process to process",
     )
 )
@@ -372,8 +375,7 @@ def _dynamic_root(call: OpCall) -> str | None:
 
 
 BROADCAST_RULES = (
-    Constraint("C1", _unique_members),
-    Constraint("C2", _members_in_range),
+    *some_rules("C1", "C2", along_one_axis),
     Constraint("C3", _static_root),
     Constraint("C4", _dynamic_root),
 )
@@ -387,18 +389,17 @@ COLLECTIVE_BROADCAST = define(
         constraints=(*BROADCAST_RULES, inferred("C5")),
         reference=alone(lambda call, *values: values[: len(call.instruction.results)]),
         traits=ASYNCHRONOUS_EFFECT,
-        lowering=Kernel("collective_broadcast"),
+        lowering=Expand(expand_collective_broadcast),
         summary="sends the operands of one process to its group",
     )
 )
 
 COLLECTIVE_REDUCE_RULES = (
-    Constraint("C1", _unique_members),
-    Constraint("C2", _members_in_range),
+    *some_rules("C1", "C2", along_one_axis_or_global),
     Constraint("C3", _static_root),
     Constraint("C3", _dynamic_root),
     _computation_is("C4"),
-    Constraint("", _global_ids_need_channel),
+    Constraint("", global_ids_need_channel),
 )
 
 COLLECTIVE_REDUCE = define(
@@ -418,7 +419,7 @@ COLLECTIVE_REDUCE = define(
         constraints=(*COLLECTIVE_REDUCE_RULES, inferred("C3")),
         reference=alone(lambda call, *values: values[: len(call.instruction.results)]),
         traits=EFFECT,
-        lowering=Kernel("collective_reduce"),
+        lowering=Expand(expand_collective_reduce),
         summary="combines the operands of a group at one process",
     )
 )
@@ -429,10 +430,10 @@ CROSS_REPLICA_SUM = define(
         operands=(Operand("operand"),),
         attributes=(REPLICA_GROUPS,),
         infer=lambda request: request.operand_types,
-        constraints=(Constraint("", _unique_members), inferred("")),
+        constraints=(some_rules("", "", spanning)[0], inferred("")),
         reference=alone(lambda call, value: value),
         traits=EFFECT,
-        lowering=Kernel("all_reduce"),
+        lowering=Expand(expand_cross_replica_sum),
         summary="sums over a group of processes",
     )
 )
@@ -440,7 +441,7 @@ CROSS_REPLICA_SUM = define(
 # ids
 
 
-def _own_id(name: str, read: Callable[[ReferenceCall], int], summary: str) -> OpDefinition:
+def _own_id(name: str, read: Callable[[ReferenceCall], int], expand: Callable[..., Any], summary: str) -> OpDefinition:
     return define(
         OpDefinition(
             f"stablehlo.{name}",
@@ -448,11 +449,13 @@ def _own_id(name: str, read: Callable[[ReferenceCall], int], summary: str) -> Op
             constraints=(inferred(""),),
             reference=lambda call: np.uint32(read(call)),
             syntax="pretty-result-type",
-            lowering=Kernel(name),
+            lowering=Expand(expand),
             summary=summary,
         )
     )
 
 
-PARTITION_ID = _own_id("partition_id", lambda call: call.partition, "the partition of this process")
-REPLICA_ID = _own_id("replica_id", lambda call: call.replica, "the replica of this process")
+PARTITION_ID = _own_id(
+    "partition_id", lambda call: call.partition, expand_partition_id, "the partition of this process"
+)
+REPLICA_ID = _own_id("replica_id", lambda call: call.replica, expand_replica_id, "the replica of this process")

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.attribute_kinds import STRING
+from hlojit.ir.ops.attribute_kinds import I64_MATRIX, STRING
 from hlojit.ir.ops.definition import (
     AttributeSpec,
     Constraint,
@@ -23,9 +24,11 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Structural,
     Trait,
     define,
 )
+from hlojit.ir.types import tensor
 
 FUSION_KINDS = ("loop", "reduction", "row")
 """``loop``: all roots have one shape.  ``reduction``: roots reduce inputs of one shape over the same dimensions, or
@@ -79,5 +82,45 @@ FUSION = define(
         traits=frozenset({Trait.FUSION}),
         lowering=Kernel("fusion"),
         summary="several instructions that one kernel computes",
+    )
+)
+
+
+# processes
+
+MOVEMENTS = ("all_gather", "all_to_all", "broadcast", "permute")
+"""Of processes' whole operands, whose first dimension counts the members of a group in results of ``all_gather`` and in
+operands and results of ``all_to_all``; the groups of ``permute`` are pairs (source, target).  Who is in no group, and what
+a group lacks that is smaller than others, gets zeros."""
+
+
+def _check_movement(instruction: Instruction) -> str | None:
+    kind, groups = instruction.attributes["kind"], instruction.attributes["groups"]
+    if kind not in MOVEMENTS:
+        return f"kind {kind!r} is none of {', '.join(MOVEMENTS)}"
+    (operand,), (result,) = instruction.operand_types, instruction.result_types
+    count = max(map(len, groups), default=0)
+    expected = operand.with_shape((count, *operand.shape)) if kind == "all_gather" else operand  # type: ignore[attr-defined]
+    return None if result == expected else f"result has type {result}, expected {expected}"
+
+
+COLLECTIVE = define(
+    OpDefinition(
+        "hlojit.collective",
+        operands=(Operand("operand"),),
+        attributes=(AttributeSpec("kind", STRING), AttributeSpec("groups", I64_MATRIX)),
+        constraints=(Constraint("C1", _check_movement),),
+        traits=frozenset({Trait.EFFECT}),
+        lowering=Structural("collective"),
+        summary="moves elements among the processes of a program",
+    )
+)
+
+PROCESS_ID = define(
+    OpDefinition(
+        "hlojit.process_id",
+        infer=lambda request: [tensor((), element_type("ui32"))],
+        lowering=Structural("process_id"),
+        summary="the number of this process among those of the program",
     )
 )

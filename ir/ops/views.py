@@ -280,3 +280,11 @@ def _each(attributes: Mapping[str, Any], name: str, default: int, rank: int) -> 
 def _pairs(attributes: Mapping[str, Any], rank: int) -> Pairs:
     found = attributes.get("padding")
     return ((0, 0),) * rank if found is None else tuple((low, high) for low, high in found)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveView(View):
+    """``hlojit.collective``: what moves, and among whom; -1 fills up groups of different sizes."""
+
+    kind: str = field(metadata=_as_stored("kind"))
+    groups: tuple[Integers, ...] = field(metadata=_read(lambda attributes: tuple(map(tuple, attributes["groups"]))))

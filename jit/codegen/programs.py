@@ -11,6 +11,7 @@ from hlojit.compiled import CompiledProgram, ProgramRecord, Provenance
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.process_grid import ProcessGrid, grid_of_module
 from hlojit.ir.types import TensorType
 from hlojit.ir.versions import versions
 from hlojit.lowering.kernel import KernelCode
@@ -75,7 +76,7 @@ def compiled_program(
     entry: str = "",
 ) -> CompiledProgram:
     """The program as plain data; ``runtime`` identifies what code and runtime must agree on."""
-    main = module.main
+    main, grid = module.main, grid_of_module(module) or ProcessGrid()
     inputs = tuple(argument.tensor_type for argument in main.body.arguments)
     outputs = tuple(value.tensor_type for value in main.body.returned)
     cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
@@ -100,6 +101,7 @@ def compiled_program(
             runtime=runtime,
             versions=dict(versions()),
         ),
+        processes=(grid.replicas, grid.partitions),
         unkeyable=(*unkeyable, *(code.unkeyable for code in kernels_of(program) if code.unkeyable)),
     )
 

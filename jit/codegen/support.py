@@ -19,9 +19,6 @@ from hlojit.lowering.structure import captured
 MAXIMUM_BYTES: Final = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
 
-HOST_ROLES: Final = ("constant", "loop", "branch", "call", "return", "alias", "tuple")
-"""Structural ops that program records stand for."""
-
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Any
 
 from hlojit.codegen.kernel_cache import MAXIMUM_BYTES, KernelCache
 from hlojit.codegen.programs import ProgramKernels, check_loadable, compiled_program, kernels_of
-from hlojit.codegen.support import HOST_ROLES, Support
+from hlojit.codegen.support import Support
 from hlojit.compiled import CompiledProgram
+from hlojit.cpu.collectives import collective_symbols
 from hlojit.cpu.compile_workers import Batch, Request, compilation
 from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.kernels import has_kernel, kernel_emitter
@@ -34,7 +35,7 @@ from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering.abi import identity as runtime_identity
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
-from hlojit.lowering.schedule import build_program
+from hlojit.lowering.schedule import HOST_ROLES, build_program
 from hlojit.lowering.target import Target
 from hlojit.runtime.native import native
 
@@ -141,7 +142,10 @@ class CpuBackend(Backend):
         from hlojit.machine_code.loading import load_objects
 
         self._check_loadable(compiled)
-        loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], native().symbols())
+        symbols = native().symbols()
+        if compiled.grid.processes > 1:
+            symbols |= collective_symbols()
+        loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], symbols)
         return ExecutableSpec(
             name=compiled.name,
             entry=loaded.address(compiled.entry),

@@ -21,6 +21,7 @@ import numpy as np
 from hlojit.extensions.devices import DEVICE_MEMORY, Buffer, Device, DeviceProgram, ForeignMemory, MemorySpace, NDArray
 from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
 from hlojit.extensions.holds import Given
+from hlojit.extensions.rendezvous import Participant
 from hlojit.gpu.conditional_graphs import reason_for_host
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
@@ -64,6 +65,8 @@ class _Call:
     done: Event
     asked: threading.Event
     """Set when nobody waits for it any more."""
+    participant: Participant | None
+    """The process, of a program that several devices run."""
 
 
 @final
@@ -158,6 +161,17 @@ class GpuDevice(Device):
         self, program: DeviceProgram, arguments: Sequence[Handle], after: Event
     ) -> tuple[Sequence[Handle], Event]:
         """Put the program on the stream, or have it put there."""
+        return self._execute(program, arguments, after, None)
+
+    def execute_among(
+        self, program: DeviceProgram, arguments: Sequence[Handle], after: Event, participant: Participant
+    ) -> tuple[Sequence[Handle], Event]:
+        """The same: a program with collectives is put on the stream by the device's thread, which meets those of others."""
+        return self._execute(program, arguments, after, participant)
+
+    def _execute(
+        self, program: DeviceProgram, arguments: Sequence[Handle], after: Event, participant: Participant | None
+    ) -> tuple[Sequence[Handle], Event]:
         lanes, code = self._opened(), program.code
         assert isinstance(code, GpuProgram)
         if after.ready and after.error is not None:
@@ -167,7 +181,7 @@ class GpuDevice(Device):
             results = _results(program, code, arguments, lanes.site)
             asked = threading.Event()
             done = Event(partial(self._stop, lanes, asked))
-            call = _Call(resident, resident.new_run(), tuple(arguments), results, done, asked)
+            call = _Call(resident, resident.new_run(), tuple(arguments), results, done, asked, participant)
             if not resident.reads_back and not lanes.waiting:
                 self._put(lanes, call)
             else:
@@ -276,7 +290,13 @@ class GpuDevice(Device):
         try:
             if asked.is_set():
                 call.run.stop()
-            call.resident.put(call.run, call.arguments, call.results, lambda: self._is_closing or asked.is_set())
+            call.resident.put(
+                call.run,
+                call.arguments,
+                call.results,
+                lambda: self._is_closing or asked.is_set(),
+                call.participant,
+            )
             mark = driver.record(stream)
         except BaseException:
             del lanes.runs[asked]

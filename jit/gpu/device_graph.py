@@ -23,6 +23,7 @@ from hlojit.gpu.graph_nodes import BranchNode, CopyNode, GraphNode, LaunchNode, 
 from hlojit.gpu.operations import (
     Choose,
     CopyBytes,
+    Exchange,
     Jump,
     LaunchKernel,
     Operation,
@@ -104,6 +105,8 @@ class _Writer:
                 return [self._counted(LaunchNode(self._functions[symbol], grid, addresses, what))]
             case CopyBytes(target=target, source=source, nbytes=nbytes):
                 return [self._counted(CopyNode(self._address(target), self._address(source), nbytes))]
+            case Exchange():
+                raise NoDeviceGraph("it meets the processes on other devices")
             case SetCell(slot=slot, target=target):
                 self._frame[slot] = self._address(target)
             case SwapCells(first=first, second=second):
@@ -237,7 +240,7 @@ def _used(operation: Operation) -> tuple[int, ...]:
     match operation:
         case LaunchKernel(places=places):
             return tuple(place.slot for place in places)
-        case CopyBytes(target=target, source=source):
+        case CopyBytes(target=target, source=source) | Exchange(target=target, source=source):
             return target.slot, source.slot
         case SetCell(target=target):
             return (target.slot,)

@@ -1,13 +1,15 @@
 """A program record as a flat list of operations over a *frame*: the addresses of one run.
 
-    frame      inputs | outputs | constants | arena | cells | status
+    frame      inputs | outputs | constants | arena | cells | status | own number | zeros
     launch     kernel over (place in the frame, offset), ...
     copy       bytes from one to the other
     point      a cell gets an address;  exchange  two cells exchange theirs
+    fetch      what other processes have, meeting them
     jump       to the operation number ...;  unless  jump if a byte on the device is 0;  choose  jump by an index there
 
-Loops and branches are jumps, so that programs nested deeply are run without recursion.  A program without ``unless`` and
-``choose`` is *fixed*: what it launches is known before it runs.  The host's space of the record is the device's memory.
+Loops and branches are jumps, so that programs nested deeply are run without recursion.  A program without ``unless``,
+``choose`` and ``fetch`` is *fixed*: what it launches is known before it runs.  The host's space of the record is
+the device's memory.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from hlojit.lowering.program import (
     Loop,
     Movement,
     PointCell,
+    ProcessId,
     Program,
     Step,
     Swap,
@@ -115,7 +118,20 @@ class Choose:
     end: int = -1
 
 
-Operation = LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Fetch what others have (``hlojit.gpu.exchanges``); ``what`` is for messages."""
+
+    kind: CollectiveKind
+    groups: tuple[tuple[int, ...], ...]
+    source: Place
+    source_bytes: int
+    target: Place
+    target_bytes: int
+    what: str
+
+
+Operation = Exchange | LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
 
 
 @final
@@ -129,7 +145,9 @@ class Operations:
         self.arena: Final = self.first_constant + len(program.constants)
         self.first_cell: Final = self.arena + 1
         self.status: Final = self.first_cell + program.cells
-        self.length: Final = self.status + 1
+        self.own_number: Final = self.status + 1
+        self.zeros: Final = self.own_number + 1
+        self.length: Final = self.zeros + 1
         self.statuses: Final = StatusLayout()
         self.code: list[Operation] = []
         self._emit(program.steps)
@@ -137,8 +155,10 @@ class Operations:
         self.stop: Final = Place(self.status, self.statuses.offset(()) if self.has_loops else 0)
         """Of a program with loops, the word that is not 0 when a run is to end."""
         self.has_status: Final = bool(self.statuses.nbytes)
-        self.is_fixed: Final = not any(isinstance(each, (Unless, Choose)) for each in self.code)
+        self.is_fixed: Final = not any(isinstance(each, (Unless, Choose, Exchange)) for each in self.code)
         self.launches: Final = [each for each in self.code if isinstance(each, LaunchKernel)]
+        self.exchanges: Final = [each for each in self.code if isinstance(each, Exchange)]
+        self.is_alone: Final = not self.exchanges and not any(isinstance(step, ProcessId) for step in program.walk())
 
     def place(self, buffer: Buffer) -> Place:
         """Where a buffer's address is."""
@@ -217,8 +237,9 @@ class Operations:
         elif isinstance(step, (Copy, Transfer)):
             self._copy(step)
         elif isinstance(step, Collective):
-            _check_alone(step)
-            self._copy(step)
+            self._exchange(step)
+        elif isinstance(step, ProcessId):
+            self.code.append(CopyBytes(self.place(step.target), Place(self.own_number), _known(step.target.nbytes)))
         elif isinstance(step, PointCell):
             cell, target = self.place(step.cell), self.place(step.target)
             self.code.append(SetCell(cell.slot, target, _known(step.cell.nbytes)))
@@ -226,6 +247,11 @@ class Operations:
             self.code.append(SwapCells(self.place(step.first).slot, self.place(step.second).slot))
         elif not isinstance(step, Wait):  # everything is on one stream: what has begun is finished for what comes later
             raise _unsupported(f"a step {type(step).__name__.lower()}")
+
+    def _exchange(self, step: Collective) -> None:
+        source, target = self.place(step.source), self.place(step.target)
+        sizes = _known(step.source.nbytes), _known(step.target.nbytes)
+        self.code.append(Exchange(step.kind, step.groups, source, sizes[0], target, sizes[1], step.what))
 
     def _copy(self, step: Movement) -> None:
         nbytes = _known(step.source.nbytes)
@@ -237,12 +263,6 @@ def _known(size: Size) -> int:
     if not isinstance(size, int):
         raise _unsupported(f"a size that only the arguments tell ({size})")
     return size
-
-
-def _check_alone(step: Collective) -> None:
-    alone = ((0, 0),) if step.kind is CollectiveKind.PERMUTE else ((0,),)
-    if step.groups != alone:
-        raise _unsupported(f"{step.kind.name.lower()} among {step.groups}: one device is participant number 0")
 
 
 def _unsupported(reason: str) -> HlojitError:

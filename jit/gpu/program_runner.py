@@ -15,8 +15,10 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.compiled import CompiledProgram
+from hlojit.extensions.rendezvous import Participant
 from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, load_conditions
 from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
+from hlojit.gpu.exchanges import exchange, moves_for
 from hlojit.gpu.fixed import straightened
 from hlojit.gpu.graph_nodes import Conditions
 from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
@@ -24,6 +26,7 @@ from hlojit.gpu.native_launch import NativeDriver, NativeProgram
 from hlojit.gpu.operations import (
     Choose,
     CopyBytes,
+    Exchange,
     Jump,
     LaunchKernel,
     Operations,
@@ -148,7 +151,8 @@ class Resident:
         self._statuses: Statuses | None = None
         if operations.has_status:
             self._statuses = Statuses(operations.statuses, site.driver, site.pool, site.uploads, self._name)
-        if self._constants:
+        self._numbers, self._zeros = self._for_exchanges(compiled.grid.processes)
+        if self._constants or not operations.is_alone:
             self._arrived()
         self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
@@ -158,6 +162,16 @@ class Resident:
         self._conditionals: ConditionalGraphs | None = None
         if not operations.is_fixed:
             self._conditionals = ConditionalGraphs(site.driver, lambda: site.conditions, operations, self._functions)
+
+    def _for_exchanges(self, processes: int) -> tuple[DeviceMemory, DeviceMemory]:
+        """The numbers of all processes, and zeros for what nobody gives."""
+        if self._operations.is_alone:
+            processes = 0
+        zeros = 0
+        for each in self._operations.exchanges:
+            for process in range(processes):
+                zeros = max(zeros, *(nbytes for _, nbytes in moves_for(each, process).zeros), 0)
+        return self._uploaded(np.arange(processes, dtype=np.uint32)), self._uploaded(np.zeros(zeros, np.uint8))
 
     def _uploaded(self, array: np.ndarray[Any, Any]) -> DeviceMemory:
         site = self._site
@@ -188,8 +202,8 @@ class Resident:
 
     @property
     def is_short(self) -> bool:
-        """Whether what it launches is known, and nothing is left to do when it has run."""
-        return self._operations.is_fixed and self._statuses is None
+        """Whether what it launches is known, by one process, and nothing is left to do when it has run."""
+        return self._operations.is_fixed and self._operations.is_alone and self._statuses is None
 
     def is_native(self, native: NativeDriver) -> bool:
         """Whether native code can put it on the stream: it is short, and no library does a part of it."""
@@ -218,22 +232,41 @@ class Resident:
         self.put(run, inputs, outputs, stop)
         return run
 
-    def put(self, run: Run, inputs: Sequence[Handle], outputs: Sequence[Handle], stop: Callable[[], bool]) -> None:
-        """Put the program on the stream; waits only if it reads back what loops and branches depend on.
+    def put(
+        self,
+        run: Run,
+        inputs: Sequence[Handle],
+        outputs: Sequence[Handle],
+        stop: Callable[[], bool],
+        participant: Participant | None = None,
+    ) -> None:
+        """Put the program on the stream; waits only if it reads back what loops and branches depend on, and for others.
 
         ``stop`` is then asked at every iteration whether to give up.
         """
+        if participant is None and not self._operations.is_alone:
+            raise ExecutionError(f"{self._name} is a program for several devices, and was started as one process")
         arena = self._site.temporaries(self.arena_bytes, self._name)
         addresses = [each.address for each in (*inputs, *outputs)]
-        self.put_at(addresses, arena.address, 0 if run.status is None else run.status.address, stop)
+        self.put_at(addresses, arena.address, 0 if run.status is None else run.status.address, stop, participant)
 
-    def put_at(self, addresses: Sequence[int], arena: int, status: int, stop: Callable[[], bool]) -> None:
+    def put_at(
+        self,
+        addresses: Sequence[int],
+        arena: int,
+        status: int,
+        stop: Callable[[], bool],
+        participant: Participant | None = None,
+    ) -> None:
         """The same over addresses: of inputs and results, temporaries, and what kernels report to."""
         frame = [*addresses, *(each.address for each in self._constants), arena]
         frame += [0] * (self._operations.length - len(frame))
         frame[self._operations.status] = status
+        if participant is not None and self._numbers.nbytes:
+            frame[self._operations.own_number] = self._numbers.address + 4 * participant.process
+            frame[self._operations.zeros] = self._zeros.address
         if not self._launched_as_graph(frame):
-            self._issue(frame, self._site.stream, stop)
+            self._issue(frame, self._site.stream, stop, participant)
 
     def _launched_as_graph(self, frame: list[int]) -> bool:
         """Launch the graph for these addresses; of a program without loops it is made when they come for the second time."""
@@ -256,9 +289,11 @@ class Resident:
         return True
 
     def _captured(self, frame: list[int], stream: Stream) -> None:
-        self._issue(frame, stream, lambda: False)
+        self._issue(frame, stream, lambda: False, None)
 
-    def _issue(self, frame: list[int], stream: Stream, stop: Callable[[], bool]) -> None:
+    def _issue(
+        self, frame: list[int], stream: Stream, stop: Callable[[], bool], participant: Participant | None
+    ) -> None:
         driver, code, functions = self._site.driver, self._operations.code, self._functions
         at = 0
         while at < len(code):
@@ -271,6 +306,11 @@ class Resident:
                 case CopyBytes():
                     source, target = _address(frame, operation.source), _address(frame, operation.target)
                     driver.copy(target, source, operation.nbytes, stream)
+                case Exchange():
+                    assert participant is not None
+                    source, target = _address(frame, operation.source), _address(frame, operation.target)
+                    zeros = frame[self._operations.zeros]
+                    exchange(operation, source, target, zeros, driver, stream, participant)
                 case SetCell():
                     frame[operation.slot] = _address(frame, operation.target)
                 case SwapCells():

@@ -7,13 +7,18 @@
 ones into functions of bounded depth, so that LLVM's time stays proportional to the program.
 
 Everything lies in the host's memory and nothing runs beside the host program: transfers are copies that have finished
-when they have begun, waits do nothing, and a collective of one participant is a copy.  What needs another space or a
-second participant is refused (``UnsupportedError``).
+when they have begun, and waits do nothing.  What needs another space is refused (``UnsupportedError``).  A collective calls
+
+    i32 hlojit_collective(ptr description, i64 length, ptr source, ptr target)
+
+which whoever loads the program supplies (``hlojit.cpu.collectives``); it returns when the target is there, or not 0 when it
+never will be.  The description says, in JSON, what moves among whom; of ``process_id`` there is no source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 
 from hlojit.ir.errors import UnsupportedError
 from hlojit.llvm.builder import LlvmBuilder, Val
@@ -25,11 +30,11 @@ from hlojit.lowering.program import (
     BufferKind,
     Call,
     Collective,
-    CollectiveKind,
     Copy,
     Launch,
     Loop,
     PointCell,
+    ProcessId,
     Program,
     Step,
     Swap,
@@ -168,6 +173,7 @@ class HostEmitter:
             Transfer: self._copy,
             Wait: self._wait,
             Collective: self._collective,
+            ProcessId: self._process_id,
         }
         emit[type(step)](step)
 
@@ -220,7 +226,7 @@ class HostEmitter:
         if total > POLL_NS:
             self._poll()
 
-    def _copy(self, step: Copy | Transfer | Collective) -> None:
+    def _copy(self, step: Copy | Transfer) -> None:
         b = self.builder
         source, target = self._address(step.source), self._address(step.target)
         size = _known(step.target.nbytes)
@@ -245,7 +251,11 @@ class HostEmitter:
             slot = b.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {self._arguments.text}, i64 {number}")
             b.line(f"store ptr {address}, ptr {slot.text}, align 8")
         status = b.emit("i32", 1, f"call i32 @{step.entry}(ptr %context, ptr {self._arguments.text})")
-        # The status is this program's too, unless the callee has already said what went wrong.
+        self._fail_if(status)
+
+    def _fail_if(self, status: Val) -> None:
+        """The status of what was called is this program's, too, unless that has already said what went wrong."""
+        b = self.builder
         failed, following = b.fresh_label("failed"), b.fresh_label("go")
         b.branch_if(b.icmp("ne", status, Val("0", "i32")), failed, following)
         b.begin_block(failed)
@@ -258,16 +268,26 @@ class HostEmitter:
         """Nothing is on its way."""
 
     def _collective(self, step: Collective) -> None:
-        if step.kind is CollectiveKind.PERMUTE:
-            alone = step.groups == ((0, 0),)
-        else:
-            alone = step.groups == ((0,),)
-        if not alone:
-            raise _unsupported(
-                f"{step.kind.name.lower()} among {step.groups}: the host program is one participant, number 0; "
-                "programs for several devices cannot be run yet"
-            )
-        self._copy(step)
+        description = {
+            "kind": step.kind.name,
+            "groups": step.groups,
+            "source": _known(step.source.nbytes),
+            "target": _known(step.target.nbytes),
+            "what": step.what,
+        }
+        self._meet(description, self._address(step.source).text, step.target)
+
+    def _process_id(self, step: ProcessId) -> None:
+        self._meet({}, "null", step.target)
+
+    def _meet(self, description: Mapping[str, object], source: str, target: Buffer) -> None:
+        b = self.builder
+        b.declare("hlojit_collective", "declare i32 @hlojit_collective(ptr, i64, ptr, ptr)")
+        text = json.dumps(description).encode()
+        arguments = (
+            f"ptr {b.constant_bytes(text).text}, i64 {len(text)}, ptr {source}, ptr {self._address(target).text}"
+        )
+        self._fail_if(b.emit("i32", 1, f"call i32 @hlojit_collective({arguments})"))
 
     def _swap(self, step: Swap) -> None:
         b = self.builder

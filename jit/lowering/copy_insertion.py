@@ -72,6 +72,8 @@ class CopyInsertion:
             "constant": self._constant,
             "loop": self._loop,
             "branch": self._branch,
+            "collective": self._moved,
+            "process_id": self._moved,
         }
 
     def run(self) -> Placement:
@@ -219,6 +221,11 @@ class CopyInsertion:
             constants.append(np.ascontiguousarray(dense.array))
             self._constants[dense] = buffer
         self.placement.buffers[instruction.result] = buffer
+
+    def _moved(self, instruction: Instruction) -> None:
+        """Place what comes from other participants: never over an operand, which they may still be reading."""
+        for result in instruction.results:
+            self.placement.buffers[result] = self._result_buffer(result)
 
     def _kernel(self, instruction: Instruction) -> None:
         """Place the results of a kernel, in operands' memory where it must or may."""

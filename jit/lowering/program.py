@@ -255,41 +255,46 @@ class Transfer(Movement):
 
 
 class CollectiveKind(enum.Enum):
-    """What participants do together; ``n`` is the number of participants in a group."""
+    """What participants do together: they move bytes, and kernels combine.  ``n`` is the size of the largest group."""
 
-    ALL_REDUCE = "every target is the reduction of all sources"
-    REDUCE_SCATTER = "every target is its n-th part of the reduction of all sources"
     ALL_GATHER = "every target is all sources, one after the other"
-    ALL_TO_ALL = "part i of source j becomes part j of target i"
+    ALL_TO_ALL = "part i of source j, of n, becomes part j of target i"
     BROADCAST = "every target is the first participant's source"
-    PERMUTE = "a target is the source of the participant that a pair (from, to) names, or zeros"
-
-
-class ReductionKind(enum.Enum):
-    """How sources are combined, element by element."""
-
-    SUM = "add"
-    PRODUCT = "multiply"
-    MINIMUM = "minimum"
-    MAXIMUM = "maximum"
+    PERMUTE = "a target is the source of the participant that a pair (from, to) names"
 
 
 @dataclass(slots=True)
 class Collective(Movement):
-    """Combine the sources of several participants into their targets.
+    """Move the sources of several participants to their targets.
 
-    ``groups`` names the participants that act together; of a permutation it holds pairs (from, to).  ``event`` as for a
-    transfer.  All participants of a group run the same collectives in the same order; ``channel`` tells apart those of
-    several programs that run at once.
+    ``groups`` names the participants that act together, -1 nobody; of a permutation it holds pairs (from, to).  What nobody
+    gives is zeros: the targets of who is in no group or pair, and in groups smaller than others what they lack.  ``event`` as
+    for a transfer.  All participants of a group run the same collectives in the same order.
     """
 
     kind: CollectiveKind
     source: Buffer
     target: Buffer
     groups: tuple[tuple[int, ...], ...]
-    reduction: ReductionKind | None = None
-    channel: int = 0
     event: int | None = None
+    location: Location = UNKNOWN
+
+    @property
+    def what(self) -> str:
+        """For messages: the kind, and where the program says so."""
+        return f"{self.kind.name.lower()} at {self.location}"
+
+
+@dataclass(slots=True)
+class ProcessId(Step):
+    """Write the number of this participant, a ui32."""
+
+    target: Buffer
+
+    @property
+    def writes(self) -> Sequence[Buffer]:
+        """The target."""
+        return (self.target,)
 
 
 @dataclass(slots=True)

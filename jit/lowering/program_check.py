@@ -27,6 +27,7 @@ from hlojit.lowering.program import (
     Launch,
     Loop,
     PointCell,
+    ProcessId,
     Program,
     ProgramError,
     Step,
@@ -180,26 +181,23 @@ def _check_transfer(program: Program, step: Transfer) -> None:
 
 def _check_collective(program: Program, step: Collective) -> None:
     _one_space(program, step, (step.source, step.target))
-    reduces = step.kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
-    if reduces != (step.reduction is not None):
-        _refuse(program, step, "a reduction belongs to the kinds that reduce")
-    sizes = {len(group) for group in step.groups}
-    if len(sizes) != 1 or 0 in sizes:
-        _refuse(program, step, "groups are of one size, and there is one at least")
-    (count,) = sizes
-    members = [member for group in step.groups for member in group]
+    members = [member for group in step.groups for member in group if member != -1]
+    count = max(map(len, step.groups), default=0)
+    if not members:
+        _refuse(program, step, "nobody takes part")
     if step.kind is CollectiveKind.PERMUTE:
-        targets = [group[1] for group in step.groups if len(group) == 2]
-        if count != 2 or len(set(targets)) != len(step.groups):
-            _refuse(program, step, "a permutation is pairs (from, to) with different targets")
+        if any(len(set(column)) != len(step.groups) for column in zip(*step.groups)) or count != 2 or -1 in members:
+            _refuse(program, step, "a permutation is pairs (from, to) with different sources and different targets")
     elif len(set(members)) != len(members):
         _refuse(program, step, "a participant is in two groups")
-    source, target = step.source.nbytes, step.target.nbytes
+    source = step.source.nbytes
     if step.kind is CollectiveKind.ALL_GATHER:
         source = multiply(source, count)
-    elif step.kind is CollectiveKind.REDUCE_SCATTER:
-        target = multiply(target, count)
-    _same_bytes(program, step, source, target)
+    _same_bytes(program, step, source, step.target.nbytes)
+
+
+def _check_process_id(program: Program, step: ProcessId) -> None:
+    _same_bytes(program, step, 4, step.target.nbytes)
 
 
 _CHECKS: dict[type[Step], Callable[[Program, Any], None]] = {
@@ -212,6 +210,7 @@ _CHECKS: dict[type[Step], Callable[[Program, Any], None]] = {
     Call: _check_call,
     Transfer: _check_transfer,
     Collective: _check_collective,
+    ProcessId: _check_process_id,
 }
 
 

@@ -25,15 +25,15 @@ from hlojit.lowering.program import (
     Launch,
     Loop,
     PointCell,
+    ProcessId,
     Program,
-    ReductionKind,
     Step,
     Swap,
     Transfer,
     Wait,
 )
 from hlojit.lowering.sizes import evaluate
-from hlojit.lowering.storage_arrays import element_of, from_memory, to_memory
+from hlojit.lowering.storage_arrays import from_memory, to_memory
 
 Memory = np.ndarray[Any, Any]
 """Bytes."""
@@ -54,16 +54,18 @@ class Machine:
         *,
         shapes: Sequence[Sequence[int]] = (),
         has_arena: bool = True,
+        number: int = 0,
     ):
         """``has_arena=False`` gives every temporary memory of its own: then nothing can overlap."""
+        self.number = number
         self.program = program
         self.launch = launch
         self.callees = callees or {}
         self.shapes = shapes
         self.inputs = list(inputs)
         self.outputs = [self._new(evaluate(buffer.nbytes, shapes)) for buffer in program.outputs]
-        for output, number in program.aliases.items():
-            self.outputs[output] = self.inputs[number]
+        for output, given in program.aliases.items():
+            self.outputs[output] = self.inputs[given]
         self.constants = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in program.constants]
         self.arenas = {space: self._new(evaluate(size, shapes)) for space, size in program.arenas.items()}
         self.cells: dict[int, Buffer] = {}
@@ -125,7 +127,11 @@ class Machine:
 
     def _call(self, step: Call) -> Iterator[Collective]:
         callee = Machine(
-            self.callees[step.entry], [self.memory(each) for each in step.arguments], self.launch, self.callees
+            self.callees[step.entry],
+            [self.memory(each) for each in step.arguments],
+            self.launch,
+            self.callees,
+            number=self.number,
         )
         for number, buffer in enumerate(step.results):
             callee.outputs[number] = self.memory(buffer)
@@ -153,6 +159,10 @@ class Machine:
         """Copy, now or when it is waited for."""
         self.finish(step, self.memory(step.source))
 
+    def do_process_id(self, step: ProcessId) -> None:
+        """Who this is."""
+        self.memory(step.target).view(np.uint32)[0] = self.number
+
     def finish(self, step: Transfer | Collective, source: Memory) -> None:
         """Write what a transfer or collective gives: now, or when it is waited for."""
         target = self.memory(step.target)
@@ -178,6 +188,7 @@ _STEPS: dict[type[Step], Callable[[Machine, Any], None]] = {
     Copy: Machine.do_copy,
     Swap: Machine.do_swap,
     PointCell: Machine.do_point,
+    ProcessId: Machine.do_process_id,
     Transfer: Machine.do_transfer,
     Wait: Machine.do_wait,
 }
@@ -205,10 +216,11 @@ def run_together(
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Run as many participants as there are sets of arguments; returns the outputs of each."""
     machines = []
-    for given in arrays:
+    for number, given in enumerate(arrays):
         shapes = [np.shape(array) for array in given]
         memories = [to_memory(array, each.storage, shapes) for array, each in zip(given, program.inputs, strict=True)]
-        machines.append(Machine(program, memories, launch, callees, shapes=shapes, has_arena=has_arena))
+        machine = Machine(program, memories, launch, callees, shapes=shapes, has_arena=has_arena, number=number)
+        machines.append(machine)
     running = [machine.run() for machine in machines]
     while True:
         steps = [next(each, None) for each in running]
@@ -220,18 +232,10 @@ def run_together(
         _combine(first, machines)
 
 
-_REDUCTIONS: Mapping[ReductionKind, np.ufunc] = {
-    ReductionKind.SUM: np.add,
-    ReductionKind.PRODUCT: np.multiply,
-    ReductionKind.MINIMUM: np.minimum,
-    ReductionKind.MAXIMUM: np.maximum,
-}
-
-
 def _combine(step: Collective, machines: Sequence[Machine]) -> None:
     """Perform a collective for all participants."""
     sources = [machine.memory(step.source).copy() for machine in machines]
-    members = {member for group in step.groups for member in group}
+    members = {member for group in step.groups for member in group if member != -1}
     if not members <= set(range(len(machines))):
         raise HlojitError(f"a collective among {step.groups}, with {len(machines)} participants")
     if step.kind is CollectiveKind.PERMUTE:
@@ -240,27 +244,21 @@ def _combine(step: Collective, machines: Sequence[Machine]) -> None:
             giver = givers.get(number)
             machine.finish(step, np.zeros_like(sources[0]) if giver is None else sources[giver])
         return
-    for group in step.groups:
-        together = [sources[member] for member in group]
-        for position, member in enumerate(group):
-            machines[member].finish(step, _share(step, together, position))
+    count = max(map(len, step.groups))
+    for number, machine in enumerate(machines):
+        group = [member for group in step.groups if number in group for member in group if member != -1]
+        found = (
+            _share(step, [sources[member] for member in group], group.index(number), count) if group else sources[0][:0]
+        )
+        whole = np.zeros(machine.memory(step.target).size, np.uint8)
+        whole[: found.size] = found
+        machine.finish(step, whole)
 
 
-def _share(step: Collective, sources: Sequence[Memory], position: int) -> Memory:
-    """What the participant at ``position`` of a group gets."""
+def _share(step: Collective, sources: Sequence[Memory], position: int, count: int) -> Memory:
+    """What the participant at ``position`` of a group gets, the largest group having ``count`` members."""
     if step.kind is CollectiveKind.BROADCAST:
         return sources[0]
     if step.kind is CollectiveKind.ALL_GATHER:
         return np.concatenate(sources)
-    if step.kind is CollectiveKind.ALL_TO_ALL:
-        return np.concatenate([np.split(source, len(sources))[position] for source in sources])
-    assert step.reduction is not None
-    dtype = element_of(step.source.storage).dtype
-    if dtype is None:
-        raise HlojitError(f"no reduction of {step.source.storage.element} in NumPy")
-    function = _REDUCTIONS[step.reduction]
-    total = sources[0].view(dtype)
-    for source in sources[1:]:
-        total = function(total, source.view(dtype))
-    whole: Memory = np.ascontiguousarray(total).view(np.uint8)
-    return whole if step.kind is CollectiveKind.ALL_REDUCE else np.split(whole, len(sources))[position]
+    return np.concatenate([np.split(source, count)[position] for source in sources])

@@ -23,6 +23,7 @@ from hlojit.lowering.program import (
     Launch,
     Loop,
     PointCell,
+    ProcessId,
     Program,
     Step,
     Swap,
@@ -109,10 +110,7 @@ def _transfer(step: Transfer) -> str:
 
 
 def _collective(step: Collective) -> str:
-    reduction = f" {step.reduction.value}" if step.reduction is not None else ""
-    name = step.kind.name.lower()
-    channel = f", channel {step.channel}" if step.channel else ""
-    return f"{name}{reduction} {step.source} -> {step.target} among {step.groups}{channel}{_event(step)}"
+    return f"{step.kind.name.lower()} {step.source} -> {step.target} among {step.groups}{_event(step)}"
 
 
 _LINES: dict[type[Step], Callable[[Any], str]] = {
@@ -120,6 +118,7 @@ _LINES: dict[type[Step], Callable[[Any], str]] = {
     Call: _call,
     Transfer: _transfer,
     Collective: _collective,
+    ProcessId: lambda step: f"process id -> {step.target}",
     Copy: lambda step: f"copy {step.source} -> {step.target}",
     Swap: lambda step: f"swap {step.first}, {step.second}",
     PointCell: lambda step: f"point {step.cell} -> {step.target}",

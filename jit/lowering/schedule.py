@@ -11,12 +11,14 @@ Scheduling is five steps, each in a module of its own and with tests of its own:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from hlojit.ir.donation import ALIASING_OUTPUT, donated_arguments
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Function, Instruction, Value
+from hlojit.ir.ops.views import CollectiveView
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
 from hlojit.lowering.arena import ALIGNMENT
@@ -27,14 +29,23 @@ from hlojit.lowering.program import (
     Branch,
     Buffer,
     BufferKind,
+    Collective,
+    CollectiveKind,
     Launch,
     Loop,
     PointCell,
+    ProcessId,
     Program,
     Step,
     bytes_of_instruction,
 )
 from hlojit.lowering.storage import Storage
+
+HOST_ROLES: Final = (
+    *("constant", "loop", "branch", "call", "return", "alias", "tuple"),
+    *("collective", "process_id"),
+)
+"""Roles of structural ops that program records stand for."""
 
 
 def build_program(
@@ -130,6 +141,10 @@ class StepEmitter:
                 steps.append(self._loop(instruction))
             elif role == "branch":
                 steps.append(self._branch(instruction))
+            elif role == "process_id":
+                steps.append(ProcessId(self.buffer(instruction.result)))
+            elif role == "collective":
+                steps.extend(self._collective(instruction))
             elif any(result.tensor_type.size for result in instruction.results):
                 steps.append(self._launch(instruction))
             steps.extend(placement.after.get(instruction, ()))
@@ -148,6 +163,13 @@ class StepEmitter:
             workspace = Buffer(BufferKind.TEMPORARY, Storage.raw(code.workspace_bytes))
         moved = bytes_of_instruction(instruction)
         return Launch(code, tuple(operands), results, workspace, instruction.op.name, moved, instruction.location)
+
+    def _collective(self, instruction: Instruction) -> Iterator[Collective]:
+        moves = CollectiveView.of(instruction)
+        source, target = self.buffer(instruction.operands[0]), self.buffer(instruction.result)
+        if instruction.result.tensor_type.size:
+            kind = CollectiveKind[moves.kind.upper()]
+            yield Collective(kind, source, target, moves.groups, location=instruction.location)
 
     def _loop(self, instruction: Instruction) -> Loop:
         condition, body = instruction.regions

@@ -22,6 +22,7 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.candidates import Candidate
 from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.schedule import HOST_ROLES
 from hlojit.lowering.storage import Storage
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
@@ -53,8 +54,6 @@ _MATRIX_TYPES: Final[dict[str, str]] = {
 """What matrix instructions multiply for an instruction: ``type(instruction, target)``."""
 _FUSION: Final = "fusion"
 """The lowering of ``hlojit.fusion``."""
-
-_HOST_ROLES: Final = ("constant", "loop", "branch", "call", "return", "alias", "tuple")
 
 
 def emit_kernel(
@@ -123,7 +122,7 @@ def lowering_reason(record: OpDefinition) -> str:
         return "" if has_fusion(FusionKind.REDUCTION) else "no GPU kernel for reductions yet"
     if isinstance(lowering, Kernel):
         return "" if has_kernel(lowering.name) else f"no GPU kernel {lowering.name!r} yet"
-    if isinstance(lowering, Structural) and lowering.role in _HOST_ROLES:
+    if isinstance(lowering, Structural) and lowering.role in HOST_ROLES:
         return ""
     return "the op has no lowering yet"
 

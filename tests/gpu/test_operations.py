@@ -21,12 +21,9 @@ from hlojit.lowering.program import (
     Branch,
     Buffer,
     BufferKind,
-    Collective,
-    CollectiveKind,
     Copy,
     Launch,
     Program,
-    ReductionKind,
     Step,
     Transfer,
     Wait,
@@ -78,14 +75,6 @@ def test_transfers_are_copies_and_waits_are_nothing() -> None:
     program = program_of(steps, x, y)
     np.testing.assert_array_equal(moved(program, X)[0], run(program, [X], no_launch)[0])
     assert program.arenas == {"host": 512}, "places are multiples of 256"
-
-
-def test_a_collective_of_one_is_a_copy_and_one_of_several_is_refused() -> None:
-    x, y = buffers(BufferKind.INPUT, 1), buffers(BufferKind.OUTPUT, 1)
-    step = Collective(CollectiveKind.ALL_REDUCE, x[0], y[0], ((0,),), ReductionKind.SUM)
-    np.testing.assert_array_equal(moved(program_of([step], x, y), X)[0], X)
-    with pytest.raises(UnsupportedError, match="all_reduce among"):
-        Operations(program_of([replace(step, groups=((0, 1),))], x, y))
 
 
 def test_another_memory_space_is_refused() -> None:

@@ -23,6 +23,7 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.types import tensor
 from hlojit.llvm.host import emit_host
 from hlojit.lowering.buffer_assignment import assign_buffers
+from hlojit.lowering.collective_moves import moves_of
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.program import (
     Branch,
@@ -34,9 +35,9 @@ from hlojit.lowering.program import (
     Launch,
     Loop,
     PointCell,
+    ProcessId,
     Program,
     ProgramError,
-    ReductionKind,
     Step,
     Swap,
     Transfer,
@@ -252,10 +253,10 @@ def test_arguments_of_a_call_are_those_of_the_callee() -> None:
 # ------------------------------------------------------------------------------------------------------- collectives
 
 
-def collective(kind: CollectiveKind, groups: Any, reduction: ReductionKind | None = None, target: int = 6) -> Program:
+def collective(kind: CollectiveKind, groups: Any, target: int = 6) -> Program:
     inputs, outputs = io()
     outputs[0].storage = Storage.of(tensor((target,), "i32"))
-    steps: list[Step] = [Collective(kind, inputs[0], outputs[0], groups, reduction, event=5), Wait(5)]
+    steps: list[Step] = [Collective(kind, inputs[0], outputs[0], groups, event=5), Wait(5)]
     program = Program("main", steps, inputs, outputs, [], [])
     check(program)
     return program
@@ -272,16 +273,6 @@ PAIRS = ((0, 2), (3, 1))
 
 def test_collectives_among_several() -> None:
     kinds = CollectiveKind
-    reductions = {ReductionKind.SUM: np.add, ReductionKind.PRODUCT: np.multiply, ReductionKind.MAXIMUM: np.maximum,
-                  ReductionKind.MINIMUM: np.minimum}  # fmt: skip
-    for reduction, function in reductions.items():
-        total = function.reduce(ROWS)
-        found = together(collective(kinds.ALL_REDUCE, ((0, 1, 2, 3),), reduction))
-        assert found == [total.tolist()] * 4
-        scattered = together(collective(kinds.REDUCE_SCATTER, PAIRS, reduction, target=3))
-        halves = {0: function(ROWS[0], ROWS[2])[:3], 2: function(ROWS[0], ROWS[2])[3:],
-                  3: function(ROWS[3], ROWS[1])[:3], 1: function(ROWS[3], ROWS[1])[3:]}  # fmt: skip
-        assert scattered == [halves[number].tolist() for number in range(4)]
     gathered = together(collective(kinds.ALL_GATHER, PAIRS, target=12))
     assert gathered == [[*ROWS[a], *ROWS[b]] for a, b in ((0, 2), (3, 1), (0, 2), (3, 1))]
     exchanged = together(collective(kinds.ALL_TO_ALL, PAIRS))
@@ -295,17 +286,54 @@ def test_collectives_among_several() -> None:
     ]
 
 
+def test_what_nobody_gives_is_zeros() -> None:
+    kinds, zeros = CollectiveKind, [0] * 6
+    uneven = ((0, 2), (3, -1))
+    assert together(collective(kinds.ALL_GATHER, uneven, target=12)) == [
+        [*ROWS[0], *ROWS[2]],
+        [*zeros, *zeros],
+        [*ROWS[0], *ROWS[2]],
+        [*ROWS[3], *zeros],
+    ]
+    assert together(collective(kinds.BROADCAST, ((2, 1),))) == [zeros, ROWS[2].tolist(), ROWS[2].tolist(), zeros]
+
+
+def test_participants_know_their_numbers() -> None:
+    _, outputs = io()
+    outputs[0].storage = Storage.of(tensor((), "ui32"))
+    program = Program("main", [ProcessId(outputs[0])], [], outputs, [], [])
+    check(program)
+    assert run_together(program, [[], [], []], no_launch) == [[0], [1], [2]]
+
+
 @pytest.mark.parametrize("kind", CollectiveKind)
-def test_a_collective_of_one_is_a_copy_and_one_of_several_is_refused(kind: CollectiveKind) -> None:
-    reduces = kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
-    reduction = ReductionKind.SUM if reduces else None
-    alone = ((0, 0),) if kind is CollectiveKind.PERMUTE else ((0,),)
-    program = collective(kind, alone, reduction)
-    np.testing.assert_array_equal(native(program)(X), X)
-    assert together(program, 1) == [X.tolist()]
-    target = {CollectiveKind.ALL_GATHER: 12, CollectiveKind.REDUCE_SCATTER: 3}.get(kind, 6)
-    with pytest.raises(UnsupportedError, match=rf"{kind.name.lower()} among .*: the host program is one participant"):
-        emit_host(collective(kind, ((0, 1),), reduction, target), "main")
+@pytest.mark.parametrize("groups", [((0, 1, 2, 3),), ((0, 2), (3, 1)), ((2, 0), (1, -1)), ((3, 2),), ((1, 1),)])
+def test_pieces_are_what_a_collective_moves(kind: CollectiveKind, groups: Any) -> None:
+    if kind is CollectiveKind.PERMUTE:
+        groups = tuple(pair for pair in groups if len(pair) == 2 and -1 not in pair) or ((0, 1), (1, 2))
+    elif groups == ((1, 1),):
+        groups = ((1,),)
+    count = max(map(len, groups))
+    source, target = 48, 48 * (count if kind is CollectiveKind.ALL_GATHER else 1)
+    inputs, outputs = io()
+    inputs[0].storage, outputs[0].storage = (Storage.of(tensor((nbytes,), "ui8")) for nbytes in (source, target))
+    program = Program("main", [Collective(kind, inputs[0], outputs[0], groups)], inputs, outputs, [], [])
+    check(program)
+    sources = [np.arange(48, dtype=np.uint8) + 50 * number for number in range(4)]
+    expected = run_together(program, [[each] for each in sources], no_launch)
+    for number in range(4):
+        moves = moves_of(kind, groups, number, source, target)
+        found = np.full(target, 255, np.uint8)
+        for piece in moves.pieces:
+            assert piece.giver in moves.partners
+            given = sources[piece.giver][piece.source : piece.source + piece.nbytes]
+            found[piece.target : piece.target + piece.nbytes] = given
+        for offset, nbytes in moves.zeros:
+            found[offset : offset + nbytes] = 0
+        np.testing.assert_array_equal(found, expected[number][0])
+        assert number in moves.partners
+        for each in moves.partners:
+            assert moves_of(kind, groups, each, source, target).partners == moves.partners
 
 
 def test_participants_meet_at_the_same_collective() -> None:
@@ -363,10 +391,9 @@ BROKEN: dict[str, tuple[Callable[..., Sequence[Step]], str]] = {
         lambda x, y, t: [Copy(x[0], t[0]), Transfer(t[0], y[0], 1), Copy(x[0], t[0]), Wait(1)],
         "temporary0 is being read until event 1",
     ),
-    "groups": (lambda x, y, t: [Collective(CollectiveKind.BROADCAST, x[0], y[0], ((0, 1), (2,)))], "groups are of one size"),
+    "nobody": (lambda x, y, t: [Collective(CollectiveKind.BROADCAST, x[0], y[0], ((-1,),))], "nobody takes part"),
     "two_groups": (lambda x, y, t: [Collective(CollectiveKind.BROADCAST, x[0], y[0], ((0, 1), (1, 2)))], "in two groups"),
     "pairs": (lambda x, y, t: [Collective(CollectiveKind.PERMUTE, x[0], y[0], ((0, 1), (2, 1)))], "different targets"),
-    "no_reduction": (lambda x, y, t: [Collective(CollectiveKind.ALL_REDUCE, x[0], y[0], ((0,),))], "kinds that reduce"),
     "gathered": (lambda x, y, t: [Collective(CollectiveKind.ALL_GATHER, x[0], y[0], ((0, 1),))], "48 bytes into 24"),
     "cells": (lambda x, y, t: [Swap(t[0], SWAPPED[0])], "temporary0 is no cell"),
 }  # fmt: skip
@@ -433,7 +460,7 @@ def test_text_shows_every_kind_of_step() -> None:
             ),
             Transfer(SWAPPED[0], y[0], 4),
             Wait(4),
-            Collective(CollectiveKind.ALL_REDUCE, x[0], y[0], ((0, 1),), ReductionKind.SUM, 9),
+            Collective(CollectiveKind.ALL_TO_ALL, x[0], y[0], ((0, 1),)),
         ]
 
     program = record(steps, temporaries=4)
@@ -455,7 +482,7 @@ def test_text_shows_every_kind_of_step() -> None:
         "    case 1",
         "  transfer swapped0 (host) -> output0 (host), event 4",
         "  wait for event 4",
-        "  all_reduce add input0 -> output0 among ((0, 1),), channel 9",
+        "  all_to_all input0 -> output0 among ((0, 1),)",
     ]
 
 

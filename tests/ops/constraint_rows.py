@@ -76,6 +76,14 @@ def group_rows(name: str, distinct: str, *ranges: str) -> list[tuple[str, str, d
     ]
 
 
+def some_rows(name: str) -> list[tuple[str, str, dict, str]]:
+    """Not everybody need be in a group."""
+    return [
+        (name, "C1", BAD_GROUPS, "repeat a process"),
+        (name, "C2", {"replica_groups": ((0, -2),)}, "must not be negative"),
+    ]
+
+
 ROWS: list[tuple[str, str, dict, str]] = [
     ("while", "C1", {"regions": [region(["f32", "2xi32"], ["i32"]), CALLS["while"].regions[1]]}, "cond has type"),
     ("while", "C2", {"regions": [CALLS["while"].regions[0], region(["f32", "2xi32"], ["f32"])]}, "body has type"),
@@ -385,13 +393,13 @@ ROWS: list[tuple[str, str, dict, str]] = [
     *group_rows("all_to_all", "C5", "C6", "C7"),
     ("all_to_all", "C8", {"split_count": 4}, "replica_groups have 2 members each, expected split_count 4"),
     ("all_to_all", "C9", {"results": ["2x4xf32"]}, "expected tensor<4x2xf32>"),
-    *group_rows("collective_broadcast", "C1", "C2"),
+    *some_rows("collective_broadcast"),
     ("collective_broadcast", "C3", {"operands": [], "results": []}, "at least one operand"),
     ("collective_broadcast", "C4", {"has_dynamic_root": True}, "the last operand must be"),
     ("collective_broadcast", "C5", {"results": ["3xf32"]}, "expected tensor<2xf32>"),
     *pair_rows("collective_permute"),
     ("collective_permute", "C5", {"results": ["3xf32"]}, "expected tensor<2xf32>"),
-    *group_rows("collective_reduce", "C1", "C2"),
+    *some_rows("collective_reduce"),
     ("collective_reduce", "C3", {"results": ["3xf32"]}, "expected tensor<2xf32>"),
     ("collective_reduce", "C4", {"regions": [combiner("i32")]}, "computation has type"),
     ("reduce_scatter", "C1", {"operands": ["2x3xf32"]}, "is not divisible by 2"),

@@ -1,0 +1,32 @@
+"""Back ends with several devices: virtual ones of the CPU, simulated GPUs."""
+
+from __future__ import annotations
+
+import pytest
+from hlojit.extensions.host_device import HostDevice
+
+DEVICES = 8
+
+
+def make_devices(name: str, monkeypatch: pytest.MonkeyPatch, count: int = DEVICES) -> None:
+    """Give a back end so many devices."""
+    if name == "cpu":
+        made = tuple(HostDevice("cpu", number) for number in range(count))
+        monkeypatch.setattr("hlojit.cpu.backend.cpu_devices", lambda: made)
+    else:
+        monkeypatch.setenv("HLOJIT_CUDA", f"simulator devices={count}")
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def several(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a back end that has eight devices."""
+    name: str = request.param
+    make_devices(name, monkeypatch)
+    return name
+
+
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Eight virtual devices of the CPU."""
+    make_devices("cpu", monkeypatch)
+    return "cpu"

@@ -1,0 +1,143 @@
+"""Meetings of host threads: what they exchange, and how they are freed when somebody does not come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hlojit.extensions.rendezvous import Meeting, Participant, current_participant
+from hlojit.ir.errors import ExecutionError
+
+
+def together(meeting: Meeting, *work: Callable[[Participant], Any]) -> list[Any]:
+    """Run every process on a thread; returns what they return, or raise."""
+    found: list[Any] = [None] * len(work)
+
+    def run(number: int) -> None:
+        try:
+            found[number] = work[number](meeting.participant(number))
+        except ExecutionError as error:
+            found[number] = error
+        finally:
+            meeting.leave(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(work))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+        assert not each.is_alive()
+    return found
+
+
+def meeting(count: int, seconds: float = 30) -> Meeting:
+    return Meeting("main", [f"process {number} on test:{number}" for number in range(count)], seconds)
+
+
+def test_everybody_gets_what_everybody_brought() -> None:
+    def work(participant: Participant) -> list[dict[int, Any]]:
+        return [dict(participant.exchange((0, 1, 2), "here", (round_, participant.process))) for round_ in range(50)]
+
+    found = together(meeting(3), work, work, work)
+    assert found == [[{n: (round_, n) for n in range(3)} for round_ in range(50)]] * 3
+
+
+def test_groups_meet_on_their_own() -> None:
+    def work(participant: Participant) -> list[Any]:
+        own = (0, 2) if participant.process in (0, 2) else (1, 3)
+        return [
+            sorted(participant.exchange(own, "group", None)),
+            sorted(participant.exchange((0, 1, 2, 3), "all", None)),
+        ]
+
+    assert together(meeting(4), work, work, work, work) == [
+        [[0, 2], [0, 1, 2, 3]],
+        [[1, 3], [0, 1, 2, 3]],
+        [[0, 2], [0, 1, 2, 3]],
+        [[1, 3], [0, 1, 2, 3]],
+    ]
+
+
+def test_one_alone_waits_for_nobody() -> None:
+    assert meeting(2).participant(1).exchange((1,), "alone", 5) == {1: 5}
+
+
+def test_different_places_are_an_error_for_all() -> None:
+    found = together(
+        meeting(3),
+        lambda p: p.exchange((0, 1), "all_gather at a.mlir:3", None),
+        lambda p: p.exchange((0, 1), "all_reduce at a.mlir:7", None),
+        lambda p: p.exchange((0, 1, 2), "the end", None),
+    )
+    text = (
+        "main: processes are at different collectives: process 0 on test:0 is at all_gather at a.mlir:3; "
+        "process 1 on test:1 is at all_reduce at a.mlir:7"
+    )
+    assert {str(each) for each in found[:2]} == {text}
+    assert isinstance(found[2], ExecutionError)
+
+
+def test_who_has_ended_is_not_waited_for() -> None:
+    found = together(meeting(2), lambda p: p.exchange((0, 1), "broadcast", None), lambda p: "done")
+    assert str(found[0]) == "main: process 0 on test:0 waits at broadcast for process 1 on test:1, which has ended"
+    assert found[1] == "done"
+
+
+def test_a_circle_of_waits_is_found_at_once() -> None:
+    found = together(
+        meeting(3),
+        lambda p: p.exchange((0, 1), "one", None),
+        lambda p: p.exchange((1, 2), "two", None),
+        lambda p: p.exchange((0, 2), "three", None),
+    )
+    assert all("waits at" in str(each) and ", which is at" in str(each) for each in found)
+    assert len({str(each) for each in found}) == 1
+
+
+def test_who_does_not_come_in_time_is_named() -> None:
+    gate = threading.Event()
+    found = together(
+        meeting(3, 0.05),
+        lambda p: p.exchange((0, 1, 2), "all_to_all at a.mlir:9", None),
+        lambda p: gate.wait(0.3),
+        lambda p: p.exchange((0, 1, 2), "all_to_all at a.mlir:9", None),
+    )
+    assert str(found[0]) == str(found[2])
+    assert "waited 0.05 s at all_to_all at a.mlir:9 for process 1 on test:1, which has not come" in str(found[0])
+    assert "HLOJIT_COLLECTIVE_TIMEOUT" in str(found[0])
+
+
+def test_a_failure_frees_those_who_wait_and_those_who_come() -> None:
+    made = meeting(3)
+
+    def failing(participant: Participant) -> None:
+        made.fail(ExecutionError("main on test:1: an index is out of range"))
+
+    found = together(
+        made,
+        lambda p: p.exchange((0, 1, 2), "here", None),
+        failing,
+        lambda p: p.exchange((0, 1, 2), "here", None),
+    )
+    assert [str(found[0]), str(found[2])] == ["main on test:1: an index is out of range"] * 2
+    with pytest.raises(ExecutionError, match="an index is out of range"):
+        made.participant(1).exchange((0, 1, 2), "later", None)
+
+
+def test_a_thread_knows_which_process_it_runs() -> None:
+    participant = meeting(2).participant(1)
+    assert current_participant() is None
+    with participant.here():
+        assert current_participant() is participant
+        with meeting(1).participant(0).here():
+            assert current_participant() is not participant
+        assert current_participant() is participant
+    assert current_participant() is None and participant.processes == 2
+
+
+def test_the_switch_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Meeting("main", ["one"]).seconds == 300
+    monkeypatch.setenv("HLOJIT_COLLECTIVE_TIMEOUT", "7")
+    assert Meeting("main", ["one"]).seconds == 7
