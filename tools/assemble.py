@@ -224,6 +224,14 @@ def _sort(
     return Kind(_function(body, types, *tensors), wide, scatters)
 
 
+def _top_k(dtype: str, shape: str, k: int, *, wide: bool = True) -> Kind:
+    t, v, i = f"tensor<{shape}x{dtype}>", f"tensor<64x{k}x{dtype}>", f"tensor<64x{k}xi32>"
+    body = f"""
+      %0:2 = chlo.top_k(%x, k = {k}) : {t} -> ({v}, {i})
+      return %0#0, %0#1 : {v}, {i}"""
+    return Kind(_function(body, f"({v}, {i})", t), wide, scatters=True)
+
+
 def _window(dtype: str) -> Kind:
     t, r = f"tensor<16x128x128x{dtype}>", f"tensor<16x64x64x{dtype}>"
     body = f"""
@@ -299,6 +307,9 @@ KINDS = {
     "sort_radix_short_i64": _sort("i64", "65536x64", 1, ""),
     "sort_radix_columns_i32": _sort("i32", "100000x16", 0, "", scatters=True),
     "sort_radix_by_number": _sort("f32", "16777216", 0, ", TOTALORDER", "f64", "f64", "i64", scatters=True),
+    "top_k_f32": _top_k("f32", "64x50256", 50),
+    "top_k_bf16": _top_k("bf16", "64x50256", 1000),
+    "top_k_rows_f32": _top_k("f32", "64x4096", 50, wide=False),
     "window_f32": _window("f32"),
     "product_f32": _product("f32", wide=True),
     "product_f64": _product("f64", wide=True),

@@ -103,6 +103,7 @@ IOTA = define(
         constraints=(Constraint("C1", _iota_dimension),),
         reference=_iota_reference,
         syntax="iota",
+        traits=frozenset({Trait.NUMBERS}),
         lowering=Indexed(_iota),
         value_range=_iota_range,
         summary="The index along one dimension.",

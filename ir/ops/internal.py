@@ -30,10 +30,11 @@ from hlojit.ir.ops.definition import (
 )
 from hlojit.ir.types import tensor
 
-FUSION_KINDS = ("loop", "reduction", "row")
+FUSION_KINDS = ("loop", "reduction", "row", "selection")
 """``loop``: all roots have one shape.  ``reduction``: roots reduce inputs of one shape over the same dimensions, or
 have that shape themselves.  ``row``: reductions over the last dimensions and pointwise work over the same rows that
-reads their results.
+reads their results.  ``selection``: a sort of which only the first elements are wanted, and its operands that are
+elements' numbers.
 """
 
 

@@ -335,6 +335,7 @@ SORT = define(
         constraints=(*SORT_RULES, inferred("C2")),
         reference=_sort_reference,
         syntax="generic",
+        traits=frozenset({Trait.SORTS}),
         lowering=Kernel("sort", runs=_comparisons),
         summary="sorts along a dimension by a comparator",
     )

@@ -97,7 +97,7 @@ SLICE = define(
         constraints=(*_SLICE_RULES, inferred_element("C1"), inferred("C5")),
         reference=_slice_array,
         syntax="slice",
-        traits=frozenset({Trait.ASYNCHRONOUS}),
+        traits=frozenset({Trait.ASYNCHRONOUS, Trait.PART}),
         lowering=Indexed(_slice, moves=True),
         value_range=same_range,
         summary="Every stride-th element from start to limit.",

@@ -51,6 +51,8 @@ class FusionLimits:
     """Elements of a row that are sure to stay near what computes on them."""
     fewest_rows: int = 8
     """With fewer, longer rows a row kernel could not use the machine."""
+    longest_selection: int = 0
+    """Elements of a sorted line of which a kernel keeps no others; 0 where there is no such kernel."""
 
 
 @dataclass(eq=False)

@@ -11,7 +11,8 @@ Producers go into their consumers, reductions are roots into whose input produce
 roots over the same iteration space.  ``fusion_plan`` decides, this file rebuilds the block.  Constants of one element
 value are copied into the fusions; a ``reshape`` at the border of a fusion stays outside, where it is an alias of
 memory. With ``rows`` reductions and what reads them row by row go together as well (kind ``row``, see
-``row_fusion``).  Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they
+``row_fusion``), and where the limits have a ``longest_selection``, sorts and what cuts their first elements off
+(``selection_fusion``).  Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they
 are.
 """
 
@@ -27,6 +28,7 @@ from hlojit.ir.passes.fusion_cost import Role
 from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, Group, is_reshape
 from hlojit.ir.passes.graph_facts import is_constant, program_blocks
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
+from hlojit.ir.passes.selection_fusion import fuse_selections
 
 _MOST_LOCATIONS = 8
 
@@ -49,6 +51,8 @@ class InstructionFusion(Pass):
         changed = False
         for function in module.functions.values():
             for block in list(program_blocks(function)):
+                if limits.longest_selection:
+                    changed |= fuse_selections(block, limits)
                 _sink_reshapes(block)
                 changed |= _carry_out(block, FusionPlan(block, limits).make())
         return changed

@@ -42,6 +42,7 @@ from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
+from hlojit.lowering.selection_plan import LONGEST_SELECTION
 from hlojit.lowering.target import Target
 from hlojit.simt.conditions import condition_kernels
 from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
@@ -75,7 +76,9 @@ class GpuBackend(Backend):
     alignment: Final = ALIGNMENT
     # A row kernel keeps so many elements in a multiprocessor's registers or shared memory; one launch beats several even
     # where few multiprocessors have rows.
-    fusion_limits = FusionLimits(rows=has_fusion(FusionKind.ROW), longest_row=1 << 16, fewest_rows=1)
+    fusion_limits = FusionLimits(
+        rows=has_fusion(FusionKind.ROW), longest_row=1 << 16, fewest_rows=1, longest_selection=LONGEST_SELECTION
+    )
 
     def __init__(self) -> None:
         self._opened: dict[int, _Opened] = {}

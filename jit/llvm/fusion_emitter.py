@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.elementwise import emit_loop_kernel
 from hlojit.llvm.loops import empty_kernel
@@ -36,4 +37,8 @@ def emit_fusion(instruction: Instruction, target: Target, symbol: str, storages:
     """
     body = Body.of(instruction, storages)
     kind = FusionKind.of(body)
-    return empty_kernel(symbol) if kind is FusionKind.EMPTY else _EMITTERS[kind](body, target, symbol)
+    if kind is FusionKind.EMPTY:
+        return empty_kernel(symbol)
+    if kind not in _EMITTERS:
+        raise UnsupportedError(instruction.op.name, "", f"no CPU kernel for {kind.value} yet", instruction.location)
+    return _EMITTERS[kind](body, target, symbol)

@@ -13,6 +13,7 @@ from hlojit.ir.graph import Value
 from hlojit.ir.ops.definition import Reduction
 from hlojit.lowering.body import Body
 from hlojit.lowering.row_plan import is_row_body
+from hlojit.lowering.selection import sorted_value
 
 OPERATION = "a fusion"
 
@@ -23,6 +24,7 @@ class FusionKind(enum.Enum):
     EMPTY = "no root has an element"
     ROW = "computed from reductions of its rows"
     REDUCTION = "reductions"
+    SELECTION = "the first elements of sorted lines"
     ELEMENTWISE = "element by element"
 
     @classmethod
@@ -36,6 +38,8 @@ class FusionKind(enum.Enum):
 def _kind(body: Body) -> FusionKind:
     if all(root.tensor_type.size == 0 for root in body.roots):
         return FusionKind.EMPTY
+    if body.roots and sorted_value(body.roots[0], body) is not None:
+        return FusionKind.SELECTION
     if is_row_body(body):
         return FusionKind.ROW
     return FusionKind.REDUCTION if any(map(is_reduction, body.roots)) else FusionKind.ELEMENTWISE

@@ -60,10 +60,15 @@ class RadixPlan:
     """Elements of a thread."""
     rows: int
     """Lines that a block sorts by itself; 0 where a line takes several blocks."""
+    count: int
+    """Elements of a line that are wanted, the first ones."""
 
     @staticmethod
-    def of(instruction: Instruction, machine: GridMachine) -> RadixPlan | None:
-        """The plan of a sort instruction with elements, or None where it is not one by keys that order everything."""
+    def of(instruction: Instruction, machine: GridMachine, count: int | None = None) -> RadixPlan | None:
+        """The plan of a sort instruction with elements, or None where it is not one by keys that order everything.
+
+        With ``count`` only so many elements of each line are wanted, and keys are moved, not operands.
+        """
         type = instruction.operands[0].tensor_type
         dimension = SortView.of(instruction).position(type.rank)
         length = type.shape[dimension]
@@ -74,10 +79,12 @@ class RadixPlan:
         inner = math.prod(type.shape[dimension + 1 :])
         lines = type.size // length
         sizes = [itemsize(element) for element in elements]
-        by_number = _is_cheaper_by_number(codes, sizes)
+        by_number = count is not None or _is_cheaper_by_number(codes, sizes)
         item = sum(code_bytes(code) for code in codes) + 4 if by_number else sum(sizes)
         made = _blocks(length, lines, item, machine)
-        return None if made is None else RadixPlan(elements, codes, length, inner, lines, by_number, *made)
+        if made is None:
+            return None
+        return RadixPlan(elements, codes, length, inner, lines, by_number, *made, length if count is None else count)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -178,16 +185,28 @@ def _blocks(length: int, lines: int, item: int, machine: GridMachine) -> tuple[i
     """Threads, elements of a thread, and lines of a block."""
     rows = min(SHORT_TILE // length, lines, MOST_ROWS)
     # Rather more blocks than full ones.
-    rows = min(rows, -(-lines // machine.multiprocessors))
-    most = 16 if item <= 8 else 8 if item <= 16 else 4
-    for threads in (THREADS, 2 * THREADS):
-        items = -(-max(1, rows) * length // threads)
-        if threads <= machine.threads_per_block and items <= most and _fits(threads, items, item, machine):
-            return threads, items, max(1, rows)
+    rows = max(1, min(rows, -(-lines // machine.multiprocessors)))
+    if (whole := whole_block(rows * length, item, machine)) is not None:
+        return *whole, rows
+    most = _most_items(item)
     items = 16 if item <= 4 else min(most, 8)
     while items > 1 and not _fits(THREADS, items, item, machine):
         items //= 2
     return (THREADS, items, 0) if _fits(THREADS, items, item, machine) else None
+
+
+def whole_block(elements: int, item: int, machine: GridMachine) -> tuple[int, int] | None:
+    """Threads, and elements of a thread, of a block that sorts so many elements of ``item`` bytes, if one can."""
+    for threads in (THREADS, 2 * THREADS):
+        items = -(-elements // threads)
+        if threads <= machine.threads_per_block and items <= _most_items(item) and _fits(threads, items, item, machine):
+            return threads, items
+    return None
+
+
+def _most_items(item: int) -> int:
+    """Elements of ``item`` bytes that a thread keeps in registers."""
+    return 16 if item <= 8 else 8 if item <= 16 else 4
 
 
 def _fits(threads: int, items: int, item: int, machine: GridMachine) -> bool:

@@ -19,12 +19,12 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, NanEncoding
 from hlojit.ir.graph import Block, Value
+from hlojit.ir.ops.sort_order import SortKey, sort_order
 from hlojit.ir.scalar import arithmetic, formats
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.scalar_regions import region_values
-from hlojit.lowering.sort_order import SortKey, sort_order
 from hlojit.lowering.target import KIND_BITS
 
 WIDEST_TRIED: Final = 16

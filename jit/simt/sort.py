@@ -39,7 +39,8 @@ def emit_sort(instruction: Instruction, target: Target, dialect: Dialect, symbol
     """Sort all operands along one dimension in the order that the comparator gives."""
     assert target.grid is not None
     if (by_keys := RadixPlan.of(instruction, target.grid)) is not None:
-        return RadixSort(instruction, by_keys, target, dialect).emit(symbol)
+        frame, operands = GridFrame(target, Body.of(instruction), dialect), range(len(instruction.operands))
+        return RadixSort(by_keys, frame, operands, operands).emit(symbol)
     return _Sort(instruction, target, dialect).emit(symbol)
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Block
+from hlojit.ir.ops.sort_order import sort_order
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.lowering.sort_keys import KeyCode, key_codes
-from hlojit.lowering.sort_order import sort_order
 
 
 def comparator(body: str, elements: Sequence[str] = ("f32", "i32")) -> Block:

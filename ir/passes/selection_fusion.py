@@ -1,0 +1,132 @@
+"""A sort of which only the first elements of each line are read becomes one kernel with what cuts them off: top-k.
+
+    %0 = iota dim = 1                      =>   %2, %4 = fusion(%x) {kind = "selection"}
+    %1:2 = sort(%x, %0) along 1                     its body: iota, sort, and the slices [0:8, 0:3] of both results
+    %2 = slice %1#0 [0:8, 0:3]                  %3 = slice %4 [0:8, 2:3]
+    %3 = slice %1#1 [0:8, 2:3]
+
+Only where the comparator is an order by keys that leaves nothing open (``hlojit.ir.ops.sort_order``), so that a kernel may
+look for the last key that is wanted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hlojit.ir.formats import BooleanType, ElementType, IntegerType
+from hlojit.ir.graph import Block, Instruction, Value, clone_instruction
+from hlojit.ir.ops.definition import Trait, op
+from hlojit.ir.ops.sort_order import sort_order
+from hlojit.ir.ops.views import IotaView, SliceView, SortView
+from hlojit.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from hlojit.ir.passes.fusion_plan import FusionLimits
+
+MOST_KEY_BITS: Final = 64
+"""Of all keys together: a block keeps as many as elements are wanted."""
+
+MOST_ELEMENTS: Final = 1 << 31
+"""Of a line, so that an element's number takes 32 bits."""
+
+
+def fuse_selections(block: Block, limits: FusionLimits) -> bool:
+    """Make a fusion of every sort in a block that only has its first elements read; whether there was one."""
+    found = False
+    for instruction in list(block):
+        if Trait.SORTS not in instruction.op.traits:
+            continue
+        count = _elements_read(instruction, block)
+        if 0 < count <= limits.longest_selection and _is_by_keys(instruction):
+            _build(block, instruction, count)
+            found = True
+    return found
+
+
+def _elements_read(sort: Instruction, block: Block) -> int:
+    """How many elements at the beginning of each line are read, if that is not all, or 0."""
+    type = sort.operands[0].type
+    if not isinstance(type, TensorType) or not type.is_static or not type.size:
+        return 0
+    dimension = SortView.of(sort).position(type.rank)
+    count, length = 0, type.shape[dimension]
+    for user in _readers(sort):
+        if user.block is not block or Trait.PART not in user.op.traits:
+            return 0
+        count = max(count, SliceView.of(user).limits[dimension])
+    return count if count < length < MOST_ELEMENTS else 0
+
+
+def _readers(sort: Instruction) -> list[Instruction]:
+    return list(dict.fromkeys(user for result in sort.results for user in result.users))
+
+
+def _is_by_keys(sort: Instruction) -> bool:
+    comparator = sort.regions[0]
+    keys = sort_order(comparator)
+    if keys is None or any(key.leaves_nan for key in keys):
+        return False
+    reads_outside = any(_is_outside(operand, comparator) for inner in comparator for operand in inner.operands)
+    return not reads_outside and sum(_key_bits(key.element) for key in keys) <= MOST_KEY_BITS
+
+
+def _is_outside(value: Value, block: Block) -> bool:
+    owner = value.owner
+    return owner is not block and not (isinstance(owner, Instruction) and owner.block is block)
+
+
+def _key_bits(element: ElementType) -> int:
+    """At most, as an integer in the order of the key."""
+    if isinstance(element, BooleanType):
+        return 8
+    return max(element.bits, 8 if isinstance(element, IntegerType) else 32)
+
+
+def _numbers(value: Value, dimension: int) -> Instruction | None:
+    """What makes a value that is elements' numbers along a dimension, in an integer of whole bytes."""
+    made = value.producer
+    if made is None or Trait.NUMBERS not in made.op.traits or IotaView.of(made).dimension != dimension:
+        return None
+    element = value.tensor_type.element_type
+    return made if isinstance(element, IntegerType) and element.bits >= 8 else None
+
+
+def _build(block: Block, sort: Instruction, count: int) -> None:
+    """Put a fusion in the place of a sort; what reads parts of the sort's results reads them of the fusion's."""
+    type = sort.operands[0].tensor_type
+    dimension = SortView.of(sort).position(type.rank)
+    body = Block()
+    mapping: dict[Value, Value] = {}
+    inputs: list[Value] = []
+    numbers: list[Instruction] = []
+    for operand in dict.fromkeys(sort.operands):
+        made = _numbers(operand, dimension)
+        if made is None:
+            mapping[operand] = body.add_argument(operand.type)
+            inputs.append(operand)
+        else:
+            body.append(clone_instruction(made, mapping))
+            numbers.append(made)
+    body.append(clone_instruction(sort, mapping))
+    shape = (*type.shape[:dimension], count, *type.shape[dimension + 1 :])
+    bounds = {"start_indices": (0,) * type.rank, "limit_indices": shape, "strides": (1,) * type.rank}
+    wanted = [result for result in sort.results if result.users]
+    types = [result.tensor_type.with_shape(shape) for result in wanted]
+    cut = op("stablehlo.slice")
+    parts = [Instruction(cut, [mapping[result]], [kind], dict(bounds)) for result, kind in zip(wanted, types)]
+    for part in parts:
+        body.append(part)
+    body.append(Instruction(op("stablehlo.return"), [part.result for part in parts], []))
+    fusion = Instruction(op("hlojit.fusion"), inputs, types, {"kind": "selection"}, [body], location=sort.location)
+    block.insert_before(sort, fusion)
+    readers = _readers(sort)
+    for old, new in zip(wanted, fusion.results):
+        new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
+    for reader in readers:
+        if reader.result.type is reader.operands[0].type:
+            reader.result.replace_all_uses_with(reader.operands[0])
+            reader.erase()
+    for instruction in (sort, *numbers):
+        if not any(result.users for result in instruction.results):
+            instruction.erase()
