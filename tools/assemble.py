@@ -224,12 +224,12 @@ def _sort(
     return Kind(_function(body, types, *tensors), wide, scatters)
 
 
-def _top_k(dtype: str, shape: str, k: int, *, wide: bool = True) -> Kind:
+def _top_k(dtype: str, shape: str, k: int) -> Kind:
     t, v, i = f"tensor<{shape}x{dtype}>", f"tensor<64x{k}x{dtype}>", f"tensor<64x{k}xi32>"
     body = f"""
       %0:2 = chlo.top_k(%x, k = {k}) : {t} -> ({v}, {i})
       return %0#0, %0#1 : {v}, {i}"""
-    return Kind(_function(body, f"({v}, {i})", t), wide, scatters=True)
+    return Kind(_function(body, f"({v}, {i})", t), scatters=True)
 
 
 def _window(dtype: str) -> Kind:
@@ -309,7 +309,7 @@ KINDS = {
     "sort_radix_by_number": _sort("f32", "16777216", 0, ", TOTALORDER", "f64", "f64", "i64", scatters=True),
     "top_k_f32": _top_k("f32", "64x50256", 50),
     "top_k_bf16": _top_k("bf16", "64x50256", 1000),
-    "top_k_rows_f32": _top_k("f32", "64x4096", 50, wide=False),
+    "top_k_rows_f32": _top_k("f32", "64x4096", 50),
     "window_f32": _window("f32"),
     "product_f32": _product("f32", wide=True),
     "product_f64": _product("f64", wide=True),

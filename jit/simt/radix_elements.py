@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -10,10 +11,13 @@ from typing import cast
 from hlojit.llvm.builder import scalars
 from hlojit.llvm.text import Val
 from hlojit.lowering.elements import memory_kind
-from hlojit.lowering.radix_plan import DIGIT, Digit, RadixPlan
+from hlojit.lowering.radix_plan import DIGIT, INDEX, Digit, RadixPlan
 from hlojit.lowering.sort_keys import KeyCode, stored_operands
 from hlojit.simt.digit_order import kind_bytes
 from hlojit.simt.frame import GridFrame
+
+PlaceOf = Callable[[Val], tuple[Val, Val]]
+"""From an element's position in the tile (i32) to its place in the operands and its number in its line (i32)."""
 
 
 class Lines:
@@ -127,12 +131,14 @@ class RadixKernels:
 
     # ------------------------------------------------------------ pieces of a tile
 
-    def _lanes(self, kinds: Sequence[str], step: int) -> int:
-        """Elements of a piece of contiguous lines; tiles begin at multiples of ``step`` elements of a line or all."""
+    def _lanes(self, kinds: Sequence[str]) -> int:
+        """Elements of a piece of contiguous lines, such that blocks and lines begin with whole pieces."""
+        plan = self.plan
         lanes = 16 // max(kind_bytes(kind) for kind in kinds)
-        while lanes > 1 and (step % lanes or (not self.plan.rows and self.plan.lines > 1 and self.plan.length % lanes)):
-            lanes //= 2
-        return lanes
+        step = plan.tile if plan.blocks > 1 else lanes
+        if not plan.rows and plan.lines > 1:
+            step = math.gcd(step, plan.length)
+        return math.gcd(lanes, step)
 
     @contextmanager
     def _wide(self, lanes: int) -> Iterator[None]:
@@ -179,6 +185,28 @@ class RadixKernels:
         bits = {n: self._operand(n, place, number) for n in stored_operands(self.plan.codes)}
         return [*(self._key(code, bits) for code in self.plan.codes), number]
 
+    def _each_taken(self, count: Val, place_of: PlaceOf, body: Callable[[Val, list[Val]], None]) -> None:
+        """``body(position, values)`` with what is moved of each of the tile's first ``count`` elements, in any order."""
+        b = self.b
+        parts = stored_operands(self.plan.codes)
+        sources = [self.sources[part] for part in parts]
+        kinds = [self.bits[part] for part in parts]
+        is_wide = self.plan.by_number and self.plan.inner == 1 and None not in sources
+
+        def take(position: Val, lanes: int) -> None:
+            place, number = place_of(position)
+            if lanes == 1:
+                body(position, self._taken(place, number))
+                return
+            bases = [self.frame.access.bases[source] for source in sources if source is not None]
+            pieces = [self._load_piece(base, kind, place, lanes) for base, kind in zip(bases, kinds)]
+            for lane in range(lanes):
+                bits = {part: b.extract(piece, lane) for part, piece in zip(parts, pieces)}
+                at = b.add(position, b.constant("i32", lane))
+                body(at, [*(self._key(code, bits) for code in self.plan.codes), place_of(at)[1]])
+
+        self._pieces(count, self._lanes(kinds) if is_wide else 1, take)
+
     def _write(self, values: Sequence[Val], line: Val, number: Val) -> None:
         """Write an element of the results from what was moved of it."""
         place = self.lines.result_place(line, number)
@@ -190,6 +218,11 @@ class RadixKernels:
             self._store(value, base, place)
 
     # ------------------------------------------------------ lines of several tiles
+
+    def _tile_place(self, position: Val) -> tuple[Val, Val]:
+        """Where an element of the tile lies in the operands, and its number in its line."""
+        own = self.b.add(self.first, self.b.zext(position, "i64"))
+        return self.lines.place(self.line, own), self.b.trunc(own, INDEX)
 
     @contextmanager
     def _tile(self, symbol: str) -> Iterator[Val]:

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from hlojit.llvm.text import Val
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.radix_plan import DIGIT, INDEX, THREADS
+from hlojit.lowering.radix_plan import DIGIT, THREADS
 from hlojit.simt.digit_order import BlockScan, DigitOrder
 from hlojit.simt.radix_elements import RadixKernels
 
@@ -73,29 +73,44 @@ class RadixSort(RadixKernels):
 
     def _read_lines(self, sorter: DigitOrder, count: Val) -> None:
         plan, b = self.plan, self.b
-        is_plain = plan.inner == 1 and not plan.by_number
-        if is_plain:
+        if plan.inner == 1 and not plan.by_number:
             self._copy(sorter, count, self._operands(), to_shared=True)
-        if is_plain and plan.rows == 1:
+
+            def note(position: Val, lanes: int) -> None:
+                self._note_row(sorter, position)
+
+            if plan.rows > 1:
+                self._pieces(count, 1, note)
             return
 
-        def read(position: Val, _: int) -> None:
+        def place_of(position: Val) -> tuple[Val, Val]:
             row, number = self._own_place(position, plan.length)
-            place = b.zext(b.add(b.mul(row, b.constant("i32", plan.length)), number), "i64")
-            if plan.rows > 1:
-                self._store(b.trunc(row, "i8"), sorter.arrays[-1], place)
-            if is_plain:
-                return
             line = b.add(self.first_line, b.zext(row, "i64"))
-            values = self._taken(self.lines.place(line, b.zext(number, "i64")), number)
+            return self.lines.place(line, b.zext(number, "i64")), number
+
+        def store(position: Val, values: Sequence[Val]) -> None:
+            place = b.zext(self._note_row(sorter, position), "i64")
             for value, base in zip(values, sorter.arrays):
                 self._store(value, base, place)
 
+        if plan.inner == 1:
+            self._each_taken(count, place_of, store)
+            return
+
         def read_own(position: Val, lanes: int) -> None:
             row, _ = self._own_place(position, plan.length)
-            b.when(b.icmp("ult", row, self.own_lines), lambda: read(position, lanes))
+            b.when(b.icmp("ult", row, self.own_lines), lambda: store(position, self._taken(*place_of(position))))
 
         self._pieces(b.constant("i32", plan.tile), 1, read_own)
+
+    def _note_row(self, sorter: DigitOrder, position: Val) -> Val:
+        """Where an element lies in the block (i32), beside which the number of its line is kept if there are several."""
+        plan, b = self.plan, self.b
+        row, number = self._own_place(position, plan.length)
+        place = b.add(b.mul(row, b.constant("i32", plan.length)), number)
+        if plan.rows > 1:
+            self._store(b.trunc(row, "i8"), sorter.arrays[-1], b.zext(place, "i64"))
+        return place
 
     def _own_place(self, position: Val, extent: int) -> tuple[Val, Val]:
         """The line, counted from the block's first one, and the place in it of one of ``extent`` elements of each line.
@@ -113,7 +128,6 @@ class RadixSort(RadixKernels):
         """Between the block's elements and contiguous lines, in pieces of up to 16 bytes."""
         b = self.b
         first = b.mul(self.first_line, b.constant("i64", self.plan.length))
-        step = self.plan.tile if self.plan.blocks > 1 else 16
         for base, array, kind in zip(bases, sorter.arrays, self.plan.kinds):
 
             def move(position: Val, lanes: int, base: Val = base, array: Val = array, kind: str = kind) -> None:
@@ -122,7 +136,7 @@ class RadixSort(RadixKernels):
                 source, target = ((base, outside), (array, here)) if to_shared else ((array, here), (base, outside))
                 self._store_piece(self._load_piece(source[0], kind, source[1], lanes), *target)
 
-            self._pieces(count, self._lanes([kind], step), move)
+            self._pieces(count, self._lanes([kind]), move)
 
     def _write_lines(self, sorter: DigitOrder, count: Val) -> None:
         plan, b = self.plan, self.b
@@ -184,12 +198,7 @@ class RadixSort(RadixKernels):
         b, plan, source = self.b, self.plan, self._source(number)
         code = plan.codes[plan.digits[number].code]
         if source is None:
-
-            def take(position: Val, _: int) -> None:
-                own = b.add(self.first, b.zext(position, "i64"))
-                body(self._taken(self.lines.place(self.line, own), b.trunc(own, INDEX)))
-
-            self._pieces(count, 1, take)
+            self._each_taken(count, self._tile_place, lambda _, values: body(values))
             return
         parts = (plan.digits[number].code,) if plan.by_number else code.operands
         kinds = [plan.kinds[part] for part in parts]
@@ -203,7 +212,7 @@ class RadixSort(RadixKernels):
                     values[part] = b.extract(piece, lane) if lanes > 1 else piece
                 body(values)
 
-        self._pieces(count, self._lanes(kinds, plan.tile), take_piece)
+        self._pieces(count, self._lanes(kinds), take_piece)
 
     def _sum(self, symbol: str, number: int) -> Phase:
         """A block a line and digit: how often the tiles before each have the digit, and all of them."""
@@ -264,12 +273,7 @@ class RadixSort(RadixKernels):
     def _read_tile(self, sorter: DigitOrder, number: int, count: Val) -> None:
         b, plan, source = self.b, self.plan, self._source(number)
         if source is None:
-
-            def take(position: Val, _: int) -> None:
-                own = b.add(self.first, b.zext(position, "i64"))
-                sorter.store(self._taken(self.lines.place(self.line, own), b.trunc(own, INDEX)), position)
-
-            self._pieces(count, 1, take)
+            self._each_taken(count, self._tile_place, lambda position, values: sorter.store(values, position))
             return
         for base, array, kind in zip(source, sorter.arrays, plan.kinds):
 
@@ -278,7 +282,7 @@ class RadixSort(RadixKernels):
                 place = self.lines.row_place(self.line, b.add(self.first, here))
                 self._store_piece(self._load_piece(base, kind, place, lanes), array, here)
 
-            self._pieces(count, self._lanes([kind], plan.tile), move)
+            self._pieces(count, self._lanes([kind]), move)
 
     def _write_to(self, area: int | None, values: Sequence[Val], number: Val) -> None:
         """Write what was moved of an element into an area of the workspace, or the element into the results."""

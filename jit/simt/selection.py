@@ -12,7 +12,6 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.radix_plan import DIGIT, THREADS
 from hlojit.lowering.selection import Selection
 from hlojit.lowering.selection_plan import SelectionPlan
-from hlojit.lowering.sort_keys import stored_operands
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.digit_order import BlockScan, DigitOrder
@@ -143,7 +142,7 @@ class _RadixSelection(RadixKernels):
                     matches = b.and_(matches, b.icmp("eq", ours, other))
                 b.when(matches, lambda: counter.add(self._digit(digit, None, values), digit.bits))
 
-            self._each_key(count, lambda _, values: add(values))
+            self._each_taken(count, self._tile_place, lambda _, values: add(values))
             b.barrier()
             total = b.constant("i32", 0)
             for found in counter.counted(digit.bits):
@@ -154,30 +153,6 @@ class _RadixSelection(RadixKernels):
 
             b.when(b.icmp("ne", total, b.constant("i32", 0)), publish)
         return self.frame.phase(symbol, plan.blocks, ROUND_NANOSECONDS * plan.items)
-
-    def _each_key(self, count: Val, body: Callable[[Val, Sequence[Val]], None]) -> None:
-        """``body(position, keys and number)`` of every element of the tile, in any order."""
-        b, plan = self.b, self.plan
-        parts = stored_operands(plan.codes)
-        sources = [self.sources[part] for part in parts]
-        kinds = [self.bits[part] for part in parts]
-        lanes = 1 if plan.inner > 1 or None in sources else self._lanes(kinds, plan.tile)
-
-        def take(position: Val, lanes: int) -> None:
-            own = b.add(self.first, b.zext(position, "i64"))
-            place = self.lines.place(self.line, own)
-            if lanes == 1:
-                body(position, self._taken(place, b.trunc(own, "i32")))
-                return
-            bases = [self.frame.access.bases[source] for source in sources if source is not None]
-            pieces = [self._load_piece(base, kind, place, lanes) for base, kind in zip(bases, kinds)]
-            for lane in range(lanes):
-                bits = {part: b.extract(piece, lane) for part, piece in zip(parts, pieces)}
-                keys = [self._key(code, bits) for code in plan.codes]
-                at = b.add(position, b.constant("i32", lane))
-                body(at, [*keys, b.add(b.trunc(own, "i32"), b.constant("i32", lane))])
-
-        self._pieces(count, lanes, take)
 
     # --------------------------------------------------------------------- what is found
 
@@ -214,7 +189,7 @@ class _RadixSelection(RadixKernels):
                 for found, place in zip(self._against(values, bound), places):
                     b.when(found, partial(one_more, place))
 
-            self._each_key(count, add)
+            self._each_taken(count, self._tile_place, add)
             b.barrier()
 
             def publish() -> None:
@@ -237,10 +212,8 @@ class _RadixSelection(RadixKernels):
             loop = b.begin_loop(b.constant("i64", 0), b.zext(count, "i64"), b.threads, [below, equal], guarded=False)
             position = b.add(b.trunc(loop.index, "i32"), b.thread)
             exists = b.icmp("ult", position, count)
-            own = b.add(self.first, b.zext(position, "i64"))
             nothing = [b.constant(kind, 0) for kind in plan.kinds]
-            place = self.lines.place(self.line, own)
-            values = b.either(exists, lambda: self._taken(place, b.trunc(own, "i32")), nothing)
+            values = b.either(exists, lambda: self._taken(*self._tile_place(position)), nothing)
             flags = [b.and_(exists, flag) for flag in self._against(values, bound)]
             both = b.add(b.zext(flags[0], "i32"), b.shl(b.zext(flags[1], "i32"), b.constant("i32", HALF)))
             before, whole = scan.exclusive(both)

@@ -91,8 +91,11 @@ def test_results_are_one_of_the_areas_where_lines_are_contiguous() -> None:
 # ------------------------------------------------------------------------------------------------ sorting
 
 
-@pytest.mark.parametrize("direction", ["LT", "GT"])
-@pytest.mark.parametrize("element", STORAGE)
+@pytest.mark.parametrize(
+    ("element", "direction"),
+    [(element, "GT" if number % 2 else "LT") for number, element in enumerate(STORAGE)]
+    + [pytest.param(e, "LT" if n % 2 else "GT", marks=pytest.mark.slow) for n, e in enumerate(STORAGE)],
+)
 def test_element_types(element: str, direction: str, on_gpu: Runner) -> None:
     array = numbers(element, (3, 517), seed=3)
     text = sort_program(array.shape, [element], 1, compared(direction, element))
@@ -120,8 +123,9 @@ def test_long_lines(length: int, content: str, on_gpu: Runner) -> None:
     check(text, [array, payload], sorted_by(total_keys(array), [array, payload], 0), on_gpu)
 
 
-SHAPES = [((5, 7), 0), ((5, 7), 1), ((3, 29, 4), 1), ((300, 17), 1), ((17, 300), 0), ((40, 1), 0), ((9001, 3), 0),
-          ((2, 4100, 2), 1), ((3, 8200), 1), ((1000, 2), 1), ((2, 0), 1), ((0, 2), 1)]  # fmt: skip
+SHAPES = [((5, 7), 0), ((5, 7), 1), ((3, 29, 4), 1), ((300, 17), 1), ((17, 300), 0), ((40, 1), 0), ((1000, 2), 1),
+          ((2, 0), 1), ((0, 2), 1), ((2, 8500, 2), 1), *(pytest.param(shape, axis, marks=pytest.mark.slow)
+          for shape, axis in (((9001, 3), 0), ((2, 4100, 2), 1), ((3, 8200), 1)))]  # fmt: skip
 
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
@@ -176,7 +180,9 @@ JAX_PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize(
+    "element", ["f32", pytest.param("f16", marks=pytest.mark.slow), pytest.param("bf16", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", JAX_PROGRAMS)
 def test_as_jax(name: str, element: str, on_gpu: Runner) -> None:
     """JAX's comparators treat NaN as the largest and both zeros as equal."""

@@ -157,7 +157,7 @@ JAX_PROGRAMS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", JAX_PROGRAMS)
-@pytest.mark.parametrize("element", ["f32", "bf16", "i32"])
+@pytest.mark.parametrize("element", ["f32", "i32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_as_jax(name: str, element: str, on_gpu: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     x = numbers(element, (6, 400), seed=2, few=True)
     if element != "i32":
