@@ -43,7 +43,8 @@ class DeviceCall:
 
     def __call__(self, *arguments: object) -> Any:
         """Run and wait: results on the device if an argument is on one, otherwise on the host."""
-        device, buffers = self._plain(arguments) or self._place(arguments := self._borrowed(arguments), None)
+        plain = self._plain(arguments)
+        device, buffers = plain or self._place(arguments := self._borrowed(arguments), None)
         # A donated argument may still be read by programs before this one: they keep their order on the device's thread.
         if isinstance(device, HostDevice) and not self.program.donated:
             results = self._run_here(device, buffers)
@@ -54,8 +55,8 @@ class DeviceCall:
             except KeyboardInterrupt:
                 done.stop()
                 raise
-        if has_device_array(arguments):
-            return _unpacked([Array.from_buffer(buffer) for buffer in results])
+        if plain or has_device_array(arguments):
+            return _arrays(results)
         return _unpacked([to_outside(buffer) for buffer in results])
 
     def execute(self, *arguments: object, device: Device | str | None = None) -> Any:
@@ -63,7 +64,7 @@ class DeviceCall:
         placed = None if device is not None else self._plain(arguments)
         where, buffers = placed or self._place(self._borrowed(arguments), device)
         results, _ = where.start(self.program, buffers)
-        return _unpacked([Array.from_buffer(buffer) for buffer in results])
+        return _arrays(results)
 
     def placed(self, arguments: Sequence[object], device: Device) -> tuple[Device, list[Buffer]]:
         """The arguments, checked and on a device."""
@@ -172,6 +173,12 @@ def _checked(argument: object, type_: TensorType, name: str, number: int) -> Buf
     # Deleted and donated ones are refused here.
     buffer.memory()
     return buffer
+
+
+def _arrays(buffers: Sequence[Buffer]) -> Any:
+    if len(buffers) == 1:
+        return Array.from_buffer(buffers[0])
+    return tuple(map(Array.from_buffer, buffers))
 
 
 def _unpacked(values: list[Any]) -> Any:

@@ -159,49 +159,54 @@ class Starter:
             return self._start_giving(buffers)
         # Who is given one of the buffers comes later to this lock, and then to the stream.
         with lanes.lock:
-            handles = None if lanes.waiting else self._handles([(each.memory(), each.ready) for each in buffers])
-            return None if handles is None else self._started(handles)
+            handles: list[DeviceMemory] = []
+            for buffer in buffers:
+                if not self._takes(buffer.memory(), buffer.ready, handles):
+                    return None
+            return None if lanes.waiting else self._started(handles)
 
     def _start_giving(self, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event] | Given | None:
-        if self._handles([(each.memory(), each.ready) for each in buffers]) is None:
+        handles: list[DeviceMemory] = []
+        if not all(self._takes(each.memory(), each.ready, handles) for each in buffers):
             return None
         # Without the lock: whoever reads one of them meanwhile is waited for.
         given = give(self._name, buffers, self._donated)
         with self._lanes.lock:
+            handles = []
             is_plain = not self._lanes.waiting and len(given.after) == len(buffers)
-            handles = self._handles(list(zip(given.memories, given.after))) if is_plain else None
-            if handles is None:
+            arguments = zip(given.memories, given.after)
+            if not is_plain or not all(self._takes(memory, ready, handles) for memory, ready in arguments):
                 return given
             with given.hold:
                 return self._started(handles)
 
-    def _handles(self, arguments: Sequence[tuple[Memory, Event]]) -> list[DeviceMemory] | None:
-        """Of arguments that are our own memory, filled without a mistake by what is on the stream already; None of others."""
-        lanes = self._lanes
-        handles = []
-        for memory, event in arguments:
-            handle = memory.handle
-            # The owner of borrowed memory is kept until the program has run.
-            if type(handle) is not DeviceMemory:
-                return None
-            if event.is_settled:
-                if event.error is not None:
-                    return None
-            else:
-                source = event.source
-                if type(source) is not Passing or source.marks.lanes is not lanes:
-                    return None
-            handles.append(handle)
-        return handles
+    def _takes(self, memory: Memory, ready: Event, handles: list[DeviceMemory]) -> bool:
+        """Whether an argument is our own memory, filled without a mistake by what is on the stream already; notes its handle."""
+        handle = memory.handle
+        # The owner of borrowed memory is kept until the program has run.
+        if type(handle) is not DeviceMemory:
+            return False
+        if ready.is_settled:
+            if ready.error is not None:
+                return False
+        else:
+            source = ready.source
+            if type(source) is not Passing or source.marks.lanes is not self._lanes:
+                return False
+        handles.append(handle)
+        return True
 
     def _started(self, handles: list[DeviceMemory]) -> tuple[list[Buffer], Event]:
         # All are referred to until the program is on the stream.
-        results = [handles[each] if isinstance(each, int) else each.take() for each in self._results]
-        arena = self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
         addresses = [each.address for each in handles]
-        addresses += [each.address for each in results]
-        done = Event(None, self._put(addresses, 0 if arena is None else arena.address))
+        results: list[DeviceMemory] = []
+        for place in self._results:
+            memory = handles[place] if isinstance(place, int) else place.take()
+            results.append(memory)
+            addresses.append(memory.address)
+        arena = self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
         device, space = self._device, self._space
+        done = Event(None, self._put(addresses, 0 if arena is None else arena.address))
         return [
             Buffer(device, type_, space, Memory(device, handle), done) for type_, handle in zip(self._types, results)
         ], done
