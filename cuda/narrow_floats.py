@@ -61,10 +61,15 @@ def encoded(b: SimtBuilder, value: Val, format: FloatFormat, capability: tuple[i
     return b.select(inside, _paired(b, value, "i8", pair), b.or_(outside, sign))
 
 
+def has_instruction(format: FloatFormat, capability: tuple[int, int]) -> bool:
+    """Whether codes of 8 bits are read by an instruction."""
+    return _narrow(format) is not None and capability >= EIGHT_BITS
+
+
 def decoded(b: SimtBuilder, stored: Val, format: FloatFormat, capability: tuple[int, int]) -> Val | None:
     """f32 values of what stands in memory; exact, by way of f16, which holds them all."""
     narrow = _narrow(format)
-    if narrow is None or capability < EIGHT_BITS or stored.kind != "i8":
+    if narrow is None or not has_instruction(format, capability) or stored.kind != "i8":
         return None
 
     def pair(b: SimtBuilder, low: Val, high: Val) -> Val:

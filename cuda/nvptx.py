@@ -9,11 +9,12 @@ from typing import final
 from hlojit.cuda import narrow_floats
 from hlojit.cuda.machine_instructions import global_address, machine_instruction, machine_statement, shared_address
 from hlojit.cuda.matrix_fragments import NvidiaFragments
+from hlojit.cuda.packed_inputs import packed_inputs
 from hlojit.cuda.published_rates import rated
 from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
-from hlojit.lowering.grid_matrix_plan import MatrixInputs
+from hlojit.lowering.grid_matrix_plan import MatrixInput, MatrixInputs
 from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
@@ -138,6 +139,9 @@ class NvptxDialect(Dialect):
         self, b: SimtBuilder, layout: MatrixLayout, base: Val, first: Val, *, is_left: bool
     ) -> Fragments:
         return NvidiaFragments(b, layout, base, first, is_left=is_left)
+
+    def matrix_elements(self, b: SimtBuilder, stored: Val, format: FloatFormat, input: MatrixInput) -> Val | None:
+        return packed_inputs(b, stored, format, input, self.capability)
 
     def matrix_multiply(
         self,

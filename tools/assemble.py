@@ -246,14 +246,32 @@ def _window(dtype: str) -> Kind:
     return Kind(_function(body, r, t), wide=False)
 
 
-def _product(dtype: str, result: str = "", rows: int = 1024, *, contracted: int = 0, wide: bool = False) -> Kind:
+def _product(
+    dtype: str,
+    result: str = "",
+    rows: int = 1024,
+    *,
+    columns: int = 1024,
+    contracted: int = 0,
+    wide: bool = False,
+    algorithm: tuple[str, str] = ("", ""),
+) -> Kind:
+    """``algorithm``: the type that operands may be rounded to, and whether sums need not have all bits."""
+    shape = (columns, 1024) if contracted else (1024, columns)
     left, right, r = (
         f"tensor<{rows}x1024x{dtype}>",
-        f"tensor<1024x1024x{dtype}>",
-        f"tensor<{rows}x1024x{result or dtype}>",
+        f"tensor<{shape[0]}x{shape[1]}x{dtype}>",
+        f"tensor<{rows}x{columns}x{result or dtype}>",
     )
+    precision, imprecise = algorithm
+    chosen = precision and (
+        f", algorithm = #stablehlo.dot_algorithm<lhs_precision_type = {precision}, rhs_precision_type = {precision}, "
+        "accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 1, "
+        f"allow_imprecise_accumulation = {imprecise}>"
+    )
+    dims = f"lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [{contracted}]"
     body = f"""
-      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [{contracted}] : ({left}, {right}) -> {r}
+      %0 = "stablehlo.dot_general"(%x, %y) {{dot_dimension_numbers = #stablehlo.dot<{dims}>{chosen}}} : ({left}, {right}) -> {r}
       return %0 : {r}"""
     return Kind(_function(body, r, left, right), wide)
 
@@ -317,6 +335,10 @@ KINDS = {
     "product_f16_transposed": _product("f16", "f32", contracted=1),
     "product_f8": _product("f8E4M3FN", "f32", contracted=1),
     "product_i8": _product("i8", "i32", contracted=1),
+    "product_tf32": _product("f32", algorithm=("tf32", "false")),
+    "product_e4m3": _product("f8E4M3FN", "f32", contracted=1, algorithm=("f8E4M3FN", "true")),
+    "product_f6": _product("f6E3M2FN", "f32"),
+    "product_bf16_logits": _product("bf16", rows=4096, columns=50257, contracted=1),
     "vector_product_f32": _product("f32", rows=1),
     "vector_product_bf16": _product("bf16", rows=1, contracted=1),
     "convolution_f32": _convolution("f32"),

@@ -12,7 +12,7 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.builder import LlvmBuilder, Loop
 from hlojit.llvm.text import Val
-from hlojit.lowering.grid_matrix_plan import MatrixInputs
+from hlojit.lowering.grid_matrix_plan import MatrixInput, MatrixInputs
 from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt.c_library import without_c_library
@@ -138,6 +138,10 @@ class SimtBuilder(LlvmBuilder):
     ) -> list[Val]:
         """The lane's four sums after multiplying 16 rows by 8 columns; all lanes of the warp take part."""
         return self.dialect.matrix_multiply(self, inputs, left, right, sums, exchange)
+
+    def matrix_elements(self, stored: Val, format: FloatFormat, input: MatrixInput) -> Val | None:
+        """What stands in memory as elements of a type that matrix instructions take, where there is a short way."""
+        return self.dialect.matrix_elements(self, stored, format, input)
 
     def _shuffled(self, value: Val, shuffle: Callable[[Val], Val]) -> Val:
         """Shuffle a scalar by 32-bit words."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.text import Val
-from hlojit.lowering.grid_matrix_plan import MatrixInputs
+from hlojit.lowering.grid_matrix_plan import MatrixInput, MatrixInputs
 from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt import portable_matrices
@@ -206,6 +206,13 @@ class Dialect(ABC):
 
     def decoded(self, b: SimtBuilder, stored: Val, format: FloatFormat) -> Val | None:
         """The value of what stands in memory, or None where that is no instruction."""
+        return None
+
+    def matrix_elements(self, b: SimtBuilder, stored: Val, format: FloatFormat, input: MatrixInput) -> Val | None:
+        """What stands in memory as elements of a type that matrix instructions take and that holds it, or None.
+
+        None means: decoded to f32, whose upper bits are taken.
+        """
         return None
 
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:  # noqa: B027  most machines check nothing

@@ -17,6 +17,7 @@ from hlojit.lowering.grid_matrix_plan import (
     COLUMNS,
     ROWS,
     STEP_WORDS,
+    TF32_FORMAT,
     WORDS,
     InMemory,
     MatrixInput,
@@ -56,12 +57,33 @@ def _is_own(element: ElementType, input: MatrixInput) -> bool:
 def input_bits(reader: Reader, piece: Piece, input: MatrixInput) -> Val:
     """A piece as elements of the input type; what is not valid is zero."""
     b, elements = reader.b, reader.elements
+    bits: Val | None = None
     if piece.minus is None and in_memory(elements, input).is_own:
         bits = piece.stored
-        if piece.valid is not None:
-            bits = b.select(piece.valid, bits, spread(b, b.constant(bits.kind, 0), bits.lanes))
-        return bits
-    value = reader.decoded(piece)
+    elif piece.minus is None and isinstance(elements.element, FloatFormat):
+        if elements.rounded_to is None:
+            bits = b.matrix_elements(piece.stored, elements.element, input)
+        elif elements.rounded_to == TF32_FORMAT and elements.element.name == "f32" and input.name == "tf32":
+            bits = _rounded_to_tf32(b, piece.stored)
+    if bits is None:
+        return _narrowed(b, reader.decoded(piece), input)
+    if piece.valid is not None:
+        bits = b.select(piece.valid, bits, spread(b, b.constant(bits.kind, 0), bits.lanes))
+    return bits
+
+
+def _rounded_to_tf32(b: SimtBuilder, value: Val) -> Val:
+    """f32 without its last 13 bits, rounded to nearest even (into the exponent, and to infinity)."""
+    bits = b.bitcast(value, "i32")
+    is_odd = b.and_(b.lshr(bits, b.constant("i32", 13)), b.constant("i32", 1))
+    rounded = b.add(b.add(bits, b.constant("i32", (1 << 12) - 1)), is_odd)
+    # A NaN could be carried to infinity or to zero.
+    rounded = b.select(b.fcmp("uno", value, value), b.constant("i32", 0x7FC00000), rounded)
+    return b.and_(rounded, b.constant("i32", -1 << 13))
+
+
+def _narrowed(b: SimtBuilder, value: Val, input: MatrixInput) -> Val:
+    """Numbers that are in an input type as its elements."""
     if input.size == 1:
         return b.trunc(value, "i8")
     if input.name == "f16":
@@ -177,7 +199,8 @@ class MatrixProduct(BlockProduct):
         product, tile = plan.product, plan.tile
         block, first = (part, self.batch), (first_row, first_column)
         bands = tile.rows // tile.warp_rows, tile.warp_rows
-        staged = StagedResults(self.frame, writer, block, (product.m, product.n), first, tile.columns, bands)
+        left = 4 if self.rhs.layout.paired else 2, 2 if self.lhs.layout.paired else 1
+        staged = StagedResults(self.frame, writer, block, (product.m, product.n), first, tile.columns, bands, left)
         band, group = b.zext(self.band, "i64"), b.zext(lane_parts(b)[0], "i64")
         apart = 1 if self.lhs.layout.paired else 8
         near = b.add(group, group) if self.lhs.layout.paired else group

@@ -27,7 +27,10 @@ COLUMN: Final = "staged.column"
 
 @final
 class StagedResults:
-    """The results of a block: ``extents`` are the product's rows and columns, ``first`` the tile's first ones (i64)."""
+    """The results of a block: ``extents`` are the product's rows and columns, ``first`` the tile's first ones (i64).
+
+    ``left`` says how many neighbours a lane leaves at once, and how many rows apart the next lanes' rows are.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class StagedResults:
         first: tuple[Val, Val],
         columns: int,
         bands: tuple[int, int],
+        left: tuple[int, int],
     ):
         self.frame = frame
         self.b = frame.builder
@@ -57,7 +61,9 @@ class StagedResults:
         """Whether rows begin anywhere, and pieces are cut where memory has multiples of 16 bytes."""
         if self.shifted:
             self.lanes = self.piece
-        padding = WIDEST if self.size < 4 else 2 * WIDEST
+        # Four lanes leave neighbours of one row, the next four those of the next one, behind them in the banks.
+        elements, apart = left
+        padding = max(WIDEST, 4 * elements * self.size // apart)
         self.pitch = columns + (self.piece if self.shifted else 0) + padding // self.size
         self.base = self.b.shared_again(self.kind, self.bands * ROWS * self.pitch)
 

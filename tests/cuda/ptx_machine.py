@@ -11,6 +11,7 @@ Written after NVIDIA's PTX ISA, and knowing nothing of what made the text.  Unkn
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .ptx_matrices import loaded_matrices, multiplied
-from .ptx_numbers import TYPES, UNSIGNED, compared, converted, fused, narrowed, number_first, widened
+from .ptx_numbers import TYPES, UNSIGNED, compared, converted, fused, fused_pairs, narrowed, number_first, widened
 
 WARP = 32
 GLOBAL, SHARED, CONSTANT = 1 << 40, 1 << 50, 1 << 56
@@ -67,6 +68,10 @@ class PtxMachine:
         self.entries: dict[str, Entry] = {}
         self.calls: list[tuple[str, tuple[int, ...]]] = []
         """Of functions that others define, in the order of blocks and threads: their names and arguments."""
+        self.accesses: Counter[str] = Counter()
+        """Of shared memory, by instruction: how often its banks were asked."""
+        self.conflicts: Counter[str] = Counter()
+        """How often more, because lanes that are served together wanted different words of one bank."""
         for name, parameters, body in re.findall(r"\.entry ([\w$]+)\(([^)]*)\)[^{]*\{(.*?)\n\}", ptx, re.DOTALL):
             self.entries[name] = self._entry(re.findall(r"([\w$]+)\s*(?:,|$)", parameters.strip()), body)
 
@@ -208,6 +213,17 @@ class _Block:
 
     # ------------------------------------------------------------------ memory
 
+    def _count_banks(self, name: str, where: np.ndarray[Any, Any], addresses: np.ndarray[Any, Any], size: int) -> None:
+        """128 bytes are served at once: all lanes' words, half of the lanes' 8 bytes, a quarter of the lanes' 16 bytes."""
+        if int(addresses[0]) // REGION != SHARED // REGION:
+            return
+        together = min(WARP, WARP * 4 // size)
+        for group in np.unique(where // together):
+            chosen = addresses[where // together == group].astype(np.int64)
+            words = np.unique((chosen[:, None] + np.arange(0, size, 4)) // 4)
+            self.module.accesses[name] += 1
+            self.module.conflicts[name] += int(np.bincount(words % WARP).max()) - 1
+
     def _address(self, operand: str, space: str, where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         base, _, offset = operand[1:-1].partition("+")
         address = self.value(base, "u64", where) + np.uint64(int(offset or 0) & (1 << 64) - 1)
@@ -248,6 +264,7 @@ class _Block:
         targets, dtype = self.each(target), TYPES[kind]
         size = dtype.itemsize * len(targets)
         addresses = self._address(address, space, where)
+        self._count_banks("ld", where, addresses, size)
         values = np.zeros((len(where), size), np.uint8)
         for rows in self._by_memory(addresses):
             memory, places = self._bytes(addresses[rows], size)
@@ -265,6 +282,7 @@ class _Block:
         parts = [self.value(each, kind, where)[:, None].view(np.uint8) for each in self.each(source)]
         values = np.concatenate(parts, 1)
         addresses = self._address(address, self._space(instruction), where)
+        self._count_banks("st", where, addresses, values.shape[1])
         for rows in self._by_memory(addresses):
             memory, places = self._bytes(addresses[rows], values.shape[1])
             memory[places] = values[rows]
@@ -320,6 +338,7 @@ class _Block:
         assert nbytes in ((16,) if instruction.words[2] == "cg" else (4, 8, 16))
         counts = self.value(read[0], "u32", where) if read else np.full(len(where), nbytes, np.uint32)
         targets, sources = self._address(target, "shared", where), self._address(source, "global", where)
+        self._count_banks("cp", where, targets, nbytes)
         for number, thread in enumerate(where):
             count = int(counts[number])
             assert count <= nbytes
@@ -369,7 +388,9 @@ class _Block:
     def op_ldmatrix(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
         assert {"sync", "aligned", "m8n8", "x4", "shared", "b16"} <= set(instruction.words)
         warps, (targets, address) = self._whole_warps(where), instruction.operands
-        memory, places = self._bytes(self._address(address, "shared", where), 16)
+        addresses = self._address(address, "shared", where)
+        self._count_banks("ldmatrix", where, addresses, 16)
+        memory, places = self._bytes(addresses, 16)
         words = loaded_matrices(memory[places].reshape(warps, WARP, 16), transposed="trans" in instruction.words)
         for name, value in zip(self.each(targets), words, strict=True):
             self.write(name, value, where)
@@ -565,6 +586,12 @@ class _Block:
             self._arithmetic(instruction, where, lambda a, b, c: a * b + c)
 
     def op_fma(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:
+        if instruction.words[-1].endswith("x2"):
+            assert instruction.words[1:-1] == ["rn"]
+            target, *sources = instruction.operands
+            words = [self.value(each, "u32", where) for each in sources]
+            self.write(target, fused_pairs(instruction.words[-1].removesuffix("x2"), *words), where)
+            return
         self._arithmetic(instruction, where, fused)
 
     def op_div(self, instruction: Instruction, where: np.ndarray[Any, Any]) -> None:

@@ -57,6 +57,14 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     return np.where(inexact, np.nextafter(total, towards), total).astype(a.dtype)
 
 
+def fused_pairs(kind: str, a: Any, b: Any, c: Any) -> Any:
+    """``fma.rn`` of two halves of each word: a product and a sum of 16-bit floats, rounded once."""
+    dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}[kind]
+    # Products of 16-bit floats and their sums with a number not far away are exact in 64 bits.
+    wide = [np.ascontiguousarray(each).view(dtype).astype(np.float64) for each in (a, b, c)]
+    return (wide[0] * wide[1] + wide[2]).astype(dtype).view(np.uint32)
+
+
 def _fused_double(a: float, b: float, c: float) -> float:
     if not all(map(np.isfinite, (a, b, c))) or 0 in (a, b):
         return float(np.float64(a) * np.float64(b) + np.float64(c))

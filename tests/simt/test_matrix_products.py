@@ -137,7 +137,9 @@ def test_a_vendors_narrow_float_is_multiplied_by_matrix_instructions() -> None:
     numbers = [each.view(ml_dtypes.float6_e3m2fn).astype(np.float64) for each in codes]
     with ext.using(plugin):
         instruction = instruction_of((40, 72), (72, 24), PRODUCT, ("test6", "test6", "f32"))
-        assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in ptx_of(instruction, SM_90)
+        ptx = ptx_of(instruction, SM_90)
+        assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in ptx
+        assert "fma.rn.bf16x2" in ptx and "mul.rn.f32" not in ptx, "two codes are decoded at once"
         found = run(instruction, codes[0], codes[1])
     compare(found, numbers[0], numbers[1], PRODUCT, "f32")
 
