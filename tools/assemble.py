@@ -29,6 +29,7 @@ from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Indexed, Kernel, Pointwise, Reduction
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
+from hlojit.simt.conditions import condition_kernels
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.kernels import emit_kernel
 
@@ -36,12 +37,13 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGETS = {target.cpu: target for target in (SM_80, SM_90, SM_100)}
 CAPABILITIES = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_100a": (10, 0)}
 WIDE = re.compile(r"\b(ld|st)(?:\.\w+)*\.global(?:\.\w+)*\.(?:v4\.[bfu]32|v2\.[bfus]64)\b")
+CALLED = re.compile(r"(?<![\w.])call(?:\.uni)?\s[^;]*?([\w$]+)(?=,\s*\([^()]*\);|;)")
 ACCESS = re.compile(r"\b(?:ld|st)(?:\.\w+)*\.global\b")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A program and what is expected of its kernels' accesses."""
+    """A program and what is expected of its kernels' accesses; no text: the kernels that set conditions in graphs."""
 
     text: str
     wide: bool = True
@@ -343,6 +345,7 @@ KINDS = {
     "vector_product_bf16": _product("bf16", rows=1, contracted=1),
     "convolution_f32": _convolution("f32"),
     "convolution_bf16": _convolution("bf16"),
+    "condition": Kind("", wide=False),
 }
 """By name: one program for each kind of kernel."""
 
@@ -363,7 +366,7 @@ class Row:
     def faults(self) -> list[str]:
         """What is wrong with it."""
         found = []
-        if re.search(r"^\s*call\b", self.ptx, re.MULTILINE):
+        if set(CALLED.findall(self.ptx)) - NvptxDialect.externs:
             found.append("it calls a function that nobody defines")
         if ".local" in self.ptx:
             found.append("values lie in local memory")
@@ -397,6 +400,9 @@ HEADER = [*"kernel assembler target launches threads registers spills stack shar
 
 def codes(kind: Kind, target: Target, dialect: Dialect) -> Iterator[KernelCode]:
     """The kernels of a program."""
+    if not kind.text:
+        yield from condition_kernels(dialect)
+        return
     module = lower(hlojit.parse(kind.text), registry().backend("cuda"), CompileOptions())
     instructions = [each for each in module.main.body if _has_code(each)]
     for number, instruction in enumerate(instructions):
