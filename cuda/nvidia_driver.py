@@ -19,7 +19,7 @@ from typing import Any, Final, final
 
 from hlojit.cuda import cublaslt
 from hlojit.cuda.assemblers.assembler import entry_name
-from hlojit.cuda.conditional_nodes import ConditionalGraphWriter
+from hlojit.cuda.conditional_nodes import ConditionalGraph, ConditionalGraphWriter
 from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.native_functions import NvidiaNative
 from hlojit.cuda.staging import Staging
@@ -74,6 +74,12 @@ class NvidiaFunction:
     values: ctypes.Array[ctypes.c_uint64]
     pointers: ctypes.Array[ctypes.c_void_p]
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def set_parameters(self, addresses: Sequence[int]) -> None:
+        """The caller holds the lock until the driver has read them."""
+        if len(self.values) != len(addresses):
+            self.values, self.pointers = _parameters(len(addresses))
+        self.values[:] = list(addresses)
 
 
 @final
@@ -386,9 +392,7 @@ class NvidiaDriver:
             stream.launched.append(what)
             return
         with self._here, function.lock:
-            if len(function.values) != len(addresses):
-                function.values, function.pointers = _parameters(len(addresses))
-            function.values[:] = list(addresses)
+            function.set_parameters(addresses)
             shape = (grid.blocks, 1, 1, grid.threads, 1, 1, grid.shared_bytes)
             # The values have been read when this returns.
             self._api(
@@ -416,16 +420,15 @@ class NvidiaDriver:
             finally:
                 api("cuGraphDestroy", graph)
 
-    def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> NvidiaGraph:
+    def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> ConditionalGraph:
         """Launches and copies are captured, on a stream for every level; loops and branches are nodes between them."""
-        api = self._api
         with self._capturing, self._here:
-            graph = api("cuGraphCreate", 0)
-            try:
-                launched = ConditionalGraphWriter(api, self._here.context, self, conditions).write(graph, nodes)
-                return NvidiaGraph(self, api("cuGraphInstantiate", graph, 0), launched)
-            finally:
-                api("cuGraphDestroy", graph)
+            return ConditionalGraphWriter(self._api, self._here.context, self, conditions).graph(nodes)
+
+    def readdress(self, graph: ConditionalGraph, nodes: Sequence[GraphNode], conditions: Conditions) -> bool:
+        """By setting the parameters of what has other addresses."""
+        with self._here:
+            return graph.readdress(nodes, conditions)
 
     def capture_stream(self, level: int) -> NvidiaStream:
         """The stream that captures at a level of loops and branches: those outside of it are capturing, too."""
@@ -462,7 +465,7 @@ class NvidiaDriver:
             except DriverError:
                 return
 
-    def launch_graph(self, graph: NvidiaGraph, stream: NvidiaStream) -> None:
+    def launch_graph(self, graph: NvidiaGraph | ConditionalGraph, stream: NvidiaStream) -> None:
         """All of it."""
         with self._here:
             self._api("cuGraphLaunch", graph.handle, stream.handle)

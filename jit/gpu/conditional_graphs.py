@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from hlojit.gpu.device_graph import NoDeviceGraph, graph_nodes
 from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Graph, OutOfDeviceMemory, Properties, Stream
-from hlojit.gpu.graph_nodes import Conditions
+from hlojit.gpu.graph_nodes import Conditions, GraphNode
 from hlojit.gpu.operations import Operations
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.switches import GPU_LOOPS
@@ -73,23 +73,37 @@ class ConditionalGraphs:
         return ""
 
     def launch(self, frame: Sequence[int], stream: Stream) -> bool:
-        """Launch the program over these addresses, made a graph if they are new; False: the host decides."""
+        """Launch the program over these addresses; False: the host decides.
+
+        New addresses make a graph, or, when there are enough, are told to the one that was not launched for longest.
+        """
         if self.reason:
             return False
         key = tuple(frame)
-        graph = self._graphs.get(key) or self._made(key)
+        graph = self._graphs.get(key) or self._readdressed(key) or self._made(key)
         if graph is None:
             return False
         self._graphs.move_to_end(key)
         self._driver.launch_graph(graph, stream)
         return True
 
-    def _made(self, frame: tuple[int, ...]) -> Graph | None:
+    def _described(self, frame: tuple[int, ...]) -> tuple[Sequence[GraphNode], Conditions]:
         conditions = self._conditions()
         assert conditions is not None
-        nodes = graph_nodes(self._operations, frame, self._functions)
+        return graph_nodes(self._operations, frame, self._functions), conditions
+
+    def _readdressed(self, frame: tuple[int, ...]) -> Graph | None:
+        if len(self._graphs) < KEPT_GRAPHS:
+            return None
+        _, graph = self._graphs.popitem(last=False)
+        if not self._driver.readdress(graph, *self._described(frame)):
+            return None
+        self._graphs[frame] = graph
+        return graph
+
+    def _made(self, frame: tuple[int, ...]) -> Graph | None:
         try:
-            graph = self._driver.conditional_graph(nodes, conditions)
+            graph = self._driver.conditional_graph(*self._described(frame))
         except (DeviceFault, OutOfDeviceMemory):
             raise
         except DriverError as error:
@@ -97,6 +111,4 @@ class ConditionalGraphs:
             self.reason = str(error)
             return None
         self._graphs[frame] = graph
-        if len(self._graphs) > KEPT_GRAPHS:
-            self._graphs.popitem(last=False)
         return graph

@@ -196,6 +196,12 @@ class Driver(Protocol):
         ``conditions`` are the kernels that say what a node does next, given the driver's handle of it.
         """
 
+    def readdress(self, graph: Graph, nodes: Sequence[GraphNode], conditions: Conditions) -> bool:
+        """Have later launches of a graph be over the addresses of these nodes, like those that it was made of otherwise.
+
+        False where that cannot be: then the graph is not launched again.
+        """
+
     def launch_graph(self, graph: Graph, stream: Stream) -> None:
         """Run a graph."""
 

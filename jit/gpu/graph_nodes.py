@@ -11,7 +11,7 @@ Nothing here belongs to one driver.  The host looks at nothing: conditions are e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -79,3 +79,26 @@ class Conditions:
         if node.is_predicate:
             return LaunchNode(self.predicate, ONE_THREAD, (node.index, handle), what)
         return LaunchNode(self.case, ONE_THREAD, (node.index, len(node.cases), handle), what)
+
+
+def leaves(
+    nodes: Sequence[GraphNode], conditions: Conditions, handles: Iterator[int]
+) -> Iterator[LaunchNode | CopyNode]:
+    """What is launched and copied, what sets conditions included, as it stands in a graph.
+
+    ``handles`` are those of the loops and branches, outer ones before inner ones.  A loop's condition is set in front of it
+    and at the end of its body.
+    """
+    for node in nodes:
+        match node:
+            case LoopNode():
+                condition = conditions.of_loop(node, next(handles))
+                yield condition
+                yield from leaves(node.body, conditions, handles)
+                yield condition
+            case BranchNode():
+                yield conditions.of_branch(node, next(handles))
+                for case in node.cases:
+                    yield from leaves(case, conditions, handles)
+            case _:
+                yield node

@@ -352,6 +352,12 @@ class SimulatedDriver:
 
     def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> SimulatedGraph:
         """Keep the nodes: they run on the stream's thread, which looks at words that kernels wrote and at nothing else."""
+        graph = SimulatedGraph()
+        self.readdress(graph, nodes, conditions)
+        return graph
+
+    def readdress(self, graph: SimulatedGraph, nodes: Sequence[GraphNode], conditions: Conditions) -> bool:
+        """Launches that are on a stream already keep the list that they have."""
 
         def launch(node: LaunchNode) -> None:
             self._run(node.function, node.grid, node.addresses, node.what)
@@ -359,13 +365,15 @@ class SimulatedDriver:
         def copy(node: CopyNode) -> None:
             self._move(node.target, node.source, node.nbytes, None)
 
-        return SimulatedGraph(work=[partial(SimulatedConditionals(conditions, launch, copy).run, nodes)])
+        graph.work = [partial(SimulatedConditionals(conditions, launch, copy).run, nodes)]
+        return True
 
     def launch_graph(self, graph: SimulatedGraph, stream: SimulatedStream) -> None:
         """Do what was kept, as one piece of work."""
+        kept = graph.work
 
         def run() -> None:
-            for work in graph.work:
+            for work in kept:
                 work()
 
         stream.put(run)

@@ -262,8 +262,9 @@ class FakeCuda:
 
     def _put(self, stream: Any, work: Callable[[], Any]) -> None:
         if int(stream) in self._capturing:
-            self.conditionals.captured(stream)
-            self._capturing[int(stream)][next(self._numbers)] = work
+            node = next(self._numbers)
+            self.conditionals.captured(stream, node)
+            self._capturing[int(stream)][node] = work
         else:
             work()
 
@@ -396,15 +397,18 @@ class FakeCuda:
     def do_cuGraphAddMemcpyNode(self, graph: int, before: int, count: int, parameters: int, context: int) -> Any:
         return self._add(graph, before, count, self._described_copy(parameters, context))
 
-    def _tell(self, instantiated: int, node: int, work: Callable[[], None]) -> None:
-        assert node in self._graphs[self._templates[instantiated]], "of a graph that was destroyed"
-        self._graphs[instantiated][node] = work
+    def _tell(self, instantiated: Any, node: Any, work: Callable[[], None]) -> None:
+        template = self._graphs[self._templates[int(instantiated)]]
+        if int(node) in template:
+            self._graphs[int(instantiated)][int(node)] = work
+        else:
+            self.conditionals.body_of(int(node))[int(node)] = work
 
-    def do_cuGraphExecKernelNodeSetParams(self, instantiated: int, node: int, parameters: int) -> None:
-        self._tell(instantiated, node, self._described(parameters))
+    def do_cuGraphExecKernelNodeSetParams(self, instantiated: Any, node: Any, parameters: Any) -> None:
+        self._tell(instantiated, node, self._described(_address(parameters)))
 
-    def do_cuGraphExecMemcpyNodeSetParams(self, instantiated: int, node: int, parameters: int, context: int) -> None:
-        self._tell(instantiated, node, self._described_copy(parameters, context))
+    def do_cuGraphExecMemcpyNodeSetParams(self, instantiated: Any, node: Any, parameters: Any, context: Any) -> None:
+        self._tell(instantiated, node, self._described_copy(_address(parameters), int(context)))
 
     def do_cuStreamBeginCaptureToGraph(
         self, stream: Any, graph: Any, nodes: None, edges: None, number: int, mode: Any
@@ -453,6 +457,11 @@ class FakeCuda:
             self._put(stream, work)
 
 
+def _address(parameters: Any) -> int:
+    """Of a struct, which C functions are given and Python functions have."""
+    return parameters if isinstance(parameters, int) else int(parameters.getPtr())
+
+
 class FakeConditionals:
     """What is known of captures into graphs, and of conditional nodes in these."""
 
@@ -466,14 +475,15 @@ class FakeConditionals:
         self._handles: dict[int, int] = {}
         self._arrays: list[Any] = []
         self._is_behind: dict[int, bool] = {}
+        self._bodies: list[dict[int, Callable[[], None]]] = []
 
     def begun(self, stream: Any, graph: Any) -> None:
         self._into[int(stream)] = graph
         self._is_behind[int(stream)] = True
 
-    def captured(self, stream: Any) -> None:
+    def captured(self, stream: Any, node: int) -> None:
         assert self._is_behind.get(int(stream), True), "captured beside a node, not behind it"
-        self._last[int(stream)] = next(self._numbers)
+        self._last[int(stream)] = node
 
     def ended(self, stream: Any) -> Any:
         assert self._is_behind.pop(int(stream), True)
@@ -510,6 +520,7 @@ class FakeConditionals:
 
     def work(self, conditional: Any, bodies: list[dict[int, Callable[[], None]]]) -> Callable[[], None]:
         word, kind = self._words[int(conditional.handle)], conditional.type.name
+        self._bodies += bodies
         assert kind == "CU_GRAPH_COND_TYPE_SWITCH" or len(bodies) == 1
 
         def run() -> None:
@@ -521,6 +532,10 @@ class FakeConditionals:
                     work()
 
         return run
+
+    def body_of(self, node: int) -> dict[int, Callable[[], None]]:
+        (found,) = [body for body in self._bodies if node in body]
+        return found
 
     def check(self, graph: Any) -> None:
         assert not self._handles, "handles without a node"

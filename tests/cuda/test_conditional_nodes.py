@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import struct
 from functools import partial
@@ -141,6 +142,26 @@ def test_programs_are_one_graph(cuda: FakeCuda, backend: CudaBackend, name: str)
         y.wait()
         assert cuda.calls.count("cuGraphLaunch") == 1 and "cuMemcpyDtoHAsync" not in cuda.calls
         np.testing.assert_array_equal(hlojit.get(y), expected(array(size), np.int32(n), np.int32(m)))
+
+
+@pytest.mark.parametrize("refuses", ["", "cuGraphExecKernelNodeSetParams", "cuGraphExecMemcpyNodeSetParams"])
+def test_graphs_are_told_new_addresses(cuda: FakeCuda, backend: CudaBackend, refuses: str) -> None:
+    """What has other addresses, in bodies of bodies too; a graph that the driver does not let be told is made anew."""
+    size, text = PROGRAMS["exchanging loop in a case"]
+    f, expected = hlojit.compile(text, backend="cuda"), hlojit.compile(text, backend="cpu")
+    n, m = hlojit.put(np.int32(3), "cuda"), hlojit.put(np.int32(0), "cuda")
+    kept = []
+    for number in range(7):
+        if refuses and number == 5:
+            cuda.fail[refuses] = real.CUresult.CUDA_ERROR_NOT_SUPPORTED
+        x = array(size) + np.float32(number)
+        kept.append((on_device := hlojit.put(x, "cuda"), f(on_device, n, m)))
+        np.testing.assert_array_equal(hlojit.get(kept[-1][1]), expected(x, np.int32(3), np.int32(0)))
+    assert cuda.calls.count("cuGraphInstantiate") == 4 + bool(refuses) and not cuda.fail
+    assert {"cuGraphExecKernelNodeSetParams", "cuGraphExecMemcpyNodeSetParams"} <= set(cuda.calls)
+    del f
+    gc.collect()
+    assert not any(kind in ("CUgraph", "CUgraphExec") for kind, _ in cuda.live)
 
 
 PRODUCT = """

@@ -10,6 +10,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.extensions import registry
+from hlojit.gpu.conditional_graphs import KEPT_GRAPHS
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.device_graph import MOST_NESTED, NoDeviceGraph, graph_nodes
 from hlojit.gpu.driver import Driver, DriverError
@@ -123,7 +124,24 @@ def test_graphs_are_kept_by_addresses(path: str, monkeypatch: pytest.MonkeyPatch
     for _ in range(8):
         x = f(x, n, n)
         x.wait()
-    assert 1 <= len(made) <= 4
+    assert 1 <= len(made) <= KEPT_GRAPHS
+
+
+@DEVICE
+@pytest.mark.parametrize("name", ["exchanging loop", "loop in a case", "case in a loop"])
+def test_graphs_are_told_new_addresses_while_they_are_waited_for(
+    path: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, told = counted(monkeypatch, "conditional_graph"), counted(monkeypatch, "readdress")
+    size, text = PROGRAMS[name]
+    f, expected = hlojit.compile(text, backend="cuda"), hlojit.compile(text, backend="cpu")
+    arguments = [array(size) + np.float32(number) for number in range(12)]
+    on_device = [hlojit.put(each, "cuda") for each in arguments]
+    n, m = hlojit.put(np.int32(3), "cuda"), hlojit.put(np.int32(0), "cuda")
+    results = [f.execute(each, n, m) for each in on_device]
+    for each, result in zip(arguments, results):
+        np.testing.assert_array_equal(hlojit.get(result), expected(each, np.int32(3), np.int32(0)))
+    assert len(made) == KEPT_GRAPHS and len(told) >= len(arguments) - KEPT_GRAPHS
 
 
 @BOTH
