@@ -20,7 +20,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
@@ -103,6 +103,8 @@ class Backend(ABC):
     """Whether ``compile`` wants the graph after fusion (``hlojit.fusion`` instructions) rather than before."""
     fusion_limits: FusionLimits = FusionLimits(rows=True)
     """Sizes beyond which a fusion no longer grows, and whether there are kernels for fusions of kind ``row``."""
+    hlojit_runtime: ClassVar[tuple[str, ...]] = ("_host_devices",)
+    """Attributes that hold what runs have made: they are no part of the back end's identity.  Subclasses add theirs."""
 
     def unavailable(self) -> str | None:
         """Why the back end cannot be used on this machine, or None if it can."""

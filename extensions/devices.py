@@ -33,7 +33,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import numpy as np
 from hlojit.extensions.events import READY, Event, in_callback
@@ -109,6 +109,8 @@ class Device(ABC):
     ``backend`` is the back end's name, ``id`` counts its devices, ``kind`` names the model, ``memory_spaces`` lists its
     memories, the default one first.
     """
+
+    hlojit_runtime: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -439,6 +441,7 @@ class Buffer:
     ``ready`` is the event that it is filled: pending while the program that makes it runs, failed if that failed.
     """
 
+    hlojit_runtime: ClassVar[bool] = True
     __slots__ = ("__weakref__", "_gone", "_is_viewed", "_memory", "device", "holds", "memory_space", "ready", "type")
 
     def __init__(self, device: Device, type: TensorType, space: MemorySpace, memory: Memory, ready: Event):

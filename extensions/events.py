@@ -25,7 +25,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, final
+from typing import Any, ClassVar, Final, Protocol, final
 
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
@@ -68,6 +68,7 @@ class Event:
     Who makes the event calls ``complete`` when it has happened; everyone else waits or leaves a callback.
     """
 
+    hlojit_runtime: ClassVar[bool] = True
     __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_process", "_stop", "source")
 
     def __init__(self, stop: Callable[[], Any] | None = None, source: Source | None = None) -> None:
@@ -252,6 +253,8 @@ class Queue:
     The thread starts with the first piece of work and ends with the queue.  In a child made by fork the queue is empty
     and starts a thread of its own.  When the interpreter ends, work that has not begun is dropped.
     """
+
+    hlojit_runtime: ClassVar[bool] = True
 
     def __init__(self, name: str):
         self.name = name

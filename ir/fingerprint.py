@@ -50,6 +50,10 @@ STATED: Final = "hlojit_identity"
 """Attribute of a function or class: a string, or a function without parameters that returns one, which stands for what it
 reads from outside of its source."""
 
+RUNTIME: Final = "hlojit_runtime"
+"""Attribute of a class: the names of attributes of its objects that hold what runs have made, devices and caches, which decide
+nothing about what is compiled and are not looked at; or True, for a class whose objects are altogether such."""
+
 _VALUES_OF_CLASSES_TO_SKIP = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ "
     "__firstlineno__ __static_attributes__ __abstractmethods__ _abc_impl __dataclass_params__ __dataclass_fields__ "
@@ -307,6 +311,8 @@ class ContentWalk:
 
     def _object(self, value: Any) -> None:
         kind = type(value)
+        if is_of_runs(value):
+            raise self.refuse(f"{_describe(value)}, which belongs to what runs,")
         if kind.__module__.partition(".")[0] == "numba" and hasattr(value, "py_func"):
             self.tag("numba function")
             self.put(value.py_func)
@@ -337,10 +343,12 @@ class ContentWalk:
     def _dataclass(self, value: Any) -> None:
         self.tag("dataclass")
         self.put(type(value))
+        left_out = of_runs(type(value))
         for each in fields(value):
-            self.tag("field", each.name)
-            with self.within(each.name):
-                self.put(getattr(value, each.name, MISSING))
+            if each.name not in left_out:
+                self.tag("field", each.name)
+                with self.within(each.name):
+                    self.put(getattr(value, each.name, MISSING))
         own = {each.name for each in fields(value)}
         if known_version(type(value).__module__) is None:
             self.put({name: item for name, item in contents(value).items() if name not in own})
@@ -358,11 +366,11 @@ class ContentWalk:
             self.tag("name", parts)
             self._kept_back(value)
             return
-        worked_out = _worked_out(value)
+        left_out = _worked_out(value) | of_runs(type(value))
         with self.within(type(value).__qualname__):
             for number, part in enumerate(parts):
                 if number == 2 and isinstance(part, dict):
-                    self.put({name: item for name, item in part.items() if name not in worked_out})
+                    self.put({name: item for name, item in part.items() if name not in left_out})
                 else:  # the last ones may be iterators over items
                     self.put(tuple(part) if number >= 3 and part is not None else part)
             self._kept_back(value)
@@ -447,9 +455,20 @@ def contents(value: Any) -> dict[str, Any]:
         for name, item in vars(kind).items():
             if isinstance(item, MemberDescriptorType) and known_version(kind.__module__) is None:
                 found[name] = getattr(value, name, MISSING)
-    for name in _worked_out(value):
+    for name in _worked_out(value) | of_runs(type(value)):
         found.pop(name, None)
     return found
+
+
+def of_runs(kind: type) -> frozenset[str]:
+    """The names that a class and those that it inherits from give in ``hlojit_runtime``."""
+    given = (vars(each).get(RUNTIME, ()) for each in kind.__mro__)
+    return frozenset(name for names in given if names is not True for name in names)
+
+
+def is_of_runs(value: object) -> bool:
+    """Whether an object is of a class that has ``hlojit_runtime = True``, or inherits it."""
+    return any(vars(each).get(RUNTIME) is True for each in type(value).__mro__)
 
 
 def is_c_object(value: object) -> bool:

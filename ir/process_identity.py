@@ -15,7 +15,7 @@ import weakref
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final
 
-from hlojit.ir.fingerprint import ContentWalk, NotKeyable, contents, is_c_object
+from hlojit.ir.fingerprint import ContentWalk, NotKeyable, contents, is_c_object, is_of_runs
 
 _LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 """What decides nothing: one is like the other."""
@@ -47,7 +47,8 @@ def process_identity(owner: object, value: object) -> str:
 
     C objects and modules count as the objects that they are, numbers and arrays of C with what they hold; an object that refuses
     to be copied by its class and what it holds; a function that reads the environment or the clock by what it does, as that of a
-    registered plugin.  Open files, memory maps, generators and what has no weak references are something else every time.
+    registered plugin.  Devices, buffers and events count as the objects that they are, too.  Open files, memory maps, generators
+    and what has no weak references are something else every time.
     """
     walk = _ProcessWalk()
     walk.mark(owner)
@@ -69,11 +70,13 @@ class _ProcessWalk(ContentWalk):
         except NotKeyable:
             # What has been written until then depends on the value alone.
             del self.path[depth:]
-            held = contents(value)
+            held = {} if is_of_runs(value) else contents(value)
             if isinstance(value, _LOCKS):
                 self.tag("lock", type(value).__qualname__)
             elif isinstance(value, _UNSEEN):
                 self.unlike()
+            elif is_of_runs(value):
+                self.mark(value)
             elif isinstance(value, memoryview) or is_c_object(value):
                 self.mark(value)
                 self._memory(value)

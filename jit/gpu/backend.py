@@ -74,6 +74,7 @@ class GpuBackend(Backend):
     """What messages call its machines."""
     fuses = True
     alignment: Final = ALIGNMENT
+    hlojit_runtime = ("_opened",)
     # A row kernel keeps so many elements in a multiprocessor's registers or shared memory; one launch beats several even
     # where few multiprocessors have rows.
     fusion_limits = FusionLimits(

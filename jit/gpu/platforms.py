@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from hlojit.codegen.kernel_cache import Assembler
 from hlojit.gpu.driver import Driver
@@ -25,6 +25,8 @@ class Platform:
     ``software`` names everything besides hlojit that images depend on, with versions.  ``drivers`` are the GPUs, none of
     them opened.
     """
+
+    hlojit_runtime: ClassVar[tuple[str, ...]] = ("drivers",)
 
     target: Target
     dialect: Dialect
