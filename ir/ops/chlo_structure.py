@@ -1,4 +1,4 @@
-"""CHLO's ops that are not elementwise: constants, top_k, scan and ragged_dot."""
+"""CHLO's ops that are not elementwise: constants, top_k and ragged_dot."""
 
 from __future__ import annotations
 
@@ -25,13 +25,10 @@ from hlojit.ir.ops.definition import (
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
-    dimension_in_range,
     inferred,
     operand_tensor,
-    region_inputs,
-    same_types,
 )
-from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+from hlojit.ir.types import DYNAMIC, Type, tensor
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
@@ -158,74 +155,6 @@ TOP_K = define(
         syntax="top_k",
         lowering=Expand(_expand_top_k),
         summary="the k largest elements of each row and their indices",
-    )
-)
-
-# scan
-
-
-def scan_inputs(call: OpCall) -> int:
-    """How many operands are inputs: those whose slices, not they themselves, the body takes."""
-    arguments = region_inputs(call.regions[0])
-    return sum(
-        isinstance(operand, TensorType) and isinstance(argument, TensorType) and operand.rank == argument.rank + 1
-        for operand, argument in zip(call.operand_types, arguments)
-    )
-
-
-def _scan_body(call: OpCall) -> str | None:
-    count, arguments = scan_inputs(call), region_inputs(call.regions[0])
-    if len(arguments) != len(call.operand_types):
-        return f"body takes {len(arguments)} values, expected {len(call.operand_types)}"
-    for carry, argument in zip(call.operand_types[count:], arguments[count:]):
-        complaint = same_types("an init and the body's argument", [carry, argument])
-        if complaint:
-            return complaint
-    return None
-
-
-def _scan_dimension(call: OpCall) -> str | None:
-    if not scan_inputs(call):
-        return None
-    return dimension_in_range(call)
-
-
-def _scan_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
-    count, dimension = scan_inputs(call.instruction), call.attributes["dimension"]
-    rows = [np.moveaxis(value, dimension, 0) for value in operands[:count]]
-    length = len(rows[0]) if rows else int(call.attributes["scan_dim_size"])
-    carries: tuple[Any, ...] = operands[count:]
-    steps = range(length - 1, -1, -1) if call.attributes.get("is_reverse") else range(length)
-    collected: dict[int, tuple[Any, ...]] = {}
-    for step in steps:
-        returned = call.run(0, *(row[step] for row in rows), *carries)
-        collected[step], carries = returned[: -len(carries) or None], returned[len(returned) - len(carries) :]
-    types = [result.tensor_type for result in call.instruction.results[: len(call.instruction.results) - len(carries)]]
-    outputs = [
-        np.stack([collected[step][number] for step in range(length)], axis=dimension)
-        if length
-        else np.zeros(type.shape, type.element_type.storage)
-        for number, type in enumerate(types)
-    ]
-    return (*outputs, *carries)
-
-
-SCAN = define(
-    OpDefinition(
-        "chlo.scan",
-        operands=(Operand("inputs", variadic=True), Operand("inits", variadic=True)),
-        attributes=(
-            AttributeSpec("dimension", I64),
-            AttributeSpec("scan_dim_size", I64, optional=True),
-            AttributeSpec("is_reverse", BOOL, optional=True, default=False),
-            AttributeSpec("is_associative", BOOL, optional=True),
-        ),
-        regions=("body",),
-        constraints=(Constraint("", _scan_body), Constraint("", _scan_dimension)),
-        reference=_scan_reference,
-        syntax="scan",
-        lowering=None,
-        summary="a loop over the slices of a dimension that carries values",
     )
 )
 
