@@ -97,3 +97,27 @@ def test_the_runtime_of_gpus_imports_nothing_of_nvidias() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("length", [300, 5000, 9001])
+def test_sorts_by_keys_are_those_of_warps_of_32(acme: AcmeBackend, length: int) -> None:
+    """Ranks come from votes of 64 lanes; a block's shared memory is smaller."""
+    x = np.random.default_rng(length).integers(-9, 10, (2, length)).astype("i2")
+    places = np.tile(np.arange(length, dtype="i4"), (2, 1))
+    tensors = f"tensor<2x{length}xi16>", f"tensor<2x{length}xi32>"
+    text = f"""
+    func.func @main(%x: {tensors[0]}, %i: {tensors[1]}) -> ({tensors[0]}, {tensors[1]}, tensor<2x9xi16>, tensor<2x9xi32>) {{
+      %0:2 = "stablehlo.sort"(%x, %i) ({{
+      ^bb0(%a: tensor<i16>, %b: tensor<i16>, %c: tensor<i32>, %d: tensor<i32>):
+        %1 = stablehlo.compare LT, %a, %b : (tensor<i16>, tensor<i16>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}) {{dimension = 1 : i64, is_stable = true}} : ({tensors[0]}, {tensors[1]}) -> ({tensors[0]}, {tensors[1]})
+      %2:2 = chlo.top_k(%x, k = 9) : {tensors[0]} -> (tensor<2x9xi16>, tensor<2x9xi32>)
+      return %0#0, %0#1, %2#0, %2#1 : {tensors[0]}, {tensors[1]}, tensor<2x9xi16>, tensor<2x9xi32>
+    }}"""
+    found = hlojit.compile(text, backend="acme64")(x, places)
+    order, largest = np.argsort(x, axis=1, kind="stable"), np.argsort(-x, axis=1, kind="stable")[:, :9]
+    for ours, wanted in zip(
+        found, (np.take_along_axis(x, order, 1), order, np.take_along_axis(x, largest, 1), largest)
+    ):
+        np.testing.assert_array_equal(ours, wanted)
