@@ -20,6 +20,7 @@ from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar.formats import codes
 from hlojit.lowering.candidates import MOST_CANDIDATES, Candidate
 from hlojit.lowering.dot_problem import ceil_divide
+from hlojit.lowering.grid_cost import DEPENDENT, FETCHED_BYTES, QUARTERS, SHARED_BYTES, BlockWork, launch_cycles
 from hlojit.lowering.grid_dot_plan import THREADS, Fill, Parts, Passage, cut_terms, plan_fill
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_product import GridProduct, Pairs, ProductOperand
@@ -35,11 +36,10 @@ MOST_STAGES: Final = 4
 """Steps in shared memory where they are copied asynchronously: one is multiplied, the others are on their way."""
 REGISTERS: Final = 128
 """Of a thread, at most: sums are at most 64 of them."""
-BLOCKS_AT_ONCE: Final = 2
-"""That a multiprocessor should have shared memory for."""
 COPY_BYTES: Final = (4, 8, 16)
 """Of an asynchronous copy."""
 INSTRUCTION_CYCLES: Final = 8.0
+"""Of machines whose rates are not known: an A100's."""
 FEWEST_ROWS: Final = 8
 """Products of fewer rows or columns would multiply mostly nothing."""
 
@@ -166,7 +166,7 @@ class MatrixPlan:
     def candidate(self) -> Candidate:
         """Its name, and the order of its sums, which no tile changes."""
         tile = self.tile
-        shape = f"{tile.rows}x{tile.columns} by {tile.warp_rows}x{tile.warp_columns}"
+        shape = f"{tile.rows}x{tile.columns} by {tile.warp_rows}x{tile.warp_columns}, {self.stages} stages"
         return Candidate(f"matrices {shape}{self.parts}", f"matrices{self.parts}")
 
     @property
@@ -233,32 +233,32 @@ def matrix_plans(
     if min(product.m, product.n) < FEWEST_ROWS or product.k < inputs.terms // 2:
         return []
     parts = cut_terms(product) if parts is None else parts
-    tiles = sorted(_tiles(machine), key=lambda tile: (tile_cycles(product, parts, tile, machine), -tile.warps))
-    return [_matrix_plan(product, inputs, tile, parts, elements, machine) for tile in tiles[:MOST_CANDIDATES]]
+    plans = [plan for tile in _tiles(machine) for plan in _tile_plans(product, inputs, tile, parts, elements, machine)]
+    plans.sort(key=lambda plan: (plan_cycles(plan, elements, machine), -plan.tile.warps, -plan.stages))
+    return plans[:MOST_CANDIDATES]
 
 
-def _matrix_plan(
+def _tile_plans(
     product: GridProduct,
     inputs: MatrixInputs,
     tile: MatrixTile,
     parts: Parts,
     elements: tuple[InMemory, InMemory],
     machine: GridMachine,
-) -> MatrixPlan:
-    """How operands come into shared memory, and as many stages as there is room for."""
+) -> Iterator[MatrixPlan]:
+    """How operands come into shared memory, with the numbers of stages that there is room for."""
     threads = tile.warps * machine.warp
     fills = []
     for operand, each, side in zip((product.lhs, product.rhs), elements, (tile.rows, tile.columns)):
         fill = plan_fill(operand, each.size, side, inputs.terms, threads, machine)
         fills.append(replace(fill, passage=_passage(operand, each, fill, machine)))
-    sizes = [shared_bytes(tile, fills, elements, inputs, stages) for stages in range(2, MOST_STAGES + 1)]
-    if sizes[0] > machine.shared_bytes:
+    if shared_bytes(tile, fills, elements, inputs, 2) > machine.shared_bytes:
         fills = [replace(fill, passage=Passage.REGISTERS) for fill in fills]
-    stages = 2
-    if any(fill.passage is not Passage.REGISTERS for fill in fills):
-        stages += sum(size <= machine.shared_bytes // BLOCKS_AT_ONCE for size in sizes[1:])
+    is_copied = any(fill.passage is not Passage.REGISTERS for fill in fills)
     at_once = max(1, machine.registers // (threads * REGISTERS))
-    return MatrixPlan(product, inputs, tile, threads, parts, fills[0], fills[1], stages, at_once)
+    for stages in range(2, MOST_STAGES + 1 if is_copied else 3):
+        if stages == 2 or shared_bytes(tile, fills, elements, inputs, stages) <= machine.shared_bytes:
+            yield MatrixPlan(product, inputs, tile, threads, parts, fills[0], fills[1], stages, at_once)
 
 
 def _passage(operand: ProductOperand, element: InMemory, fill: Fill, machine: GridMachine) -> Passage:
@@ -293,11 +293,38 @@ def _tiles(machine: GridMachine) -> Iterator[MatrixTile]:
                         yield tile
 
 
-def tile_cycles(product: GridProduct, parts: Parts, tile: MatrixTile, machine: GridMachine) -> float:
-    """Cycles for a step of all sums: instructions, or what they read of shared memory, and filling it."""
-    blocks = parts.count * product.batch * ceil_divide(product.m, tile.rows) * ceil_divide(product.n, tile.columns)
+def plan_cycles(plan: MatrixPlan, elements: tuple[InMemory, InMemory], machine: GridMachine) -> float:
+    """The estimated time of a launch, in cycles."""
+    tile, inputs = plan.tile, plan.inputs
+    sides = list(zip((tile.rows, tile.columns), (plan.lhs, plan.rhs), elements))
+    fetched = sum(side * inputs.terms * each.size for side, _, each in sides)
+    moved = plan.tile.warps * (tile.warp_rows + tile.warp_columns) * 4 * STEP_WORDS
+    for side, fill, each in sides:
+        # What is converted is written as it is in memory, read, and written again.
+        raw = 2 * each.size if fill.passage is Passage.CONVERTED else 0
+        moved += side * inputs.terms * (inputs.size + raw)
     instructions = tile.warp_rows // ROWS * (tile.warp_columns // COLUMNS) * STEP_WORDS // WORDS
-    busy = instructions * INSTRUCTION_CYCLES * ceil_divide(tile.warps, 4)
-    reads = tile.warps * (tile.warp_rows + tile.warp_columns) * 4 * STEP_WORDS / 128
-    fills = (tile.rows + tile.columns) * 4 * STEP_WORDS / 64
-    return ceil_divide(blocks, machine.multiprocessors) * (max(busy, reads) + fills)
+    results = tile.rows * tile.columns * 4
+    work = BlockWork(
+        steps=ceil_divide(plan.parts.length, inputs.terms),
+        warps=tile.warps,
+        multiply=instructions * instruction_cycles(inputs, machine),
+        chain=DEPENDENT * STEP_WORDS / WORDS,
+        shared=moved / SHARED_BYTES,
+        fetch=fetched / FETCHED_BYTES,
+        ahead=plan.stages - 1,
+        finish=2 * results / SHARED_BYTES + results / FETCHED_BYTES,
+    )
+    held = shared_bytes(tile, (plan.lhs, plan.rhs), elements, inputs, plan.stages)
+    threads = machine.threads_per_multiprocessor // plan.threads
+    resident = max(1, min(plan.at_once, threads, machine.shared_bytes // held))
+    return launch_cycles(plan.blocks, resident, machine, work)
+
+
+def instruction_cycles(inputs: MatrixInputs, machine: GridMachine) -> float:
+    """Of one quarter's matrix unit, for an instruction: by the machine's published rate, if it is known."""
+    rate = dict(machine.matrix_rates).get(inputs.lhs.name)
+    if rate is None:
+        return INSTRUCTION_CYCLES
+    operations = 2 * ROWS * COLUMNS * 4 * WORDS // inputs.size
+    return operations * QUARTERS * machine.multiprocessors * machine.gigahertz / rate
