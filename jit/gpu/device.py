@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,11 +27,14 @@ from hlojit.gpu.conditional_graphs import reason_for_host
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
 from hlojit.gpu.program_runner import GpuProgram, Resident, Site
-from hlojit.gpu.starts import Starter, Uploads, starter
+from hlojit.gpu.starts import Passing, Starter, Uploads, starter
 from hlojit.gpu.statuses import Run
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
+
+MOST_RECENT: Final = 256
+"""Programs whose kernels a fault may name."""
 
 
 @final
@@ -51,6 +55,14 @@ class Lanes:
         self.waiting = 0
         """Programs that a thread is to put on the stream: what comes later must not overtake them."""
         self.uploaded: Uploads | None = None
+        self.recent: Final[deque[Passing]] = deque(maxlen=MOST_RECENT)
+        """Programs on the stream, by turns, of which nobody knows yet whether they went well."""
+        self._turns = 0
+
+    def next_turn(self) -> int:
+        """Of the next program of these; the caller holds the lock."""
+        self._turns += 1
+        return self._turns
 
 
 @final

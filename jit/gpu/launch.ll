@@ -73,6 +73,25 @@ no:
   ret i1 false
 }
 
+define private i1 @are_equal(ptr %first, ptr %second, i64 %count) {
+entry:
+  br label %test
+test:
+  %number = phi i64 [ 0, %entry ], [ %next, %look ]
+  %is_done = icmp eq i64 %number, %count
+  br i1 %is_done, label %yes, label %look
+look:
+  %one = call i64 @word(ptr %first, i64 %number)
+  %other = call i64 @word(ptr %second, i64 %number)
+  %next = add i64 %number, 1
+  %is_same = icmp eq i64 %one, %other
+  br i1 %is_same, label %test, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; The parameters of a launch and pointers to them.
 define private void @fill(ptr %step, ptr %addresses, ptr %values, ptr %pointers) {
 entry:
@@ -366,6 +385,14 @@ outside:
   %outside_result = call i64 @of_none(i32 %entered)
   ret i64 %outside_result
 walk:
+  %is_told = icmp eq i32 %mode, 2
+  br i1 %is_told, label %compare, label %go
+compare:
+  %known_at = call ptr @gpu.before(ptr %record)
+  %known = load ptr, ptr %known_at, align 8
+  %is_same = call i1 @are_equal(ptr %known, ptr %addresses, i64 %count)
+  br i1 %is_same, label %replay, label %go
+go:
   %graph = inttoptr i64 %first to ptr
   %walked = call i64 @walk(ptr %record, i32 %mode, ptr %graph, ptr %addresses)
   %is_walked = icmp eq i64 %walked, 0
@@ -391,7 +418,7 @@ mark:
   %marked_word = call i64 @of_none(i32 %marked)
   br label %end
 end:
-  %result = phi i64 [ %walked, %walk ], [ 0, %keep ], [ %replayed_word, %replay ], [ %marked_word, %mark ]
+  %result = phi i64 [ %walked, %go ], [ 0, %keep ], [ %replayed_word, %replay ], [ %marked_word, %mark ]
   call void @leave(ptr %record)
   ret i64 %result
 }

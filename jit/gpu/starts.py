@@ -7,6 +7,7 @@ says that all before it went well.  So the event of a program has the mark as it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -37,7 +38,7 @@ class Marks:
         self.lanes: Final = lanes
         self._device = device
         self._name = name
-        self._launched = launched
+        self.launched = launched
         self._native = native
         # Kept with the function, whose record it has.
         self._watch = Watch(native, lanes.site.stream)
@@ -53,27 +54,40 @@ class Marks:
         except IndexError:
             return self._native.event()
 
-    def finish(self, event: Event, number: int) -> None:
+    def finish(self, event: Event, passing: Passing, number: int) -> None:
         """Wait, and settle the event."""
+        recent = [each for each in list(self.lanes.recent) if each.turn <= passing.turn]
+        # A context that is lost tells no events apart: what was on the stream since it was last known to be well.
+        launched = [name for each in recent for name in each.marks.launched]
         try:
-            self._device.driver.synchronize(self._native.mark(number, self._launched))
+            self._device.driver.synchronize(self._native.mark(number, launched))
         except BaseException as error:
             event.settle(failure(self._name, self._device, without_frames(error)))
             if isinstance(error, DeviceFault):
                 self._device.recover(self.lanes.site.stream, error)
         else:
-            event.settle()
+            self.passed(event, passing)
+
+    def passed(self, event: Event, passing: Passing) -> None:
+        """All went well, before it as well."""
+        event.settle()
+        recent = self.lanes.recent
+        # Another thread may come in between; then one name too few is told of a fault.
+        with suppress(IndexError):
+            while recent[0].turn <= passing.turn:
+                recent.popleft()
 
 
 @final
 class Passing:
     """The end of a program on a stream: the source of its event."""
 
-    __slots__ = ("_mark", "_number", "marks")
+    __slots__ = ("_mark", "_number", "marks", "turn")
 
-    def __init__(self, marks: Marks, number: int, mark: Mark = None):
-        """The event with this number is our own, or that of ``mark``."""
+    def __init__(self, marks: Marks, turn: int, number: int, mark: Mark = None):
+        """The event with this number is our own, or that of ``mark``; programs take turns, transfers have 0."""
         self.marks = marks
+        self.turn = turn
         self._number = number
         self._mark = mark
 
@@ -90,16 +104,17 @@ class Passing:
                 break
             status = look(self._number, LOOKS)
         if status == 0:
-            event.settle()
+            self.marks.passed(event, self)
         elif status != pending:
-            self._finish(event)
+            # After what is watched already, which may be what went wrong.
+            self.watch(event)
 
     def watch(self, event: Event) -> None:
         """By the thread that waits for programs."""
         self.marks.lanes.completions.submit(partial(self._finish, event))
 
     def _finish(self, event: Event) -> None:
-        self.marks.finish(event, self._number)
+        self.marks.finish(event, self, self._number)
 
 
 @final
@@ -116,7 +131,7 @@ class Uploads:
 
     def end(self) -> Event:
         """Of what has been put on the stream for uploads; the caller holds the lock."""
-        passing = Passing(self._marks, number := self._marks.event())
+        passing = Passing(self._marks, 0, number := self._marks.event())
         if status := self._program.run(number):
             raise self._native.error(status & 0xFFFF_FFFF, "transfer")
         self._driver.wait_for(self._lanes.site.stream, self._native.mark(number, []))
@@ -206,7 +221,9 @@ class Starter:
             addresses.append(memory.address)
         arena = self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
         device, space = self._device, self._space
-        done = Event(None, self._put(addresses, 0 if arena is None else arena.address))
+        passing = self._put(addresses, 0 if arena is None else arena.address)
+        self._lanes.recent.append(passing)
+        done = Event(None, passing)
         return [
             Buffer(device, type_, space, Memory(device, handle), done) for type_, handle in zip(self._types, results)
         ], done
@@ -219,7 +236,7 @@ class Starter:
             if self._calls_before_graph < 0:
                 self._checked(self._program.build(*addresses, arena))
                 self._issue = self._program.replay
-        passing = Passing(self._marks, number := self._marks.event())
+        passing = Passing(self._marks, self._lanes.next_turn(), number := self._marks.event())
         status = self._issue(number, *addresses, arena)
         if status:
             # What is in a graph now is not known.
@@ -233,7 +250,7 @@ class Starter:
         with driver.current:
             self._resident.put_at(addresses, arena, 0, _never)
             mark = driver.record(self._lanes.site.stream)
-        return Passing(self._marks, self._native.number(mark), mark)
+        return Passing(self._marks, self._lanes.next_turn(), self._native.number(mark), mark)
 
     def _checked(self, status: int) -> None:
         if status:

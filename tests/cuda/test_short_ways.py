@@ -195,6 +195,26 @@ def test_a_launch_that_the_driver_refuses_names_the_line(cuda: FakeCuda, backend
     np.testing.assert_array_equal(hlojit.get(f.execute(put(3 * np.eye(32, dtype="f4")), x)), 3 * np.eye(32))
 
 
+def test_a_fault_names_all_that_may_have_caused_it(cuda: FakeCuda, backend: CudaBackend) -> None:
+    """Nothing is known of the programs before the one that is waited for: a context that is lost tells no events apart."""
+    programs = [
+        hlojit.compile(ADD.replace("@add", f"@{name}").replace("%0 =", f"{lines}%0 ="), backend="cuda")
+        for name, lines in (("first", "\n"), ("second", "\n\n"), ("third", "\n\n\n"))
+    ]
+    x = put(np.ones(600, "f4"))
+    for each in programs:
+        each.execute(x, x)
+    programs[0].execute(x, x).wait()
+    programs[1].execute(x, x)
+    last = programs[2].execute(x, x)
+    programs[0].execute(x, x)
+    cuda.sticky = real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(hlojit.ExecutionError, match="third on cuda:0: CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+        last.wait()
+    assert "in one of " in str(caught.value) and ":5:1" in str(caught.value) and ":6:1" in str(caught.value)
+    assert ":4:1" not in str(caught.value)
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():
