@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from hlojit.cuda import cublaslt
+from hlojit.cuda import cublaslt, nccl
 from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.conditional_nodes import ConditionalGraph, ConditionalGraphWriter
 from hlojit.cuda.driver_api import DriverApi
@@ -245,6 +245,12 @@ class NvidiaDriver:
             access.flags = api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
             api("cuMemPoolSetAccess", peer._pool, [access], 1)
         self._peers[peer._ordinal] = reaches
+
+    def communicator(self, group: Sequence[NvidiaDriver]) -> nccl.NcclCommunicator | None:
+        """NCCL's, if the switch asks for it."""
+        if not nccl.is_chosen():
+            return None
+        return nccl.nccl().communicator(tuple(each._ordinal for each in group), self._ordinal, self._here)
 
     # ------------------------------------------------------------------------------------------------------ streams
 

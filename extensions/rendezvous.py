@@ -14,7 +14,7 @@ another collective, or does not come in time (``HLOJIT_COLLECTIVE_TIMEOUT``).  T
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, final
@@ -55,6 +55,7 @@ class Meeting:
         self._rounds: dict[tuple[int, ...], list[_Round]] = {}
         self._waiting: dict[int, _Round] = {}
         self._gone: set[int] = set()
+        self._listeners: list[Callable[[BaseException], object]] = []
 
     def participant(self, process: int) -> Participant:
         """The part of one process."""
@@ -68,8 +69,20 @@ class Meeting:
             waiting = list(dict.fromkeys(self._waiting.values()))
             self._waiting.clear()
             self._rounds.clear()
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(self.error)
         for each in waiting:
             each.complete.complete(self.error)
+
+    def when_failed(self, listener: Callable[[BaseException], object]) -> None:
+        """Have ``listener(error)`` called if the run fails: at once if it has, or by whoever says so."""
+        with self._lock:
+            error = self.error
+            if error is None:
+                self._listeners.append(listener)
+        if error is not None:
+            listener(error)
 
     def leave(self, process: int) -> None:
         """A process has ended: who waits for it would wait for ever."""
@@ -175,6 +188,10 @@ class Participant:
     def processes(self) -> int:
         """How many there are."""
         return len(self._meeting.who)
+
+    def when_failed(self, listener: Callable[[BaseException], object]) -> None:
+        """Have ``listener(error)`` called, from any thread, if the run fails before it has ended."""
+        self._meeting.when_failed(listener)
 
     def exchange(self, members: tuple[int, ...], what: str, value: Any) -> Mapping[int, Any]:
         """Wait until all ``members``, given in ascending order and this one among them, have come to ``what``.

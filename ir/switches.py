@@ -146,6 +146,13 @@ COLLECTIVE_TIMEOUT = Switch(
     "seconds that one process of a program for several devices waits for others ([devices.md](devices.md))",
     "at every call of such a program",
 )
+GPU_COLLECTIVES = Switch(
+    "HLOJIT_GPU_COLLECTIVES",
+    "`copies`",
+    "what moves among GPUs: `copies` from each other's memory, or `nccl`, NVIDIA's library (not run yet; "
+    "[devices.md](devices.md))",
+    "at every call of a program for several GPUs",
+)
 CUDA = Switch(
     "HLOJIT_CUDA",
     "the machine's NVIDIA GPUs",
@@ -187,6 +194,7 @@ SWITCHES: Final = (
     BACKEND,
     CPU_DEVICES,
     COLLECTIVE_TIMEOUT,
+    GPU_COLLECTIVES,
     DISABLE_PLUGINS,
     NUM_THREADS,
     MEMORY_LIMIT,

@@ -97,6 +97,31 @@ class Grid:
     shared_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What goes to, or comes from, the member of a group at the place ``partner``."""
+
+    partner: int
+    address: int
+    nbytes: int
+
+
+class Communicator(Protocol):
+    """One GPU's part in a library that moves among a group.
+
+    The host threads of all members make the same calls, each with its own stream (in the numbers of ``Driver.number``).
+    """
+
+    def all_gather(self, source: int, target: int, nbytes: int, stream: int) -> None:
+        """Every target gets all sources, ``nbytes`` each, in the order of the group."""
+
+    def move(self, sends: Sequence[Message], receives: Sequence[Message], stream: int) -> None:
+        """Send and receive, all at once; at most one message goes from one member to another."""
+
+    def abort(self) -> None:
+        """End what streams wait for in it, of all members: one of them will not come.  From any thread, more than once."""
+
+
 class Driver(Protocol):
     """One GPU; see the module's docstring.  May be used from several threads.
 
@@ -152,6 +177,12 @@ class Driver(Protocol):
         """Copy from another GPU, whose driver ``peer`` is of the same class, without the host where the machine can.
 
         The stream is one of this GPU's.  The contents must be there, by the order of the streams: nothing is waited for.
+        """
+
+    def communicator(self, group: Sequence[Any]) -> Communicator | None:
+        """What this GPU has of a library that moves among GPUs, whose drivers these are, this one among them.
+
+        None where none is wanted: they copy from each other.
         """
 
     def load(self, image: bytes | memoryview, symbols: Sequence[str]) -> Module:

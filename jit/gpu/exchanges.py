@@ -3,16 +3,23 @@
 Host threads meet twice (``hlojit.extensions.rendezvous``), and nothing waits for the devices: first they hand each other the
 addresses of sources with marks that these are filled, for the streams to wait for; then marks that all has been fetched, so that
 no stream goes on to write over what another one still reads.  A stream that met a fault hands it on with its marks.
+
+With a library that moves (``Driver.communicator``), streams wait for each other in it, and host threads meet to know that all
+of them are there and that all have put it on their streams.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, final
 
 from hlojit.extensions.rendezvous import Participant
-from hlojit.gpu.driver import Driver, Mark, Stream
+from hlojit.gpu.driver import Communicator, DeviceFault, Driver, Mark, Message, Stream
 from hlojit.gpu.operations import Exchange
 from hlojit.lowering.collective_moves import Moves, moves_of
+from hlojit.lowering.program import CollectiveKind
 
 
 class _Offer(NamedTuple):
@@ -28,26 +35,94 @@ def moves_for(operation: Exchange, process: int) -> Moves:
     return moves_of(operation.kind, operation.groups, process, operation.source_bytes, operation.target_bytes)
 
 
-def exchange(
-    operation: Exchange, source: int, target: int, zeros: int, driver: Driver, stream: Stream, participant: Participant
-) -> None:
-    """Put one participant's part on its stream; ``zeros`` is the address of as many zeros as nobody gives."""
-    moves = moves_for(operation, participant.process)
-    own = participant.process
-    offers = participant.exchange(moves.partners, operation.what, _Offer(driver, source, driver.record(stream)))
-    for process, offer in offers.items():
-        if process != own:
-            driver.wait_for(stream, offer.filled)
-    for piece in moves.pieces:
-        offer = offers[piece.giver]
-        place, there = target + piece.target, offer.source + piece.source
-        if piece.giver == own:
-            driver.copy(place, there, piece.nbytes, stream)
+@final
+@dataclass(frozen=True)
+class Exchanger:
+    """One participant's part in one collective, to be put on its stream; ``zeros`` is where as many are as nobody gives."""
+
+    operation: Exchange
+    source: int
+    target: int
+    zeros: int
+    driver: Driver
+    stream: Stream
+    participant: Participant
+
+    def run(self) -> None:
+        """Meet the others, and put it there."""
+        operation, participant = self.operation, self.participant
+        moves = moves_for(operation, participant.process)
+        offer = _Offer(self.driver, self.source, self.driver.record(self.stream))
+        offers = participant.exchange(moves.partners, operation.what, offer)
+        group = [offers[each].driver for each in moves.partners]
+        communicator = self.driver.communicator(group) if len(group) > 1 else None
+        if communicator is None:
+            self._fetch(moves, offers)
         else:
-            driver.copy_from(offer.driver, place, there, piece.nbytes, stream)
-    for offset, nbytes in moves.zeros:
-        driver.copy(target + offset, zeros, nbytes, stream)
-    fetched = participant.exchange(moves.partners, f"the end of {operation.what}", driver.record(stream))
-    for process, mark in fetched.items():
-        if process != own:
-            driver.wait_for(stream, mark)
+            self._communicate(moves, communicator)
+
+    def _fetch(self, moves: Moves, offers: Mapping[int, _Offer]) -> None:
+        driver, stream, own = self.driver, self.stream, self.participant.process
+        for process, offer in offers.items():
+            if process != own:
+                driver.wait_for(stream, offer.filled)
+        for piece in moves.pieces:
+            if piece.giver != own:
+                offer = offers[piece.giver]
+                driver.copy_from(
+                    offer.driver, self.target + piece.target, offer.source + piece.source, piece.nbytes, stream
+                )
+        self._own(moves)
+        fetched = self.participant.exchange(moves.partners, f"the end of {self.operation.what}", driver.record(stream))
+        for process, mark in fetched.items():
+            if process != own:
+                driver.wait_for(stream, mark)
+
+    def _own(self, moves: Moves) -> None:
+        """What comes from nobody else."""
+        for piece in moves.pieces:
+            if piece.giver == self.participant.process:
+                place, there = self.target + piece.target, self.source + piece.source
+                self.driver.copy(place, there, piece.nbytes, self.stream)
+        for offset, nbytes in moves.zeros:
+            self.driver.copy(self.target + offset, self.zeros, nbytes, self.stream)
+
+    def _communicate(self, moves: Moves, communicator: Communicator) -> None:
+        operation, number = self.operation, self.driver.number(self.stream)
+        # A GPU that is lost never comes: the others' streams wait for it on the device.
+        self.participant.when_failed(partial(_give_up, communicator))
+        try:
+            if operation.kind is CollectiveKind.ALL_GATHER and operation.in_order(moves.partners):
+                communicator.all_gather(self.source, self.target, operation.source_bytes, number)
+            else:
+                communicator.move(*self._messages(moves), number)
+                self._own(moves)
+            self.participant.exchange(moves.partners, f"the end of {operation.what}", None)
+        except BaseException:
+            # Of those that have put it on their streams, too.
+            communicator.abort()
+            raise
+
+    def _messages(self, moves: Moves) -> tuple[list[Message], list[Message]]:
+        own, places = self.participant.process, {process: place for place, process in enumerate(moves.partners)}
+        sends = [
+            Message(places[process], self.source + piece.source, piece.nbytes)
+            for process in moves.partners
+            if process != own
+            for piece in moves_for(self.operation, process).pieces
+            if piece.giver == own
+        ]
+        receives = [
+            Message(places[piece.giver], self.target + piece.target, piece.nbytes)
+            for piece in moves.pieces
+            if piece.giver != own
+        ]
+        return sends, receives
+
+
+def _give_up(communicator: Communicator, error: BaseException | None) -> None:
+    """Of a fault of a device, abort; after other failures everything on the streams comes to its end."""
+    while error is not None and not isinstance(error, DeviceFault):
+        error = error.__cause__
+    if error is not None:
+        communicator.abort()

@@ -130,6 +130,10 @@ class Exchange:
     target_bytes: int
     what: str
 
+    def in_order(self, members: tuple[int, ...]) -> bool:
+        """Whether these members, in this order, are one of the groups, and no group is smaller than others."""
+        return members in self.groups
+
 
 Operation = Exchange | LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
 

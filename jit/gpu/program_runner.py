@@ -18,7 +18,7 @@ from hlojit.compiled import CompiledProgram
 from hlojit.extensions.rendezvous import Participant
 from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, load_conditions
 from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
-from hlojit.gpu.exchanges import exchange, moves_for
+from hlojit.gpu.exchanges import Exchanger, moves_for
 from hlojit.gpu.fixed import straightened
 from hlojit.gpu.graph_nodes import Conditions
 from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
@@ -310,7 +310,7 @@ class Resident:
                     assert participant is not None
                     source, target = _address(frame, operation.source), _address(frame, operation.target)
                     zeros = frame[self._operations.zeros]
-                    exchange(operation, source, target, zeros, driver, stream, participant)
+                    Exchanger(operation, source, target, zeros, driver, stream, participant).run()
                 case SetCell():
                     frame[operation.slot] = _address(frame, operation.target)
                 case SwapCells():

@@ -20,7 +20,16 @@ from typing import Final, final
 import numpy as np
 from hlojit.extensions.events import Event, Queue
 from hlojit.gpu.device_functions import SubstituteModule, substitute_module
-from hlojit.gpu.driver import ALIGNMENT, DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
+from hlojit.gpu.driver import (
+    ALIGNMENT,
+    Communicator,
+    DeviceFault,
+    DriverError,
+    Grid,
+    NDArray,
+    OutOfDeviceMemory,
+    Properties,
+)
 from hlojit.gpu.graph_nodes import Conditions, CopyNode, GraphNode, LaunchNode
 from hlojit.gpu.simulated_graph import SimulatedConditionals
 from hlojit.simt.simulator.module import SimulatedModule
@@ -233,6 +242,10 @@ class SimulatedDriver:
             ctypes.memmove(target, source, nbytes)
 
         stream.put(move)
+
+    def communicator(self, group: Sequence[SimulatedDriver]) -> Communicator | None:
+        """No library."""
+        return None
 
     def _move(self, target: int, source: int, nbytes: int, host: NDArray | None) -> None:
         start = host.ctypes.data if host is not None else -1

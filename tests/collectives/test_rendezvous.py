@@ -126,6 +126,15 @@ def test_a_failure_frees_those_who_wait_and_those_who_come() -> None:
         made.participant(1).exchange((0, 1, 2), "later", None)
 
 
+def test_listeners_hear_of_a_failure_once() -> None:
+    made, heard = meeting(2), list[str]()
+    made.participant(0).when_failed(lambda error: heard.append(f"first: {error}"))
+    made.fail(ExecutionError("lost"))
+    made.fail(ExecutionError("another one"))
+    made.participant(1).when_failed(lambda error: heard.append(f"second: {error}"))
+    assert heard == ["first: lost", "second: lost"]
+
+
 def test_a_thread_knows_which_process_it_runs() -> None:
     participant = meeting(2).participant(1)
     assert current_participant() is None

@@ -1,0 +1,135 @@
+"""NCCL moves among GPUs, if ``HLOJIT_GPU_COLLECTIVES=nccl`` asks for it; **not run yet**: several GPUs have not been at hand.
+
+    communicator = nccl().communicator((0, 1, 3), 1, context)      # GPU 1's part in what GPUs 0, 1 and 3 do together
+    communicator.all_gather(source, target, nbytes, stream)
+
+By ctypes over the dozen functions of its C interface that are needed, which have been the same since version 2.7; nothing is
+combined by it, so that elements are bytes.  One communicator a group, made by the first of its host threads for all members
+(``ncclCommInitAll``); each is used by the thread of its own GPU, with that GPU's context current.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, final
+
+from hlojit.gpu.driver import DriverError, Message
+from hlojit.ir.once import Once
+from hlojit.ir.switches import GPU_COLLECTIVES
+
+CHOICES: Final = ("copies", "nccl")
+_BYTE: Final = 1
+"""``ncclUint8``."""
+_pointer, _size, _int = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
+    "ncclCommInitAll": (ctypes.POINTER(_pointer), _int, ctypes.POINTER(_int)),
+    "ncclCommAbort": (_pointer,),
+    "ncclAllGather": (_pointer, _pointer, _size, _int, _pointer, _pointer),
+    "ncclSend": (_pointer, _size, _int, _int, _pointer, _pointer),
+    "ncclRecv": (_pointer, _size, _int, _int, _pointer, _pointer),
+    "ncclGroupStart": (),
+    "ncclGroupEnd": (),
+}
+"""All return a status, 0 where all is well; sizes are in elements, streams are CUDA's handles."""
+
+
+def is_chosen() -> bool:
+    """Whether the switch asks for it."""
+    return GPU_COLLECTIVES.choice(CHOICES) == "nccl"
+
+
+@final
+class Nccl:
+    """The library, with errors as exceptions, and the communicators of this process."""
+
+    def __init__(self, library: Any):
+        self._library: Final = library
+        for name, types in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = types, _int
+        library.ncclGetErrorString.argtypes, library.ncclGetErrorString.restype = (_int,), ctypes.c_char_p
+        self._lock = threading.Lock()
+        self._groups: dict[tuple[int, ...], list[int]] = {}
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Call a function; raises ``DriverError`` in NCCL's words."""
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            text = self._library.ncclGetErrorString(status)
+            raise DriverError(f"{name}: {text.decode(errors='replace') if text else status}")
+
+    def communicator(
+        self, ordinals: tuple[int, ...], own: int, context: AbstractContextManager[None]
+    ) -> NcclCommunicator:
+        """The part of the GPU number ``own`` in a group; within ``context`` its context is current."""
+        with self._lock, context:
+            handles = self._groups.get(ordinals)
+            if handles is None:
+                count = len(ordinals)
+                made = (_pointer * count)()
+                self("ncclCommInitAll", made, count, (_int * count)(*ordinals))
+                handles = self._groups[ordinals] = [int(each or 0) for each in made]
+        return NcclCommunicator(self, ordinals, handles[ordinals.index(own)], context)
+
+    def abort(self, ordinals: tuple[int, ...], handle: int) -> None:
+        """End what a communicator waits for; the group gets new ones."""
+        with self._lock:
+            handles = self._groups.get(ordinals)
+            if handles is None or handle not in handles:
+                return
+            del self._groups[ordinals]
+        for each in handles:
+            self("ncclCommAbort", each)
+
+
+@final
+class NcclCommunicator:
+    """One GPU's part in a group: a ``Communicator``."""
+
+    def __init__(self, library: Nccl, ordinals: tuple[int, ...], handle: int, context: AbstractContextManager[None]):
+        self._library = library
+        self._context = context
+        self._ordinals = ordinals
+        self._handle = handle
+
+    def all_gather(self, source: int, target: int, nbytes: int, stream: int) -> None:
+        """One call."""
+        with self._context:
+            self._library("ncclAllGather", source, target, nbytes, _BYTE, self._handle, stream)
+
+    def move(self, sends: Sequence[Message], receives: Sequence[Message], stream: int) -> None:
+        """One group of calls: they are one operation, and no order among them matters."""
+        library = self._library
+        with self._context:
+            library("ncclGroupStart")
+            try:
+                for each in sends:
+                    library("ncclSend", each.address, each.nbytes, _BYTE, each.partner, self._handle, stream)
+                for each in receives:
+                    library("ncclRecv", each.address, each.nbytes, _BYTE, each.partner, self._handle, stream)
+            finally:
+                library("ncclGroupEnd")
+
+    def abort(self) -> None:
+        """End it for all members."""
+        self._library.abort(self._ordinals, self._handle)
+
+
+def _load() -> Nccl:
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        path = load_nvidia_dynamic_lib("nccl").abs_path
+    except DynamicLibNotFoundError as error:
+        raise DriverError(
+            "HLOJIT_GPU_COLLECTIVES=nccl, but there is no libnccl.so.2 (pip install nvidia-nccl-cu13); "
+            "without the switch GPUs copy from each other"
+        ) from error
+    return Nccl(ctypes.CDLL(path))
+
+
+nccl: Final = Once(_load)
+"""The installed library; raises ``DriverError`` without one."""
