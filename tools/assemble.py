@@ -5,7 +5,8 @@
 
 Texts go to ``build/assembled/TARGET/KIND.ASSEMBLER.ptx`` (``.sass`` beside it where nvdisasm is installed), the table to
 ``build/assembled/table.md``.  The exit status is 1 if a kernel calls something, spills, keeps in local memory what registers
-could hold, or lacks the accesses of 16 bytes that its plan is for.  What has no GPU kernel yet is listed as such.
+could hold, lacks the accesses of 16 bytes that its plan is for, or multiplies by matrix instructions and leaves no room for a
+second block on a multiprocessor.  What has no GPU kernel yet is listed as such.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Indexed, Kernel, Pointwise, Reduction
+from hlojit.lowering.grid_matrix_plan import BLOCKS_AT_ONCE
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 from hlojit.simt.conditions import condition_kernels
@@ -376,6 +378,21 @@ class Row:
         for symbol, usage in self.usage.items():
             if usage.spills:
                 found.append(f"{symbol} spills {usage.spills} bytes")
+        return found + self._too_large()
+
+    def _too_large(self) -> list[str]:
+        """Kernels of matrix instructions of which a multiprocessor should hold two blocks: one computes while one waits."""
+        machine = TARGETS[self.target].grid
+        assert machine is not None
+        if "mma.sync" not in self.ptx:
+            return []
+        found = []
+        for phase in self.code.phases:
+            usage = self.usage.get(phase.symbol)
+            if usage is not None and BLOCKS_AT_ONCE * phase.threads * usage.registers > machine.registers:
+                found.append(f"{phase.symbol} takes {usage.registers} registers: a multiprocessor holds one block")
+            if BLOCKS_AT_ONCE * phase.shared_bytes > machine.shared_bytes:
+                found.append(f"{phase.symbol} takes {phase.shared_bytes} bytes of shared memory: one block")
         return found
 
     def cells(self) -> list[str]:

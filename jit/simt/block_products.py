@@ -90,14 +90,8 @@ class Side(ABC):
         self.places: list[tuple[Val, Val]] = []
         """Of every piece of the thread: row and term inside of the tile."""
         self.exists: list[Val | None] = []
-        self.slots = fill.slots(kernel.plan.stages)
-        self.raw_slots = fill.raw_slots(kernel.plan.stages)
-        self.raw_base: Val | None = None
-
-    @property
-    def passage(self) -> Passage:
-        """How its pieces come into shared memory."""
-        return self.fill.passage
+        self.slots = 2
+        """Steps in shared memory in the form that is multiplied."""
 
     def prepare(self, first: Val) -> None:
         """What does not change from step to step; ``first`` is the tile's first row."""
@@ -115,14 +109,11 @@ class Side(ABC):
             self.kernel.frame.access.variables[f"{self.name}{number}"] = whole
             is_whole = self.extent % self.rows == 0
             self.exists.append(None if is_whole else b.icmp("slt", whole, b.constant("i64", self.extent)))
-        if self.raw_slots:
-            kind = self.reader.kind
-            self.raw_base = b.shared(kind, self.raw_slots * self.number * self.threads * fill.lanes)
 
     def place_piece(self, row: Val, term: Val) -> None:  # noqa: B027  some forms need nothing
         """Where a piece of the thread lies in the tile (i32), once for each of them."""
 
-    def _each(self, step: Val, end: Val | None) -> Iterator[tuple[int, Place, Val | None]]:
+    def each(self, step: Val, end: Val | None) -> Iterator[tuple[int, Place, Val | None]]:
         """Every piece of a step that begins at term ``step``: where it lies, and whether it exists."""
         b, access = self.b, self.kernel.frame.access
         for number, (_, term) in enumerate(self.places):
@@ -138,20 +129,42 @@ class Side(ABC):
 
     def read(self, step: Val, end: Val | None) -> list[Piece]:
         """Ask for the pieces of a step; those from term ``end`` on do not exist."""
-        return [self.reader.read(place, self.fill.lanes, valid) for _, place, valid in self._each(step, end)]
+        return [self.reader.read(place, self.fill.lanes, valid) for _, place, valid in self.each(step, end)]
+
+    def slot(self, index: Val) -> Val:
+        """Which place in shared memory a step has (i32), in the form that is multiplied."""
+        return self.b.urem(index, self.b.constant("i32", self.slots))
+
+    @abstractmethod
+    def write(self, pieces: Sequence[Piece], index: Val) -> None:
+        """Leave the pieces of a step, the ``index``-th (i32), in shared memory."""
+
+
+class CopiedSide(Side):
+    """An operand whose pieces may be copied asynchronously, as its ``Fill`` says."""
+
+    def __init__(self, kernel: BlockProduct, reader: Reader, fill: Fill, rows: int, extent: int, name: str):
+        super().__init__(kernel, reader, fill, rows, extent, name)
+        self.slots = fill.slots(kernel.plan.stages)
+        self.raw_slots = fill.raw_slots(kernel.plan.stages)
+        if self.raw_slots:
+            self.raw_base = self.b.shared(reader.kind, self.raw_slots * self.number * self.threads * fill.lanes)
+
+    @abstractmethod
+    def piece_address(self, number: int, index: Val) -> Val:
+        """Where a piece of the ``index``-th step lies, if it needs no conversion."""
 
     def copy(self, step: Val, end: Val | None, index: Val) -> None:
         """Begin to copy the pieces of a step, the ``index``-th (i32)."""
-        for number, place, valid in self._each(step, end):
+        for number, place, valid in self.each(step, end):
             target = self._raw_piece(number, index) if self.raw_slots else self.piece_address(number, index)
             self.reader.copy(place, self.fill.lanes, valid, target)
 
     def convert(self, index: Val) -> None:
         """Leave what the thread has copied of a step in the form that is multiplied."""
-        kind = self.reader.kind
         pieces = []
         for number in range(self.number):
-            stored = load_vector_at(self.b, kind, self._raw_piece(number, index), self.fill.lanes)
+            stored = load_vector_at(self.b, self.reader.kind, self._raw_piece(number, index), self.fill.lanes)
             # What does not exist was copied as zeros.
             pieces.append(Piece(stored, None, None))
         self.write(pieces, index)
@@ -159,24 +172,11 @@ class Side(ABC):
     def _raw_piece(self, number: int, index: Val) -> Val:
         """Address of a piece as it is in memory."""
         b = self.b
-        assert self.raw_base is not None
         slot = b.urem(index, b.constant("i32", self.raw_slots))
         piece = b.add(b.mul(slot, b.constant("i32", self.number * self.threads)), b.thread)
         piece = b.add(piece, b.constant("i32", number * self.threads))
         nbytes = self.fill.lanes * self.reader.elements.size
         return shared_pointer(b, self.raw_base, b.mul(piece, b.constant("i32", nbytes)))
-
-    def slot(self, index: Val) -> Val:
-        """Which place in shared memory a step has (i32), in the form that is multiplied."""
-        return self.b.urem(index, self.b.constant("i32", self.slots))
-
-    def piece_address(self, number: int, index: Val) -> Val:
-        """Where a piece lies that needs no conversion."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def write(self, pieces: Sequence[Piece], index: Val) -> None:
-        """Leave the pieces of a step, the ``index``-th (i32), in shared memory."""
 
 
 class BlockProduct(ABC):
@@ -260,14 +260,15 @@ class BlockProduct(ABC):
         return list(b.end_loop(loop, found))
 
     @property
-    def _copied(self) -> list[Side]:
+    def _copied(self) -> list[CopiedSide]:
         """What is copied asynchronously."""
-        return [side for side in (self.lhs, self.rhs) if side.passage is not Passage.REGISTERS]
+        sides = [side for side in (self.lhs, self.rhs) if isinstance(side, CopiedSide)]
+        return [side for side in sides if side.fill.passage is not Passage.REGISTERS]
 
     @property
     def _read(self) -> list[Side]:
         """What comes by registers."""
-        return [side for side in (self.lhs, self.rhs) if side.passage is Passage.REGISTERS]
+        return [side for side in (self.lhs, self.rhs) if side not in self._copied]
 
     def _copy(self, number: Val, start: Val, end: Val | None, steps: Val) -> None:
         """Begin to copy a step, if there is one, as one group."""
@@ -292,7 +293,7 @@ class BlockProduct(ABC):
         if self._copied:
             self.b.wait_for_copies(self.plan.stages - 2)
         for side in self._copied:
-            if side.passage is Passage.CONVERTED:
+            if side.fill.passage is Passage.CONVERTED:
                 side.convert(index)
         self.b.barrier()
 

@@ -26,7 +26,7 @@ from hlojit.lowering.grid_matrix_plan import (
 from hlojit.lowering.index import Index
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.matrix_layout import MatrixLayout
-from hlojit.simt.block_products import BlockProduct, Side
+from hlojit.simt.block_products import BlockProduct, CopiedSide
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.frame import GridFrame
 from hlojit.simt.portable_matrices import EXCHANGED_WORDS, lane_parts, place_of, shared_pointer
@@ -94,7 +94,7 @@ def _narrowed(b: SimtBuilder, value: Val, input: MatrixInput) -> Val:
 
 
 @final
-class _Rows(Side):
+class _Rows(CopiedSide):
     """Rows of terms, or terms of rows, as ``MatrixLayout`` says."""
 
     def __init__(
