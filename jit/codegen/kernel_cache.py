@@ -72,6 +72,10 @@ class KernelCache:
         code = self._kept(_symbol(self._stamp + text), partial(self._emitted, instruction))
         return self._private_code(instruction, code.unkeyable) if code.unkeyable else code
 
+    def named(self, name: str, make: Callable[[str], KernelCode]) -> KernelCode:
+        """A kernel that is no instruction's, by a name of its own: ``make(symbol)``, made once."""
+        return self._kept(_symbol(f"{self._stamp}\0{name}"), make)
+
     def variant(self, code: KernelCode, name: str, make: Callable[[str], KernelCode]) -> KernelCode:
         """Another way to compute what a kernel of this cache does, under a name: ``make(symbol)``, made once."""
         return self._kept(_symbol(f"{code.symbol}\0{name}"), make)

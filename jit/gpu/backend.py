@@ -26,6 +26,7 @@ from hlojit.extensions.backend import Backend, Capability, CompileOptions, no
 from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.function_places import function_places
 from hlojit.gpu.autotuner import ANY, SAME_BITS, Autotuner
+from hlojit.gpu.conditional_graphs import ConditionImages
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.driver import ALIGNMENT
 from hlojit.gpu.libraries import with_libraries
@@ -44,7 +45,7 @@ from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.selection_plan import LONGEST_SELECTION
 from hlojit.lowering.target import Target
-from hlojit.simt.conditions import condition_kernels
+from hlojit.simt.conditions import KINDS, condition_kernel, condition_kernels
 from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
 
 RUNTIME: Final = "gpu-1"
@@ -105,11 +106,11 @@ class GpuBackend(Backend):
         found = self._opened.get(id(platform))
         if found is None:
             with fork_gate.inside:
-                images = cache(partial(_condition_images, platform))
+                kernels = _kernel_cache(platform)
+                images = cache(partial(_condition_images, kernels, platform))
                 devices = tuple(
                     GpuDevice(self.name, number, each, images) for number, each in enumerate(platform.drivers)
                 )
-                kernels = _kernel_cache(platform)
                 opened = _Opened(platform, kernels, Autotuner(platform, kernels), devices)
                 # Of several threads, or a thread and its signal handler, one has opened it.
                 found = self._opened.setdefault(id(platform), opened)
@@ -219,10 +220,20 @@ def _library_note(name: str, reason: str) -> str:
     return f"{name} computes {which} ({LIBRARIES.name}={choice})"
 
 
-def _condition_images(platform: Platform) -> Mapping[str, bytes]:
+def _condition_images(kernels: KernelCache, platform: Platform) -> ConditionImages:
     """The kernels that set conditions in graphs, or none where the platform's dialect has no such."""
-    codes = condition_kernels(platform.dialect)
-    return platform.assemble(codes) if codes else {}
+    dialect = platform.dialect
+    if not condition_kernels(dialect):
+        return {}
+
+    def made(kind: str, symbol: str) -> KernelCode:
+        code = condition_kernel(kind, dialect, symbol)
+        assert code is not None
+        return code
+
+    codes = {kind: kernels.named(kind, partial(made, kind)) for kind in KINDS}
+    images = dict(kernels.objects(codes.values(), platform.assemble))
+    return {kind: (code.symbol, images[code.symbol]) for kind, code in codes.items()}
 
 
 def _kernel_cache(platform: Platform) -> KernelCache:

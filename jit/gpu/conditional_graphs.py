@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from hlojit.gpu.device_graph import NoDeviceGraph, graph_nodes
 from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Graph, OutOfDeviceMemory, Properties, Stream
@@ -18,6 +18,8 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.switches import GPU_LOOPS
 from hlojit.simt import conditions
 
+ConditionImages: TypeAlias = Mapping[str, tuple[str, bytes | memoryview]]
+"""Symbol and image by what the kernel is: none, or all of ``hlojit.simt.conditions.KINDS``."""
 KEPT_GRAPHS: Final = 4
 """Of one program: addresses alternate when results of one call are arguments of the next."""
 _DEVICE: Final = "device"
@@ -34,11 +36,12 @@ def reason_for_host(properties: Properties) -> str:
     return f"{GPU_LOOPS.name}={_HOST}" if chosen == _HOST else properties.no_conditional_graphs
 
 
-def load_conditions(driver: Driver, images: Mapping[str, bytes]) -> Conditions:
+def load_conditions(driver: Driver, images: ConditionImages) -> Conditions:
     """The kernels that set conditions, on a device."""
 
-    def function(symbol: str) -> Any:
-        return driver.function(driver.load(images[symbol], (symbol,)), symbol, 0)
+    def function(kind: str) -> Any:
+        symbol, image = images[kind]
+        return driver.function(driver.load(image, (symbol,)), symbol, 0)
 
     return Conditions(*map(function, (conditions.LOOP, conditions.CASE, conditions.PREDICATE)))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -23,7 +23,7 @@ from hlojit.extensions.devices import DEVICE_MEMORY, Buffer, Device, DeviceProgr
 from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
 from hlojit.extensions.holds import Given
 from hlojit.extensions.rendezvous import Participant
-from hlojit.gpu.conditional_graphs import reason_for_host
+from hlojit.gpu.conditional_graphs import ConditionImages, reason_for_host
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle
 from hlojit.gpu.program_runner import GpuProgram, Resident, Site
@@ -41,7 +41,7 @@ MOST_RECENT: Final = 256
 class Lanes:
     """What a device has once it is in use: streams, threads, locks; made anew in a child of fork."""
 
-    def __init__(self, name: str, driver: Driver, condition_images: Callable[[], Mapping[str, bytes]]):
+    def __init__(self, name: str, driver: Driver, condition_images: Callable[[], ConditionImages]):
         self.process = os.getpid()
         self.site: Final = Site(name, driver, condition_images)
         self.downloads: Final[Stream] = driver.stream("downloads")
@@ -85,9 +85,7 @@ class _Call:
 class GpuDevice(Device):
     """One GPU; see the module's docstring."""
 
-    def __init__(
-        self, backend: str, id: int, driver: Driver, condition_images: Callable[[], Mapping[str, bytes]] = dict
-    ):
+    def __init__(self, backend: str, id: int, driver: Driver, condition_images: Callable[[], ConditionImages] = dict):
         """``condition_images`` gives those of ``hlojit.simt.conditions``, or none: then the host decides about loops."""
         found = driver.properties
         description = f"{found.kind}, {found.total_memory / 1e9:.1f} GB" + (f" ({found.note})" if found.note else "")

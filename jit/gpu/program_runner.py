@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.compiled import CompiledProgram
 from hlojit.extensions.rendezvous import Participant
-from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, load_conditions
+from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, ConditionImages, load_conditions
 from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
 from hlojit.gpu.exchanges import Exchanger, moves_for
 from hlojit.gpu.fixed import straightened
@@ -64,7 +64,7 @@ class LoadedKernel:
 class Site:
     """Where programs run: one GPU with the stream for them, memory, and the kernels that are loaded."""
 
-    def __init__(self, name: str, driver: Driver, condition_images: Callable[[], Mapping[str, bytes]] = dict):
+    def __init__(self, name: str, driver: Driver, condition_images: Callable[[], ConditionImages] = dict):
         """``condition_images`` gives those of ``hlojit.simt.conditions``, or none."""
         self.driver = driver
         self._condition_images = condition_images

@@ -9,7 +9,7 @@ kernels set its condition: whether to go on, or which part it is to be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hlojit.llvm.kernel_code import kernel_code
@@ -30,23 +30,23 @@ _INDEX: Final = Memory("the index", 4, 4)
 _STOP: Final = Memory("the stop word", 4, 4)
 
 
+KINDS: Final = (LOOP, CASE, PREDICATE)
+
+
 def condition_kernels(dialect: Dialect) -> tuple[KernelCode, ...]:
     """The three kernels, or none where the dialect sets no conditions; grids of one block of one thread."""
-    return tuple(_emitted(dialect))
+    return tuple(code for kind in KINDS if (code := condition_kernel(kind, dialect, kind)) is not None)
 
 
-def _emitted(dialect: Dialect) -> Iterator[KernelCode]:
-    for symbol, memories, value in (
-        (LOOP, (_BYTE, _STOP), _goes_on),
-        (CASE, (_INDEX,), _case),
-        (PREDICATE, (_BYTE,), _first_if_true),
-    ):
-        b = SimtBuilder(dialect)
-        with b.kernel(symbol, memories, 1) as addresses:
-            condition = value(b, addresses)
-            if not b.dialect.set_condition(b, b.number(), condition):
-                return
-        yield kernel_code(b, [Phase(symbol, 1, 0.0, 1)])
+def condition_kernel(kind: str, dialect: Dialect, symbol: str) -> KernelCode | None:
+    """One of them, under a name; None where the dialect sets no conditions."""
+    memories, value = _RULES[kind]
+    b = SimtBuilder(dialect)
+    with b.kernel(symbol, memories, 1) as addresses:
+        condition = value(b, addresses)
+        if not b.dialect.set_condition(b, b.number(), condition):
+            return None
+    return kernel_code(b, [Phase(symbol, 1, 0.0, 1)])
 
 
 _Value = Callable[[SimtBuilder, Sequence[Val]], Val]
@@ -68,3 +68,10 @@ def _case(b: SimtBuilder, addresses: Sequence[Val]) -> Val:
 def _first_if_true(b: SimtBuilder, addresses: Sequence[Val]) -> Val:
     holds = b.icmp("ne", b.load("i8", addresses[0]), b.constant("i8", 0))
     return b.select(holds, b.constant("i32", 0), b.constant("i32", 1))
+
+
+_RULES: Final[dict[str, tuple[Sequence[Memory], _Value]]] = {
+    LOOP: ((_BYTE, _STOP), _goes_on),
+    CASE: ((_INDEX,), _case),
+    PREDICATE: ((_BYTE,), _first_if_true),
+}

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import hlojit
 import numpy as np
 import pytest
+from hlojit.cuda.backend import CudaBackend
+from hlojit.cuda.nvptx import H200
 from hlojit.extensions import registry
 from hlojit.gpu.conditional_graphs import KEPT_GRAPHS
 from hlojit.gpu.device import GpuDevice
@@ -16,8 +22,12 @@ from hlojit.gpu.device_graph import MOST_NESTED, NoDeviceGraph, graph_nodes
 from hlojit.gpu.driver import Driver, DriverError
 from hlojit.gpu.graph_nodes import BranchNode, LoopNode
 from hlojit.gpu.operations import LaunchKernel, Operations, SwapCells
+from hlojit.gpu.platforms import Platform
 from hlojit.gpu.program_runner import GpuProgram
 from hlojit.gpu.simulated_driver import SimulatedDriver
+from hlojit.gpu.simulated_platform import simulated_platform
+from hlojit.lowering.kernel import KernelCode
+from hlojit.simt.conditions import KINDS
 
 from ..loop_programs import PROGRAMS, array
 from ..random_programs import RandomProgram, random_arguments
@@ -113,6 +123,25 @@ def test_exchanged_buffers_become_two_iterations(path: str) -> None:
     assert len(last.cases[0]) == len(repeated.body) - 1, "the same iteration again"
     assert last.cases[0] != list(repeated.body[:-1]), "over other addresses"
     assert len(last.cases[1]) == 1, "one copy"
+
+
+def test_kernels_that_set_conditions_are_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all processes: they are kept on disk like those of programs."""
+    monkeypatch.setenv("HLOJIT_CACHE", str(tmp_path))
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    assembled: list[str] = []
+    for _ in range(2):
+        backend, platform = CudaBackend(), simulated_platform(H200, "simulated")
+
+        def assemble(codes: Sequence[KernelCode], plain: Platform = platform) -> Mapping[str, bytes]:
+            assembled.extend(code.symbol for code in codes)
+            return plain.assemble(codes)
+
+        noted = replace(platform, assemble=assemble)
+        monkeypatch.setattr(backend, "platform", partial(lambda each: each, noted))
+        found = backend.devices()[0]
+        assert isinstance(found, GpuDevice) and set(found.condition_images()) == set(KINDS)
+    assert len(assembled) == len(set(assembled)) == len(KINDS)
 
 
 @DEVICE
