@@ -322,7 +322,7 @@ KINDS = {
     "scatter_atomic_i32": _scatter("i32", "add"),
     "scatter_ordered_f32": _scatter("f32", "add"),
     "update_slice_f32": _update_slice(),
-    "sort_merge_f32": _sort("f32", "64x4096", 1, "", wide=False),
+    "sort_merge_f32": _sort("f32", "64x4096", 1, ""),
     "sort_radix_f32": _sort("f32", "16777216", 0, ", TOTALORDER", scatters=True),
     "sort_radix_rows_f32": _sort("f32", "4096x4096", 1, ", TOTALORDER"),
     "sort_radix_bf16_i32": _sort("bf16", "64x50256", 1, ", TOTALORDER", "i32", scatters=True),

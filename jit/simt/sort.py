@@ -8,6 +8,7 @@ are then raised to the largest before them, so that the results always hold ever
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, final
@@ -23,7 +24,7 @@ from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.radix_plan import RadixPlan
 from hlojit.lowering.sort_plan import GridSortPlan
-from hlojit.lowering.target import Target
+from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
 from hlojit.simt.radix_sort import RadixSort
@@ -205,7 +206,10 @@ class _Sort:
             ranks, flag = b.shared(plan.rank_kind, plan.tile), b.shared("i32", 1)
             place = self._line_place(line)
             operands = self._operands()
-            b.when(exists, lambda: self._write(self._bits(operands, place(b.add(first, mine))), halves[0], mine))
+            if plan.inner == 1:
+                self._move_tile(operands, halves[0], line, first, length, to_shared=True)
+            else:
+                b.when(exists, lambda: self._write(self._bits(operands, place(b.add(first, mine))), halves[0], mine))
             zero = b.constant("i64", 0)
             b.when(b.icmp("eq", mine, zero), lambda: self._store(b.constant("i32", 0), flag, zero))
             b.barrier()
@@ -219,9 +223,38 @@ class _Sort:
                 place, results = self._area_place(line), self._area(0)
                 self._clear_flag(line, tile, mine)
             sorted_half = halves[levels % 2]
-            b.when(exists, lambda: self._write(self._bits(sorted_half, mine), results, place(b.add(first, mine))))
+            if plan.widths or plan.inner == 1:
+                self._move_tile(results, sorted_half, line, first, length, to_shared=False)
+            else:
+                b.when(exists, lambda: self._write(self._bits(sorted_half, mine), results, place(b.add(first, mine))))
         steps = sum(2 * (level + 1) for level in range(levels))
         return self.frame.phase(symbol, plan.lines * plan.tiles, 30.0 * steps)
+
+    def _move_tile(
+        self, outside: list[Val], shared: list[Val], line: Val, first: Val, length: Val, *, to_shared: bool
+    ) -> None:
+        """Between a tile of a contiguous line and shared memory, in pieces of up to 16 bytes."""
+        b, plan = self.b, self.plan
+        start = b.add(b.mul(line, b.constant("i64", plan.length)), first)
+        thread = b.zext(b.thread, "i64")
+        for own_kind, base, array in zip(self.kinds, outside, shared):
+            # A boolean is moved as its byte.
+            kind = "i8" if own_kind == "i1" else own_kind
+            lanes = math.gcd(128 // KIND_BITS[kind], plan.tile, plan.length if plan.lines > 1 else 0)
+
+            def move(position: Val, lanes: int, base: Val = base, array: Val = array, kind: str = kind) -> None:
+                places = b.element_pointer(base, kind, b.add(start, position)), b.element_pointer(array, kind, position)
+                source, target = places if to_shared else places[::-1]
+                with self.frame.access.lanes(lanes, "piece"):
+                    align = lanes * KIND_BITS[kind] // 8
+                    b.store(b.load(kind, source, vector=lanes > 1, align=align), target, align=align)
+
+            position = b.mul(thread, b.constant("i64", lanes))
+            is_whole = b.icmp("slt", b.add(position, b.constant("i64", lanes - 1)), length)
+            b.when(is_whole, partial(move, position, lanes))
+            if lanes > 1:
+                position = b.add(b.and_(length, b.constant("i64", -lanes)), thread)
+                b.when(b.icmp("slt", position, length), partial(move, position, 1))
 
     def _clear_flag(self, line: Val, tile: Val, mine: Val) -> None:
         """The first thread of every other tile clears the flag of its pair."""

@@ -94,3 +94,25 @@ def test_a_comparator_that_is_no_order_loses_nothing(
     x.view("u4")[np.isnan(x)] += random.integers(0, 1 << 20, int(np.isnan(x).sum())).astype("u4")
     found = keys_of(compared(length, 2, direction), x, monkeypatch)
     np.testing.assert_array_equal(np.sort(found.view("u4"), axis=1), np.sort(x.view("u4"), axis=1))
+
+
+@pytest.mark.parametrize(("length", "lines"), [(16, 3), (1000, 2), (2047, 1), (2048, 2), (2050, 3)])
+def test_pieces_of_lines_that_are_merged(length: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Carried operands of one and of eight bytes; lines that do and do not begin with whole pieces."""
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    kinds = [f"tensor<{lines}x{length}x{element}>" for element in ("f32", "i1", "f64", "i8")]
+    text = f"""
+    func.func @main(%x: {kinds[0]}, %y: {kinds[1]}, %z: {kinds[2]}, %w: {kinds[3]}) -> ({", ".join(kinds)}) {{
+      %0:4 = "stablehlo.sort"(%x, %y, %z, %w) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i1>, %d: tensor<i1>, %e: tensor<f64>, %f: tensor<f64>,
+           %g: tensor<i8>, %h: tensor<i8>):
+        %1 = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}) {{dimension = 1 : i64, is_stable = true}} : ({", ".join(kinds)}) -> ({", ".join(kinds)})
+      return %0#0, %0#1, %0#2, %0#3 : {", ".join(kinds)}
+    }}"""
+    random = np.random.default_rng(length)
+    arrays = [random.integers(-5, 6, (lines, length)).astype(dtype) for dtype in ("f4", "?", "f8", "i1")]
+    order = np.argsort(arrays[0], axis=1, kind="stable")
+    for found, array in zip(hlojit.compile(text, backend="cuda")(*arrays), arrays):
+        np.testing.assert_array_equal(found, np.take_along_axis(array, order, 1))
