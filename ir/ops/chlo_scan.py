@@ -17,6 +17,7 @@ from hlojit.ir.ops.definition import (
     AttributeSpec,
     Constraint,
     Expand,
+    Indexed,
     OpDefinition,
     Operand,
     ReferenceCall,
@@ -134,7 +135,7 @@ def _splat(value: Value) -> Any:
         if Trait.CONSTANT in made.op.traits:
             dense = made.attributes["value"]
             return dense.splat_element if dense.is_splat else None
-        if made.op.name != "stablehlo.broadcast_in_dim":
+        if not isinstance(made.op.lowering, Indexed) or made.op.lowering.broadcasts is None:
             return None
         value = made.operands[0]
     return None
