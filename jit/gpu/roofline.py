@@ -23,6 +23,7 @@ from hlojit.lowering.alias_analysis import KernelSource
 from hlojit.lowering.arithmetic_count import operations
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.library_product import LibraryProduct
 from hlojit.lowering.program import Launch
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.target import Target
@@ -36,6 +37,7 @@ OPERATIONS_PER_CLOCK: Final = 256
 BLOCKS_PER_MULTIPROCESSOR: Final = 32
 LAUNCH_NANOSECONDS: Final = 2000.0
 """From one launch of a stream or a graph to the next, if these have nothing to do: assumed, for GPUs of these years."""
+_MATRIX_NAMES: Final = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8", "f32": "tf32"}
 _COLUMNS: Final = (
     *("kernel", "blocks", "threads", "shared", "registers", "occupancy", "bytes", "operations"),
     *("estimate (us)", "bound", "measured (us)"),
@@ -62,7 +64,7 @@ class Estimate:
     bound: str
     """``memory``, ``arithmetic``, ``matrix units`` or ``launch``."""
     matrix: str = ""
-    """The type that matrix instructions multiply, if it is they that compute."""
+    """The type that matrix units multiply, if it is they that compute: of our kernel, or of a library that may stand in."""
     library: bool = False
     """Whether a vendor's library may compute it instead."""
     measured: float | None = None
@@ -124,8 +126,10 @@ def _estimate(
     is_foreign = isinstance(instruction.op.lowering, DeviceFunction)
     count = None if is_foreign else operations(instruction)
     nbytes = sum(_bytes_read(instruction).values()) + sum(each.tensor_type.nbytes for each in instruction.results)
-    matrix = "" if is_foreign else matrix_type(instruction, target)
-    rate = dict(machine.matrix_rates).get(matrix, OPERATIONS_PER_CLOCK * machine.multiprocessors * machine.gigahertz)
+    rates = dict(machine.matrix_rates) | {"": OPERATIONS_PER_CLOCK * machine.multiprocessors * machine.gigahertz}
+    own = "" if is_foreign else matrix_type(instruction, target)
+    matrix = max((own, *_library_types(launch)), key=lambda name: rates.get(name, 0.0))
+    rate = rates.get(matrix, rates[""])
     times = {
         "memory": nbytes / machine.memory_bandwidth,
         "matrix units" if matrix else "arithmetic": (count or 0) / rate,
@@ -150,6 +154,12 @@ def _estimate(
         any(phase.library for phase in launch.kernel.phases),
         measured.get(launch.kernel.symbol),
     )
+
+
+def _library_types(launch: Launch) -> list[str]:
+    """What matrix units multiply where a library computes a product: its elements as they are."""
+    calls = [LibraryProduct.of_text(phase.library) for phase in launch.kernel.phases if phase.library]
+    return [_MATRIX_NAMES.get(call.lhs.element, call.lhs.element) for call in calls]
 
 
 def _bytes_read(instruction: Instruction) -> dict[Value, int]:

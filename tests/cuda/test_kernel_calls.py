@@ -36,6 +36,14 @@ TEXT = """func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
 X = np.arange(1000, dtype="f4")
 
 
+@pytest.fixture(autouse=True)
+def compiles_on_gpus(request: pytest.FixtureRequest) -> None:
+    """On a GPU it is numba.cuda that compiles the kernels, where their substitutes run otherwise."""
+    reason = assembler("numba").unavailable() if request.config.getoption("--gpu") else ""
+    if reason:
+        pytest.skip(reason)
+
+
 def reverse(x: Any, result: Any) -> None:
     i = cuda.grid(1)
     if i < x.size:

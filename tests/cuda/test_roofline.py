@@ -124,6 +124,14 @@ def test_products_are_bound_by_the_units_that_compute_them(text: str, matrix: st
     assert each.library == (matrix not in ("", "s8")), "cuBLASLt takes bytes whose terms are neighbours on both sides"
 
 
+def test_a_library_multiplies_bytes_as_they_are() -> None:
+    """Our kernel decodes 8-bit floats to f16, whose products are half as fast."""
+    text = dot("f8E4M3FN", "bf16").replace("[1] x [0]", "[1] x [1]")
+    (each,) = found(text)
+    assert each.library and each.matrix == "e4m3"
+    assert each.nanoseconds == pytest.approx(2 * 2048**3 / 1978.9e3)
+
+
 def test_rates_are_of_all_types_that_a_machine_multiplies_and_follow_its_size() -> None:
     for target in (SM_80, SM_90, SM_100):
         assert target.grid is not None
