@@ -5,7 +5,7 @@
     routine(addresses, stream, workspace_address)
 
 cuBLASLt speaks of matrices in columns.  A result of rows is one of columns whose rows and columns are exchanged: our right
-operand is its first one, our left operand its second.  Algorithms are what its heuristics give first, for addresses that
+operand is its first one, our left operand its second.  Algorithms are what its heuristics propose, for addresses that
 are multiples of 256 bytes, among those that add in the type of the sums and not in the result's.
 
 What its documentation asks for, and where it is seen to: 8-bit elements lie with their terms as neighbours on both sides
@@ -86,7 +86,7 @@ class CublasLt:
     def _made(self, product: LibraryProduct) -> Routine | None:
         descriptor = self._descriptor(product)
         layouts = self._layouts(product)
-        algorithm = self._algorithm(descriptor, layouts)
+        algorithm = self._algorithm(descriptor, layouts, product.way)
         if algorithm is None:
             return None
         return Routine(self._lt, self._handle, product, descriptor, layouts, algorithm)
@@ -131,16 +131,17 @@ class CublasLt:
             self._set("matrix_layout", made, "STRIDED_BATCH_OFFSET", matrix.batch_step)
         return made
 
-    def _algorithm(self, descriptor: int, layouts: tuple[int, int, int]) -> Any:
-        """The first that the heuristics name, as the bindings' object that holds it; None where they name none."""
+    def _algorithm(self, descriptor: int, layouts: tuple[int, int, int], way: int) -> Any:
+        """Number ``way`` of those that the heuristics name, as the bindings' object that holds it; None if there is none."""
         lt, (first, second, result) = self._lt, layouts
         preference = lt.matmul_preference_create()
         try:
             self._set("matmul_preference", preference, "MAX_WORKSPACE_BYTES", WORKSPACE_BYTES)
             self._set("matmul_preference", preference, "REDUCTION_SCHEME_MASK", _ADDS_AS_IT_COMPUTES)
-            found, count = lt.MatmulHeuristicResult(1), np.zeros(1, np.int32)
+            asked, count = way + 1, np.zeros(1, np.int32)
+            found = lt.MatmulHeuristicResult(asked)
             lt.matmul_algo_get_heuristic(
-                self._handle, descriptor, first, second, result, result, preference, 1, found.ptr, count.ctypes.data
+                self._handle, descriptor, first, second, result, result, preference, asked, found.ptr, count.ctypes.data
             )
         except lt.cuBLASLtError as error:
             if error.status == _NOT_SUPPORTED:
@@ -149,7 +150,7 @@ class CublasLt:
         finally:
             lt.matmul_preference_destroy(preference)
         # What is found has a status of its own; what is not has contents that nobody wrote.
-        return found if count[0] and not found.state else None
+        return found[way] if count[0] > way and not found[way].state else None
 
 
 @final

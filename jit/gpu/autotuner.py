@@ -31,7 +31,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import TensorType
-from hlojit.lowering.candidates import LIBRARY, Candidate
+from hlojit.lowering.candidates import LIBRARY, Candidate, library_way
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.structure import isolated
 from hlojit.simt.kernels import emit_kernel, kernel_candidates
@@ -121,13 +121,13 @@ class Autotuner:
     def _choices(self, instruction: Instruction, plain: KernelCode, options: CompileOptions) -> list[Candidate]:
         """What may be taken, the default first."""
         listed = kernel_candidates(instruction, self._platform.target)
-        own = [each for each in listed if each.name != LIBRARY]
-        called = [each for each in listed if each.name == LIBRARY]
+        own = [each for each in listed if library_way(each.name) is None]
+        called = [each for each in listed if library_way(each.name) is not None]
         if not called or options.libraries == "off" or not self._platform.library()[0]:
             called = []
         by_default = any(phase.library for phase in plain.phases)
-        if called and by_default and options.libraries == "require":
-            return called
+        if called and options.libraries == "require":
+            own = []
         ordered = called + own if by_default else own + called
         return [each for each in ordered if options.autotune == ANY or each.order == ordered[0].order]
 
@@ -238,7 +238,7 @@ class Autotuner:
 
 def _as_candidate(code: KernelCode, name: str) -> KernelCode:
     """The cache's kernel as programs launch it that have chosen this candidate."""
-    return replace(code if name == LIBRARY else with_libraries(code, "off"), candidate=name)
+    return replace(code if library_way(name) is not None else with_libraries(code, "off"), candidate=name)
 
 
 def _addresses(code: KernelCode, operands: Sequence[TensorType], addresses: Sequence[int]) -> list[int]:

@@ -15,7 +15,9 @@ from typing import Final, final
 MOST_CANDIDATES: Final = 8
 """Of one kernel: the best by the plan's estimate."""
 LIBRARY: Final = "library"
-"""The name of a library's call in the place of a kernel."""
+"""The name of a library's call in the place of a kernel, by the way that it takes first."""
+MOST_WAYS: Final = 4
+"""Of a library, which are candidates: ``library``, ``library 2``, ..."""
 
 
 @final
@@ -25,3 +27,14 @@ class Candidate:
 
     name: str
     order: str = ""
+
+
+def library_name(way: int) -> str:
+    """Of a candidate that is a library's call; ``way`` counts from 0."""
+    return f"{LIBRARY} {way + 1}" if way else LIBRARY
+
+
+def library_way(name: str) -> int | None:
+    """The way of a library's call, or None for candidates that are kernels."""
+    word, _, number = name.partition(" ")
+    return (int(number) - 1 if number else 0) if word == LIBRARY else None

@@ -66,6 +66,8 @@ class LibraryProduct:
     buffers: tuple[int, int, int]
     fast: bool = False
     """Whether sums need not have all bits of f32."""
+    way: int = 0
+    """Which of the library's algorithms, in the order in which it proposes them."""
 
     @property
     def is_worthwhile(self) -> bool:

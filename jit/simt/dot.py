@@ -13,7 +13,7 @@ from hlojit.ir.formats import ComplexType, ElementType, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.product_elements import Elements, algorithm_elements
 from hlojit.lowering.body import Body
-from hlojit.lowering.candidates import LIBRARY
+from hlojit.lowering.candidates import library_way
 from hlojit.lowering.grid_dot_plan import Parts, VectorPlan
 from hlojit.lowering.grid_matrix_plan import MatrixPlan
 from hlojit.lowering.grid_plan import THREADS
@@ -62,8 +62,9 @@ def _emit(
         phases = [MatrixProduct(frame, plan, elements).emit(symbol)]
     else:
         phases = [TiledProduct(frame, plan, elements).emit(symbol)]
-    if plan.parts.count == 1 and candidate in ("", LIBRARY):
-        phases[0] = replace(phases[0], library=problem.library_call())
+    way = library_way(candidate) if candidate else 0
+    if plan.parts.count == 1 and way is not None:
+        phases[0] = replace(phases[0], library=problem.library_call(way))
     workspace_bytes = plan.parts.workspace_bytes(problem.product, unit_bytes(elements[2].compute))
     if workspace_bytes:
         phases.append(_emit_sums(frame, problem.product, plan.parts, elements[2], f"{symbol}_sums"))

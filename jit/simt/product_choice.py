@@ -20,7 +20,7 @@ from hlojit.ir.formats import ComplexType, FloatFormat, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.views import DotView
 from hlojit.llvm.product_elements import Elements, algorithm_elements
-from hlojit.lowering.candidates import LIBRARY, Candidate
+from hlojit.lowering.candidates import MOST_WAYS, Candidate, library_name, library_way
 from hlojit.lowering.convolution_problem import canonical_convolution
 from hlojit.lowering.grid_dot_plan import Parts, TiledPlan, VectorPlan, other_parts, tiled_plans, vector_plans
 from hlojit.lowering.grid_machine import GridMachine
@@ -68,14 +68,14 @@ class ProductProblem:
     def plan(self, candidate: str) -> ProductPlan:
         """The plan of a name, the first for none; beside a library's call one that takes a single launch."""
         plans = self.plans()
-        if candidate == LIBRARY:
+        if library_way(candidate) is not None:
             return plans[0] if plans[0].parts.count == 1 else self.plans(Parts(1, self.product.k))[0]
         if not candidate:
             return plans[0]
         return next(plan for plan in (*plans, *self.others()) if plan.candidate.name == candidate)
 
-    def library_call(self) -> str:
-        """The call of a library that may compute the product instead, or an empty string.
+    def library_call(self, way: int = 0) -> str:
+        """The call of a library that may compute the product instead, in one of its ways, or an empty string.
 
         Sums of 8-bit floats have fewer bits than f32 within an instruction, and between them where the algorithm allows it.
         """
@@ -89,7 +89,7 @@ class ProductProblem:
         if names[0].startswith("f8") and exact and not imprecise:
             return ""
         call = library_product(self.product, names, rounds_to_tf32=narrowed == {TF32_FORMAT}, fast=imprecise)
-        return "" if call is None else call.to_text()
+        return "" if call is None else replace(call, way=way).to_text()
 
 
 def dot_problem(instruction: Instruction, target: Target) -> ProductProblem | None:
@@ -139,8 +139,10 @@ def convolution_candidates(instruction: Instruction, target: Target) -> tuple[Ca
 def _candidates(problem: ProductProblem | None) -> tuple[Candidate, ...]:
     if problem is None:
         return ()
-    library = [Candidate(LIBRARY, LIBRARY)] if problem.library_call() else []
-    return (*(plan.candidate for plan in (*problem.plans(), *problem.others())), *library)
+    # Nobody says in which order a library adds.
+    names = [library_name(way) for way in range(MOST_WAYS)] if problem.library_call() else []
+    plans = (*problem.plans(), *problem.others())
+    return (*(plan.candidate for plan in plans), *(Candidate(name, name) for name in names))
 
 
 def _problem(

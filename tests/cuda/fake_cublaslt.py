@@ -41,7 +41,15 @@ class MatmulHeuristicResult:
 
     def __init__(self, size: int = 1):
         self._memory = np.full((size, 96), 0xAB, np.uint8)
-        self.ptr = int(self._memory.ctypes.data)
+
+    @property
+    def ptr(self) -> int:
+        return int(self._memory.ctypes.data)
+
+    def __getitem__(self, number: int) -> MatmulHeuristicResult:
+        made = MatmulHeuristicResult(0)
+        made._memory = self._memory[number : number + 1]
+        return made
 
     @property
     def state(self) -> int:
@@ -65,6 +73,9 @@ class FakeLt:
 
     def __init__(self) -> None:
         self.refuses = ""
+        self.ways = 2
+        """Algorithms that the heuristics know."""
+        self.ran: list[str] = []
         self.calls = 0
         self.workspaces: list[tuple[int, int]] = []
         self.heuristics = 0
@@ -138,7 +149,7 @@ class FakeLt:
     ) -> None:  # fmt: skip
         self._object(light_handle, "handle")
         asked = self._object(preference, "preference")
-        assert asked["MAX_WORKSPACE_BYTES"] == 32 << 20 and requested_algo_count == 1
+        assert asked["MAX_WORKSPACE_BYTES"] == 32 << 20 and requested_algo_count >= 1
         assert asked["REDUCTION_SCHEME_MASK"] == 2, "parts of sums would be rounded to the result's type"
         self._shapes(operation_desc, adesc, bdesc, ddesc)
         self._object(cdesc, "layout")
@@ -149,11 +160,12 @@ class FakeLt:
             raise cuBLASLtError(15)
         if self.refuses == "no result":
             return
-        algorithm = f"algorithm {self.heuristics}".ljust(64).encode()
-        self._algorithms.add(algorithm)
-        ctypes.memmove(heuristic_results_array, algorithm, 64)
-        ctypes.c_int32.from_address(heuristic_results_array + 72).value = 15 if self.refuses else 0
-        count.value = 1
+        count.value = min(requested_algo_count, self.ways)
+        for number in range(count.value):
+            algorithm = f"algorithm {self.heuristics}, way {number}".ljust(64).encode()
+            self._algorithms.add(algorithm)
+            ctypes.memmove(heuristic_results_array + 96 * number, algorithm, 64)
+            ctypes.c_int32.from_address(heuristic_results_array + 96 * number + 72).value = 15 if self.refuses else 0
 
     def _shapes(self, desc: int, *layouts: int) -> tuple[int, int, int]:
         """M, N and K; the operands fit together, and 8-bit elements lie as the library wants them."""
@@ -190,6 +202,7 @@ class FakeLt:
         assert scale.from_address(alpha).value == 1 and scale.from_address(beta).value == 0
         assert c == d and cdesc == ddesc and isinstance(stream, int)
         assert ctypes.string_at(algo, 64) in self._algorithms, "what the heuristics gave"
+        self.ran.append(ctypes.string_at(algo, 64).decode().strip())
         assert workspace % 256 == 0 and workspace and workspace_size_in_bytes == 32 << 20
         wide = np.int64 if operation["compute"] == INTEGER else np.float64
         left, right = (self._matrices(*each).astype(wide) for each in ((adesc, a), (bdesc, b)))

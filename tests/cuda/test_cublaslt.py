@@ -136,6 +136,20 @@ def test_what_the_heuristics_refuse_is_our_kernels(how: str) -> None:
     assert library.routine(call) is None and library.routine(call) is None and lt.heuristics == 1
 
 
+def test_other_ways_are_what_the_heuristics_propose_next(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    call = LibraryProduct.of_text(call_of(*LAYOUTS["plain"], ("bf16", "bf16", "f32")))
+    stream = driver.stream("one")
+    buffers = [driver.allocate(nbytes, stream) for nbytes in (64 * 48 * 2, 48 * 80 * 2, 64 * 80 * 4)]
+    for way in range(2):
+        routine = driver.library(replace(call, way=way).to_text())
+        assert routine is not None
+        driver.launch(routine, Grid(1, 1), buffers, stream, "a product")
+        assert lt.ran[-1].endswith(f"way {way}")
+    assert driver.library(replace(call, way=2).to_text()) is None, "there is no third one"
+
+
 TEXT = """
 func.func @main(%x: tensor<64x48xbf16>, %y: tensor<48x80xbf16>) -> tensor<64x80xf32> {
   %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<64x48xbf16>, tensor<48x80xbf16>) -> tensor<64x80xf32>

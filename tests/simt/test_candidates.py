@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hlojit.cuda.nvptx import H200
 from hlojit.ir.graph import Instruction
-from hlojit.lowering.candidates import LIBRARY, MOST_CANDIDATES
+from hlojit.lowering.candidates import LIBRARY, MOST_CANDIDATES, MOST_WAYS, library_way
+from hlojit.lowering.library_product import LibraryProduct
 from hlojit.simt.kernels import emit_kernel, kernel_candidates
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.simulator.module import simulated_target
@@ -58,7 +59,9 @@ def test_lists_are_short_and_begin_with_what_is_taken_without_one() -> None:
     instruction = instruction_of((4096, 4096), (4096, 4096), PRODUCT, ("bf16", "bf16", "f32"))
     listed = kernel_candidates(instruction, TARGET)
     assert 4 <= sum(each.order == listed[0].order for each in listed) <= MOST_CANDIDATES
-    assert listed[-1].name == LIBRARY and listed == kernel_candidates(instruction, TARGET)
+    ways = [each.name for each in listed[-MOST_WAYS:]]
+    assert ways[:2] == [LIBRARY, "library 2"] and [library_way(each) for each in ways] == list(range(MOST_WAYS))
+    assert library_way(listed[0].name) is None and listed == kernel_candidates(instruction, TARGET)
     code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel")
     first, second = (
         emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel", candidate=each.name) for each in listed[:2]
@@ -71,8 +74,9 @@ def test_a_call_of_a_library_stands_beside_a_kernel_of_one_launch() -> None:
     instruction = instruction_of((64, 4096), (4096, 64), PRODUCT, ("bf16", "bf16", "bf16"))
     code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel")
     assert len(code.phases) == 2 and not any(each.library for each in code.phases)
-    code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel", candidate=LIBRARY)
-    assert len(code.phases) == 1 and code.phases[0].library
+    for way, name in enumerate((LIBRARY, "library 2")):
+        code = emit_kernel(instruction, TARGET, SimulatorDialect(), "kernel", candidate=name)
+        assert len(code.phases) == 1 and LibraryProduct.of_text(code.phases[0].library).way == way
 
 
 def test_what_can_be_made_in_one_way_lists_nothing() -> None:
