@@ -34,6 +34,8 @@ STEP_WORDS: Final = 16
 """Of a row in shared memory."""
 MOST_STAGES: Final = 4
 """Steps in shared memory where they are copied asynchronously: one is multiplied, the others are on their way."""
+OWN_REGISTERS: Final = 96
+"""Of a thread: sums, fragments, addresses."""
 REGISTERS: Final = 128
 """Of a thread, at most: sums are at most 64 of them."""
 COPY_BYTES: Final = (4, 8, 16)
@@ -161,6 +163,8 @@ class MatrixPlan:
     """Steps in shared memory."""
     at_once: int
     """Blocks that a multiprocessor should have registers for."""
+    held: int
+    """Registers of a thread that the next step's pieces take, where they come by registers."""
 
     @property
     def candidate(self) -> Candidate:
@@ -234,6 +238,8 @@ def matrix_plans(
         return []
     parts = cut_terms(product) if parts is None else parts
     plans = [plan for tile in _tiles(machine) for plan in _tile_plans(product, inputs, tile, parts, elements, machine)]
+    # Pieces of single elements by the dozen would not fit into registers, and smaller tiles have as many threads for fewer.
+    plans = [plan for plan in plans if plan.held <= machine.registers_per_thread // 2] or plans
     plans.sort(key=lambda plan: (plan_cycles(plan, elements, machine), -plan.tile.warps, -plan.stages))
     return plans[:MOST_CANDIDATES]
 
@@ -255,10 +261,22 @@ def _tile_plans(
     if shared_bytes(tile, fills, elements, inputs, 2) > machine.shared_bytes:
         fills = [replace(fill, passage=Passage.REGISTERS) for fill in fills]
     is_copied = any(fill.passage is not Passage.REGISTERS for fill in fills)
-    at_once = max(1, machine.registers // (threads * REGISTERS))
+    held = sum(
+        _held(side, fill, each, inputs, threads) for side, fill, each in zip((tile.rows, tile.columns), fills, elements)
+    )
+    at_once = max(
+        1, machine.registers // (threads * min(max(REGISTERS, OWN_REGISTERS + held), machine.registers_per_thread))
+    )
     for stages in range(2, MOST_STAGES + 1 if is_copied else 3):
         if stages == 2 or shared_bytes(tile, fills, elements, inputs, stages) <= machine.shared_bytes:
-            yield MatrixPlan(product, inputs, tile, threads, parts, fills[0], fills[1], stages, at_once)
+            yield MatrixPlan(product, inputs, tile, threads, parts, fills[0], fills[1], stages, at_once, held)
+
+
+def _held(side: int, fill: Fill, element: InMemory, inputs: MatrixInputs, threads: int) -> int:
+    """Registers of a thread for the next step's pieces: their bits, where they lie, and whether they exist."""
+    if fill.passage is not Passage.REGISTERS:
+        return 0
+    return side * inputs.terms // (fill.lanes * threads) * (ceil_divide(fill.lanes * element.size, 4) + 3)
 
 
 def _passage(operand: ProductOperand, element: InMemory, fill: Fill, machine: GridMachine) -> Passage:

@@ -242,6 +242,9 @@ def test_plan_passages(lhs: str, rhs: str, result: str, passages: tuple[Passage,
     assert plan is not None and (plan.lhs.passage, plan.rhs.passage) == passages and plan.stages == 4
     odd = plan_matrices(product(512, 512, 511), inputs, (memory[0], memory[1]), H200)
     assert odd is not None and odd.lhs.passage is Passage.REGISTERS, "every second row begins between two words"
+    assert (plan.held > 0) == (Passage.REGISTERS in passages)
+    assert odd.held <= H200.registers_per_thread // 2, "dozens of single elements would be spilled"
+    assert odd.at_once * odd.threads * (odd.held + 96) <= H200.registers
     without = plan_matrices(
         product(512, 512, 512), inputs, (memory[0], memory[1]), replace(H200, asynchronous_copies=False)
     )
