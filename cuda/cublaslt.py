@@ -48,7 +48,9 @@ def unavailable() -> str:
 
 def explained(error: BaseException) -> str:
     """Why the library that is installed cannot be used, and what to do."""
-    return f"cuBLASLt cannot be used: {error}; {_ADVICE}"
+    # Behind the first line it lists the folders in which it has looked.
+    first = next(iter(str(error).splitlines()), "") or repr(error)
+    return f"cuBLASLt cannot be used: {first}; {_ADVICE}"
 
 
 def version() -> str:

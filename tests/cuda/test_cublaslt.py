@@ -178,7 +178,7 @@ def use(monkeypatch: pytest.MonkeyPatch, load: Callable[[], Any]) -> None:
 
 
 def missing() -> Any:
-    raise RuntimeError("libcublasLt.so.13 is not found")
+    raise RuntimeError("libcublasLt.so.13 is not found\n  listdir(/usr/lib):\n    libc.so")
 
 
 def test_a_library_that_cannot_be_loaded_is_told_once_and_done_without(
@@ -270,7 +270,7 @@ def test_the_devices_say_who_computes_products(backend: CudaBackend, monkeypatch
     monkeypatch.setenv("HLOJIT_LIBRARIES", "off")
     assert "hlojit's; cuBLASLt 13.1.0 is there (HLOJIT_LIBRARIES=off)" in backend.notes()[0]
     use(monkeypatch, missing)
-    assert "by kernels of hlojit's: cuBLASLt cannot be used: libcublasLt" in backend.notes()[0]
+    assert "by kernels of hlojit's: cuBLASLt cannot be used: libcublasLt.so.13 is not found; inst" in backend.notes()[0]
 
 
 def test_every_stream_has_a_workspace_of_its_own(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
