@@ -6,12 +6,14 @@ process survives, children of fork - is marked ``simulator_only`` and skipped wi
 ``gpu_only``.  Where there is no GPU, nothing runs and the reason is told.
 
 Independent oracles stay on the host: JAX computes on the CPU.  Tests may be spread over processes that share the GPU (``-n 8``);
-one whose device was stopped by a fault ends behind the test that met it, and another takes its place.
+one whose device was stopped by a fault ends behind the test that met it, and one that hangs in a test ends after a while;
+another takes its place.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +23,8 @@ from hlojit.extensions import registry
 
 BACKEND = "cuda"
 SWITCH = "HLOJIT_CUDA"
+HANG_SECONDS = 200.0
+"""After which a test of a process among several hangs."""
 MARKERS = (
     "simulator_only(reason): what a GPU cannot do, or not in this way; skipped with --gpu",
     "gpu_only: runs with --gpu, on a true GPU",
@@ -56,11 +60,17 @@ class OnGpu:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
-        """A process whose GPU has been stopped by a fault can test nothing any more."""
+        """A process whose GPU has been stopped by a fault, or does not come back, can test nothing any more."""
+        is_one_of_several = hasattr(item.config, "workerinput")
+        watch = threading.Timer(HANG_SECONDS, os._exit, (4,))
+        watch.daemon = True
+        if is_one_of_several:
+            watch.start()
         result: Any = yield
+        watch.cancel()
         lost = next((each.lost for each in registry().backend(BACKEND).devices() if getattr(each, "lost", "")), "")
         if lost:
-            if not hasattr(item.config, "workerinput"):
+            if not is_one_of_several:
                 pytest.exit(f"the GPU was stopped by a fault in {item.nodeid}: {lost}", returncode=3)
             time.sleep(1)  # the report is on its way to the process that collects them
             os._exit(3)

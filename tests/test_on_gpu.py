@@ -23,6 +23,10 @@ def test_something(number):
         device._lost = "a fault"
         raise AssertionError("met a fault")
 
+def test_that_hangs():
+    if HANGS:
+        time.sleep(60)
+
 @pytest.mark.simulator_only("faults are survived")
 def test_of_the_simulator():
     raise AssertionError
@@ -33,9 +37,11 @@ def test_of_a_gpu():
 """
 
 
-def run(path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    (path / "test_them.py").write_text(TESTS, encoding="utf-8")
-    (path / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
+def run(path: Path, *options: str, hangs: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+    (path / "test_them.py").write_text(TESTS.replace("HANGS", str(hangs)), encoding="utf-8")
+    (path / "conftest.py").write_text(
+        "from tests import on_gpu\nfrom tests.conftest import *\non_gpu.HANG_SECONDS = 8.0\n", encoding="utf-8"
+    )
     kept = {name: value for name, value in os.environ.items() if name not in ("HLOJIT_CUDA", "PYTEST_XDIST_WORKER")}
     kept["PYTHONPATH"] = os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])
     return subprocess.run(
@@ -50,9 +56,16 @@ def test_a_process_whose_gpu_is_lost_is_replaced(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "programs run on cuda:0: simulated H200" in done.stdout
     assert "simulator only: faults are survived" in done.stdout and "needs a GPU (make test-gpu)" in done.stdout
-    assert "5 passed" in done.stdout and "met a fault" in done.stdout
+    assert "6 passed" in done.stdout and "met a fault" in done.stdout
     alone = run(tmp_path, "--gpu", "-p", "no:xdist", HLOJIT_CUDA="simulator")
     assert "the GPU was stopped by a fault in" in alone.stdout + alone.stderr and alone.returncode == 3
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_is_replaced(tmp_path: Path) -> None:
+    done = run(tmp_path, "--gpu", "-n", "1", hangs=True, HLOJIT_CUDA="simulator")
+    assert "crashed while running 'test_them.py::test_that_hangs'" in done.stdout
+    assert "5 passed" in done.stdout and "2 skipped" in done.stdout
 
 
 @pytest.mark.slow
