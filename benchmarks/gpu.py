@@ -26,6 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
+from hlojit.extensions import registry
+
 from benchmarks.gpu_programs import cases
 from benchmarks.gpu_tables import summary
 from benchmarks.gpu_worker import ROUNDS
@@ -165,8 +167,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = chosen(options)
     if not names:
         parser.error(f"nothing is called that; there are {', '.join(cases(dry=options.dry))}")
+    reason = None if options.dry else registry().load().backend("cuda").unavailable()
+    if reason is not None:
+        print(f"there is no GPU to measure on: {reason}; --dry tries the script without one")
+        return 2
     session = Session(names, options)
     session.run()
+    if session.machine.get("jax_platform") == "cpu" and not options.dry:
+        print("JAX has no GPU here (its plugin is not installed, or does not start): hlojit was measured alone")
     failed = [row["name"] for row in session.rows if "error" in row]
     print(
         f"{len(session.rows) - len(failed)} programs measured, {len(failed)} not"

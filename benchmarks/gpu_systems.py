@@ -55,13 +55,15 @@ class System(ABC):
         self.wait(self.start())
         return time.perf_counter() - begin
 
-    def queued(self, calls: int) -> float:
-        """Seconds a call of several that are waited for together."""
+    def queued(self, calls: int) -> tuple[float, float]:
+        """Seconds a call of several that are waited for together: until all are started, and until all are done."""
         begin = time.perf_counter()
         for _ in range(calls - 1):
             self.start()
-        self.wait(self.start())
-        return (time.perf_counter() - begin) / calls
+        last = self.start()
+        started = time.perf_counter()
+        self.wait(last)
+        return (started - begin) / calls, (time.perf_counter() - begin) / calls
 
 
 @final
@@ -161,19 +163,24 @@ def kernel_nanoseconds(profile: Any) -> float:
 
 
 def take_turns(systems: Sequence[System], rounds: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Times of all systems turn by turn: of a call, and of queued ones; medians and least."""
+    """Times of all systems turn by turn: of a call, of starting one, and of one that is queued; medians and least."""
     once = {system.name: min(system.call() for _ in range(3)) for system in systems}
     counts = {
         name: max(2, min(_MOST_CALLS, int(_ROUND_SECONDS / max(seconds, 1e-6)))) for name, seconds in once.items()
     }
     calls: dict[str, list[float]] = {system.name: [] for system in systems}
-    queued: dict[str, list[float]] = {system.name: [] for system in systems}
+    queued: dict[str, list[tuple[float, float]]] = {system.name: [] for system in systems}
     for _ in range(rounds):
         for system in systems:
             calls[system.name] += [system.call() for _ in range(max(2, counts[system.name] // 10))]
             queued[system.name].append(system.queued(counts[system.name]))
     return {
-        system.name: {"call": spread(calls[system.name]), "queued": spread(queued[system.name])} for system in systems
+        system.name: {
+            "call": spread(calls[system.name]),
+            "started": spread([started for started, _ in queued[system.name]]),
+            "queued": spread([done for _, done in queued[system.name]]),
+        }
+        for system in systems
     }
 
 

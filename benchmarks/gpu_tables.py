@@ -18,8 +18,7 @@ OURS, OWN, PEER = "hlojit", "hlojit, own kernels", "jax"
 
 def queued(row: Row, system: str) -> float | None:
     """Seconds of a queued call, the median."""
-    found = row.get("times", {}).get(system)
-    return None if found is None else float(found["queued"]["median"])
+    return _host(row, system, "queued")
 
 
 def device(row: Row, system: str) -> float | None:
@@ -119,19 +118,14 @@ def markdown(stored: Row) -> str:
          *(number(rate(row, each), ".0f") for each in (OURS, OWN, PEER)), _difference(row))
         for row in good if row["group"] == "products"
     ])]  # fmt: skip
+    kinds = ("call", "started", "queued")
     head = (
         "models and launches",
-        "call us",
-        "JAX call us",
-        "queued us",
-        "JAX queued us",
-        "device us",
-        "JAX device us",
+        *(f"{each}{kind} us" for kind in (*kinds, "device") for each in ("", "JAX ")),
         "difference",
     )
     lines += ["", *table(head, [
-        (row["name"], *(microseconds(_call(row, each)) for each in (OURS, PEER)),
-         *(microseconds(queued(row, each)) for each in (OURS, PEER)),
+        (row["name"], *(microseconds(_host(row, each, kind)) for kind in kinds for each in (OURS, PEER)),
          *(microseconds(row["device"].get(each)) for each in (OURS, PEER)), _difference(row))
         for row in good if row["group"] in ("models", "launches")
     ])]  # fmt: skip
@@ -147,9 +141,9 @@ def markdown(stored: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _call(row: Row, system: str) -> float | None:
+def _host(row: Row, system: str, kind: str) -> float | None:
     found = row["times"].get(system)
-    return None if found is None else float(found["call"]["median"])
+    return None if found is None else float(found[kind]["median"])
 
 
 def _difference(row: Row) -> str:

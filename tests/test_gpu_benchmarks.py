@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+from hlojit.extensions import registry
+
 from benchmarks import gpu
 from benchmarks.gpu_programs import cases, filled, shapes_only
 from benchmarks.gpu_roofline import FIELDS, PATH, kernels_of, markdown, with_times
@@ -70,6 +72,17 @@ def test_a_program_that_takes_its_process_along_is_reported_and_the_others_run(t
     assert lines["sum_rows_64m"] == "results agree"
 
 
+def test_without_a_gpu_it_says_why_and_how_to_try_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HLOJIT_CUDA")
+    if registry().load().backend("cuda").unavailable() is None:
+        pytest.skip("there is a GPU")
+    assert gpu.main(["--only", "copy"]) == 2
+    printed = capsys.readouterr().out
+    assert "no GPU to measure on: " in printed and "--dry tries the script without one" in printed
+
+
 def test_out_of_time_says_so() -> None:
     options = SimpleNamespace(budget=-1.0, dry=True, rounds=1)
     session = gpu.Session(["copy_64m"], options)  # type: ignore[arg-type]
@@ -112,7 +125,7 @@ MACHINE = {
 
 
 def row(name: str, group: str, ours: float, theirs: float, **more: Any) -> dict[str, Any]:
-    times = {each: {"call": {"median": s + 1e-5, "least": s}, "queued": {"median": s, "least": s}}
+    times = {each: {"call": {"median": s + 1e-5, "least": s}, "started": {"median": 6e-6, "least": 5e-6}, "queued": {"median": s, "least": s}}
              for each, s in (("hlojit", ours), ("jax", theirs))}  # fmt: skip
     return {
         "name": name, "group": group, "nbytes": 4e9, "operations": 0.0, "times": times, "device": {"hlojit": ours},
@@ -128,7 +141,9 @@ def test_tables_show_ratios_shares_and_what_failed() -> None:
     text = tables({"machine": MACHINE, "rows": [memory, product, model, {"name": "x", "error": "bad\nworse"}]})
     assert "| softmax_1g | 1,250.0 | 2,500.0 | 2.00 | 80% | 40% | 1e-06 |" in text
     assert "| bf16_4096 | 1,000.0 | - | 1,000.0 | 1.00 | 500 | - | 500 | **1e+00** |" in text
-    assert "| gpt2_forward_bf16 | 10,010.0 | 20,010.0 | 10,000.0 | 20,000.0 | 10,000.0 | - | 1e-06 |" in text
+    assert (
+        "| gpt2_forward_bf16 | 10,010.0 | 20,010.0 | 6.0 | 6.0 | 10,000.0 | 20,000.0 | 10,000.0 | - | 1e-06 |" in text
+    )
     assert "* x: bad" in text and "worse" not in text
     assert "RESULTS DIFFER" in summary(product, MACHINE) and "80% of copy" in summary(memory, MACHINE)
 
