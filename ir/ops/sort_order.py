@@ -11,14 +11,15 @@
 A *key* is a value of the region that one side's arguments make; the other side must make it in the same way, whatever that
 is (JAX replaces both zeros by one and all NaNs by one before it compares; complex numbers are compared by their parts).
 A sort by keys may look at each element on its own.  ``compare`` without a total order does not order NaN: what a sort makes
-of it is left open, and depends on which elements meet.  ``SortKey.leaves_nan`` says so.
+of it is left open, and depends on which elements meet.  ``SortKey.leaves_nan`` says so.  With ``or (b is NaN and a is not)``
+behind it, NaN comes last, as NumPy has it.
 
 Not recognized are ``LE`` and ``GE``, which are no strict orders, and whatever is not made of such comparisons.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
@@ -37,7 +38,9 @@ class SortKey:
     value: Value
     descending: bool
     total: bool
-    """Whether floats are compared by their total order; otherwise both zeros are equal, and NaN is not ordered."""
+    """Whether floats are compared by their total order; otherwise both zeros are equal."""
+    nan_last: bool = False
+    """Whether every NaN comes behind all numbers, where that is not so by the total order."""
 
     @property
     def element(self) -> ElementType:
@@ -47,7 +50,7 @@ class SortKey:
     @property
     def leaves_nan(self) -> bool:
         """Whether numbers of the key's type may be NaN, which the comparison does not order."""
-        return isinstance(self.element, FloatFormat) and not self.total
+        return isinstance(self.element, FloatFormat) and not self.total and not self.nan_last
 
 
 def sort_order(comparator: Block) -> tuple[SortKey, ...] | None:
@@ -57,7 +60,7 @@ def sort_order(comparator: Block) -> tuple[SortKey, ...] | None:
     keys: list[SortKey] = []
     rest: Value | None = comparator.returned[0]
     while rest is not None:
-        key = _key(rest, comparator)
+        key = _key(rest, comparator) or _key_with_nan_last(rest, comparator)
         if key is not None:
             return (*keys, key)
         found = _first_key(rest, comparator)
@@ -106,6 +109,31 @@ def _key(value: Value, comparator: Block) -> SortKey | None:
     if _are_sides(right, left, comparator):
         return SortKey(right, view.direction == "LT", view.is_total_order)
     return None
+
+
+def _key_with_nan_last(value: Value, comparator: Block) -> SortKey | None:
+    """The key of ``before or (right is NaN and left is not)``, as NumPy sorts."""
+    parts = _parts(value, Trait.DISJUNCTION)
+    for before, otherwise in (parts, parts[::-1]) if len(parts) == 2 else ():
+        key = _key(before, comparator)
+        compare = _comparison(before)
+        conditions = _parts(otherwise, Trait.CONJUNCTION)
+        if key is None or compare is None or not key.leaves_nan or len(conditions) != 2:
+            continue
+        left, right = compare.operands if compare.operands[0] is key.value else compare.operands[::-1]
+        for is_nan, is_number in (conditions, conditions[::-1]):
+            if _compares_itself(is_nan, "NE", right) and _compares_itself(is_number, "EQ", left):
+                return replace(key, nan_last=True)
+    return None
+
+
+def _compares_itself(value: Value, direction: str, number: Value) -> bool:
+    """Whether a number that is compared with itself, without a total order, is NaN (``NE``) or is none (``EQ``)."""
+    compare = _comparison(value)
+    if compare is None or not all(_is_same(operand, number) for operand in compare.operands):
+        return False
+    view = CompareView.of(compare)
+    return view.direction == direction and not view.is_total_order
 
 
 def _orders(element: ElementType) -> bool:

@@ -37,6 +37,7 @@ class Nans(enum.Enum):
     APART = "by their codes"
     BY_SIGN = "all of a sign are one"
     ABOVE = "all are one, above everything"
+    BELOW = "all are one, below everything"
 
 
 @final
@@ -69,14 +70,27 @@ class CodeMap:
                 negative = b.select(zero, b.constant("i1", 0), negative)
                 code = b.select(zero, of(0), code)
             ordered = b.select(negative, b.xor(code, of(highest)), b.or_(code, of(known.sign)))
-        if self.nans is Nans.ABOVE and known.first_nan is not None:
-            ordered = b.select(b.icmp("uge", magnitude, of(known.first_nan)), of(highest), ordered)
-        if self.nans is Nans.ABOVE and format.nan is NanEncoding.NEGATIVE_ZERO:
-            # NaN lies between the negative codes and zero: what is above it makes room at the top.
-            ordered = b.select(b.icmp("ugt", ordered, of(known.top)), b.sub(ordered, of(1)), ordered)
-            is_nan = b.icmp("eq", b.and_(stored, of(known.top | known.sign)), of(known.sign))
-            ordered = b.select(is_nan, of(highest), ordered)
+        if self.nans in (Nans.ABOVE, Nans.BELOW):
+            is_nan, ordered = self._with_nan_outside(b, b.and_(stored, of(known.top | known.sign)), ordered, format)
+            ordered = b.select(is_nan, of(highest if self.nans is Nans.ABOVE else 0), ordered)
         return b.xor(ordered, of(highest)) if self.reverses else ordered
+
+    def _with_nan_outside(
+        self, b: ScalarBuilder, code: Scalar, ordered: Scalar, format: FloatFormat
+    ) -> tuple[Scalar, Scalar]:
+        """Whether a code is NaN, and the order of the others such that NaN has a place above or below them."""
+        known = formats.codes(format)
+        top, one = b.constant(code.kind, known.top), b.constant(code.kind, 1)
+        if known.first_nan is not None:
+            return b.icmp("uge", b.and_(code, top), b.constant(code.kind, known.first_nan)), ordered
+        if format.nan is not NanEncoding.NEGATIVE_ZERO:
+            return b.constant("i1", 0), ordered
+        # NaN lies between the negative codes and zero: those on one side of it make room.
+        if self.nans is Nans.ABOVE:
+            ordered = b.select(b.icmp("ugt", ordered, top), b.sub(ordered, one), ordered)
+        else:
+            ordered = b.select(b.icmp("ult", ordered, top), b.add(ordered, one), ordered)
+        return b.icmp("eq", code, b.constant(code.kind, known.sign)), ordered
 
 
 _MAPS: Final = tuple(
@@ -155,6 +169,11 @@ def ordered_value(b: ScalarBuilder, value: Scalar, key: SortKey) -> Scalar:
             zero = b.constant(value.kind, 0.0)
             value = b.select(b.fcmp("oeq", value, zero), zero, value)
         signed = arithmetic.total_order_key(b, value)
+        if key.nan_last:
+            # Descending keys are turned round afterwards.
+            lowest = 1 << (KIND_BITS[signed.kind] - 1)
+            nan = b.constant(signed.kind, -lowest if key.descending else lowest - 1)
+            signed = b.select(b.fcmp("uno", value, value), nan, signed)
         return b.xor(signed, b.constant(signed.kind, 1 << (KIND_BITS[signed.kind] - 1)))
     if isinstance(element, BooleanType):
         return b.zext(value, "i8")

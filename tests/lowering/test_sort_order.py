@@ -65,6 +65,43 @@ def test_numbers_that_are_not_ordered_totally_leave_nan() -> None:
     assert not number.leaves_nan
 
 
+def nan_last(direction: str, left: str = "%a", right: str = "%b", *, nan: str = "%b", number: str = "%a") -> str:
+    return "\n".join((
+        compare(direction, left, right, result="%1"), compare("NE", nan, nan, result="%2"),
+        compare("EQ", number, number, result="%3"), "%4 = stablehlo.and %3, %2 : tensor<i1>",
+        "%r = stablehlo.or %4, %1 : tensor<i1>",
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "direction", "descending"),
+    [("%a", "%b", "LT", False), ("%a", "%b", "GT", True), ("%b", "%a", "GT", False), ("%b", "%a", "LT", True)],
+)
+def test_nan_last(left: str, right: str, direction: str, descending: bool) -> None:
+    """As NumPy sorts: numbers in their order, zeros equal, NaNs behind them as they were."""
+    (key,) = sort_order(comparator(nan_last(direction, left, right))) or ()
+    assert key.nan_last and not key.leaves_nan and key.descending is descending
+    code = code_of(nan_last(direction, left, right), "f32")
+    numbers = np.array([-np.inf, -1.0, -0.0, 0.0, 1e-40, 2.0, np.inf, np.nan, -np.nan], "f4")
+    found = integers(code, "f32", numbers).astype("i8")
+    order = [0, 1, 2, 2, 3, 4, 5] if not descending else [5, 4, 3, 3, 2, 1, 0]
+    assert np.unique(found, return_inverse=True)[1].tolist() == [*order, 6, 6]
+
+
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("element", ["f16", "bf16", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E3M4"])
+def test_nan_last_by_codes(element: str, direction: str) -> None:
+    code = code_of(nan_last(direction).replace("<f32>", f"<{element}>"), element)
+    dtype = np.dtype(DTYPES[element])
+    codes = np.arange(1 << 8 * dtype.itemsize, dtype=f"u{dtype.itemsize}")
+    with np.errstate(invalid="ignore"):
+        values = codes.view(dtype).astype("f8") * (1.0 if direction == "LT" else -1.0) + 0.0
+    rank = np.unique(np.where(np.isnan(values), np.inf, values), return_inverse=True)[1] * 2 + np.isnan(values)
+    found = integers(code, element, codes).astype("i8")
+    assert code.bits == 8 * dtype.itemsize
+    np.testing.assert_array_equal(np.unique(found, return_inverse=True)[1], np.unique(rank, return_inverse=True)[1])
+
+
 AND, OR = "stablehlo.and", "stablehlo.or"
 
 
@@ -94,6 +131,8 @@ REFUSED = {
     + compare("LT", "%e", "%f", "i32"),
     "ties of another order": lexicographic(tie=""),
     "both conditions": lexicographic(joined=AND),
+    "NaN first": nan_last("LT", nan="%a", number="%b"),
+    "one NaN": nan_last("LT", nan="%b", number="%b"),
     "ties of nothing": lexicographic(operands="%a, %a"),
 }
 

@@ -205,6 +205,30 @@ def test_jax_comparators_are_by_keys(element: str) -> None:
     assert [code.bits for code in made.codes] == [bits]
 
 
+@pytest.mark.parametrize("length", [50, 9000])
+def test_as_numpy(length: int, on_gpu: Runner) -> None:
+    """Traced functions: NaN last, bits as they were."""
+    x = numbers("f32", (2, length), seed=length)
+    order = np.argsort(x, axis=1, kind="stable").astype("i8")
+    traced = hlojit.jit(lambda x: (np.sort(x, axis=1), np.argsort(x, axis=1), np.sort(x, axis=1)[:, :9]))
+    text = str(traced.lower(x))
+    expected = np.take_along_axis(x, order, 1)
+    check(text, [x], [expected, order, expected[:, :9]], on_gpu)
+    assert not plan_of(text).codes[0].leaves_nan
+
+
+def test_nan_last_descending(on_gpu: Runner) -> None:
+    body = "\n".join((
+        compared("GT", "f32", order="FLOAT", result="%before"), compared("NE", "f32", "%y0", "%y0", "%nan", "FLOAT"),
+        compared("EQ", "f32", "%x0", "%x0", "%number", "FLOAT"), "%last = stablehlo.and %nan, %number : tensor<i1>",
+        "%r = stablehlo.or %before, %last : tensor<i1>",
+    ))  # fmt: skip
+    x = numbers("f32", (600,), seed=2)
+    text = sort_program((600,), ["f32"], 0, body)
+    check(text, [x], [x[np.argsort(-x, kind="stable")]], on_gpu)
+    assert plan_of(text).codes[0].key.nan_last
+
+
 # ------------------------------------------------------------------------------------- registered formats
 
 
