@@ -10,7 +10,7 @@ their storage type, complex numbers NumPy's, a token is None and a tuple is a Py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from hlojit.ir.environment import scope_for
@@ -24,24 +24,35 @@ from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
 
 
-def evaluate(module: Module, *arguments: Any) -> tuple[Any, ...]:
-    """Run the module's entry function on arrays and return its results.
+class Process(Protocol):
+    """One of several processes that run a program together; see ``hlojit.extensions.rendezvous``."""
+
+    @property
+    def process(self) -> int:
+        """Its number."""
+
+    def exchange(self, members: tuple[int, ...], what: str, value: Any) -> Mapping[int, Any]:
+        """What each of ``members`` brought to ``what``."""
+
+
+def evaluate(module: Module, *arguments: Any, process: Process | None = None) -> tuple[Any, ...]:
+    """Run the module's entry function on arrays and return its results; ``process`` is the one of several that does.
 
     Raises ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an
     op has no reference semantics.
     """
     scope = scope_for(module.environment).snapshot()
     with scope.activate(), np.errstate(all="ignore"):
-        return _evaluate(resolved(module, scope), arguments)
+        return _evaluate(resolved(module, scope), arguments, process)
 
 
-def _evaluate(module: Module, arguments: Sequence[Any]) -> tuple[Any, ...]:
+def _evaluate(module: Module, arguments: Sequence[Any], process: Process | None) -> tuple[Any, ...]:
     function = module.main
     types = function.type.inputs
     if len(arguments) != len(types):
         raise ArgumentError(f"@{function.name} takes {len(types)} arguments, found {len(arguments)}")
     values = [_enter(function, position, argument) for position, argument in enumerate(arguments)]
-    interpreter = Interpreter(module)
+    interpreter = Interpreter(module, process)
     results = interpreter.call(function.name, values)
     return tuple(_leave(value, type) for value, type in zip(results, function.result_types))
 
@@ -49,10 +60,9 @@ def _evaluate(module: Module, arguments: Sequence[Any]) -> tuple[Any, ...]:
 class Interpreter:
     """Evaluates functions of one module on values in compute form."""
 
-    def __init__(self, module: Module, *, replica: int = 0, partition: int = 0):
+    def __init__(self, module: Module, process: Process | None = None):
         self.module = module
-        self.replica = replica
-        self.partition = partition
+        self.process = process
 
     def call(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
         """Evaluate a function."""
@@ -108,12 +118,16 @@ class _Call:
         return self.instruction.attributes
 
     @property
-    def replica(self) -> int:
-        return self.interpreter.replica
+    def process(self) -> int:
+        return 0 if self.interpreter.process is None else self.interpreter.process.process
 
-    @property
-    def partition(self) -> int:
-        return self.interpreter.partition
+    def exchange(self, members: tuple[int, ...], value: Any) -> Mapping[int, Any]:
+        if members == (self.process,):
+            return {self.process: value}
+        at = self.instruction
+        if self.interpreter.process is None:
+            raise ExecutionError(f"{at.name} at {at.location} needs {len(members)} processes; the reference has one")
+        return self.interpreter.process.exchange(members, f"{at.name} at {at.location}", value)
 
     def run(self, region: int, *arguments: Any) -> tuple[Any, ...]:
         return self.interpreter.run(self.instruction.regions[region], arguments, self.environment)

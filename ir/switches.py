@@ -87,7 +87,7 @@ BACKEND = Switch(
 CPU_DEVICES = Switch(
     "HLOJIT_CPU_DEVICES",
     "1",
-    "virtual devices `cpu:0`, `cpu:1`, ... of the CPU back end ([devices.md](devices.md))",
+    "virtual devices `cpu:0`, `cpu:1`, ... of the CPU back end, and of `reference` ([devices.md](devices.md))",
     "when devices are first needed",
 )
 DISABLE_PLUGINS = Switch(

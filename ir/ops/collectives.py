@@ -1,16 +1,12 @@
-"""Ops among several processes, which become movement and ordinary ops (``collective_expansion``).
-
-The references know one process: groups of one member.
-"""
+"""Ops among several processes, which become movement and ordinary ops (``collective_expansion``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import element_type
+from hlojit.ir.ops import collective_semantics as semantics
 from hlojit.ir.ops.attribute_kinds import I64, I64_MATRIX, UNIT
 from hlojit.ir.ops.collective_expansion import (
     expand_all_gather,
@@ -25,7 +21,6 @@ from hlojit.ir.ops.collective_expansion import (
     expand_replica_id,
 )
 from hlojit.ir.ops.definition import (
-    Array,
     AttributeSpec,
     Constraint,
     Expand,
@@ -48,7 +43,6 @@ from hlojit.ir.ops.process_groups import (
     pairs_complaint,
     some_rules,
     spanning,
-    written_groups,
     written_pairs,
 )
 from hlojit.ir.ops.rules import (
@@ -110,23 +104,6 @@ def _divides(label: str, name: str, count: Callable[[OpCall], int | None]) -> Co
     return Constraint(label, check)
 
 
-def alone(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """A reference for one process; a group with more members is an error."""
-
-    def reference(call: ReferenceCall, *values: Any) -> Any:
-        at = call.instruction
-        count = max(map(len, written_groups(at)), default=1)
-        if count != 1:
-            raise ExecutionError(f"{at.name} at {at.location} needs {count} processes; the reference has one")
-        return evaluate(call, *values)
-
-    return reference
-
-
-def _same(call: ReferenceCall, *values: Array) -> tuple[Array, ...]:
-    return values
-
-
 def _scaled(type: TensorType, factors: dict[int, tuple[int | None, int | None]]) -> TensorType:
     """The type with some dimensions multiplied and divided; by what is not known (None), the dimension is not either."""
     shape = list(type.shape)
@@ -160,7 +137,7 @@ ALL_GATHER = define(
             ],
         ),
         constraints=(*ALL_GATHER_RULES, inferred("C6")),
-        reference=alone(_same),
+        reference=semantics.all_gather,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_all_gather),
         summary="concatenates the operands of a group of processes",
@@ -195,7 +172,7 @@ ALL_REDUCE = define(
         regions=("computation",),
         infer=checked(ALL_REDUCE_RULES, _infer_all_reduce),
         constraints=(*ALL_REDUCE_RULES, Constraint("C6", _shapes_kept), inferred("C7")),
-        reference=alone(_same),
+        reference=semantics.all_reduce,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_all_reduce),
         summary="combines the operands of a group of processes",
@@ -233,7 +210,7 @@ REDUCE_SCATTER = define(
         regions=("computation",),
         infer=checked(REDUCE_SCATTER_RULES, _infer_reduce_scatter),
         constraints=(*REDUCE_SCATTER_RULES, Constraint("C8", _scattered_shape), inferred("C9")),
-        reference=alone(_same),
+        reference=semantics.reduce_scatter,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_reduce_scatter),
         summary="combines the operands of a group and gives each process a part",
@@ -284,7 +261,7 @@ ALL_TO_ALL = define(
         ),
         infer=checked(ALL_TO_ALL_RULES, _infer_all_to_all),
         constraints=(*ALL_TO_ALL_RULES, inferred("C9")),
-        reference=alone(_same),
+        reference=semantics.all_to_all,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_all_to_all),
         summary="exchanges parts of the operands within a group",
@@ -329,15 +306,6 @@ PAIR_RULES = (
 )
 
 
-def _permute_reference(call: ReferenceCall, *values: Array) -> tuple[Array, ...]:
-    own = call.replica
-    sources = [source for source, target in written_pairs(call.instruction) if target == own]
-    if sources and sources[0] != own:
-        at = call.instruction
-        raise ExecutionError(f"{at.name} at {at.location} reads process {sources[0]}; the reference has one process")
-    return values if sources else tuple(np.zeros_like(value) for value in values)
-
-
 COLLECTIVE_PERMUTE = define(
     OpDefinition(
         "stablehlo.collective_permute",
@@ -345,7 +313,7 @@ COLLECTIVE_PERMUTE = define(
         attributes=(AttributeSpec("source_target_pairs", I64_MATRIX), CHANNEL),
         infer=checked(PAIR_RULES, lambda request: request.operand_types),
         constraints=(*PAIR_RULES, inferred("C5")),
-        reference=_permute_reference,
+        reference=semantics.collective_permute,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_collective_permute),
         summary="sends operands from process to process",
@@ -387,7 +355,7 @@ COLLECTIVE_BROADCAST = define(
         attributes=(REPLICA_GROUPS, CHANNEL, DYNAMIC_ROOT),
         infer=checked(BROADCAST_RULES, _payload),
         constraints=(*BROADCAST_RULES, inferred("C5")),
-        reference=alone(lambda call, *values: values[: len(call.instruction.results)]),
+        reference=semantics.collective_broadcast,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_collective_broadcast),
         summary="sends the operands of one process to its group",
@@ -417,7 +385,7 @@ COLLECTIVE_REDUCE = define(
             ],
         ),
         constraints=(*COLLECTIVE_REDUCE_RULES, inferred("C3")),
-        reference=alone(lambda call, *values: values[: len(call.instruction.results)]),
+        reference=semantics.collective_reduce,
         traits=EFFECT,
         lowering=Expand(expand_collective_reduce),
         summary="combines the operands of a group at one process",
@@ -431,7 +399,7 @@ CROSS_REPLICA_SUM = define(
         attributes=(REPLICA_GROUPS,),
         infer=lambda request: request.operand_types,
         constraints=(some_rules("", "", spanning)[0], inferred("")),
-        reference=alone(lambda call, value: value),
+        reference=semantics.cross_replica_sum,
         traits=EFFECT,
         lowering=Expand(expand_cross_replica_sum),
         summary="sums over a group of processes",
@@ -441,13 +409,13 @@ CROSS_REPLICA_SUM = define(
 # ids
 
 
-def _own_id(name: str, read: Callable[[ReferenceCall], int], expand: Callable[..., Any], summary: str) -> OpDefinition:
+def _own_id(name: str, read: Callable[[ReferenceCall], Any], expand: Callable[..., Any], summary: str) -> OpDefinition:
     return define(
         OpDefinition(
             f"stablehlo.{name}",
             infer=lambda request: [tensor((), element_type("ui32"))],
             constraints=(inferred(""),),
-            reference=lambda call: np.uint32(read(call)),
+            reference=read,
             syntax="pretty-result-type",
             lowering=Expand(expand),
             summary=summary,
@@ -455,7 +423,5 @@ def _own_id(name: str, read: Callable[[ReferenceCall], int], expand: Callable[..
     )
 
 
-PARTITION_ID = _own_id(
-    "partition_id", lambda call: call.partition, expand_partition_id, "the partition of this process"
-)
-REPLICA_ID = _own_id("replica_id", lambda call: call.replica, expand_replica_id, "the replica of this process")
+PARTITION_ID = _own_id("partition_id", semantics.partition_id, expand_partition_id, "the partition of this process")
+REPLICA_ID = _own_id("replica_id", semantics.replica_id, expand_replica_id, "the replica of this process")

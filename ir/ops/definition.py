@@ -110,12 +110,15 @@ class ReferenceCall(Protocol):
     """What an op's reference semantics may ask of the interpreter."""
 
     instruction: Instruction
-    replica: int
-    partition: int
+    process: int
+    """The number of the process that runs the program, among several that do."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The instruction's converted attributes."""
+
+    def exchange(self, members: tuple[int, ...], value: Any) -> Mapping[int, Any]:
+        """What each of some processes, in ascending order, has at this instruction: this one ``value``."""
 
     def run(self, region: int, *arguments: Any) -> tuple[Any, ...]:
         """Evaluate one of the instruction's regions and return what its terminator returns."""

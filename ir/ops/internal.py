@@ -16,6 +16,7 @@ from typing import Any
 
 from hlojit.ir.formats import element_type
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import collective_semantics
 from hlojit.ir.ops.attribute_kinds import I64_MATRIX, STRING
 from hlojit.ir.ops.definition import (
     AttributeSpec,
@@ -111,6 +112,7 @@ COLLECTIVE = define(
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("kind", STRING), AttributeSpec("groups", I64_MATRIX)),
         constraints=(Constraint("C1", _check_movement),),
+        reference=collective_semantics.moved,
         traits=frozenset({Trait.EFFECT}),
         lowering=Structural("collective"),
         summary="moves elements among the processes of a program",
@@ -121,6 +123,7 @@ PROCESS_ID = define(
     OpDefinition(
         "hlojit.process_id",
         infer=lambda request: [tensor((), element_type("ui32"))],
+        reference=collective_semantics.process_id,
         lowering=Structural("process_id"),
         summary="the number of this process among those of the program",
     )

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.extensions import YES, Backend, Capability, CompileOptions, hookimpl, no
+from hlojit.extensions.devices import Device
+from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.rendezvous import current_participant
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.once import Once
+from hlojit.ir.switches import CPU_DEVICES
+
+MOST_DEVICES: Final = 1024
+
+
+def _make() -> tuple[Device, ...]:
+    return tuple(HostDevice("reference", number) for number in range(CPU_DEVICES.count(1, most=MOST_DEVICES)))
+
+
+reference_devices: Final = Once(_make)
 
 
 class ReferenceBackend(Backend):
     """Evaluates programs op by op through the op records' reference semantics."""
 
     name = "reference"
+
+    def devices(self) -> Sequence[Device]:
+        """As many as the CPU has virtual ones."""
+        return reference_devices()
 
     def capability(self, instruction: Instruction) -> Capability:
         """Everything that has reference semantics."""
@@ -32,7 +50,7 @@ class ReferenceBackend(Backend):
         def run(*arrays: Any) -> Sequence[Any]:
             return [
                 np.asarray(result).astype(storage, copy=False)
-                for result, storage in zip(evaluate(module, *arrays), storages)
+                for result, storage in zip(evaluate(module, *arrays, process=current_participant()), storages)
             ]
 
         return run

@@ -10,9 +10,10 @@ DEVICES = 8
 
 def make_devices(name: str, monkeypatch: pytest.MonkeyPatch, count: int = DEVICES) -> None:
     """Give a back end so many devices."""
-    if name == "cpu":
-        made = tuple(HostDevice("cpu", number) for number in range(count))
-        monkeypatch.setattr("hlojit.cpu.backend.cpu_devices", lambda: made)
+    owners = {"cpu": "hlojit.cpu.backend.cpu_devices", "reference": "hlojit.reference.plugin.reference_devices"}
+    if name in owners:
+        made = tuple(HostDevice(name, number) for number in range(count))
+        monkeypatch.setattr(owners[name], lambda: made)
     else:
         monkeypatch.setenv("HLOJIT_CUDA", f"simulator devices={count}")
 
@@ -30,3 +31,11 @@ def virtual(monkeypatch: pytest.MonkeyPatch) -> str:
     """Eight virtual devices of the CPU."""
     make_devices("cpu", monkeypatch)
     return "cpu"
+
+
+@pytest.fixture(params=["cpu", "cuda", "reference"])
+def every(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same of all back ends, the interpreter among them."""
+    name: str = request.param
+    make_devices(name, monkeypatch)
+    return name

@@ -139,8 +139,16 @@ def test_expansion_computes_what_the_reference_says(call: Call) -> None:
         )
 
 
+AMONG_PROCESSES = (
+    "all_gather all_reduce all_to_all async_done async_start collective_broadcast collective_permute collective_reduce "
+    "cross-replica-sum partition_id reduce_scatter replica_id"
+).split()
+"""Tested with processes, in ``tests/collectives``."""
+
+
 def test_every_expansion_is_tested() -> None:
     tested = {call.op if "." in call.op else f"stablehlo.{call.op}" for call in EXPANSIONS} | {"stablehlo.composite"}
+    tested |= {f"stablehlo.{name}" for name in AMONG_PROCESSES}
     assert {record.name for record in ops() if isinstance(record.lowering, Expand)} <= tested
 
 
