@@ -136,7 +136,7 @@ class GpuBackend(Backend):
 
     def program(self, module: Module) -> Program:
         """Schedule the module's entry function."""
-        return build_program(module.main, self.kernel_source(), alignment=ALIGNMENT)
+        return build_program(module.main, self.kernel_source(), alignment=ALIGNMENT, members=True)
 
     def kernel_source(self, options: CompileOptions = _DEFAULTS, given_up: list[str] | None = None) -> ProgramKernels:
         """Where the kernels of one program come from; ``given_up`` takes what could not be measured though it was to be."""
@@ -176,7 +176,7 @@ class GpuBackend(Backend):
         _check_library(found.platform, options.libraries)
         given_up: list[str] = []
         kernels = self.kernel_source(options, given_up)
-        program = build_program(module.main, kernels, alignment=ALIGNMENT)
+        program = build_program(module.main, kernels, alignment=ALIGNMENT, members=True)
         launched = [kernels.cached[code.symbol] for code in kernels_of(program)]
         objects = found.cache.objects(launched, found.platform.assemble)
         runtime = self._runtime(found.platform)

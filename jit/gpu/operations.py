@@ -231,12 +231,13 @@ class Operations:
     def _straight(self, step: Step) -> None:
         if isinstance(step, Launch):
             places = tuple(map(self.place, step.buffers))
-            what = f"{step.instruction_name} at {step.location}"
             for phase in step.kernel.phases:
                 grid = Grid(phase.tasks, phase.threads, phase.shared_bytes)
                 status = (Place(self.status, self.statuses.offset(phase.reports)),) if phase.has_status else ()
                 if phase.tasks:
-                    launch = LaunchKernel(step.kernel.symbol, phase.symbol, grid, places + status, what, phase.library)
+                    launch = LaunchKernel(
+                        step.kernel.symbol, phase.symbol, grid, places + status, step.title, phase.library
+                    )
                     self.code.append(launch)
         elif isinstance(step, (Copy, Transfer)):
             self._copy(step)

@@ -106,6 +106,7 @@ class Combiner:
         return self._taken(self.inputs, index)
 
     def _taken(self, values: Sequence[Value], index: tuple[Index, ...]) -> list[Val]:
+        self.elements.reader = self.instruction
         found = [
             (self.elements.stored if number in self.moved else self.elements.value)(value, index)
             for number, value in enumerate(values)

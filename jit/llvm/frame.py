@@ -55,7 +55,8 @@ class Frame:
 
     def store_root(self, number: int, index: tuple[Index, ...], scalar: Scalar, *, rounded: bool) -> None:
         """Encode and store an element of a root."""
-        element = self.body.roots[number].tensor_type.element_type
+        root = self.body.roots[number]
+        element, self.elements.reader = root.tensor_type.element_type, root.producer
         unchanged = self.elements.unchanged(scalar, element)
         if unchanged is not None:
             scalar = unchanged

@@ -25,6 +25,8 @@ class Body:
     """Indexed rules that an emitter supplies itself; one of an instruction with several results returns a tuple."""
     storages: tuple[Storage, ...] = ()
     """How operands, then roots, lie in memory; empty where all are plain."""
+    members: tuple[Instruction, ...] = ()
+    """The instructions of a fusion, in their order; empty for any other instruction."""
 
     @staticmethod
     def of(instruction: Instruction, storages: Sequence[Storage] = ()) -> Body:
@@ -33,10 +35,9 @@ class Body:
         types = tuple(operand.tensor_type for operand in instruction.operands)
         if Trait.FUSION in instruction.op.traits:
             region = instruction.regions[0]
-            return Body(
-                {argument: n for n, argument in enumerate(region.arguments)}, region.returned, types, storages=storages
-            )
-        parameters: dict[Value, int] = {}
+            parameters = {argument: n for n, argument in enumerate(region.arguments)}
+            return Body(parameters, region.returned, types, storages=storages, members=tuple(region))
+        parameters = {}
         for number, operand in enumerate(instruction.operands):
             parameters.setdefault(operand, number)
         return Body(parameters, instruction.results, types, storages=storages)

@@ -76,6 +76,8 @@ class Elements:
         self._scopes: list[dict[Any, Scalar]] = [{}]
         self._conditions: list[Scalar] = []
         self._current: _Running | None = None
+        self.reader: Instruction | None = None
+        """The instruction for which memory is accessed, for messages."""
         self._moved = MovedValues(body)
         self._numbers: dict[Value, int] = {}
         self._origins: dict[int, tuple[Scalar, Key]] = {}
@@ -143,7 +145,7 @@ class Elements:
 
     def root(self, value: Value, index: tuple[Index, ...], *, rounded: bool = True) -> Scalar:
         """The element of a root for ``Frame.store_root``: in compute form, or in memory form where it is only moved."""
-        element = value.tensor_type.element_type
+        element, self.reader = value.tensor_type.element_type, value.producer
         if not is_narrow(element) or not self._moved.is_moved(value):
             return self.value(value, index, rounded=rounded)
         bits = self.stored(value, index)
@@ -157,6 +159,8 @@ class Elements:
             if self.find(key) is not None:
                 stack.pop()
                 continue
+            if key[0] in self.body.parameters:
+                self.reader = _user_of(key[0], stack) or self.reader
             if len(key) == 3:
                 missing = self._store(*key)
                 stack.extend(reversed(missing))
@@ -280,11 +284,12 @@ class Elements:
             raise UnsupportedError(
                 producer.op.name, "", "it is neither pointwise nor indexed nor a reduction", producer.location
             )
-        outer, self._current = self._current, running
+        outer, self._current, reader = self._current, running, self.reader
+        self.reader = producer
         try:
             return cast(Scalar, rule(self, producer, running.at))
         finally:
-            self._current = outer
+            self._current, self.reader = outer, reader
 
     def parameter(self, value: Value, number: int, index: tuple[Index, ...]) -> Scalar:
         """Load an element of an operand and decode it."""
@@ -518,6 +523,15 @@ class Elements:
         finally:
             self._unguarded -= 1
             self._current = current
+
+
+def _user_of(value: Value, stack: Sequence[tuple[Any, ...]]) -> Instruction | None:
+    """The instruction on a stack of wanted elements for which the uppermost one is wanted."""
+    for key in reversed(stack[:-1]):
+        producer: Instruction | None = key[0].producer
+        if producer is not None and value in producer.operands:
+            return producer
+    return None
 
 
 def _index_of(operand: Value, index: tuple[Index, ...]) -> tuple[Index, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction
@@ -93,6 +93,16 @@ class Step:
         return ()
 
 
+@final
+class LaunchName(str):
+    """What messages call a launch: its instruction, and where that stands.
+
+    ``members`` are the instructions of a fusion, in their order: the simulator says for which of them memory was accessed.
+    """
+
+    members: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Launch(Step):
     """Run a kernel over its buffers.  A result may be an operand's buffer where ``kernel.in_place`` says so."""
@@ -104,6 +114,15 @@ class Launch(Step):
     instruction_name: str = ""
     bytes_moved: int = 0
     location: Location = UNKNOWN
+    members: tuple[tuple[str, Location], ...] = ()
+    """The instructions of a fusion with their places, in their order, if messages may name them."""
+
+    @property
+    def title(self) -> LaunchName:
+        """What messages call it."""
+        name = LaunchName(f"{self.instruction_name} at {self.location}")
+        name.members = tuple(f"{op} at {location}" for op, location in self.members)
+        return name
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

@@ -18,6 +18,8 @@ from typing import Final
 from hlojit.ir.donation import ALIASING_OUTPUT, donated_arguments
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Function, Instruction, Value
+from hlojit.ir.location import Location
+from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.views import CollectiveView
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
@@ -54,11 +56,13 @@ def build_program(
     donated: Mapping[int, int | None] | None = None,
     *,
     alignment: int = ALIGNMENT,
+    members: bool = False,
 ) -> Program:
     """Schedule ``function`` (all calls inlined, tensors only) with kernels from ``source``.
 
     ``donated`` maps numbers of donated arguments to the output that is to have their memory, or to None; by default they
-    are those that the function's attributes name.  Places in the arena are multiples of ``alignment`` bytes.
+    are those that the function's attributes name.  Places in the arena are multiples of ``alignment`` bytes.  With ``members``
+    launches say of which instructions their kernels are made.
     """
     if donated is None:
         donated = checked_donations(function)
@@ -69,7 +73,7 @@ def build_program(
     placement = CopyInsertion(function, aliases, donated).run()
     program = Program(
         function.name,
-        StepEmitter(aliases, placement).emit(function.body),
+        StepEmitter(aliases, placement, members=members).emit(function.body),
         placement.inputs,
         placement.outputs,
         placement.constants,
@@ -113,9 +117,10 @@ def _give_back(program: Program) -> None:
 class StepEmitter:
     """Writes the steps of placed instructions."""
 
-    def __init__(self, aliases: AliasAnalysis, placement: Placement):
+    def __init__(self, aliases: AliasAnalysis, placement: Placement, *, members: bool = False):
         self.aliases = aliases
         self.placement = placement
+        self._names_members = members
         self._work: list[tuple[Block, list[Step]]] = []
 
     def emit(self, body: Block) -> list[Step]:
@@ -162,7 +167,11 @@ class StepEmitter:
         if code.workspace_bytes:
             workspace = Buffer(BufferKind.TEMPORARY, Storage.raw(code.workspace_bytes))
         moved = bytes_of_instruction(instruction)
-        return Launch(code, tuple(operands), results, workspace, instruction.op.name, moved, instruction.location)
+        members: tuple[tuple[str, Location], ...] = ()
+        if self._names_members and Trait.FUSION in instruction.op.traits:
+            members = tuple((each.op.name, each.location) for each in instruction.regions[0])
+        name = instruction.op.name
+        return Launch(code, tuple(operands), results, workspace, name, moved, instruction.location, members)
 
     def _collective(self, instruction: Instruction) -> Iterator[Collective]:
         moves = CollectiveView.of(instruction)

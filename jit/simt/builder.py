@@ -42,6 +42,8 @@ class SimtBuilder(LlvmBuilder):
         """Blocks of the kernel that a multiprocessor should have registers for: what is unrolled must not take them all."""
         self.buffers: tuple[Memory, ...] = ()
         """The buffers of the kernel under construction."""
+        self.member: Callable[[], int] = lambda: -1
+        """The number of the fusion's instruction for which memory is accessed now, for messages."""
         self._numbers = 0
         self._memories: dict[str, Memory] = {}
         """What pointers point into, by their names.  Others are private: constants, the thread's own stack."""
@@ -195,7 +197,8 @@ class SimtBuilder(LlvmBuilder):
         memory = self._memories.get(pointer.text)
         if memory is not None:
             align = align or max(8, KIND_BITS[kind]) // 8
-            self.dialect.check(self, MemoryAccess(memory, pointer, lanes, kind, mask, use, align))
+            member = self.member() if not memory.is_shared else -1
+            self.dialect.check(self, MemoryAccess(memory, pointer, lanes, kind, mask, use, align, member))
 
     def load(self, kind: str, pointer: Val, *, vector: bool = False, flags: str = "", align: int = 0) -> Val:
         """Load one element, or (``vector``) the builder's lanes of consecutive ones."""

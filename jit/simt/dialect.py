@@ -72,6 +72,8 @@ class MemoryAccess:
     use: Use
     align: int
     """What the pointer is a multiple of, or every one of several."""
+    member: int = -1
+    """The number of the fusion's instruction for which this is done; -1: not known, or no fusion."""
 
     @property
     def itemsize(self) -> int:

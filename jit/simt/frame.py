@@ -40,7 +40,9 @@ class GridFrame(Frame):
         with self.builder.kernel(symbol, buffers, threads, at_once=at_once) as addresses:
             sizes = [self.body.length(number) for number in range(count)]
             self.access = SimtAccess(self.builder, self.target, addresses[:count], sizes)
-            self.elements = Elements(cast(Access, self.access), self.body)
+            self.elements = elements = Elements(cast(Access, self.access), self.body)
+            numbers = {member: number for number, member in enumerate(self.body.members)}
+            self.builder.member = lambda: numbers.get(elements.reader, -1) if elements.reader is not None else -1
             yield addresses[count:]
 
     def _memory(self, number: int) -> Memory:

@@ -35,6 +35,7 @@ class _Kernel:
     """The kernel under construction."""
 
     sites: list[str] = field(default_factory=lambda: ["nowhere"])
+    members: list[int] = field(default_factory=lambda: [-1])
     meetings: Counter[str] = field(default_factory=Counter)
     """How many of a kind there are."""
     copies: str = ""
@@ -95,7 +96,9 @@ class SimulatorDialect(Dialect):
     def _facts(self, b: SimtBuilder, symbol: str, threads: int) -> None:
         """What launches and messages need, as a text in the object."""
         memories = [BufferFacts(each.what, each.nbytes, each.itemsize, each.is_written) for each in b.all_buffers]
-        facts = KernelFacts(threads, b.shared_bytes, tuple(memories), tuple(self._kernel.sites))
+        facts = KernelFacts(
+            threads, b.shared_bytes, tuple(memories), tuple(self._kernel.sites), tuple(self._kernel.members)
+        )
         name, text = facts_symbol(symbol), facts.to_text().encode() + b"\0"
         escaped = "".join(f"\\{byte:02X}" for byte in text)
         b.declare(name, f'@{name} = constant [{len(text)} x i8] c"{escaped}"')
@@ -233,15 +236,17 @@ class SimulatorDialect(Dialect):
 
     # ---------------------------------------------------------- checks
 
-    def site(self, what: str) -> int:
-        """A number for an instruction that messages may name."""
+    def site(self, what: str, member: int = -1) -> int:
+        """A number for an instruction that messages may name; ``member`` is that of the fusion's instruction it belongs to."""
         self._kernel.sites.append(what)
+        self._kernel.members.append(member)
         return min(len(self._kernel.sites) - 1, checks.MOST_SITES)
 
     def check(self, b: SimtBuilder, access: MemoryAccess) -> None:
         queue = self._copies(b) if access.use is Use.COPY else ""
         verb = "into" if access.use is Use.COPY else "of"
-        checks.emit_check(b, access, self.site(f"{access.use.value} {verb} {access.memory.what}"), _LEAVE, queue)
+        site = self.site(f"{access.use.value} {verb} {access.memory.what}", access.member)
+        checks.emit_check(b, access, site, _LEAVE, queue)
 
 
 def _loaded(b: SimtBuilder, record: Val, offset: int) -> Val:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,16 @@ class BufferFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """What messages and launches need: ``sites[n]`` says what instruction ``n`` does (0: none)."""
+    """What messages and launches need: ``sites[n]`` says what instruction ``n`` does (0: none).
+
+    ``members[n]`` is the number of the fusion's instruction for which it does that; -1: of none, or of none that is known.
+    """
 
     threads: int
     shared_bytes: int
     buffers: tuple[BufferFacts, ...]
     sites: tuple[str, ...]
+    members: tuple[int, ...] = ()
 
     def to_text(self) -> str:
         """As one line of text."""
@@ -34,7 +39,16 @@ class KernelFacts:
         """The facts that ``to_text`` wrote."""
         read = json.loads(text)
         buffers = tuple(BufferFacts(**each) for each in read["buffers"])
-        return KernelFacts(read["threads"], read["shared_bytes"], buffers, tuple(read["sites"]))
+        sites, members = tuple(read["sites"]), tuple(read["members"])
+        return KernelFacts(read["threads"], read["shared_bytes"], buffers, sites, members)
+
+    def named(self, names: Sequence[str]) -> KernelFacts:
+        """The facts whose sites name the instructions of a fusion."""
+        sites = [
+            f"{site} for {names[member]}" if 0 <= member < len(names) else site
+            for site, member in zip(self.sites, self.members)
+        ]
+        return replace(self, sites=tuple(sites) or self.sites)
 
 
 def facts_symbol(symbol: str) -> str:

@@ -15,6 +15,7 @@ from hlojit.ir.once import Once
 from hlojit.lowering.abi import CONTEXT, CONTEXT_BYTES, Field, Status
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.program import LaunchName
 from hlojit.lowering.target import Target
 from hlojit.runtime import layout
 from hlojit.runtime.native import native
@@ -175,7 +176,8 @@ class SimulatedModule:
             context = _Record(CONTEXT, threads=allowed, user=launch.address, thread=threading.get_ident())
             status = self._native.launch(context.address, self.address(symbol), ctypes.addressof(table), blocks, grain)
         if status:
-            raise _explained(status, context, launch, facts, symbol, what)
+            members = what.members if isinstance(what, LaunchName) else ()
+            raise _explained(status, context, launch, facts.named(members), symbol, what)
 
     @contextmanager
     def _cells(self, facts: KernelFacts, addresses: Sequence[int], wanted: bool | None) -> Iterator[list[int]]:

@@ -64,7 +64,7 @@ LANE: Final[Mapping[str, Field]] = laid_out(
     )
 )
 LANE_BYTES: Final = 32
-VERSION: Final = 2
+VERSION: Final = 3
 """Of the functions that kernels call and of the form of their facts: objects outlive a process in files."""
 
 
