@@ -39,6 +39,8 @@ class BlockWork:
     warps: int
     multiply: float
     """Of a quarter's matrix unit, for one warp."""
+    issue: float
+    """Instructions that a quarter begins for one warp, one a cycle."""
     chain: float
     """From a warp's first instruction to its last, as they depend on each other."""
     shared: float
@@ -49,7 +51,7 @@ class BlockWork:
 
     def cycles(self, together: int) -> float:
         """From the beginning to the end of so many blocks on one multiprocessor."""
-        multiply = ceil_divide(self.warps * together, QUARTERS) * self.multiply
+        multiply = ceil_divide(self.warps * together, QUARTERS) * max(self.multiply, self.issue)
         step = max(multiply, self.chain, together * self.shared, together * self.fetch)
         alone = MEETING if together == 1 else 0.0
         return FETCH_LATENCY + self.steps * max(step + alone, FETCH_LATENCY / self.ahead) + together * self.finish

@@ -42,6 +42,8 @@ COPY_BYTES: Final = (4, 8, 16)
 """Of an asynchronous copy."""
 INSTRUCTION_CYCLES: Final = 8.0
 """Of machines whose rates are not known: an A100's."""
+CONVERSION: Final = 5
+"""Instructions for an element that becomes another one on its way."""
 FEWEST_ROWS: Final = 8
 """Products of fewer rows or columns would multiply mostly nothing."""
 
@@ -323,10 +325,12 @@ def plan_cycles(plan: MatrixPlan, elements: tuple[InMemory, InMemory], machine: 
         moved += side * inputs.terms * (inputs.size + raw)
     instructions = tile.warp_rows // ROWS * (tile.warp_columns // COLUMNS) * STEP_WORDS // WORDS
     results = tile.rows * tile.columns * 4
+    converted = sum(side * inputs.terms for side, _, each in sides if not each.is_own)
     work = BlockWork(
         steps=ceil_divide(plan.parts.length, inputs.terms),
         warps=tile.warps,
         multiply=instructions * instruction_cycles(inputs, machine),
+        issue=instructions + CONVERSION * converted / plan.threads,
         chain=DEPENDENT * STEP_WORDS / WORDS,
         shared=moved / SHARED_BYTES,
         fetch=fetched / FETCHED_BYTES,

@@ -10,7 +10,9 @@ from hlojit.lowering.grid_cost import FETCH_LATENCY, MEETING, QUARTERS, BlockWor
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_matrix_plan import BF16, TF32, MatrixInputs, instruction_cycles
 
-WORK = BlockWork(steps=10, warps=8, multiply=100.0, chain=64.0, shared=50.0, fetch=30.0, ahead=3, finish=200.0)
+WORK = BlockWork(
+    steps=10, warps=8, multiply=100.0, issue=20.0, chain=64.0, shared=50.0, fetch=30.0, ahead=3, finish=200.0
+)
 MACHINE = GridMachine(10)
 
 
@@ -47,3 +49,9 @@ def test_matrix_instructions_take_what_the_published_rate_says() -> None:
         )
     assert found[0] == pytest.approx(8.0, rel=0.01) and found[0] > found[1] > found[2]
     assert instruction_cycles(bf16, GridMachine(100)) == 8.0
+
+
+def test_instructions_of_a_quarter_take_their_time() -> None:
+    """What converts more than it multiplies is as slow as what it issues."""
+    busy = replace(WORK, issue=300.0, multiply=100.0)
+    assert busy.cycles(1) == replace(WORK, multiply=300.0).cycles(1) > WORK.cycles(1)
