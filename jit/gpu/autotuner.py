@@ -211,9 +211,12 @@ class Autotuner:
     def _run(self, name: str, code: KernelCode, stream: Stream, addresses: Sequence[int], where: str) -> Run:
         """What puts a kernel on the stream; raises ``HlojitError`` if it cannot be assembled or loaded."""
         driver = self._driver
-        ((_, image),) = self._cache.objects([code], self._platform.assemble)
         phases = [phase for phase in _as_candidate(code, name).phases if phase.tasks]
-        module = driver.load(image, [phase.symbol for phase in phases])
+        symbols = [phase.symbol for phase in phases if not phase.library]
+        module = None
+        if symbols:
+            ((_, image),) = self._cache.objects([code], self._platform.assemble)
+            module = driver.load(image, symbols)
 
         def function(phase: Phase) -> object:
             routine = driver.library(phase.library) if phase.library else None

@@ -25,6 +25,7 @@ from hlojit.gpu.simulated_driver import SimulatedDriver
 from hlojit.gpu.simulated_platform import simulated_platform
 from hlojit.ir.formats import FloatFormat, element_type
 from hlojit.lowering.candidates import LIBRARY, library_way
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.library_product import LibraryProduct
 from hlojit.simt.kernels import kernel_candidates
 from hlojit.simt.simulator.module import simulated_target
@@ -224,6 +225,19 @@ def test_other_bits_are_taken_only_if_they_may_be(tuned: Tuned) -> None:
     assert candidate_of(compiled(text=CUT, autotune="any")) == cut
 
 
+def count_assembled(tuned: Tuned) -> list[str]:
+    """The candidates of kernels that are assembled from now on."""
+    assembled: list[str] = []
+    assemble = tuned.made.assemble
+
+    def noted(codes: Sequence[KernelCode]) -> Any:
+        assembled.extend(each.candidate for each in codes)
+        return assemble(codes)
+
+    tuned.made = replace(tuned.made, assemble=noted)
+    return assembled
+
+
 def test_a_library_is_a_candidate_where_bits_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hlojit.lowering.library_product.FEWEST_MACS", 1 << 10)
     text = TEXT.replace("f32", "bf16")
@@ -246,7 +260,10 @@ def test_a_library_is_a_candidate_where_bits_may_differ(monkeypatch: pytest.Monk
         assert without != LIBRARY and LIBRARY not in "".join(tuned.clock.launched)
     for tuned in registered(Tuned(driver_version="2", library=("a library 1.0", ""))):
         favour(tuned, "library 3")
+        remove("kernels")
+        assembled = count_assembled(tuned)
         found = compiled("called", text, autotune="any")
+        assert [name for name in assembled if name.startswith(LIBRARY)] == ["library 3"], "what stands in for it"
         (launch,) = found.spec.program.launches()
         assert launch.kernel.candidate == "library 3"
         assert LibraryProduct.of_text(launch.kernel.phases[0].library).way == 2
