@@ -16,6 +16,9 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
+from hlojit.ir.interpreter import evaluate
+
+from .conftest import make_devices
 
 SUM = """
 func.func @main(%x: tensor<6xf32>, %y: tensor<f32>) -> tensor<6xf32> {
@@ -238,6 +241,29 @@ def test_a_process_that_fails_frees_the_others_with_its_error(several: str) -> N
         assert [each[0].tolist() for each in executable([[good]] * 3)] == [TABLE[good].tolist()] * 3
 
 
+def test_a_fault_of_one_gpu_is_everybodys_and_all_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_devices("cuda", monkeypatch, 2)
+    executable = hlojit.compile(SUM, backend="cuda", num_replicas=2)
+    check(executable(rows()))
+    second: Any = hlojit.devices("cuda")[1]
+    launch, broken = type(second.driver).launch, [True]
+
+    def launch_wrongly(self: Any, function: Any, grid: Any, addresses: Any, stream: Any, what: str) -> None:
+        if self is second.driver and broken:
+            addresses = [broken.pop() * 256, *addresses[1:]]
+        launch(self, function, grid, addresses, stream, what)
+
+    monkeypatch.setattr(type(second.driver), "launch", launch_wrongly)
+    failed = executable.execute(rows())
+    for each in failed:
+        with pytest.raises(hlojit.ExecutionError, match="no memory of the device"):
+            hlojit.get(each[0])
+    # Streams have recovered when the work behind the fault has ended.
+    for device in hlojit.devices("cuda")[:2]:
+        hlojit.put(X, device).wait()
+    check(executable(rows()))
+
+
 BRANCHES = """
 func.func @main(%x: tensor<6xf32>, %i: tensor<i32>) -> tensor<6xf32> {
   %0 = "stablehlo.case"(%i) ({
@@ -346,6 +372,40 @@ def test_devices_that_run_alone_say_so() -> None:
         executable = hlojit.compile(SUM, backend="plain", num_replicas=2)
         with pytest.raises(hlojit.UnsupportedError, match="plain:0 runs no programs for several devices"):
             executable(rows())
+
+
+class MeetingDevice(PlainDevice):
+    """A vendor's device whose programs meet: its collectives are those of the interpreter."""
+
+    def __init__(self, number: int):
+        super().__init__("plain", number)
+        self.queue = ext.Queue(f"plain:{number}")
+
+    def execute_among(self, program: Any, arguments: Any, after: Any, participant: Any) -> Any:
+        results = [np.empty(type.shape, type.element_type.storage) for type in program.outputs]
+
+        def run() -> None:
+            for result, array in zip(results, evaluate(program.code, *arguments, process=participant)):
+                result[...] = array
+
+        return results, self.queue.submit(run, after)
+
+
+class MeetingBackend(PlainBackend):
+    def __init__(self) -> None:
+        self.own = [MeetingDevice(number) for number in range(2)]
+
+    def compile(self, module: Any, options: Any) -> Any:
+        return ext.DeviceProgram.of(module, code=module)
+
+
+def test_a_vendors_devices_meet_in_the_same_way() -> None:
+    plugin = SimpleNamespace(__name__="plain", hlojit_backends=ext.hookimpl(lambda: [MeetingBackend()]))
+    with ext.using(plugin):
+        check(hlojit.compile(SUM, backend="plain", num_replicas=2)(rows()))
+        going_apart = hlojit.compile(BRANCHES, backend="plain", num_replicas=2)
+        with pytest.raises(hlojit.ExecutionError, match="which has ended"):
+            going_apart([[X, np.int32(0)], [X, np.int32(2)]])
 
 
 # ------------------------------------------------------------------------------------------------------------- Ctrl-C
