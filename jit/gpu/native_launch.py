@@ -17,7 +17,6 @@ from hlojit.gpu.driver import Function, Mark, Stream
 from hlojit.gpu.operations import CopyBytes, LaunchKernel, Place
 from hlojit.ir.once import Once
 from hlojit.lowering.abi import Field, laid_out
-from hlojit.machine_code import loading
 from hlojit.runtime.layout import accessors
 
 RECORD: Final[Mapping[str, Field]] = laid_out(
@@ -135,6 +134,9 @@ class _Code:
     """The compiled functions, and how Python calls them."""
 
     def __init__(self) -> None:
+        # Imported here: LLVM is loaded with the first compilation, not with hlojit.
+        from hlojit.machine_code import loading
+
         target = loading.process_target()
         text = accessors({"gpu": RECORD}) + (resources.files(__package__) / "launch.ll").read_text(encoding="utf-8")
         names = ("hlojit_gpu_run", "hlojit_gpu_build", "hlojit_gpu_replay", "hlojit_gpu_look")
