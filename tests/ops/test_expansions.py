@@ -33,6 +33,14 @@ def reshaping_region() -> Any:
     return block
 
 
+def running_difference() -> Any:
+    block = Block([tensor((3,), "f32")] * 2)
+    builder = Builder(block)
+    left = builder.subtract(block.arguments[1], block.arguments[0])
+    builder.return_(left, left)
+    return block
+
+
 EXPANSIONS: list[Call] = [
     *(binary(name, BROADCAST, "f32") for name in ("add", "atan2", "divide", "maximum", "minimum", "multiply")),
     *(binary(name, BROADCAST, "f32") for name in ("power", "remainder", "subtract", "next_after")),
@@ -52,6 +60,12 @@ EXPANSIONS: list[Call] = [
     Call("chlo.constant_like", ("2x3xf32",), ("2x3xf32",), {"value": FloatAttr(1.5, "f32")}),
     Call("chlo.top_k", ("2x9xf32",), ("2x4xf32", "2x4xi32"), {"k": 4}),
     Call("chlo.top_k", ("9xi32",), ("0xi32", "0xi32"), {"k": 0}),
+    *(
+        Call(
+            "chlo.scan", ("5x3xf32", "3xf32"), ("5x3xf32", "3xf32"), {"dimension": 0, **reverse}, (running_difference,)
+        )
+        for reverse in ({}, {"is_reverse": True})
+    ),
     Call("dot", ("2x3xf32", "3x4xf32"), ("2x4xf32",)),
     Call("dot", ("3xf32", "3xf32"), ("f32",)),
     Call("einsum", ("2x3x4xf32", "4x2x5xf32"), ("5x2x3xf32",), {"einsum_config": "bij,jbk->kbi"}),
