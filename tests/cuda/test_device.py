@@ -235,6 +235,7 @@ def test_without_a_gpu_the_message_names_the_simulator(monkeypatch: pytest.Monke
         compiled()
 
 
+@pytest.mark.slow
 @pytest.mark.simulator_only("it lists the simulated GPU")
 def test_the_command_lists_devices_and_why_some_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def listed() -> str:

@@ -113,6 +113,7 @@ def test_a_code_that_is_none_is_a_named_error() -> None:
             executable(x + 16)
 
 
+@pytest.mark.slow
 def test_the_example_plugin_runs_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Acme's format, pass and custom call, as the package brings them."""
     monkeypatch.syspath_prepend(str(ROOT / "plugins_example" / "hlojit-acme"))

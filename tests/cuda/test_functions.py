@@ -240,6 +240,7 @@ print("ends", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_function_that_does_not_end_does_not_hold_up_the_end_of_the_process() -> None:
     program = ENDLESS.replace("TEXT", repr(unary("f32", "f32", 8)))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
@@ -262,6 +263,7 @@ except KeyboardInterrupt:
 )
 
 
+@pytest.mark.slow
 def test_control_c_ends_a_function_that_does_not_end() -> None:
     """The device is free for the next program."""
     program = INTERRUPTED.replace("TEXT", repr(unary("f32", "f32", 8)))
