@@ -206,9 +206,9 @@ class GpuDevice(Device):
             return super().start(program, buffers)
         code = program.code
         assert isinstance(code, GpuProgram)
-        try:
-            found: Starter | None = code.starters[lanes]
-        except KeyError:
+        found: Starter | None = code.starters.get(lanes)
+        # Not in a handler of KeyError: what is raised meanwhile would keep this frame, and the results in it.
+        if found is None and lanes not in code.starters:
             found = code.starters[lanes] = starter(self, lanes, program)
         started = None if found is None else found.start(buffers)
         if started is None:
