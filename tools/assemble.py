@@ -159,8 +159,8 @@ def _argmax() -> Kind:
     return Kind(_function(body, "tensor<4096xi32>", t), wide=False)
 
 
-def _softmax(dtype: str) -> Kind:
-    t, r = f"tensor<4096x4096x{dtype}>", f"tensor<4096x{dtype}>"
+def _softmax(dtype: str, columns: int = 4096) -> Kind:
+    t, r = f"tensor<4096x{columns}x{dtype}>", f"tensor<4096x{dtype}>"
     body = f"""
       %0 = stablehlo.constant dense<0xFF80> : tensor<bf16>
       %1 = stablehlo.convert %0 : (tensor<bf16>) -> tensor<{dtype}>
@@ -314,6 +314,9 @@ KINDS = {
     "reduce_rows_i32": _reduce("i32", "add", "4096x4096", "1", "4096x", "0"),
     "softmax_f32": _softmax("f32"),
     "softmax_bf16": _softmax("bf16"),
+    "softmax_f64": _softmax("f64"),
+    "softmax_long_f32": _softmax("f32", 32768),
+    "softmax_long_bf16": _softmax("bf16", 16384),
     "argmax_f32": _argmax(),
     "scan_rows_f32": _cumulative_sum("f32", "1, 4096", "[0, 0], [4095, 0]"),
     "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]", wide=False),

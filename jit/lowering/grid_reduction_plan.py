@@ -46,8 +46,11 @@ AT_ONCE = 1024
 """Threads that a multiprocessor should hold of a kernel that waits for memory: loops are not unrolled beyond that."""
 OTHER_WORDS = 40
 """Registers of a thread for addresses and arithmetic, beside the kept values of a row."""
-DATA_WORDS = 64
-"""32-bit registers that the kept values of a row may take."""
+DATA_WORDS = 24
+"""32-bit registers that the kept values of a row take where a row's threads can be as many: with those for everything
+else 64, with which half of a multiprocessor's threads are there at once."""
+MOST_DATA_WORDS = 64
+"""What they take of rows that are too long for that."""
 EXCHANGE_BYTES = 4096
 """Shared memory for what warps tell each other."""
 
@@ -70,6 +73,8 @@ class RowGrid:
     """Pieces of a chunk."""
     resident: bool = False
     """Whether all pieces of a thread are written out, so that what one loop computed a later one finds in registers."""
+    together: int = 1
+    """Threads for which a multiprocessor should have registers, where pieces are written out."""
 
     @property
     def pieces(self) -> int:
@@ -104,7 +109,7 @@ class RowGrid:
     @property
     def at_once(self) -> int:
         """Blocks that a multiprocessor should have registers for."""
-        return 1 if self.resident else max(1, AT_ONCE // self.threads)
+        return max(1, (self.together if self.resident else AT_ONCE) // self.threads)
 
 
 @dataclass(frozen=True)
@@ -251,9 +256,11 @@ def row_kernel_rows(plan: RowPlan, machine: GridMachine) -> RowGrid:
     kinds = _moving(facts, COLUMN) + _stored(plan.body, plan.stored)
     kinds = kinds or [kind for loop in plan.loops for one in loop.reductions for kind in accumulator_kinds(one)]
     lanes = _lanes(machine, facts, kinds, plan.extent, plan.rows)
-    while lanes > 1 and lanes * plan.words > DATA_WORDS // 2:
+    while lanes > 1 and lanes * plan.words > MOST_DATA_WORDS // 2:
         lanes //= 2
-    return _teams(machine, facts, kinds, RowGrid(plan.rows, 1, plan.extent, lanes, 1, 1, 1), max(1, plan.words))
+    grid, words = RowGrid(plan.rows, 1, plan.extent, lanes, 1, 1, 1), max(1, plan.words)
+    short = _teams(machine, facts, kinds, grid, words, DATA_WORDS)
+    return short if short.resident else _teams(machine, facts, kinds, grid, words, MOST_DATA_WORDS)
 
 
 def _moving(facts: Iterable[Facts], name: str) -> list[str]:
@@ -280,13 +287,18 @@ def _lanes(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], e
 
 
 def _teams(
-    machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], grid: RowGrid, words: int = 0
+    machine: GridMachine,
+    facts: Sequence[Facts],
+    kinds: Sequence[str],
+    grid: RowGrid,
+    words: int = 0,
+    most_words: int = 0,
 ) -> RowGrid:
-    """Team, block and chunks of rows; ``words`` are the registers that an element keeps between loops."""
+    """Team, block and chunks of rows; ``words`` registers an element keeps between loops, ``most_words`` a thread."""
     pieces, warp = grid.pieces, machine.warp
     rounds = max(1, min(MOST_ROUNDS, BYTES_A_THREAD // (grid.lanes * min(map(_bytes, kinds)))))
     if words:
-        rounds = max(1, min(rounds, DATA_WORDS // (words * grid.lanes)))
+        rounds = max(1, min(rounds, most_words // (words * grid.lanes)))
     most = _most_threads(machine) if words else min(_most_threads(machine), WIDE_BLOCK)
     # Every thread takes at most one of the elements behind the pieces.
     team = _power(max(pieces, grid.tail)) if pieces <= warp else max(warp, _power(-(-pieces // rounds)))
@@ -301,14 +313,15 @@ def _teams(
     needed = -(-(chunk or pieces) // team)
     if words:
         # A block of many threads leaves each of them few registers.
-        room = min(DATA_WORDS, machine.registers // team - OTHER_WORDS)
+        room = min(most_words, machine.registers // team - OTHER_WORDS)
         rounds = room // (words * grid.lanes)
     resident = needed <= min(rounds, MOST_ROUNDS) and not any(one.has_call for one in facts)
     if words and not resident:
         # What a row keeps lies in the shared memory of its own block.
         team, teams = max(team, warp), 1
+    together = min(AT_ONCE, machine.registers // (words * grid.lanes * needed + OTHER_WORDS)) if words else 1
     sizes = (grid.rows, grid.outer, grid.extent, grid.lanes, team, teams, unroll)
-    return RowGrid(*sizes, -(-pieces // chunk) if chunk else 1, chunk, resident)
+    return RowGrid(*sizes, -(-pieces // chunk) if chunk else 1, chunk, resident, together)
 
 
 def _under_way(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], lanes: int, rounds: int) -> int:

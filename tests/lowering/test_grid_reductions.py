@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.cuda.nvptx import A100, H200, SM_90
+from hlojit.cuda.nvptx import A100, H200
 from hlojit.ir.graph import Instruction
 from hlojit.ir.types import tensor
 from hlojit.lowering.body import Body
@@ -137,5 +137,5 @@ def test_rows_stay_in_registers_as_long_as_they_fit(lab: Any, extent: int, resid
     body = Body.of(lab.make_fusion(softmax, tensor((1000, extent), "f32")))
     grid = row_kernel_rows(grid_row_plan(body, H200), H200)
     assert grid.resident == resident
-    assert not resident or grid.rounds * grid.lanes <= min(64, H200.registers // grid.team - 40)
-    assert SM_90.grid is H200
+    assert not resident or grid.rounds * grid.lanes <= min(24, H200.registers // grid.team - 40)
+    assert grid.threads * grid.at_once >= 1024, "half of a multiprocessor's threads have registers"
