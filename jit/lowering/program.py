@@ -5,13 +5,14 @@ another program's entry, transfer between memory spaces, wait, combine among par
 it into one native function; ``program_interpreter`` runs it over NumPy memory; a profiler, a memory plan, a file or
 another device reads the same record.  It is plain data: no graph, no function and no address is in it.
 
-    print(program_text.text(program))     # for people
+    print(program)                        # for people: program_text.text
     program_check.check(program)          # whether it makes sense
 """
 
 from __future__ import annotations
 
 import enum
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -339,6 +340,10 @@ class Program:
     """Bytes of all temporaries by memory space."""
     aliases: dict[int, int] = field(default_factory=dict)
     """Outputs that are the memory of a donated input: output number to input number."""
+
+    def __str__(self) -> str:
+        # The text stands above the record, which does not know its module before somebody asks.
+        return str(importlib.import_module("hlojit.lowering.program_text").text(self))
 
     @property
     def arena_bytes(self) -> int:

@@ -468,6 +468,7 @@ def test_text_shows_every_kind_of_step() -> None:
     check(program)
     lines = text(program).splitlines()
     assert lines[:2] == ["program main", "  input0     6xi32"]
+    assert str(program).splitlines() == lines
     assert lines[lines.index("") + 1 :] == [
         "  copy input0 -> temporary0",
         "  point swapped0 -> temporary0",
