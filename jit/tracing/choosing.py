@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
@@ -64,7 +65,8 @@ def _sorted(ops: Operations, operands: Sequence[Value], axis: int) -> tuple[Valu
     """Stable ascending sort of several arrays by the first; NaN last."""
     b = ops.builder
     scalars = [tensor((), value.tensor_type.element_type) for value in operands for _ in range(2)]
-    is_float = scalars[0].element_type.storage.kind not in "iub"
+    # Not what NumPy says of the buffer: formats that it has no dtype for lie in unsigned integers.
+    is_float = isinstance(scalars[0].element_type, FloatFormat)
 
     def less(inner: Any, x: Value, y: Value, *rest: Value) -> Value:
         result: Value = inner.compare(x, y, "LT")

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from hlojit.ir.formats import FloatFormat
+from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.operations import Operations
@@ -35,15 +36,24 @@ def reduce(ops: Operations, operand: Tracer, name: str, initial: Any, axis: Axis
 
 
 def _smallest(dtype: np.dtype[Any]) -> Any:
-    if dtype == np.bool_:
-        return False
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+    """What every number of a dtype is at least: where a maximum starts."""
+    element = element_type_of(dtype)
+    if isinstance(element, FloatFormat) and element.has_infinity:
+        return -np.inf
+    return False if dtype == np.bool_ else _limits(element, dtype).min
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:
-    if dtype == np.bool_:
-        return True
-    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+    """What every number of a dtype is at most: where a minimum starts."""
+    element = element_type_of(dtype)
+    if isinstance(element, FloatFormat) and element.has_infinity:
+        return np.inf
+    return True if dtype == np.bool_ else _limits(element, dtype).max
+
+
+def _limits(element: ElementType, dtype: np.dtype[Any]) -> Any:
+    """NumPy's record of a dtype; ml_dtypes' has its own formats and NumPy's."""
+    return (ml_dtypes.finfo if isinstance(element, FloatFormat) else ml_dtypes.iinfo)(dtype)
 
 
 def _sum_dtype(dtype: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
@@ -189,7 +199,7 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
 
     def combine(inner: Any, x: Value, i: Value, y: Value, j: Value) -> tuple[Value, Value]:
         better = inner.compare(x, y, direction)
-        if operand.dtype.kind not in "iub":
+        if isinstance(x.tensor_type.element_type, FloatFormat):
             better = inner.create("or", [better, inner.compare(x, x, "NE")]).result
         same = inner.compare(x, y, "EQ")
         earlier = inner.create("and", [same, inner.compare(i, j, "LT")]).result

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Value
 from hlojit.tracing.operations import Operations
 
@@ -40,7 +41,7 @@ def _compare_signed_to_unsigned(ops: Operations, x: Value, y: Value, direction: 
 
 
 def _is_integer(value: Value) -> bool:
-    return value.tensor_type.element_type.storage.kind in "iub"
+    return isinstance(value.tensor_type.element_type, (IntegerType, BooleanType))
 
 
 def _dtype(value: Value) -> np.dtype[Any]:
@@ -154,7 +155,8 @@ def _is_nan(ops: Operations, values: Sequence[Value]) -> Value:
 
 
 def _is_inf(ops: Operations, values: Sequence[Value]) -> Value:
-    if _is_integer(values[0]):
+    element = values[0].tensor_type.element_type
+    if not isinstance(element, FloatFormat) or not element.has_infinity:
         return ops.full(False, np.dtype(bool), values[0].tensor_type.shape)
     b = ops.builder
     return b.compare(b.abs(values[0]), _like(ops, values[0], np.inf), "EQ")
@@ -244,13 +246,33 @@ def _heaviside(ops: Operations, values: Sequence[Value]) -> Value:
 def _signbit(ops: Operations, values: Sequence[Value]) -> Value:
     b = ops.builder
     element = values[0].tensor_type.element_type
-    bits = b.bitcast_convert(values[0], values[0].tensor_type.with_element_type(f"i{element.bits}"))
+    if isinstance(element, FloatFormat) and not element.signed:
+        return ops.full(False, np.dtype(bool), values[0].tensor_type.shape)
+    value = values[0]
+    if isinstance(element, FloatFormat) and find_element_type(f"i{element.bits}") is None:
+        # No integer has six bits; f32 has the sign of its numbers.
+        element = element_type(element.compute)
+        value = b.convert(value, element)
+    bits = b.bitcast_convert(value, value.tensor_type.with_element_type(f"i{element.bits}"))
     return b.compare(bits, _like(ops, bits, 0), "LT")
 
 
 def _copysign(ops: Operations, values: Sequence[Value]) -> Value:
     magnitude = ops.builder.abs(values[0])
     return ops.builder.select(_signbit(ops, values[1:]), ops.builder.negate(magnitude), magnitude)
+
+
+def _in_compute_type(rule: Rule) -> Rule:
+    """A rule of several steps, of which only the last is rounded into a narrow float format, as NumPy and ml_dtypes do."""
+
+    def widened(ops: Operations, values: Sequence[Value]) -> Value:
+        element = values[0].tensor_type.element_type
+        if not isinstance(element, FloatFormat) or element.is_native:
+            return rule(ops, values)
+        wide = element_type(element.compute)
+        return ops.builder.convert(rule(ops, [ops.builder.convert(each, wide) for each in values]), element)
+
+    return widened
 
 
 UFUNCS: dict[str, Rule] = {
@@ -262,11 +284,12 @@ UFUNCS: dict[str, Rule] = {
     "exp": _op("exponential"), "expm1": _op("exponential_minus_one"), "exp2": _exp2,
     "log": _op("log"), "log1p": _op("log_plus_one"),
     "log2": _scaled("log", 1 / np.log(2.0)), "log10": _scaled("log", 1 / np.log(10.0)),
-    "logaddexp": _logaddexp, "sqrt": _op("sqrt"), "cbrt": _op("cbrt"), "square": _square, "reciprocal": _reciprocal,
+    "logaddexp": _in_compute_type(_logaddexp), "sqrt": _op("sqrt"), "cbrt": _op("cbrt"), "square": _square,
+    "reciprocal": _reciprocal,
     "sin": _op("sine"), "cos": _op("cosine"), "tan": _op("tan"), "tanh": _op("tanh"), "arctan2": _op("atan2"),
     "arcsin": _op("chlo.asin"), "arccos": _op("chlo.acos"), "arctan": _op("chlo.atan"), "sinh": _op("chlo.sinh"),
     "cosh": _op("chlo.cosh"), "arcsinh": _op("chlo.asinh"), "arccosh": _op("chlo.acosh"), "arctanh": _op("chlo.atanh"),
-    "hypot": _hypot, "deg2rad": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], np.pi / 180)),
+    "hypot": _in_compute_type(_hypot), "deg2rad": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], np.pi / 180)),
     "rad2deg": lambda ops, v: ops.builder.multiply(v[0], _like(ops, v[0], 180 / np.pi)),
     "equal": _compare("EQ"), "not_equal": _compare("NE"), "less": _compare("LT"), "less_equal": _compare("LE"),
     "greater": _compare("GT"), "greater_equal": _compare("GE"),
@@ -274,9 +297,9 @@ UFUNCS: dict[str, Rule] = {
     "logical_not": _logical("not"),
     "bitwise_and": _op("and"), "bitwise_or": _op("or"), "bitwise_xor": _op("xor"), "invert": _op("not"),
     "left_shift": _op("shift_left"), "right_shift": _right_shift, "bitwise_count": _bit_count,
-    "remainder": _python_remainder, "fmod": lambda ops, v: _zero_divisor(ops, v, ops.builder.remainder(*v)),
-    "floor_divide": _floor_divide, "isnan": _is_nan, "isinf": _is_inf, "isfinite": _is_finite,
-    "heaviside": _heaviside, "signbit": _signbit, "copysign": _copysign,
+    "remainder": _in_compute_type(_python_remainder), "fmod": lambda ops, v: _zero_divisor(ops, v, ops.builder.remainder(*v)),
+    "floor_divide": _in_compute_type(_floor_divide), "isnan": _is_nan, "isinf": _is_inf, "isfinite": _is_finite,
+    "heaviside": _in_compute_type(_heaviside), "signbit": _signbit, "copysign": _in_compute_type(_copysign),
     "trunc": _truncate,
 }  # fmt: skip
 """NumPy's ufuncs by name: each builds the result from operands of the loop's dtypes and one shape."""
