@@ -208,6 +208,11 @@ class NvidiaDriver:
                 self._api("cuStreamSynchronize", stream.handle)
             self._api("cuMemPoolTrimTo", self._pool, 0)
 
+    def drain(self) -> None:
+        """Those of all libraries that use the primary context."""
+        with self._here:
+            self._api("cuCtxSynchronize")
+
     def copy_in(self, target: int, source: NDArray, stream: NvidiaStream) -> None:
         """Through pinned memory."""
         with self._here:

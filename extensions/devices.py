@@ -197,8 +197,11 @@ class Device(ABC):
     dlpack_device: tuple[int, int] | None = None
     """Type and number in DLPack's terms, of a device whose memory other libraries use in place; then the three below."""
 
-    def address(self, handle: Any) -> int:
-        """Where the memory of a handle begins."""
+    def lend(self, handle: Any) -> int:
+        """Where the memory of a handle begins, for another library.
+
+        It uses it on queues of its own, and may drop it before what it put there has run.
+        """
         raise NotImplementedError
 
     def foreign_queue(self) -> int:
@@ -492,7 +495,7 @@ class Buffer:
         """Wait, and return where the contents lie, for another library; for devices with ``dlpack_device``."""
         self._wait()
         self._is_viewed = True
-        return self.device.address(self.memory().handle)
+        return self.device.lend(self.memory().handle)
 
     def _wait(self) -> None:
         self.memory()

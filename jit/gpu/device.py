@@ -217,8 +217,10 @@ class GpuDevice(Device):
 
     # ------------------------------------------------------------------------------------------- with other libraries
 
-    def address(self, handle: Handle) -> int:
-        """Of the handle's memory."""
+    def lend(self, handle: Handle) -> int:
+        """The address; our own memory is used again behind what others have put on their streams."""
+        if type(handle) is DeviceMemory:
+            handle.lend()
         return handle.address
 
     def foreign_queue(self) -> int:

@@ -164,6 +164,9 @@ class Driver(Protocol):
     def trim(self) -> None:
         """Wait for what was freed and give the machine all that is not used."""
 
+    def drain(self) -> None:
+        """Wait for all that was put on any stream of the GPU by this process, by other libraries too."""
+
     def copy_in(self, target: int, source: NDArray, stream: Stream) -> None:
         """Copy a C-contiguous host array to the device; the array has been read when this returns."""
 

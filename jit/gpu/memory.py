@@ -3,13 +3,18 @@
 The results of a call are mostly as large as those of the call before, whose memory has come back by then.  Where asking the
 driver costs time, *shelves* keep such blocks: a block that nobody refers to any more is given out again at once, since what is
 put on the stream later uses it later.  It is the driver's again when too much lies there, or when memory runs out.
+
+Other libraries use what they were lent on streams of their own, and may drop it before their kernels have run.  Such blocks are
+put *aside* when they come back, until all streams of the device have been waited for: that happens when many lie there, or when
+memory runs out.
 """
 
 from __future__ import annotations
 
 import gc
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, final
 
 from hlojit.gpu.driver import ALIGNMENT, Driver, OutOfDeviceMemory, Stream
@@ -19,6 +24,8 @@ LISTED = 6
 """Holders that a message names."""
 KEPT_SHARE: Final = 1 / 32
 """Of the device's memory: what may lie on shelves when another block is taken from the driver."""
+MOST_ASIDE: Final = 256
+"""Blocks that other libraries have dropped, before they are waited for."""
 
 
 @final
@@ -27,10 +34,15 @@ class DeviceMemory:
 
     __slots__ = ("__weakref__", "address", "nbytes", "origin")
 
-    def __init__(self, origin: Shelf | Taken, address: int, nbytes: int):
+    def __init__(self, origin: Shelf | Taken | Lent, address: int, nbytes: int):
         self.origin = origin
         self.address = address
         self.nbytes = nbytes
+
+    def lend(self) -> None:
+        """Another library uses it from now on, on any stream."""
+        if type(self.origin) is not Lent:
+            self.origin = Lent(self.origin, self.nbytes)
 
     def __del__(self) -> None:
         # Destructors run anywhere: single operations of lists, no lock.
@@ -92,6 +104,24 @@ class Shelf:
 
 
 @final
+class Lent:
+    """Where a block comes from that streams of others may still use when it comes back."""
+
+    __slots__ = ("_nbytes", "_origin", "holder", "pool")
+
+    def __init__(self, origin: Shelf | Taken, nbytes: int):
+        self._origin = origin
+        self._nbytes = nbytes
+        self.pool = origin.pool
+        self.holder = origin.holder
+
+    def back(self, address: int) -> None:
+        """Put it aside."""
+        if address:
+            self.pool.aside.append((self._origin, address, self._nbytes))
+
+
+@final
 class MemoryPool:
     """Memory for one stream, in its order: what is freed may be used at once by what is put on the stream later."""
 
@@ -103,6 +133,8 @@ class MemoryPool:
         self._kept: dict[int, list[int]] = {}
         self._most_kept = int(driver.properties.total_memory * KEPT_SHARE)
         self._scratch: DeviceMemory | None = None
+        self.aside: Final[deque[tuple[Shelf | Taken, int, int]]] = deque()
+        """What was lent and came back: origin, address, bytes."""
 
     @property
     def held_bytes(self) -> int:
@@ -161,12 +193,31 @@ class MemoryPool:
                 if address:
                     self._driver.free(address, self._stream)
 
+    def readmit(self) -> None:
+        """Wait for everybody's streams, and give what lies aside back to where it is from."""
+        found: list[tuple[Shelf | Taken, int, int]] = []
+        try:
+            # Only what is there before the waiting begins; another thread may do the same.
+            with suppress(IndexError):
+                while True:
+                    found.append(self.aside.popleft())
+            if found:
+                self._driver.drain()
+        except BaseException:
+            self.aside.extend(found)
+            raise
+        for origin, address, _ in found:
+            origin.back(address)
+
     def give_back(self, address: int) -> None:
         """To the driver; for ``DeviceMemory``.  What a parent process allocated is the parent's to free."""
         if self._process == process.id:
             self._driver.free(address, self._stream)
 
     def _obtained(self, nbytes: int, holder: str, stream: Stream) -> int:
+        aside = self.aside
+        if len(aside) >= MOST_ASIDE or (aside and sum(each for *_, each in list(aside)) > self._most_kept):
+            self.readmit()
         try:
             return self._driver.allocate(nbytes, stream)
         except OutOfDeviceMemory:
@@ -176,6 +227,7 @@ class MemoryPool:
         """Once more, when all that nobody can reach or use has been given back."""
         gc.collect()
         self._scratch = None
+        self.readmit()
         self.clear()
         self._driver.trim()
         try:

@@ -214,6 +214,10 @@ class SimulatedDriver:
 
     def trim(self) -> None:
         """Wait for what was freed."""
+        self.drain()
+
+    def drain(self) -> None:
+        """Wait for all streams: there are no others."""
         for stream in list(self._streams):
             stream.put_always(lambda: None).wait()
 

@@ -275,6 +275,9 @@ class FakeCuda:
     def do_cuStreamSynchronize(self, stream: Any) -> None:
         pass
 
+    def do_cuCtxSynchronize(self) -> None:
+        pass
+
     def do_cuEventCreate(self, flags: int) -> Any:
         made = self._new(real.CUevent)
         if flags == 0:

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.cuda.backend import CudaBackend
+from hlojit.gpu.memory import MOST_ASIDE
 from hlojit.runtime import dlpack_devices
 from hlojit.runtime.dlpack_devices import capsule_of, foreign_array
 
@@ -141,6 +142,41 @@ def test_results_are_lent_by_dlpack(backend: CudaBackend, dtype: Any) -> None:
     del lent
     gc.collect()
     assert len(dlpack_devices._exported) == held - 1
+
+
+@pytest.mark.parametrize("is_dlpack", [True, False])
+def test_what_was_lent_is_used_again_behind_its_users_work(
+    cuda: FakeCuda, backend: CudaBackend, is_dlpack: bool
+) -> None:
+    """A library drops what it has while its kernels still read it, on streams that it does not tell of."""
+    double = hlojit.compile(DOUBLE, backend="cuda")
+    x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    y = double.execute(x)
+    lent = foreign_array(y, 1) if is_dlpack else y.__cuda_array_interface__
+    address = y.buffer.memory().handle.address
+    del y, lent
+    kept = [double.execute(x) for _ in range(20)]
+    assert address not in {each.buffer.memory().handle.address for each in kept}
+    freed = x.buffer.memory().handle.address
+    foreign_array(x, 1)
+    del x
+    gc.collect()
+    assert {address, freed} <= set(cuda.memory) and "cuCtxSynchronize" not in cuda.calls
+    # Everybody's streams are waited for when it is needed.
+    cuda.total = cuda.used
+    del kept[1:]
+    hlojit.put(np.zeros(6, "f4"), "cuda")
+    assert "cuCtxSynchronize" in cuda.calls and address not in cuda.memory
+
+
+def test_lent_memory_comes_back_in_a_loop(cuda: FakeCuda, backend: CudaBackend) -> None:
+    double = hlojit.compile(DOUBLE, backend="cuda")
+    x = hlojit.put(np.arange(6, dtype="f4"), "cuda")
+    seen = set()
+    for _ in range(5 * MOST_ASIDE):
+        y = double.execute(x)
+        seen.add(foreign_array(y, 1).address)
+    assert len(seen) <= 2 * MOST_ASIDE and cuda.calls.count("cuCtxSynchronize") <= 5
 
 
 def test_consumers_that_know_versions_get_one(backend: CudaBackend) -> None:
