@@ -192,7 +192,12 @@ class Array:
             return self._capsule(options)
         if self._buffer is not None and not self._is_readable and (wanted is None or wanted[0] != _DLPACK_CPU):
             raise BufferError(f"the array is in the memory of {self._buffer.device}; hlojit.get copies it to the host")
-        return np.asarray(self).__dlpack__(**options)
+        array, version = np.asarray(self), options.get("max_version")
+        says_read_only = version is not None and tuple(version) >= _DLPACK_READ_ONLY_FROM
+        if not (array.flags.writeable or says_read_only or options.get("copy") is False):
+            # Whoever knows no read-only arrays may write to what it gets: it gets memory of its own.
+            options = {**options, "copy": True}
+        return array.__dlpack__(**options)
 
     def _lies_on(self, wanted: tuple[int, int] | None) -> bool:
         """Whether other libraries can have the memory itself, on the device that they want."""
@@ -270,6 +275,8 @@ class Array:
 
 _DLPACK_CPU: Final = 1
 _DLPACK_EXTENSION: Final = 12
+_DLPACK_READ_ONLY_FROM: Final = (1, 0)
+"""The version whose capsules say whether memory may be written; a consumer that names none knows older ones."""
 
 
 def _check_codes(storage: NDArray, element: ElementType, what: str) -> None:
@@ -469,3 +476,15 @@ def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
             f"{where}: expected {type_}, got an object of type {type(value).__name__}, which is not an array "
             f"(no DLPack, no buffer protocol, no array interface): {error}"
         ) from error
+
+
+def on_the_host(value: object, where: str) -> NDArray:
+    """A foreign array, number or sequence as NumPy takes it, through DLPack where that does; what is on a device is copied."""
+    if not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    try:
+        return _as_ndarray(value, "an array", where)
+    except ArgumentError:
+        if not hasattr(value, "__array__"):
+            raise
+        return np.asarray(value)

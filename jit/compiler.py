@@ -285,13 +285,20 @@ def load(path: str | os.PathLike[str]) -> Any:
     """The executable of a file that ``Executable.save`` wrote.
 
     A saved executable is native code, and is run as it is: load files of people you trust.  Raises ``HlojitError`` if the
-    file is damaged, or was made for another processor (naming the features that are missing) or runtime.
+    file is damaged, or was made for another processor (naming the features that are missing) or runtime, or if its back
+    end cannot be used here.
     """
     # The file names element types, which a plugin may bring.
     registry().load()
     with fork_gate.inside:
         compiled = read(path)
-        return load_program(compiled, registry().backend(compiled.backend))
+        backend = registry().backend(compiled.backend)
+        if reason := backend.unavailable():
+            raise HlojitError(
+                f"{os.fspath(path)}: {compiled.name} was compiled for the back end {backend.name!r}, which cannot be "
+                f"used here: {reason}"
+            )
+        return load_program(compiled, backend)
 
 
 def load_program(compiled: CompiledProgram, backend: Backend) -> Any:

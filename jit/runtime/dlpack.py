@@ -64,6 +64,9 @@ def from_dlpack(value: Any, where: str) -> np.ndarray[Any, Any]:
         try:
             return _from_capsule(value.__dlpack__())
         except Exception as error:
+            # DLPack has no types for integers of less than a byte, nor for all narrow floats; NumPy's protocol may.
+            if hasattr(value, "__array__"):
+                return np.asarray(value)
             raise ArgumentError(
                 f"{where}: the {type(value).__name__} cannot be read through DLPack: {numpy_error}"
             ) from error

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-from hlojit.arrays import Array, NDArray, row_of_now
+from hlojit.arrays import Array, NDArray, on_the_host, row_of_now
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.donation import mark_donated
@@ -313,10 +313,7 @@ def _as_array(leaf: Any) -> NDArray | Array:
         raise ArgumentError(
             f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
         )
-    try:
-        array = np.from_dlpack(leaf) if hasattr(leaf, "__dlpack__") else np.asarray(leaf)
-    except (TypeError, ValueError, BufferError):
-        array = np.asarray(leaf)
+    array = on_the_host(leaf, "an argument of a jitted function")
     if array.dtype == object:
         raise ArgumentError(
             f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"

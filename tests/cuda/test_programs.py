@@ -13,6 +13,7 @@ import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
+from hlojit.extensions import registry
 from hlojit.lowering.program import Loop
 
 pytestmark = pytest.mark.usefixtures("simulator")
@@ -205,6 +206,23 @@ def test_a_saved_program_runs_in_another_process(tmp_path: Path) -> None:
     assert done.stdout.startswith("[32.0, 32.0, 32.0, 32.0] (<Device cuda:0: ")
 
 
+def test_loading_where_the_back_end_cannot_be_used_names_file_and_back_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "program.hlojit"
+    compiled(COUNTING).save(path)
+    backend = registry().backend("cuda")
+    monkeypatch.setattr(
+        type(backend), "unavailable", lambda self: "there is no GPU; HLOJIT_CUDA=simulator runs programs"
+    )
+    with pytest.raises(hlojit.HlojitError) as error:
+        hlojit.load(path)
+    assert str(error.value) == (
+        f"{path}: main was compiled for the back end 'cuda', which cannot be used here: there is no GPU; "
+        "HLOJIT_CUDA=simulator runs programs"
+    )
+
+
 def test_a_program_of_another_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "program.hlojit"
     hlojit.compile(COUNTING, backend="cpu").save(path)
@@ -212,8 +230,6 @@ def test_a_program_of_another_machine_is_refused(tmp_path: Path, monkeypatch: py
     assert data.count(b"cpu") >= 1
     f = compiled(COUNTING)
     from dataclasses import replace
-
-    from hlojit.extensions import registry
 
     other = replace(f.spec.compiled, provenance=replace(f.spec.compiled.provenance, triple="nvptx64", cpu="sm_90"))
     with pytest.raises(hlojit.HlojitError, match=r"was compiled for sm_90 \(nvptx64\), this is "):

@@ -257,6 +257,18 @@ def test_dlpack_and_the_buffer_protocol_where_the_host_can_read(backend: TestBac
             memoryview(far)
 
 
+def test_consumers_of_old_dlpack_versions_get_memory_of_their_own() -> None:
+    jax_numpy = pytest.importorskip("jax.numpy")
+    near = hlojit.put(X, "cpu")
+    view = np.asarray(near)
+    assert np.shares_memory(np.from_dlpack(near), view)
+    np.testing.assert_array_equal(np.asarray(jax_numpy.from_dlpack(near)), X)
+    old = near.__dlpack__()
+    assert "dltensor_versioned" not in repr(old) and "dltensor" in repr(old)
+    with pytest.raises(BufferError, match="readonly"):
+        near.__dlpack__(copy=False)
+
+
 def test_a_copy_is_refused_where_it_was_not_wanted(backend: TestBackend) -> None:
     near, far = hlojit.put(X, "cpu"), hlojit.put(X, "test")
     assert np.shares_memory(np.array(near, copy=False), np.asarray(near))

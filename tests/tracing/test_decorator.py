@@ -396,3 +396,15 @@ def test_a_leaked_traced_array_is_refused() -> None:
     ):
         with pytest.raises(TracingError, match="a traced array of another trace"):
             use()
+
+
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int4", "uint4", "int8", "bool"]
+)
+def test_arrays_of_other_libraries_are_taken_whatever_their_type(name: str) -> None:
+    jax_numpy = pytest.importorskip("jax.numpy")
+    x = jax_numpy.asarray([1, 0, 1], name)
+    result = hlojit.jit(lambda x: x[::-1])(x[:2])
+    expected = np.asarray(x[:2])[::-1]
+    assert result.dtype == expected.dtype and result.tolist() == expected.tolist()
+    assert hlojit.get(hlojit.put(x)).tolist() == np.asarray(x).tolist()
