@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, final
 
-from hlojit.gpu.driver import DeviceFault, DriverError, OutOfDeviceMemory
+from hlojit.gpu.driver import DeviceFault, DriverError, DriverRefusal, OutOfDeviceMemory
 
 _FAULTS = (
     "CUDA_ERROR_ILLEGAL_ADDRESS",
@@ -30,6 +30,10 @@ _FAULTS = (
 """After these a context does nothing more."""
 
 
+_REFUSALS = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_INVALID_VALUE")
+"""What is asked again is answered the same."""
+
+
 @final
 class DriverApi:
     """The functions and enumerations of ``cuda.bindings.driver``."""
@@ -38,8 +42,12 @@ class DriverApi:
         self._bindings = bindings
         self._success = bindings.CUresult.CUDA_SUCCESS
         self._out_of_memory = bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
-        known = (getattr(bindings.CUresult, name, None) for name in _FAULTS)
-        self._faults = frozenset(status for status in known if status is not None)
+        self._kinds = {
+            status: kind
+            for names, kind in ((_FAULTS, DeviceFault), (_REFUSALS, DriverRefusal))
+            for name in names
+            if (status := getattr(bindings.CUresult, name, None)) is not None
+        }
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bindings, name)
@@ -56,7 +64,7 @@ class DriverApi:
         if status == self._out_of_memory:
             return OutOfDeviceMemory(0)
         message = f"{self.explained(status)} ({name})"
-        return DeviceFault(message) if status in self._faults else DriverError(message)
+        return self._kinds.get(status, DriverError)(message)
 
     def explained(self, status: Any) -> str:
         """A status in the driver's words."""

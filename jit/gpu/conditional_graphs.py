@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 from hlojit.gpu.device_graph import NoDeviceGraph, graph_nodes
-from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Graph, OutOfDeviceMemory, Properties, Stream
+from hlojit.gpu.driver import DeviceFault, Driver, DriverError, DriverRefusal, Graph, Properties, Stream
 from hlojit.gpu.graph_nodes import Conditions, GraphNode
 from hlojit.gpu.operations import Operations
 from hlojit.ir.errors import HlojitError
@@ -76,7 +76,7 @@ class ConditionalGraphs:
         return ""
 
     def launch(self, frame: Sequence[int], stream: Stream) -> bool:
-        """Launch the program over these addresses; False: the host decides.
+        """Launch the program over these addresses; False: the host decides, for ever if there is a ``reason`` now.
 
         New addresses make a graph, or, when there are enough, are told to the one that was not launched for longest.
         """
@@ -107,11 +107,14 @@ class ConditionalGraphs:
     def _made(self, frame: tuple[int, ...]) -> Graph | None:
         try:
             graph = self._driver.conditional_graph(*self._described(frame))
-        except (DeviceFault, OutOfDeviceMemory):
+        except DeviceFault:
             raise
-        except DriverError as error:
+        except DriverRefusal as error:
             # What the driver's documentation allows and it refuses nevertheless, the host can do.
             self.reason = str(error)
+            return None
+        except DriverError:
+            # For want of memory, say: the next call may find more.
             return None
         self._graphs[frame] = graph
         return graph

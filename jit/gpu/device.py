@@ -192,9 +192,8 @@ class GpuDevice(Device):
             asked = threading.Event()
             done = Event(partial(self._stop, lanes, asked))
             call = _Call(resident, resident.new_run(), tuple(arguments), results, done, asked, participant)
-            if not resident.reads_back and not lanes.waiting:
-                self._put(lanes, call)
-            else:
+            is_on_stream = not resident.reads_back and not lanes.waiting and self._put(lanes, call, may_wait=False)
+            if not is_on_stream:
                 lanes.waiting += 1
                 lanes.issuing.submit(partial(self._issue, lanes, call))
         return results, done
@@ -286,15 +285,18 @@ class GpuDevice(Device):
     def _issue(self, lanes: Lanes, call: _Call) -> None:
         """On the device's thread: put a program on the stream."""
         try:
-            self._put(lanes, call)
+            self._put(lanes, call, may_wait=True)
         except BaseException as error:
             self._fail(call.done, error, (lanes.site.stream,))
         finally:
             with lanes.lock:
                 lanes.waiting -= 1
 
-    def _put(self, lanes: Lanes, call: _Call) -> None:
-        """Put a program on the stream, and complete the event when the stream has done it."""
+    def _put(self, lanes: Lanes, call: _Call, *, may_wait: bool) -> bool:
+        """Put a program on the stream, and complete the event when the stream has done it.
+
+        False: it may not wait, but would have to look at what was computed; nothing has been put there.
+        """
         driver, stream, asked = self.driver, lanes.site.stream, call.asked
         since = driver.record(stream) if driver.properties.recovers else None
         # From here on it is told to stop: what does not end may be a kernel whose results the host waits for below.
@@ -302,18 +304,23 @@ class GpuDevice(Device):
         try:
             if asked.is_set():
                 call.run.stop()
-            call.resident.put(
+            is_on_stream = call.resident.put(
                 call.run,
                 call.arguments,
                 call.results,
                 lambda: self._is_closing or asked.is_set(),
                 call.participant,
+                may_wait=may_wait,
             )
-            mark = driver.record(stream)
+            mark = driver.record(stream) if is_on_stream else None
         except BaseException:
             del lanes.runs[asked]
             raise
-        lanes.completions.submit(partial(self._await, lanes, (since, mark), call))
+        if is_on_stream:
+            lanes.completions.submit(partial(self._await, lanes, (since, mark), call))
+        else:
+            del lanes.runs[asked]
+        return is_on_stream
 
     def _await(self, lanes: Lanes, marks: tuple[Mark | None, Mark], call: _Call) -> None:
         """On the device's thread: wait for a program, which lies between two marks."""

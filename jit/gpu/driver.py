@@ -51,6 +51,10 @@ class DriverError(ExecutionError):
     """A driver refused something: what, and its own words for the reason."""
 
 
+class DriverRefusal(DriverError):
+    """A driver cannot do what it was asked, and will not the next time either."""
+
+
 class OutOfDeviceMemory(DriverError):
     """There are no ``nbytes`` bytes left, or not in one piece."""
 
@@ -227,7 +231,8 @@ class Driver(Protocol):
     def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> Graph:
         """Nodes with loops and branches as one thing to launch, where ``properties.no_conditional_graphs`` is empty.
 
-        ``conditions`` are the kernels that say what a node does next, given the driver's handle of it.
+        ``conditions`` are the kernels that say what a node does next, given the driver's handle of it.  Raises
+        ``DriverRefusal`` for what can never be one.
         """
 
     def readdress(self, graph: Graph, nodes: Sequence[GraphNode], conditions: Conditions) -> bool:

@@ -191,7 +191,7 @@ class Resident:
 
     @property
     def reads_back(self) -> str:
-        """Why the host looks at what it computes while it runs, or an empty string."""
+        """Why the host looks at what it computes whenever it runs, or an empty string."""
         return self._conditionals.reason if self._conditionals is not None else ""
 
     def new_run(self) -> Run:
@@ -239,16 +239,20 @@ class Resident:
         outputs: Sequence[Handle],
         stop: Callable[[], bool],
         participant: Participant | None = None,
-    ) -> None:
+        *,
+        may_wait: bool = True,
+    ) -> bool:
         """Put the program on the stream; waits only if it reads back what loops and branches depend on, and for others.
 
-        ``stop`` is then asked at every iteration whether to give up.
+        ``stop`` is then asked at every iteration whether to give up.  Where it may not wait and would have to, it puts
+        nothing there and returns False.
         """
         if participant is None and not self._operations.is_alone:
             raise ExecutionError(f"{self._name} is a program for several devices, and was started as one process")
         arena = self._site.temporaries(self.arena_bytes, self._name)
         addresses = [each.address for each in (*inputs, *outputs)]
-        self.put_at(addresses, arena.address, 0 if run.status is None else run.status.address, stop, participant)
+        status = 0 if run.status is None else run.status.address
+        return self.put_at(addresses, arena.address, status, stop, participant, may_wait=may_wait)
 
     def put_at(
         self,
@@ -257,7 +261,9 @@ class Resident:
         status: int,
         stop: Callable[[], bool],
         participant: Participant | None = None,
-    ) -> None:
+        *,
+        may_wait: bool = True,
+    ) -> bool:
         """The same over addresses: of inputs and results, temporaries, and what kernels report to."""
         frame = [*addresses, *(each.address for each in self._constants), arena]
         frame += [0] * (self._operations.length - len(frame))
@@ -265,8 +271,12 @@ class Resident:
         if participant is not None and self._numbers.nbytes:
             frame[self._operations.own_number] = self._numbers.address + 4 * participant.process
             frame[self._operations.zeros] = self._zeros.address
-        if not self._launched_as_graph(frame):
-            self._issue(frame, self._site.stream, stop, participant)
+        if self._launched_as_graph(frame):
+            return True
+        if not may_wait and not self._operations.is_fixed:
+            return False
+        self._issue(frame, self._site.stream, stop, participant)
+        return True
 
     def _launched_as_graph(self, frame: list[int]) -> bool:
         """Launch the graph for these addresses; of a program without loops it is made when they come for the second time."""

@@ -15,7 +15,7 @@ from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.nvidia_driver import NvidiaDriver
 from hlojit.cuda.nvptx import H200
 from hlojit.cuda.staging import PIECE_BYTES
-from hlojit.gpu.driver import DeviceFault, DriverError, Grid, OutOfDeviceMemory
+from hlojit.gpu.driver import DeviceFault, DriverError, DriverRefusal, Grid, OutOfDeviceMemory
 from hlojit.gpu.simulated_platform import simulated_platform
 from hlojit.simt.kernels import emit_kernel
 
@@ -297,6 +297,17 @@ def test_the_platform_is_what_the_driver_tells(found: FakeCuda) -> None:
     assert [each.properties.kind for each in platform.drivers] == ["NVIDIA Fake 9000"]
     grid = platform.target.grid
     assert grid is not None and grid.multiprocessors == 132 and round(grid.memory_bandwidth) == 4917
+
+
+def test_what_a_driver_can_never_do_is_told_from_what_it_cannot_do_now(cuda: FakeCuda) -> None:
+    api, codes = DriverApi(cuda), real.CUresult
+    kinds = {
+        codes.CUDA_ERROR_NOT_SUPPORTED: DriverRefusal,
+        codes.CUDA_ERROR_INVALID_VALUE: DriverRefusal,
+        codes.CUDA_ERROR_OUT_OF_MEMORY: OutOfDeviceMemory,
+        codes.CUDA_ERROR_SYSTEM_NOT_READY: DriverError,
+    }
+    assert {code: type(api.error("cuGraphInstantiate", code)) for code in kinds} == kinds
 
 
 def test_reasons(found: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from hlojit.extensions import registry
 from hlojit.gpu.conditional_graphs import KEPT_GRAPHS
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.device_graph import MOST_NESTED, NoDeviceGraph, graph_nodes
-from hlojit.gpu.driver import Driver, DriverError
+from hlojit.gpu.driver import Driver, DriverError, DriverRefusal, OutOfDeviceMemory
 from hlojit.gpu.graph_nodes import BranchNode, LoopNode
 from hlojit.gpu.operations import LaunchKernel, Operations, SwapCells
 from hlojit.gpu.platforms import Platform
@@ -265,8 +265,11 @@ def test_what_nests_too_deeply_is_decided_by_the_host(path: str, monkeypatch: py
 
 @DEVICE
 def test_what_the_driver_refuses_is_decided_by_the_host(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
     def refused(self: Any, nodes: Any, conditions: Any) -> Any:
-        raise DriverError("no")
+        asked.append(nodes)
+        raise DriverRefusal("no")
 
     monkeypatch.setattr(type(first_device().driver), "conditional_graph", refused)
     size, text = PROGRAMS["case in a loop"]
@@ -275,6 +278,57 @@ def test_what_the_driver_refuses_is_decided_by_the_host(path: str, monkeypatch: 
         np.testing.assert_array_equal(
             f(array(size), np.int32(n), np.int32(0)), expected(array(size), np.int32(n), np.int32(0))
         )
+    assert len(asked) == 1
+
+
+@DEVICE
+def test_a_refusal_is_met_on_the_devices_thread_without_its_lock(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call finds it out, and waits no more than the others: loops may take long, and other threads want the lock."""
+
+    def refused(self: Any, nodes: Any, conditions: Any) -> Any:
+        raise DriverRefusal("no")
+
+    device, readers, locked = first_device(), [], []
+    monkeypatch.setattr(type(device.driver), "conditional_graph", refused)
+    copy_out = type(device.driver).copy_out
+
+    def noted(self: Any, target: Any, source: int, stream: Any) -> None:
+        if target.nbytes <= 4:
+            readers.append(threading.current_thread())
+            locked.append(device._opened().lock._is_owned())  # type: ignore[attr-defined]
+        copy_out(self, target, source, stream)
+
+    monkeypatch.setattr(type(device.driver), "copy_out", noted)
+    size, text = PROGRAMS["case in a loop"]
+    f = hlojit.compile(text, backend="cuda")
+    arguments = [hlojit.put(each, "cuda") for each in (array(size), np.int32(3), np.int32(2))]
+    for _ in range(2):
+        f.execute(*arguments).wait()
+    assert readers
+    assert threading.current_thread() not in readers
+    assert not any(locked)
+
+
+@DEVICE
+@pytest.mark.parametrize("error", [DriverError, OutOfDeviceMemory], ids=lambda kind: kind.__name__)
+def test_what_fails_once_is_tried_again(path: str, error: type[DriverError], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a driver says that it cannot do is not asked for again."""
+    kind = type(first_device().driver)
+    made, failures = kind.conditional_graph, [error, error]
+
+    def sometimes(self: Any, nodes: Any, conditions: Any) -> Any:
+        if failures:
+            raise failures.pop()(0)  # type: ignore[arg-type]
+        return made(self, nodes, conditions)
+
+    monkeypatch.setattr(kind, "conditional_graph", sometimes)
+    launched = counted(monkeypatch, "launch_graph")
+    size, text = PROGRAMS["case in a loop"]
+    f, expected = hlojit.compile(text, backend="cuda"), hlojit.compile(text, backend="cpu")
+    for n in range(3):
+        given = array(size), np.int32(n), np.int32(0)
+        np.testing.assert_array_equal(f(*given), expected(*given))
+    assert len(launched) == 2
 
 
 def test_devices_say_who_decides(monkeypatch: pytest.MonkeyPatch) -> None:
