@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any, Final
 
 from hlojit.cuda.assemblers.numba_cuda import NumbaAssembler, capability_of
@@ -42,11 +40,6 @@ def numba_function_code(instruction: Instruction, function: DeviceFunction, targ
         raise PluginError(f"{function.user}: numba.cuda cannot compile its kernel: {error}") from error
     (mangled,) = _ENTRY.findall(text)
     return function_code(instruction, function, target, symbol, text.replace(mangled, symbol))
-
-
-def numba_version() -> str:
-    """The version of numba.cuda, on which the code of such kernels depends; empty without it."""
-    return version("numba-cuda") if find_spec("numba_cuda") is not None else ""
 
 
 def _ptx(function: Callable[..., Any], types: Sequence[TensorType], target: Target, threads: int) -> str:

@@ -10,7 +10,8 @@ from hlojit.cuda import conditional_nodes, cublaslt
 from hlojit.cuda.assemblers import cubin
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.choice import chosen_assembler
-from hlojit.cuda.device_functions import numba_function_code, numba_version
+from hlojit.cuda.assemblers.libraries import software
+from hlojit.cuda.device_functions import numba_function_code
 from hlojit.cuda.driver_api import DriverApi, driver_api
 from hlojit.cuda.nvidia_driver import NvidiaDriver
 from hlojit.cuda.nvptx import OLDEST, NvptxDialect, matrix_inputs_of, nvidia_target
@@ -75,10 +76,9 @@ def nvidia_platform() -> Platform:
     def assemble(codes: Sequence[KernelCode]) -> Mapping[str, bytes]:
         return {code.symbol: _image(assembler, code, target) for code in codes}
 
-    software = f"{assembler.name} {'cubin' if not cubin.unavailable() else 'ptx'} {numba_version()}"
     dialect, emit = NvptxDialect(chosen), numba_function_code
     return Platform(
-        target, dialect, assemble, drivers, software,
+        target, dialect, assemble, drivers, software(assembler.name),
         device_function=emit, library=product_library, driver_version=str(api("cuDriverGetVersion")),
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final, final
 
+from hlojit.cuda.assemblers.libraries import PTX_TO_MACHINE_CODE, identity
 from hlojit.ir.errors import HlojitError
 from hlojit.lowering.target import Target
 
@@ -52,11 +53,7 @@ def unavailable() -> str:
     """Why no machine code can be made here, or an empty string: a driver makes it of PTX when a kernel is loaded."""
     if find_spec("cuda") is None or find_spec("cuda.pathfinder") is None:
         return "cuda-bindings is not installed (pip install 'hlojit[cuda]')"
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
-    try:
-        load_nvidia_dynamic_lib("nvJitLink")
-    except DynamicLibNotFoundError:
+    if not identity(PTX_TO_MACHINE_CODE):
         return "libnvJitLink is not found (pip install nvidia-nvjitlink)"
     return ""
 

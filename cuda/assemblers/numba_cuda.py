@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from hlojit.cuda.assemblers.assembler import Assembler
 from hlojit.cuda.assemblers.legacy import LegacyKernel, legacy_kernel
+from hlojit.cuda.assemblers.libraries import LLVM_TO_PTX, identity
 from hlojit.cuda.assemblers.llvm_nvptx import LlvmAssembler
 from hlojit.cuda.numba_import import numba_cuda
 from hlojit.ir.errors import HlojitError
@@ -56,12 +57,8 @@ class NumbaAssembler(Assembler):
 def _unavailable() -> str:
     if find_spec("numba_cuda") is None:
         return "numba-cuda is not installed (pip install 'hlojit[cuda]')"
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
-    for library in ("nvvm", "nvrtc"):
-        try:
-            load_nvidia_dynamic_lib(library)
-        except DynamicLibNotFoundError:
+    for library in (LLVM_TO_PTX, "nvrtc"):
+        if not identity(library):
             return f"lib{library} is not found (pip install 'hlojit[cuda]', or a CUDA toolkit)"
     try:
         numba_cuda()

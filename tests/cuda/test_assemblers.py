@@ -6,18 +6,26 @@ import importlib.util
 import re
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import hlojit
 import pytest
 from hlojit.compiler import lower
+from hlojit.cuda import nvidia_platform
+from hlojit.cuda.assemblers import libraries
 from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.assemblers.choice import NAMES, assembler, chosen_assembler
 from hlojit.cuda.assemblers.cubin import cubin_of, unavailable
+from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.nvptx import SM_80, SM_90, SM_100, NvptxDialect
 from hlojit.extensions import CompileOptions, registry
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 from hlojit.simt.kernels import emit_kernel
+
+from .fake_cuda import FakeCuda
 
 TARGETS = pytest.mark.parametrize("target", [SM_80, SM_90, SM_100], ids=lambda target: target.cpu)
 ASSEMBLERS = pytest.mark.parametrize("name", NAMES)
@@ -217,3 +225,39 @@ print(".visible .entry" in ptx, hasattr(np, "row_stack"))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+@pytest.mark.parametrize("name", ["nvJitLink", "nvvm"])
+def test_what_images_depend_on_changes_with_nvidias_libraries(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update leaves the name of the file as it is."""
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+    if not libraries.identity(name):
+        pytest.skip(f"lib{name} is not installed")
+    before = libraries.software("numba")
+    file = tmp_path / f"lib{name}.so"
+    load = pathfinder.load_nvidia_dynamic_lib
+
+    def updated(wanted: str) -> Any:
+        return SimpleNamespace(abs_path=str(file)) if wanted == name else load(wanted)
+
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", updated)
+    seen = [before]
+    for content in ("one", "another"):
+        file.write_text(content)
+        libraries.identity.cache_clear()
+        seen.append(libraries.software("numba"))
+    monkeypatch.undo()
+    libraries.identity.cache_clear()
+    assert len(set(seen)) == 3
+    assert libraries.software("numba") == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_platform_says_what_images_depend_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := assembler(name).unavailable():
+        pytest.skip(reason)
+    monkeypatch.setenv("HLOJIT_CUDA_ASSEMBLER", name)
+    monkeypatch.setattr(nvidia_platform, "driver_api", lambda: DriverApi(FakeCuda()))
+    assert nvidia_platform.nvidia_platform().software == libraries.software(name)
