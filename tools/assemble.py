@@ -178,6 +178,38 @@ def _softmax(dtype: str, columns: int = 4096) -> Kind:
     return Kind(_function(body, t, t))
 
 
+def _layer_norm(dtype: str, columns: int) -> Kind:
+    """Computed in f32, with gain and bias of the element type."""
+    t, r, v = f"tensor<4096x{columns}x{dtype}>", "tensor<4096xf32>", f"tensor<{columns}x{dtype}>"
+    f = f"tensor<4096x{columns}xf32>"
+
+    def mean(value: str, number: int) -> str:
+        return f"""
+      %s{number} = stablehlo.reduce(%{value} init: %zero) applies stablehlo.add across dimensions = [1]
+        : ({f}, tensor<f32>) -> {r}
+      %m{number} = stablehlo.divide %s{number}, %count : {r}"""
+
+    body = f"""
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %count = stablehlo.constant dense<{columns}.0> : {r}
+      %small = stablehlo.constant dense<1.0e-5> : {r}
+      %0 = stablehlo.convert %x : ({t}) -> {f}{mean("0", 0)}
+      %1 = stablehlo.broadcast_in_dim %m0, dims = [0] : ({r}) -> {f}
+      %2 = stablehlo.subtract %0, %1 : {f}
+      %3 = stablehlo.multiply %2, %2 : {f}{mean("3", 1)}
+      %4 = stablehlo.add %m1, %small : {r}
+      %5 = stablehlo.rsqrt %4 : {r}
+      %6 = stablehlo.broadcast_in_dim %5, dims = [0] : ({r}) -> {f}
+      %7 = stablehlo.multiply %2, %6 : {f}
+      %8 = stablehlo.convert %7 : ({f}) -> {t}
+      %9 = stablehlo.broadcast_in_dim %y, dims = [1] : ({v}) -> {t}
+      %10 = stablehlo.multiply %8, %9 : {t}
+      %11 = stablehlo.broadcast_in_dim %z, dims = [1] : ({v}) -> {t}
+      %12 = stablehlo.add %10, %11 : {t}
+      return %12 : {t}"""
+    return Kind(_function(body, t, t, v, v))
+
+
 def _gather() -> Kind:
     body = """
       %0 = "stablehlo.gather"(%x, %y) {dimension_numbers = #stablehlo.gather<offset_dims = [1],
@@ -317,6 +349,13 @@ KINDS = {
     "softmax_f64": _softmax("f64"),
     "softmax_long_f32": _softmax("f32", 32768),
     "softmax_long_bf16": _softmax("bf16", 16384),
+    "softmax_odd_f32": _softmax("f32", 1001),
+    "softmax_odd_bf16": _softmax("bf16", 50257),
+    "layer_norm_f32": _layer_norm("f32", 1024),
+    "layer_norm_bf16": _layer_norm("bf16", 4096),
+    "layer_norm_odd_f32": _layer_norm("f32", 1001),
+    "layer_norm_odd_bf16": _layer_norm("bf16", 5003),
+    "reduce_odd_rows_bf16": _reduce("bf16", "add", "4096x50257", "1", "4096x", "0.0"),
     "argmax_f32": _argmax(),
     "scan_rows_f32": _cumulative_sum("f32", "1, 4096", "[0, 0], [4095, 0]"),
     "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]", wide=False),

@@ -39,6 +39,8 @@ SHORTEST_SCAN = 64
 """Elements that one thread scans at least before a scan is cut into chunks, which reads everything twice."""
 MOST_SCAN_CHUNKS = 64
 """A thread goes through what all chunks before its own gave."""
+RAGGED_PIECES = 2
+"""Pieces of each thread of a warp: shorter rows are mostly ends."""
 BYTES_UNDER_WAY = 64
 MOST_UNDER_WAY = 16
 """Pieces, however small they are."""
@@ -49,9 +51,13 @@ OTHER_WORDS = 40
 DATA_WORDS = 24
 """32-bit registers that the kept values of a row take where a row's threads can be as many: with those for everything
 else 64, with which half of a multiprocessor's threads are there at once."""
+RAGGED_DATA_WORDS = 8
+"""Of rows that are no whole pieces, in kernels that have more to do."""
+RAGGED_OTHER_WORDS = 72
+"""Registers beside them: for what reaches over the row's ends, what is turned, and pieces that lie in two aligned ones."""
 MOST_DATA_WORDS = 64
 """What they take of rows that are too long for that."""
-EXCHANGE_BYTES = 4096
+EXCHANGE_BYTES = 8192
 """Shared memory for what warps tell each other."""
 
 
@@ -73,13 +79,19 @@ class RowGrid:
     """Pieces of a chunk."""
     resident: bool = False
     """Whether all pieces of a thread are written out, so that what one loop computed a later one finds in registers."""
+    reference: Index | None = None
+    """Rows that are no whole pieces: pieces lie where this index, in terms of row and column, is a multiple of the lanes.
+
+    Lane ``c`` of the first piece is not the row's column ``c``, then: what was added is turned by as much before lanes and
+    threads come together, so that the order does not depend on where in memory a row begins.
+    """
     together: int = 1
     """Threads for which a multiprocessor should have registers, where pieces are written out."""
 
     @property
     def pieces(self) -> int:
-        """Whole pieces of a row."""
-        return self.outer * (self.extent // self.lanes)
+        """Whole pieces of a row, or one more where its end counts as one."""
+        return self.outer * (-(-self.extent // self.lanes) if self.reference is not None else self.extent // self.lanes)
 
     @property
     def span(self) -> int:
@@ -89,12 +101,12 @@ class RowGrid:
     @property
     def rounds(self) -> int:
         """Pieces of a thread, the last of which not every thread has."""
-        return -(-self.span // self.team)
+        return -(-(self.span + (self.reference is not None)) // self.team)
 
     @property
     def tail(self) -> int:
         """Elements that are left behind the whole pieces of the only row."""
-        return self.extent % self.lanes
+        return 0 if self.reference is not None else self.extent % self.lanes
 
     @property
     def threads(self) -> int:
@@ -221,7 +233,9 @@ def _substituted(plan: Plan, mapping: dict[str, Index]) -> BoundReduction:
     index = tuple(position.substitute(mapping) for position in plan.space.root_index)
     output = [position.substitute(mapping) for position in plan.output_index]
     requested = [(value, tuple(place.substitute(mapping) for place in at)) for value, at in plan.facts.requested]
-    return BoundReduction(index, linear_index(output, plan.output_strides), replace(plan.facts, requested=requested))
+    loads = [replace(load, linear=load.linear.substitute(mapping)) for load in plan.facts.loads]
+    facts = replace(plan.facts, requested=requested, loads=loads)
+    return BoundReduction(index, linear_index(output, plan.output_strides), facts)
 
 
 def reduction_rows(body: Body, plan: Plan, machine: GridMachine) -> RowGrid:
@@ -233,8 +247,40 @@ def reduction_rows(body: Body, plan: Plan, machine: GridMachine) -> RowGrid:
         return RowGrid(plan.results, outer, extents[inner], 1, 1, WIDE_BLOCK, 1)
     kinds = _moving([plan.facts], plan.space.names[inner]) + _stored(body, plan.stored)
     kinds = kinds or [kind for one in plan.instructions for kind in accumulator_kinds(one)]
-    lanes = _lanes(machine, [plan.facts], kinds, extents[inner], plan.results * outer)
-    return _teams(machine, [plan.facts], kinds, RowGrid(plan.results, outer, extents[inner], lanes, 1, 1, 1))
+    bound = bind_rows(plan)
+    grid = RowGrid(plan.results, outer, extents[inner], 1, 1, 1, 1)
+    grid = _with_pieces(grid, machine, [plan.facts], kinds, _places(body, [bound.facts], bound.index, plan.stored))
+    return _teams(machine, [plan.facts], kinds, grid)
+
+
+def _places(
+    body: Body, facts: Sequence[Facts], index: Sequence[Index], stored: Sequence[int]
+) -> list[tuple[Index, str]]:
+    """Where elements are read and written, and their kinds."""
+    places = [(load.linear, load.kind) for one in facts for load in one.loads]
+    types = [body.roots[number].tensor_type for number in stored]
+    return places + [(linear_index(index, each.strides), memory_kind(each.element_type)) for each in types]
+
+
+def _with_pieces(
+    grid: RowGrid,
+    machine: GridMachine,
+    facts: Sequence[Facts],
+    kinds: Sequence[str],
+    places: Sequence[tuple[Index, str]],
+) -> RowGrid:
+    """Pieces of rows: long rows that are no whole ones are cut where addresses are aligned."""
+    lanes = _lanes(machine, facts, kinds, grid.extent, grid.rows * grid.outer)
+    widest = _lanes(machine, facts, kinds, grid.extent, 1)
+    if lanes == widest or grid.outer > 1 or grid.extent < RAGGED_PIECES * machine.warp * widest:
+        return replace(grid, lanes=lanes)
+    weights: dict[Index, int] = {}
+    for at, kind in places:
+        if at.coefficient(COLUMN) == 1 and "row" in at.variables:
+            weights[at] = weights.get(at, 0) + _bytes(kind)
+    if not weights:
+        return replace(grid, lanes=lanes)
+    return replace(grid, lanes=widest, reference=max(weights, key=weights.__getitem__))
 
 
 def grid_row_plan(body: Body, machine: GridMachine) -> RowPlan:
@@ -255,12 +301,15 @@ def row_kernel_rows(plan: RowPlan, machine: GridMachine) -> RowGrid:
     facts = [loop.facts for loop in plan.loops]
     kinds = _moving(facts, COLUMN) + _stored(plan.body, plan.stored)
     kinds = kinds or [kind for loop in plan.loops for one in loop.reductions for kind in accumulator_kinds(one)]
-    lanes = _lanes(machine, facts, kinds, plan.extent, plan.rows)
-    while lanes > 1 and lanes * plan.words > MOST_DATA_WORDS // 2:
-        lanes //= 2
-    grid, words = RowGrid(plan.rows, 1, plan.extent, lanes, 1, 1, 1), max(1, plan.words)
-    short = _teams(machine, facts, kinds, grid, words, DATA_WORDS)
-    return short if short.resident else _teams(machine, facts, kinds, grid, words, MOST_DATA_WORDS)
+    grid, words = RowGrid(plan.rows, 1, plan.extent, 1, 1, 1, 1), max(1, plan.words)
+    grid = _with_pieces(grid, machine, facts, kinds, _places(plan.body, facts, plan.index, plan.stored))
+    while grid.lanes > 1 and grid.lanes * words > MOST_DATA_WORDS // 2:
+        grid = replace(grid, lanes=grid.lanes // 2)
+    for most in (RAGGED_DATA_WORDS, DATA_WORDS) if grid.reference is not None else (DATA_WORDS,):
+        found = _teams(machine, facts, kinds, grid, words, most)
+        if found.resident:
+            return found
+    return _teams(machine, facts, kinds, grid, words, MOST_DATA_WORDS)
 
 
 def _moving(facts: Iterable[Facts], name: str) -> list[str]:
@@ -310,18 +359,23 @@ def _teams(
         teams //= 2
     chunk = 0 if words else _chunk(grid.rows, pieces, team)
     unroll = _under_way(machine, facts, kinds, grid.lanes, (chunk or pieces) // team)
-    needed = -(-(chunk or pieces) // team)
+    needed = -(-((chunk or pieces) + (grid.reference is not None)) // team)
+    others = OTHER_WORDS if grid.reference is None else RAGGED_OTHER_WORDS
     if words:
         # A block of many threads leaves each of them few registers.
-        room = min(most_words, machine.registers // team - OTHER_WORDS)
+        room = min(most_words, machine.registers // team - others)
         rounds = room // (words * grid.lanes)
     resident = needed <= min(rounds, MOST_ROUNDS) and not any(one.has_call for one in facts)
     if words and not resident:
         # What a row keeps lies in the shared memory of its own block.
         team, teams = max(team, warp), 1
-    together = min(AT_ONCE, machine.registers // (words * grid.lanes * needed + OTHER_WORDS)) if words else 1
-    sizes = (grid.rows, grid.outer, grid.extent, grid.lanes, team, teams, unroll)
-    return RowGrid(*sizes, -(-pieces // chunk) if chunk else 1, chunk, resident, together)
+        if grid.reference is not None:
+            # Such a block has all of a multiprocessor's registers, and needs some for the ends of the row.
+            unroll = max(1, unroll // 2)
+    together = min(AT_ONCE, machine.registers // (words * grid.lanes * needed + others)) if words else 1
+    chunks = -(-pieces // chunk) if chunk else 1
+    grid = replace(grid, team=team, teams=teams, unroll=unroll, chunks=chunks, chunk=chunk)
+    return replace(grid, resident=resident, together=together)
 
 
 def _under_way(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], lanes: int, rounds: int) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import final
 
 from hlojit.llvm.text import Val
 from hlojit.llvm.vector_access import VectorAccess
-from hlojit.lowering.index import Index, Quotient, Remainder
+from hlojit.lowering.index import Atom, Index, Quotient, Remainder
 from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.simt.builder import SimtBuilder
+from hlojit.simt.ragged import Edge, shifted_words
 
 BUFFER_ALIGNMENT = 256
 """What a buffer's address is a multiple of; the runtime sees to it."""
@@ -31,6 +32,10 @@ class SimtAccess(VectorAccess):
         super().__init__(builder, target, bases, sizes)
         self.multiples: dict[str, int] = {}
         """What the value of a variable is known to be a multiple of."""
+        self.references: dict[str, tuple[Index, ...]] = {}
+        """Indices of pieces along a variable that are multiples of the piece's lanes, although the variable is not."""
+        self.edges: dict[str, Edge] = {}
+        """What reaches over the ends of a row, by the variable of its lanes."""
         self.shared: set[int] = set()
         """Buffers that are arrays in shared memory."""
         self.guard: Val | None = None
@@ -71,12 +76,82 @@ class SimtAccess(VectorAccess):
             return self._load(buffer, kind, offset, 1)
         if not self._is_contiguous(linear):
             return self._load_lanes(buffer, kind, linear, None if safe else condition)
-        if condition is None or safe:
+        guard = None if safe else condition
+        edge = self._edge(buffer)
+        if edge is None:
+            return self._load_contiguous(buffer, kind, linear, guard)
+        return self.branch(
+            edge.inside,
+            lambda: self._load_contiguous(buffer, kind, linear, guard),
+            lambda: (
+                self._load_some(buffer, kind, linear, edge)
+                if guard is None
+                else self._load_lanes(buffer, kind, linear, guard)
+            ),
+        )
+
+    def _load_some(self, buffer: int, kind: str, linear: Index, edge: Edge) -> Val:
+        """The elements of a contiguous piece that belong to its row; zeros beside them."""
+        b = self.builder
+        mask, start, zero = edge.mask(b), self.uniform(linear), b.constant(kind, 0)
+        result = Val("poison", kind, b.lanes)
+        for lane in range(b.lanes):
+            place = b.add(start, b.constant("i64", lane))
+            load = partial(self._load, buffer, kind, place, 1)
+            (element,) = b.either(b.extract(mask, lane), lambda load=load: [load()], [zero])  # type: ignore[misc]
+            result = b.insert(result, lane, element)
+        return result
+
+    def _edge(self, buffer: int) -> Edge | None:
+        """What a piece of a buffer has to look out for: shared memory is the thread's own beyond the row, too."""
+        return None if buffer in self.shared else self.edges.get(self.vectorized)
+
+    def _load_contiguous(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Val:
+        if condition is None:
             return self._load_piece(buffer, kind, linear)
-        return self._load_guarded(buffer, kind, linear, b.splat(condition))
+        return self._load_guarded(buffer, kind, linear, self.builder.splat(condition))
 
     def _load_piece(self, buffer: int, kind: str, linear: Index) -> Val:
-        return self._load(buffer, kind, self.uniform(linear), self.builder.lanes, self.alignment(buffer, linear, kind))
+        lanes, align = self.builder.lanes, self.alignment(buffer, linear, kind)
+        nbytes = lanes * max(8, KIND_BITS[kind]) // 8
+        if nbytes % 8 == 0 and kind != "i1" and align < min(nbytes, SHARED_ALIGNMENT) and self._follows_row(linear):
+            return self._load_shifted(buffer, kind, linear)
+        return self._load(buffer, kind, self.uniform(linear), lanes, align)
+
+    def _follows_row(self, linear: Index) -> bool:
+        """Whether rows of a buffer begin at multiples of the lanes, while the pieces do not."""
+        if self.vectorized not in self.references:
+            return False
+        others = Index(linear.constant, tuple(term for term in linear.terms if term[0].key != self.vectorized))
+        return self._multiple(others) % self.builder.lanes == 0
+
+    def _load_shifted(self, buffer: int, kind: str, linear: Index) -> Val:
+        """A piece that begins anywhere, out of the two aligned ones (or the one) that hold it."""
+        b, itemsize = self.builder, max(8, KIND_BITS[kind]) // 8
+        lanes, count = b.lanes, b.lanes * itemsize // 4
+        start = self.uniform(linear)
+        before = b.and_(start, b.constant("i64", lanes - 1))
+        first = b.sub(start, before)
+        is_one = b.icmp("eq", before, b.constant("i64", 0))
+        second = b.select(is_one, first, b.add(first, b.constant("i64", lanes)))
+        words: list[Val] = []
+        with b.of_lanes(count):
+            for offset in (first, second):
+                pointer = self.pointer(buffer, kind, offset)
+                piece = b.load("i32", pointer, vector=True, align=lanes * itemsize)
+                words += [b.extract(piece, number) for number in range(count)]
+        nbytes = b.trunc(b.mul(before, b.constant("i64", itemsize)), "i32")
+        result = Val("poison", "i32", count)
+        for number, word in enumerate(shifted_words(b, words, nbytes, itemsize)):
+            result = b.insert(result, number, word)
+        return b.emit(kind, lanes, f"bitcast {b.type_of(result)} {result.text} to {b.type(kind, lanes)}")
+
+    def _vector_atom(self, atom: Atom, kind: str) -> Val:
+        """Lanes beyond the ends of a row have the index of the element at the end."""
+        edge = self.edges.get(atom.key) if atom.key == self.vectorized else None
+        if edge is None:
+            return super()._vector_atom(atom, kind)
+        return self._resized(edge.nearest(self.builder), kind)
 
     def _load_guarded(self, buffer: int, kind: str, linear: Index, condition: Val) -> Val:
         """A piece of which any elements may be guarded off: mostly all of them are, or none."""
@@ -114,13 +189,45 @@ class SimtAccess(VectorAccess):
 
     def store(self, value: Val, buffer: int, linear: Index) -> None:
         b = self.builder
-        if not self.vectorized or self._is_contiguous(linear):
-            align = self.alignment(buffer, linear, value.kind) if self.vectorized else 0
-            self._store(b.splat(value) if self.vectorized else value, buffer, self.uniform(linear), align)
+        if not self.vectorized:
+            self._store(value, buffer, self.uniform(linear))
             return
-        vector, offsets = b.splat(value), b.splat(self._vector(linear, "i64"))
+        vector, edge = b.splat(value), self._edge(buffer)
+        if edge is None:
+            self._store_piece(vector, buffer, linear)
+            return
+
+        def whole() -> None:
+            with self.scope():
+                self._store_piece(vector, buffer, linear)
+
+        def lanes() -> None:
+            with self.scope():
+                self._store_some(vector, buffer, linear, edge)
+
+        b.choose(edge.inside, whole, lanes)
+
+    def _store_piece(self, vector: Val, buffer: int, linear: Index) -> None:
+        if self._is_contiguous(linear):
+            self._store(vector, buffer, self.uniform(linear), self.alignment(buffer, linear, vector.kind))
+        else:
+            self._store_lanes(vector, buffer, linear)
+
+    def _store_lanes(self, vector: Val, buffer: int, linear: Index) -> None:
+        """One access a lane."""
+        b = self.builder
+        offsets = b.splat(self._vector(linear, "i64"))
         for lane in range(b.lanes):
             self._store(b.extract(vector, lane), buffer, b.extract(offsets, lane))
+
+    def _store_some(self, vector: Val, buffer: int, linear: Index, edge: Edge) -> None:
+        """The elements of a piece that belong to its row."""
+        b = self.builder
+        mask, start = edge.mask(b), self.uniform(linear)
+        offsets = None if self._is_contiguous(linear) else b.splat(self._vector(linear, "i64"))
+        for lane in range(b.lanes):
+            place = b.add(start, b.constant("i64", lane)) if offsets is None else b.extract(offsets, lane)
+            b.when(b.extract(mask, lane), partial(self._store, b.extract(vector, lane), buffer, place))
 
     def _store(self, value: Val, buffer: int, offset: Val, align: int = 0) -> None:
         b = self.builder
@@ -149,13 +256,20 @@ class SimtAccess(VectorAccess):
 
     def alignment(self, buffer: int, linear: Index, kind: str) -> int:
         """Bytes that the address of a piece is a multiple of, as far as an access can use it."""
+        known = self._multiple(linear)
+        for reference in self.references.get(self.vectorized, ()):
+            known = max(known, math.gcd(self._multiple(linear - reference), self.builder.lanes))
+        return math.gcd(
+            known * max(8, KIND_BITS[kind]) // 8, SHARED_ALIGNMENT if buffer in self.shared else BUFFER_ALIGNMENT
+        )
+
+    def _multiple(self, linear: Index) -> int:
+        """A power of two that an index is a multiple of, or more."""
         known = math.gcd(linear.constant, BUFFER_ALIGNMENT)
         for atom, coefficient in linear.terms:
             multiple = 1 if isinstance(atom, (Quotient, Remainder)) else self.multiples.get(atom.key, 1)
             known = math.gcd(known, coefficient * multiple)
-        return math.gcd(
-            known * max(8, KIND_BITS[kind]) // 8, SHARED_ALIGNMENT if buffer in self.shared else BUFFER_ALIGNMENT
-        )
+        return known
 
     def _divided(self, atom: Quotient | Remainder, evaluate: Callable[[Index], Val], kind: str) -> Val:
         """In 32 bits where the numerator fits: 64-bit division is a routine of some hundred instructions."""

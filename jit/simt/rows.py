@@ -22,12 +22,15 @@ from hlojit.lowering.grid_reduction_plan import RowGrid, bind_rows, grid_row_pla
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.reduction_plan import Plan
-from hlojit.lowering.row_plan import COLUMN, Loop, RowPlan
+from hlojit.lowering.row_plan import Loop, RowPlan
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
 from hlojit.simt.partials import Partials, chosen, combiners_of
 from hlojit.simt.teams import Piece, Team
+
+AT_ONCE = 1
+"""Pieces of rows that are no whole ones whose results are computed before they are stored."""
 
 
 @final
@@ -49,7 +52,10 @@ class RowLoop:
         """Emit the loop; what all elements gave, in every thread."""
         b, team, combiners = self.frame.builder, self.team, self.combiners
         carried = [b.splat(start, team.grid.lanes) for start in combiners.starts()]
-        flat = combiners.reduce_lanes(team.through(carried, self._take))
+        carried = team.through(carried, self._take)
+        if team.grid.reference is not None:
+            carried = team.turned(combiners, carried)
+        flat = combiners.reduce_lanes(carried)
         if team.tail is not None:
             if team.grid.resident:
                 flat = self._take([team.tail], flat)
@@ -60,6 +66,11 @@ class RowLoop:
 
     def _take(self, pieces: Sequence[Piece], carried: list[Val]) -> list[Val]:
         """Everything is loaded and computed before it is combined, so that several loads are under way."""
+        if len(pieces) > AT_ONCE and self.team.grid.reference is not None and not self.combiners.kinds:
+            # What is read for other columns than a piece's takes twice the registers.
+            for first in range(0, len(pieces), AT_ONCE):
+                carried = self._take(pieces[first : first + AT_ONCE], carried)
+            return carried
         self.before(pieces)
         found = []
         for piece in pieces:
@@ -68,7 +79,7 @@ class RowLoop:
         for piece, (elements, roots) in zip(pieces, found):
             with self.team.on(piece):
                 taken = self.combiners.combine(carried, elements)
-                carried = chosen(self.frame.builder, piece.active, taken, carried)
+                carried = chosen(self.frame.builder, self.team.taken(piece), taken, carried)
                 self.after(piece)
                 self._store(piece, roots)
         return carried
@@ -162,7 +173,9 @@ class _RowKernel:
         """Shared memory for the kept values of the block's only row."""
         for key in dict.fromkeys(key for loop in self.plan.loops for key in loop.kept):
             kind = formats.compute_kind(key[0].tensor_type.element_type)
-            self.stash[key] = self.frame.access.add_shared(kind, self.plan.extent), kind
+            # Pieces may reach over the row's ends.
+            beyond = 2 * self.grid.lanes if self.grid.reference is not None else 0
+            self.stash[key] = self.frame.access.add_shared(kind, self.plan.extent + beyond), kind
 
     def _loop(self, loop: Loop) -> None:
         frame = self.frame
@@ -175,26 +188,20 @@ class _RowKernel:
         self._publish(walk.combiners, flat)
 
     def _fetching(self, loop: Loop) -> Callable[[Sequence[Piece]], None]:
-        column = variable(COLUMN, 0, self.plan.extent - 1)
-
         def fetch(pieces: Sequence[Piece]) -> None:
             found = {}
             for piece in pieces:
-                (place,) = piece.at([column])
                 for key in loop.fetched:
-                    found[key[0], piece.at(key[1])] = (*self.stash[key], place)
+                    found[key[0], piece.at(key[1])] = (*self.stash[key], piece.place)
             self.frame.elements.stash = found
 
         return fetch
 
     def _keeping(self, loop: Loop) -> Callable[[Piece], None]:
-        column = variable(COLUMN, 0, self.plan.extent - 1)
-
         def keep(piece: Piece) -> None:
-            (place,) = piece.at([column])
             for key in loop.kept:
                 value = cast(Val, self.frame.elements.value(key[0], piece.at(key[1])))
-                self._store_kept(piece, value, self.stash[key][0], place)
+                self._store_kept(piece, value, self.stash[key][0], piece.place)
 
         return keep
 

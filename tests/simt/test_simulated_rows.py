@@ -12,7 +12,7 @@ from hlojit.compiler import lower
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.types import tensor
 
-from .fusions import layer_norm, on_cpu, simulated, softmax
+from .fusions import layer_norm, on_cpu, reduction, simulated, softmax
 
 SHAPES = [(256, 64), (3, 5), (7, 1), (1000, 3), (4, 3, 65), (1, 64), (1, 1), (70, 129), (5,), (2, 9000), (3, 1001)]
 LONG = [(2, 40000), (2, 50257), (1, 100003), (3, 65536)]
@@ -42,6 +42,58 @@ def test_softmax_of_other_types(random: np.random.Generator, dtype: Any, extent:
     eps = float(ml_dtypes.finfo(dtype).eps)
     smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
     np.testing.assert_allclose(simulated(softmax, x).astype(float), reference_softmax(x), rtol=8 * eps, atol=smallest)
+
+
+@pytest.mark.parametrize("shape", [(9, 1001), (5, 257), (130, 515), (3, 9001), (3, 50257), (3, 30002)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
+def test_where_a_row_begins_does_not_show(random: np.random.Generator, shape: tuple[int, int], dtype: Any) -> None:
+    """Rows that are no whole pieces are cut at aligned addresses, and added in one order all the same."""
+    rows = np.stack([random.standard_normal(shape[1]).astype(dtype)] * shape[0])
+    zero = np.zeros((), dtype)
+    for found in (simulated(softmax, rows), simulated(reduction((1,)), rows, zero)):
+        assert len({row.tobytes() for row in found}) == 1
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    want = rows.astype(np.float64).sum(1)
+    np.testing.assert_allclose(found.astype(float), want, rtol=2 * eps, atol=1e-7 * shape[1])
+
+
+@pytest.mark.parametrize("shape", [(2, 100_003), (3, 1_000_001)], ids=str)
+def test_chunks_of_rows_that_are_no_whole_pieces(random: np.random.Generator, shape: tuple[int, int]) -> None:
+    rows = np.stack([random.standard_normal(shape[1]).astype(np.float32)] * shape[0])
+    found = simulated(reduction((1,)), rows, np.float32(1))
+    assert len(set(found.tolist())) == 1
+    np.testing.assert_allclose(found, 1 + rows.sum(1, dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.bool_])
+def test_any_kind_of_odd_rows(random: np.random.Generator, dtype: Any) -> None:
+    x = random.integers(0, 2 if dtype is np.bool_ else 100, (7, 1237)).astype(dtype)
+
+    def build(b: Any, x: Any, y: Any, init: Any) -> Any:
+        element = x.tensor_type.element_type
+        largest = b.reduce([x], [init], b.combiner("maximum", element), dimensions=(1,))
+        rest = b.xor(b.xor(x, b.broadcast_in_dim(largest, (7, 1237), (0,))), b.broadcast_in_dim(y, (7, 1237), (1,)))
+        return rest, b.reduce([rest], [init], b.combiner("xor", element), dimensions=(1,))
+
+    y, init = x[3], np.zeros((), dtype)
+    rest, total = simulated(build, x, y, init)
+    np.testing.assert_array_equal(rest, x ^ x.max(1)[:, None] ^ y)
+    np.testing.assert_array_equal(total, np.bitwise_xor.reduce(rest, axis=1))
+
+
+def test_slices_of_rows_and_an_index(random: np.random.Generator) -> None:
+    """Operands that begin elsewhere between aligned addresses than the result, and numbers of columns."""
+    x = random.standard_normal((6, 1031)).astype(np.float32)
+
+    def build(b: Any, x: Any, init: Any) -> Any:
+        part = b.slice(x, start_indices=(0, 2), limit_indices=(6, 1029), strides=(1, 1))
+        other = b.slice(x, start_indices=(0, 3), limit_indices=(6, 1030), strides=(1, 1))
+        number = b.iota(tensor((6, 1027), "f32"), dimension=1)
+        largest = b.reduce([part], [init], b.combiner("maximum", "f32"), dimensions=(1,))
+        return b.add(b.subtract(other, b.broadcast_in_dim(largest, (6, 1027), (0,))), number)
+
+    want = x[:, 3:1030] - x[:, 2:1029].max(1, initial=0)[:, None] + np.arange(1027, dtype=np.float32)
+    np.testing.assert_array_equal(simulated(build, x, np.float32(0)), want)
 
 
 def test_softmax_of_special_values() -> None:
