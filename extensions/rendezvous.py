@@ -1,7 +1,7 @@
 """Where the processes of one program meet: host threads that hand each other values, and fail together.
 
     meeting = Meeting("main", ["process 0 on cpu:0", "process 1 on cpu:1"])
-    theirs = meeting.participant(0).exchange((0, 1), "all_gather at model.mlir:3", address)     # {0: address, 1: ...}
+    theirs = meeting.participant(0).exchange((0, 1), "all_gather at model.mlir:3", value)     # {0: value, 1: ...}
 
 A run of a program for several devices has one ``Meeting``, and every device is given its ``Participant``
 (``Device.execute_among``), on whose behalf one host thread exchanges: addresses, marks of streams, whatever the device's
@@ -9,6 +9,9 @@ collectives need to know of each other.  That thread is one of the device's own,
 
 Who waits goes on when all partners have come.  It gets an error when one of them never will: it has ended, failed, stands at
 another collective, or does not come in time (``HLOJIT_COLLECTIVE_TIMEOUT``).  The first error is everybody's.
+
+Addresses of memory are not just exchanged, they are lent (``Participant.lend``): the memory stays until all who have its address
+have given it back, whether the run fails or not.
 """
 
 from __future__ import annotations
@@ -38,6 +41,11 @@ class _Round:
     what: dict[int, str] = field(default_factory=dict)
     values: dict[int, Any] = field(default_factory=dict)
     complete: Event = field(default_factory=Event)
+    is_closed: bool = False
+    """Whether all have come to the same: then all of them get the values."""
+    words: dict[int, Any] = field(default_factory=dict)
+    """Of those who have given back what they were lent."""
+    returned: Event = field(default_factory=Event)
 
 
 @final
@@ -62,8 +70,13 @@ class Meeting:
         return Participant(self, process)
 
     def fail(self, error: BaseException) -> None:
-        """Free everybody who waits, and everybody who comes, with an error; the first one counts."""
+        """Free everybody who waits for others to come, and everybody who comes, with an error; the first one counts."""
+        self._fail_unless_closed(error, None)
+
+    def _fail_unless_closed(self, error: BaseException, late: _Round | None) -> bool:
         with self._lock:
+            if late is not None and late.is_closed:
+                return False
             if self.error is None:
                 self.error = error
             waiting = list(dict.fromkeys(self._waiting.values()))
@@ -74,6 +87,7 @@ class Meeting:
             listener(self.error)
         for each in waiting:
             each.complete.complete(self.error)
+        return True
 
     def when_failed(self, listener: Callable[[BaseException], object]) -> None:
         """Have ``listener(error)`` called if the run fails: at once if it has, or by whoever says so."""
@@ -92,8 +106,13 @@ class Meeting:
         if stuck:
             self.fail(stuck)
 
-    def exchange(self, process: int, members: tuple[int, ...], what: str, value: Any) -> Mapping[int, Any]:
-        """Wait until all ``members`` have come with the same ``what``; returns what each of them brought."""
+    def check(self) -> None:
+        """Raise what the run failed of, if it has."""
+        if self.error is not None:
+            raise self._again()
+
+    def exchange(self, process: int, members: tuple[int, ...], what: str, value: Any) -> _Round:
+        """Wait until all ``members`` have come with the same ``what``; the round has what each of them brought."""
         with self._lock:
             if self.error is not None:
                 raise self._again()
@@ -111,10 +130,20 @@ class Meeting:
             raise self._again()
         if is_last:
             mine.complete.complete()
-        elif not mine.complete.wait(self.seconds) and len(mine.values) < len(members):
-            self.fail(self._missing(process, mine))
+        elif not mine.complete.wait(self.seconds) and self._fail_unless_closed(self._missing(process, mine), mine):
             raise self._again()
-        return mine.values
+        return mine
+
+    def give_back(self, process: int, lent: _Round, word: Any) -> None:
+        """Say that a process uses nothing any more of what it was lent, and wait until no other one does."""
+        with self._lock:
+            lent.words[process] = word
+            is_last = len(lent.words) == len(lent.members)
+        if is_last:
+            lent.returned.complete()
+        else:
+            # Nobody who uses memory waits for others meanwhile: this ends whatever becomes of the run.
+            lent.returned.wait()
 
     def _round_of(self, process: int, members: tuple[int, ...]) -> _Round:
         """The first round of the group in which this process has not been."""
@@ -130,6 +159,7 @@ class Meeting:
         if len(set(complete.what.values())) > 1:
             places = "; ".join(f"{self.who[each]} is at {what}" for each, what in sorted(complete.what.items()))
             return ExecutionError(f"{self.program}: processes are at different collectives: {places}")
+        complete.is_closed = True
         self._rounds[complete.members].remove(complete)
         for each in complete.members:
             self._waiting.pop(each, None)
@@ -173,6 +203,32 @@ class Meeting:
 
 
 @final
+class Loan:
+    """What the members of a group have lent each other (``Participant.lend``), until all of them have given it back."""
+
+    __slots__ = ("_meeting", "_process", "_round")
+
+    def __init__(self, meeting: Meeting, process: int, round: _Round):
+        self._meeting = meeting
+        self._process = process
+        self._round = round
+
+    @property
+    def theirs(self) -> Mapping[int, Any]:
+        """What each member lends."""
+        return self._round.values
+
+    def give_back(self, word: Any = None) -> Mapping[int, Any]:
+        """Use nothing of it from now on, and wait until nobody does; returns what each member had to say.
+
+        To be called once, after errors as well, and without a wait for another member before it.  It raises nothing if the
+        run has failed: the words are needed then, too (``Participant.check``).
+        """
+        self._meeting.give_back(self._process, self._round, word)
+        return self._round.words
+
+
+@final
 class Participant:
     """One process's part in a run."""
 
@@ -200,8 +256,25 @@ class Participant:
         """
         if members == (self.process,):
             return {self.process: value}
+        with self._noting():
+            return self._meeting.exchange(self.process, members, what, value).values
+
+    def lend(self, members: tuple[int, ...], what: str, value: Any) -> Loan:
+        """``exchange`` what others may use until they give it back: who was lent something must do so, and keeps his own."""
+        if members == (self.process,):
+            return Loan(self._meeting, self.process, _Round(members, values={self.process: value}))
+        with self._noting():
+            return Loan(self._meeting, self.process, self._meeting.exchange(self.process, members, what, value))
+
+    def check(self) -> None:
+        """Raise ``ExecutionError`` if the run has failed."""
+        with self._noting():
+            self._meeting.check()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
         try:
-            return self._meeting.exchange(self.process, members, what, value)
+            yield
         except ExecutionError as error:
             self.error = error
             raise

@@ -1,7 +1,7 @@
 """Collectives of host programs: called by generated code, on the thread that runs one of the processes.
 
 Each process fetches its own pieces from the memory of the others (``collective_moves``), while they stand still: all come
-before anything is fetched, and nobody goes on before all have fetched.
+before anything is fetched, and nobody goes on, with an error neither, before all have fetched.
 """
 
 from __future__ import annotations
@@ -61,9 +61,12 @@ def _collective(participant: Participant, step: Mapping[str, Any], source: int |
         ctypes.c_uint32.from_address(target).value = participant.process
         return
     moves = moves_of(step["kind"], step["groups"], participant.process, step["source"], step["target"])
-    sources = participant.exchange(moves.partners, step["what"], source)
-    _fetch(moves, sources, target)
-    participant.exchange(moves.partners, f"the end of {step['what']}", None)
+    loan = participant.lend(moves.partners, step["what"], source)
+    try:
+        _fetch(moves, loan.theirs, target)
+    finally:
+        loan.give_back()
+    participant.check()
 
 
 def _fetch(moves: Moves, sources: Mapping[int, int], target: int) -> None:

@@ -288,6 +288,9 @@ class GpuDevice(Device):
             self._put(lanes, call, may_wait=True)
         except BaseException as error:
             self._fail(call.done, error, (lanes.site.stream,))
+            # What was put there before may have met a fault, or may have taken over another GPU's.
+            reached = partial(self.driver.synchronize, self.driver.record(lanes.site.stream))
+            lanes.completions.submit(partial(self._settle, Event(), reached, (lanes.site.stream,)))
         finally:
             with lanes.lock:
                 lanes.waiting -= 1

@@ -1,8 +1,9 @@
 """Collectives among GPUs: every one fetches its pieces from the others' memory, on its own stream.
 
-Host threads meet twice (``hlojit.extensions.rendezvous``), and nothing waits for the devices: first they hand each other the
-addresses of sources with marks that these are filled, for the streams to wait for; then marks that all has been fetched, so that
-no stream goes on to write over what another one still reads.  A stream that met a fault hands it on with its marks.
+Host threads meet twice (``hlojit.extensions.rendezvous``), and nothing waits for the devices: first they lend each other their
+sources, with marks that these are filled, for the streams to wait for; then they give them back, with marks that all has been
+fetched, so that no stream goes on to write over what another one still reads, or to free it, after a failure as well.  A stream
+that met a fault hands it on with its marks.
 
 With a library that moves (``Driver.communicator``), streams wait for each other in it, and host threads meet to know that all
 of them are there and that all have put it on their streams.
@@ -10,14 +11,15 @@ of them are there and that all have put it on their streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, final
 
-from hlojit.extensions.rendezvous import Participant
-from hlojit.gpu.driver import Communicator, DeviceFault, Driver, Mark, Message, Stream
+from hlojit.extensions.rendezvous import Loan, Participant
+from hlojit.gpu.driver import Communicator, DeviceFault, Driver, DriverError, Mark, Message, Stream
 from hlojit.gpu.operations import Exchange
+from hlojit.ir.errors import ExecutionError
 from hlojit.lowering.collective_moves import Moves, moves_of
 from hlojit.lowering.program import CollectiveKind
 
@@ -53,13 +55,41 @@ class Exchanger:
         operation, participant = self.operation, self.participant
         moves = moves_for(operation, participant.process)
         offer = _Offer(self.driver, self.source, self.driver.record(self.stream))
-        offers = participant.exchange(moves.partners, operation.what, offer)
-        group = [offers[each].driver for each in moves.partners]
-        communicator = self.driver.communicator(group) if len(group) > 1 else None
-        if communicator is None:
-            self._fetch(moves, offers)
-        else:
-            self._communicate(moves, communicator)
+        loan = participant.lend(moves.partners, operation.what, offer)
+        communicator: Communicator | None = None
+        try:
+            communicator = self._communicator([loan.theirs[each].driver for each in moves.partners])
+            if communicator is None:
+                self._fetch(moves, loan.theirs)
+            else:
+                self._communicate(moves, communicator)
+        except BaseException:
+            # Before the meeting: of those that have put it on their streams, too.
+            _abort(communicator)
+            raise
+        finally:
+            self._give_back(loan, waits=communicator is None)
+        try:
+            participant.check()
+        except ExecutionError:
+            _abort(communicator)
+            raise
+
+    def _communicator(self, group: Sequence[Driver]) -> Communicator | None:
+        return self.driver.communicator(group) if len(group) > 1 else None
+
+    def _give_back(self, loan: Loan, *, waits: bool) -> None:
+        """Meet again; the stream ``waits`` until the others' have fetched, if no library sees to that."""
+        for process, mark in loan.give_back(self._reached() if waits else None).items():
+            if waits and mark is not None and process != self.participant.process:
+                self.driver.wait_for(self.stream, mark)
+
+    def _reached(self) -> Mark | None:
+        """Where the stream has used what it was lent; None of a GPU that is lost, whose stream uses nothing any more."""
+        try:
+            return self.driver.record(self.stream)
+        except DriverError:
+            return None
 
     def _fetch(self, moves: Moves, offers: Mapping[int, _Offer]) -> None:
         driver, stream, own = self.driver, self.stream, self.participant.process
@@ -73,10 +103,6 @@ class Exchanger:
                     offer.driver, self.target + piece.target, offer.source + piece.source, piece.nbytes, stream
                 )
         self._own(moves)
-        fetched = self.participant.exchange(moves.partners, f"the end of {self.operation.what}", driver.record(stream))
-        for process, mark in fetched.items():
-            if process != own:
-                driver.wait_for(stream, mark)
 
     def _own(self, moves: Moves) -> None:
         """What comes from nobody else."""
@@ -91,17 +117,11 @@ class Exchanger:
         operation, number = self.operation, self.driver.number(self.stream)
         # A GPU that is lost never comes: the others' streams wait for it on the device.
         self.participant.when_failed(partial(_give_up, communicator))
-        try:
-            if operation.kind is CollectiveKind.ALL_GATHER and operation.in_order(moves.partners):
-                communicator.all_gather(self.source, self.target, operation.source_bytes, number)
-            else:
-                communicator.move(*self._messages(moves), number)
-                self._own(moves)
-            self.participant.exchange(moves.partners, f"the end of {operation.what}", None)
-        except BaseException:
-            # Of those that have put it on their streams, too.
-            communicator.abort()
-            raise
+        if operation.kind is CollectiveKind.ALL_GATHER and operation.in_order(moves.partners):
+            communicator.all_gather(self.source, self.target, operation.source_bytes, number)
+        else:
+            communicator.move(*self._messages(moves), number)
+            self._own(moves)
 
     def _messages(self, moves: Moves) -> tuple[list[Message], list[Message]]:
         own, places = self.participant.process, {process: place for place, process in enumerate(moves.partners)}
@@ -118,6 +138,11 @@ class Exchanger:
             if piece.giver != own
         ]
         return sends, receives
+
+
+def _abort(communicator: Communicator | None) -> None:
+    if communicator is not None:
+        communicator.abort()
 
 
 def _give_up(communicator: Communicator, error: BaseException | None) -> None:

@@ -126,6 +126,61 @@ def test_a_failure_frees_those_who_wait_and_those_who_come() -> None:
         made.participant(1).exchange((0, 1, 2), "later", None)
 
 
+def test_who_fails_waits_until_others_have_given_back_what_it_lent() -> None:
+    made, order = meeting(3), list[str]()
+    lent, failed = threading.Event(), threading.Event()
+
+    def lender(participant: Participant) -> None:
+        loan = participant.lend((0, 1), "here", "memory")
+        lent.set()
+        assert failed.wait(30)
+        try:
+            participant.check()
+        finally:
+            loan.give_back("of 0")
+            order.append("0 goes on")
+
+    def user(participant: Participant) -> Any:
+        loan = participant.lend((0, 1), "here", None)
+        assert failed.wait(30) and loan.theirs[0] == "memory"
+        # As long as one that does not wait for its partner would take to go on.
+        threading.Event().wait(0.1)
+        order.append("1 used it")
+        words = loan.give_back("of 1")
+        participant.check()
+        return words
+
+    def failing(participant: Participant) -> None:
+        assert lent.wait(30)
+        made.fail(ExecutionError("lost"))
+        failed.set()
+
+    found = together(made, lender, user, failing)
+    assert [str(each) for each in found[:2]] == ["lost", "lost"]
+    assert order == ["1 used it", "0 goes on"]
+
+
+def test_what_is_given_back_comes_with_a_word_of_everybody() -> None:
+    def work(participant: Participant) -> Any:
+        loan = participant.lend((0, 1), "here", participant.process)
+        return dict(loan.theirs), dict(loan.give_back(10 * participant.process))
+
+    assert together(meeting(2), work, work) == [({0: 0, 1: 1}, {0: 0, 1: 10})] * 2
+    alone = meeting(2).participant(1).lend((1,), "alone", 5)
+    assert (alone.theirs, alone.give_back(7)) == ({1: 5}, {1: 7})
+
+
+def test_who_is_late_while_the_last_one_comes_is_lent_it_all_the_same() -> None:
+    """The time of one is up when the last one has come: either both go on, or neither does."""
+    for _ in range(50):
+        work = (
+            (lambda p: p.lend((0, 1), "here", None).give_back(1)),
+            lambda p: p.lend((0, 1), "here", None).give_back(2),
+        )
+        first, second = together(meeting(2, 0.0005), *work)
+        assert (first == second == {0: 1, 1: 2}) or (str(first) == str(second) and "waited" in str(first))
+
+
 def test_listeners_hear_of_a_failure_once() -> None:
     made, heard = meeting(2), list[str]()
     made.participant(0).when_failed(lambda error: heard.append(f"first: {error}"))
