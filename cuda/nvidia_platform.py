@@ -138,7 +138,7 @@ def _machine(api: DriverApi, ordinal: int) -> GridMachine:
         threads_per_multiprocessor=read("MAX_THREADS_PER_MULTIPROCESSOR"),
         registers=read("MAX_REGISTERS_PER_MULTIPROCESSOR"),
         shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-        gigahertz=read("CLOCK_RATE") * 1e-6,
+        gigahertz=read("CLOCK_RATE") * 1e-6 or GridMachine(1).gigahertz,
         asynchronous_copies=True,
         memory_bandwidth=bandwidth or GridMachine(1).memory_bandwidth,
         matrix_inputs=matrix_inputs_of(_capability(api, ordinal)),

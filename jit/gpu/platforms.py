@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 
 from hlojit.codegen.kernel_cache import Assembler
 from hlojit.gpu.driver import Driver
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import DeviceFunction
 from hlojit.lowering.kernel import KernelCode
@@ -41,3 +42,15 @@ class Platform:
     """The library that computes products (``Driver.library``), with its version, and why it cannot be used; one is empty."""
     driver_version: str = ""
     """What the speed of images depends on besides the GPU and the target."""
+
+    def __post_init__(self) -> None:
+        planned = self.target.grid
+        if planned is None:
+            raise HlojitError(
+                f"the platform's target {self.target.triple!r} has no grid: it is no machine with threads"
+            )
+        if planned.warp != self.dialect.warp:
+            raise HlojitError(
+                f"plans are for warps of {planned.warp} lanes (the target's machine), and the dialect "
+                f"{self.dialect.name!r} has warps of {self.dialect.warp}"
+            )

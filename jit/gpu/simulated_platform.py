@@ -15,16 +15,14 @@ from hlojit.simt.simulator.module import assemble, simulated_target
 from hlojit.simt.simulator.records import identity
 
 
-def simulated_platform(
-    machine: GridMachine, kind: str, *, devices: int = 1, memory: int = DEFAULT_MEMORY, warp: int = 32
-) -> Platform:
-    """``devices`` simulated GPUs with the plans of ``machine``; ``kind`` is what they call themselves."""
+def simulated_platform(machine: GridMachine, kind: str, *, devices: int = 1, memory: int = DEFAULT_MEMORY) -> Platform:
+    """``devices`` simulated GPUs with the plans and the warps of ``machine``; ``kind`` is what they call themselves."""
     processor = process_target()
     host = f"{processor.triple} {processor.cpu} {processor.features} {identity()}"
     drivers = tuple(SimulatedDriver(kind, memory) for _ in range(devices))
     return Platform(
         simulated_target(machine),
-        SimulatorDialect(warp),
+        SimulatorDialect(machine.warp),
         _assembled,
         drivers,
         software=host,

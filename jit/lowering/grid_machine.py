@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from hlojit.ir.errors import HlojitError
+
+WARPS: Final = (8, 16, 32, 64)
+"""Lanes that a warp may have: sums between the warps of a block are brought together by one of them."""
+LEAST_THREADS: Final = 512
+"""Of the largest block: what radix sorts are made of."""
+LEAST_SHARED_BYTES: Final = 8 << 10
+"""Of a block: two tiles of a product, and what warps tell each other."""
+LEAST_REGISTERS: Final = 32
+"""Of a thread."""
+ACCESSES: Final = (8, 16)
+"""Bytes of the widest access: an element of 64 bits, or what shared memory is aligned for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +50,29 @@ class GridMachine:
     """Whether products of f32 whose precision is not HIGHEST may round their operands to the eleven bits of tf32."""
     matrix_rates: tuple[tuple[str, float], ...] = ()
     """Operations a nanosecond of all its matrix units, by the type that they multiply; for estimates."""
+
+    def __post_init__(self) -> None:
+        check_warp(self.warp)
+        if self.access_bytes not in ACCESSES:
+            raise HlojitError(f"a machine's access_bytes are 8 or 16, not {self.access_bytes!r}")
+        for name, least in (
+            ("multiprocessors", 1),
+            ("threads_per_block", LEAST_THREADS),
+            ("threads_per_multiprocessor", self.threads_per_block),
+            ("registers", self.threads_per_block),
+            ("registers_per_thread", LEAST_REGISTERS),
+            ("shared_bytes", LEAST_SHARED_BYTES),
+            ("segment_bytes", self.access_bytes),
+        ):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise HlojitError(f"a machine's {name} are a whole number of at least {least:,}, not {value!r}")
+        for name in ("gigahertz", "memory_bandwidth"):
+            if not getattr(self, name) > 0:
+                raise HlojitError(f"a machine's {name} is a number above 0, not {getattr(self, name)!r}")
+
+
+def check_warp(lanes: int) -> None:
+    """Raise ``HlojitError`` for warps that kernels cannot be made for."""
+    if type(lanes) is not int or lanes not in WARPS:
+        raise HlojitError(f"warps have {', '.join(map(str, WARPS[:-1]))} or {WARPS[-1]} lanes here, not {lanes!r}")

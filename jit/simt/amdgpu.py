@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, final
 
+from hlojit.ir.errors import HlojitError
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.target import Target
@@ -42,7 +43,8 @@ class AmdgpuDialect(Dialect):
     )
 
     def __init__(self, warp: int = 64):
-        assert warp in (32, 64)
+        if warp not in (32, 64):
+            raise HlojitError(f"AMD's wavefronts have 32 or 64 lanes, not {warp!r}")
         self.warp = warp
 
     @contextmanager
@@ -91,7 +93,7 @@ class AmdgpuDialect(Dialect):
         return b.emit("i32", 1, f"call i32 @{symbol}(i32 {place.text}, i32 {value.text})")
 
     def ballot(self, b: SimtBuilder, predicate: Val) -> Val:
-        kind = f"i{self.warp}"
+        kind = self.vote_kind
         symbol = f"llvm.amdgcn.ballot.{kind}"
         b.declare(symbol, f"declare {kind} @{symbol}(i1)")
         return b.emit(kind, 1, f"call {kind} @{symbol}(i1 {predicate.text})")

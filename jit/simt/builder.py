@@ -120,7 +120,7 @@ class SimtBuilder(LlvmBuilder):
         self.dialect.sync_warp(self)
 
     def ballot(self, predicate: Val) -> Val:
-        """The predicates of the warp's lanes as the bits of an integer (of as many bits as a warp has lanes)."""
+        """The predicates of the warp's lanes as the bits of an integer (``Dialect.vote_kind``)."""
         return self.dialect.ballot(self, predicate)
 
     def shuffle_xor(self, value: Val, mask: int) -> Val:

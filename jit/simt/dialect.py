@@ -95,6 +95,11 @@ class Dialect(ABC):
     externs: frozenset[str] = frozenset()
     """Functions that kernels may call and that the machine's driver defines when it loads them."""
 
+    @property
+    def vote_kind(self) -> str:
+        """The integer in which the lanes of a warp have a bit each."""
+        return "i64" if self.warp > 32 else "i32"
+
     @abstractmethod
     @contextmanager
     def kernel(self, b: SimtBuilder, symbol: str, buffers: int, threads: int) -> Iterator[list[Val]]:
@@ -123,7 +128,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def ballot(self, b: SimtBuilder, predicate: Val) -> Val:
-        """The predicates (i1) of the warp, lane 0 in the lowest bit of as many bits as it has lanes; all lanes take part."""
+        """The predicates (i1) of the warp, lane 0 in the lowest bit of a ``vote_kind``; all lanes take part."""
 
     @abstractmethod
     def sync_warp(self, b: SimtBuilder) -> None:

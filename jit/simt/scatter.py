@@ -173,7 +173,7 @@ class _Scatter:
         with self.frame.kernel(symbol, THREADS):
             low = b.mul(b.zext(b.block, "i64"), b.constant("i64", owned))
             self.range = low, b.add(low, b.constant("i64", owned))
-            word = f"i{b.dialect.warp}"
+            word = b.dialect.vote_kind
             votes = b.shared(word, warps)
             loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", plan.windows), THREADS)
             mine = b.add(loop.index, b.zext(b.thread, "i64"))

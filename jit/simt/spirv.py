@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, final
 
+from hlojit.ir.errors import HlojitError
 from hlojit.llvm.text import Val
-from hlojit.lowering.grid_machine import GridMachine
+from hlojit.lowering.grid_machine import GridMachine, check_warp
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.dialect import Dialect
@@ -42,6 +43,9 @@ class SpirvDialect(Dialect):
     )
 
     def __init__(self, warp: int = 32):
+        check_warp(warp)
+        if warp > 32:
+            raise HlojitError(f"subgroups of SPIR-V have 8, 16 or 32 lanes here, not {warp}")
         self.warp = warp
         self._shared_bytes = 0
 

@@ -40,7 +40,7 @@ class RedBackend(GpuBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self._platform = simulated_platform(MI300X, "simulated MI300X", warp=64)
+        self._platform = simulated_platform(MI300X, "simulated MI300X")
 
     def platform(self) -> Platform:
         return self._platform

@@ -23,7 +23,7 @@ MACHINE = GridMachine(60, warp=64, shared_bytes=64 << 10, registers_per_thread=2
 def platform() -> Platform:
     from hlojit.gpu.simulated_platform import simulated_platform
 
-    return simulated_platform(MACHINE, "Acme 64", devices=2, warp=64)
+    return simulated_platform(MACHINE, "Acme 64", devices=2)
 
 
 class AcmeBackend(GpuBackend):

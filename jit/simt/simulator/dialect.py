@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from hlojit.llvm.text import Val
+from hlojit.lowering.grid_machine import check_warp
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.dialect import Dialect, MemoryAccess, Use
 from hlojit.simt.simulator import checks
@@ -49,12 +50,12 @@ class _Kernel:
 
 @final
 class SimulatorDialect(Dialect):
-    """What runs on the host's processor; warps of ``warp`` lanes, a power of two up to 64."""
+    """What runs on the host's processor; warps of ``warp`` lanes, a power of two from 8 to 64."""
 
     name = "simulator"
 
     def __init__(self, warp: int = 32):
-        assert warp & (warp - 1) == 0 and 1 <= warp <= 64
+        check_warp(warp)
         self.warp = warp
         self._kernel = _Kernel()
 
@@ -192,7 +193,7 @@ class SimulatorDialect(Dialect):
         symbol = "hlojit_simulator_ballot"
         b.declare(symbol, f"declare i64 @{symbol}(ptr, i32, i32)")
         votes = b.emit("i64", 1, f"call i64 @{symbol}(ptr %block, i32 %thread, i32 {turn.text})")
-        return votes if self.warp > 32 else b.trunc(votes, "i32")
+        return votes if self.vote_kind == "i64" else b.trunc(votes, "i32")
 
     def _offer(self, b: SimtBuilder, value: Val, what: str) -> Val:
         """Put a value into one of the lane's two slots and wait for the others; returns which slot it was."""
