@@ -21,7 +21,7 @@ from hlojit.extensions.registered import api_of
 from hlojit.extensions.registry import registry
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError
 from hlojit.ir.graph import Block, Instruction, Module
-from hlojit.ir.ops.custom_calls import described, is_custom_call
+from hlojit.ir.ops.custom_calls import PARTITIONER, PARTITIONER_TARGETS, described, is_custom_call
 from hlojit.ir.ops.internal import is_fusion
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
@@ -112,7 +112,8 @@ def _why_not_decomposed(instruction: Instruction) -> str:
     if expansion_or_binding(instruction) is not None:
         return "its expansion does not apply to this instruction (a shape that is not known, as a rule)"
     if is_custom_call(instruction):
-        return registry().unknown_target(instruction.attributes["call_target_name"])
+        target = instruction.attributes["call_target_name"]
+        return f"@{target}: {PARTITIONER}" if target in PARTITIONER_TARGETS else registry().unknown_target(target)
     return "it has no expansion"
 
 

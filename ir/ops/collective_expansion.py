@@ -47,8 +47,10 @@ def _written(groups: Groups) -> Groups:
     return tuple((*group, *[-1] * (count - len(group))) for group in groups)
 
 
-def _exchange(builder: Builder, kind: str, operand: Value, groups: Groups, shape: Sequence[int]) -> Value:
-    attributes = {"kind": kind, "groups": _written(groups)}
+def _exchange(
+    builder: Builder, kind: str, operand: Value, instruction: Instruction, groups: Groups, shape: Sequence[int]
+) -> Value:
+    attributes = {"kind": kind, "groups": _written(groups), "written_as": instruction.name.removeprefix("stablehlo.")}
     made: Value = builder.create(
         "hlojit.collective",
         [operand],
@@ -69,14 +71,14 @@ def _stacked(builder: Builder, operand: Value, instruction: Instruction, groups:
     shape = operand.tensor_type.shape
     if _is_alone(instruction, groups):
         return builder.reshape(operand, (1, *shape))
-    return _exchange(builder, "all_gather", operand, groups, (members(groups), *shape))
+    return _exchange(builder, "all_gather", operand, instruction, groups, (members(groups), *shape))
 
 
 def _exchanged(builder: Builder, parts: Value, instruction: Instruction, groups: Groups) -> Value:
     """Of ``parts[i]``, which are for process i of the group, those that the others had for this one."""
     if _is_alone(instruction, groups):
         return parts
-    return _exchange(builder, "all_to_all", parts, groups, parts.tensor_type.shape)
+    return _exchange(builder, "all_to_all", parts, instruction, groups, parts.tensor_type.shape)
 
 
 def _refuse(instruction: Instruction, label: str, message: str) -> VerificationError:
@@ -323,7 +325,8 @@ def expand_collective_permute(builder: Builder, instruction: Instruction) -> Seq
     if _is_alone(instruction, tuple((*{source, target},) for source, target in pairs)):
         return list(instruction.operands)
     return [
-        _exchange(builder, "permute", operand, pairs, operand.tensor_type.shape) for operand in instruction.operands
+        _exchange(builder, "permute", operand, instruction, pairs, operand.tensor_type.shape)
+        for operand in instruction.operands
     ]
 
 
@@ -342,7 +345,7 @@ def expand_collective_broadcast(builder: Builder, instruction: Instruction) -> S
     if not instruction.attributes.get("has_dynamic_root"):
         if _is_alone(instruction, groups):
             return list(payload)
-        return [_exchange(builder, "broadcast", each, groups, each.tensor_type.shape) for each in payload]
+        return [_exchange(builder, "broadcast", each, instruction, groups, each.tensor_type.shape) for each in payload]
     roots, results = instruction.operands[-1], []
     for number, operand in enumerate(payload):
         stacked = _stacked(builder, operand, instruction, groups)

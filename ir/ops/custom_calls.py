@@ -22,6 +22,14 @@ CUSTOM_CALL_REFERENCES: Final[dict[str, Callable[..., Any]]] = {
 """NumPy semantics of custom calls by target: ``reference(call, *arrays)``, as in an op record."""
 
 
+PARTITIONER: Final = (
+    "it is for a partitioner, which hlojit has not; programs for several devices are the StableHLO of one process, with its "
+    "collectives written out (docs/devices.md)"
+)
+"""Why what Shardy and GSPMD write, as for JAX's ``shard_map`` and ``pmap``, is refused."""
+PARTITIONER_TARGETS: Final = frozenset({"SPMDFullToShardShape", "SPMDShardToFullShape"})
+
+
 def _reference(call: ReferenceCall, *values: Any) -> Any:
     target = call.attributes["call_target_name"]
     found = CUSTOM_CALL_REFERENCES.get(target)

@@ -110,7 +110,11 @@ COLLECTIVE = define(
     OpDefinition(
         "hlojit.collective",
         operands=(Operand("operand"),),
-        attributes=(AttributeSpec("kind", STRING), AttributeSpec("groups", I64_MATRIX)),
+        attributes=(
+            AttributeSpec("kind", STRING),
+            AttributeSpec("groups", I64_MATRIX),
+            AttributeSpec("written_as", STRING, optional=True, default=""),
+        ),
         constraints=(Constraint("C1", _check_movement),),
         reference=collective_semantics.moved,
         traits=frozenset({Trait.EFFECT}),

@@ -94,11 +94,21 @@ def _members(call: OpCall) -> list[int]:
 
 
 def _complaint(call: OpCall, strategy: StrategyOf, grid: ProcessGrid, *, covers: bool) -> str | None:
+    return _beyond(call, strategy, grid) or (_missing(call, strategy, grid) if covers else None)
+
+
+def _beyond(call: OpCall, strategy: StrategyOf, grid: ProcessGrid) -> str | None:
+    chosen = strategy(call)
+    count = chosen.count(grid)
+    if all(0 <= member < count for member in _members(call)):
+        return None
+    return f"replica_groups {show(written_groups(call))} name {chosen.value} beyond the {count} of {grid}"
+
+
+def _missing(call: OpCall, strategy: StrategyOf, grid: ProcessGrid) -> str | None:
     chosen, members = strategy(call), _members(call)
     count = chosen.count(grid)
-    if not all(0 <= member < count for member in members):
-        return f"replica_groups {show(written_groups(call))} name {chosen.value} beyond the {count} of {grid}"
-    if covers and members and len(members) != count:
+    if members and len(members) != count:
         return (
             f"replica_groups {show(written_groups(call))} name {len(members)} {chosen.value}, not all {count} of {grid}"
         )
@@ -125,11 +135,18 @@ def _stated_grid(call: OpCall) -> ProcessGrid | None:
 def covering_rules(distinct: str, sizes: str, bounds: str, strategy: StrategyOf) -> tuple[Constraint, ...]:
     """Groups hold every id once."""
 
-    def check(call: OpCall) -> str | None:
+    def check_bounds(call: OpCall) -> str | None:
         grid = _stated_grid(call)
-        return _no_gaps(call) if grid is None else _complaint(call, strategy, grid, covers=True)
+        return _no_gaps(call) if grid is None else _beyond(call, strategy, grid)
 
-    return (Constraint(distinct, _unique_members), Constraint(bounds, check), Constraint(sizes, check))
+    def check_sizes(call: OpCall) -> str | None:
+        grid = _stated_grid(call)
+        if grid is None:
+            return _no_gaps(call)
+        # Ids beyond the grid are one fault, told under their own label.
+        return None if _beyond(call, strategy, grid) else _missing(call, strategy, grid)
+
+    return (Constraint(distinct, _unique_members), Constraint(bounds, check_bounds), Constraint(sizes, check_sizes))
 
 
 def some_rules(distinct: str, bounds: str, strategy: StrategyOf) -> tuple[Constraint, ...]:

@@ -284,7 +284,11 @@ def _pairs(attributes: Mapping[str, Any], rank: int) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveView(View):
-    """``hlojit.collective``: what moves, and among whom; -1 fills up groups of different sizes."""
+    """``hlojit.collective``: what moves, and among whom; -1 fills up groups of different sizes.
+
+    ``written_as`` is the op that the program has for it, where it has one.
+    """
 
     kind: str = field(metadata=_as_stored("kind"))
     groups: tuple[Integers, ...] = field(metadata=_read(lambda attributes: tuple(map(tuple, attributes["groups"]))))
+    written_as: str = field(metadata=_read(lambda attributes: str(attributes.get("written_as", ""))))

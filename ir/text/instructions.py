@@ -12,6 +12,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.location import UNKNOWN, FileLocation, Location
+from hlojit.ir.ops.custom_calls import PARTITIONER
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, find_op, ops, unregistered_op
 from hlojit.ir.text.attributes import AttributeReader
 from hlojit.ir.text.form_table import form_of
@@ -24,6 +25,8 @@ from hlojit.ir.types import Type
 _HEAD: Final = re.compile(r"(?:(%[\w$.-]+)(?::([0-9]{1,6}))? = )?([a-z][\w.]*)")
 _NUMERIC: Final = re.compile(r"%[0-9]+")
 _SHORT_NAMES: Final = {"call": "func.call", "return": "func.return"}
+_SHARDY: Final = "sdy."
+"""The dialect in which programs ask a partitioner for programs of single processes."""
 
 BlockArgument = tuple[str, int, Type]
 """Name, its position, and type."""
@@ -235,6 +238,8 @@ class InstructionReader:
         known = [op.name for op in ops()]
         near = get_close_matches(name, known, 3) or [op for op in known if op.endswith(f".{name}")]
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        if name.startswith(_SHARDY):
+            hint = f"; {PARTITIONER}"
         if self.allow_unregistered:
             hint += f'; an op without a record is read in its generic form only: "{name}"(...)'
         self.cursor.fail(f"unknown op {name!r}{hint}{tables().failures()}", pos)

@@ -297,12 +297,14 @@ class Collective(Movement):
     target: Buffer
     groups: tuple[tuple[int, ...], ...]
     event: int | None = None
+    written_as: str = ""
+    """The op that the program has for it."""
     location: Location = UNKNOWN
 
     @property
     def what(self) -> str:
-        """For messages: the kind, and where the program says so."""
-        return f"{self.kind.name.lower()} at {self.location}"
+        """For messages: the op or, without one, the kind, and where the program says so."""
+        return f"{self.written_as or self.kind.name.lower()} at {self.location}"
 
 
 @dataclass(slots=True)

@@ -178,7 +178,8 @@ class StepEmitter:
         source, target = self.buffer(instruction.operands[0]), self.buffer(instruction.result)
         if instruction.result.tensor_type.size:
             kind = CollectiveKind[moves.kind.upper()]
-            yield Collective(kind, source, target, moves.groups, location=instruction.location)
+            name = moves.written_as
+            yield Collective(kind, source, target, moves.groups, None, name, instruction.location)
 
     def _loop(self, instruction: Instruction) -> Loop:
         condition, body = instruction.regions

@@ -282,6 +282,22 @@ func.func @main(%x: tensor<6xf32>, %i: tensor<i32>) -> tensor<6xf32> {
 """
 
 
+def test_ids_beyond_the_grid_are_one_fault() -> None:
+    text = program(GATHER.format(groups="[[0, 1], [2, 3]]", type="tensor<2x2xi64>", more=""), "tensor<8x4xi32>")
+    with pytest.raises(hlojit.HlojitError, match=r"1 fault in the program:\n  all_gather \(C4\): replica_groups"):
+        hlojit.compile(
+            text.replace("func.func", "module attributes {mhlo.num_replicas = 2 : i32} {\nfunc.func", 1) + "}"
+        )
+
+
+def test_what_is_for_a_partitioner_is_refused_with_the_way_to_do_it() -> None:
+    way = r"is for a partitioner, which hlojit has not; .* StableHLO of one process, with its collectives written out"
+    with pytest.raises(hlojit.HlojitError, match=r"unknown op 'sdy.manual_computation'; it " + way):
+        hlojit.compile(program('"sdy.manual_computation"(%x)'))
+    with pytest.raises(hlojit.UnsupportedError, match=r"@SPMDFullToShardShape: it " + way):
+        hlojit.compile(program("stablehlo.custom_call @SPMDFullToShardShape(%x)"))
+
+
 def test_processes_that_go_different_ways_are_told(several: str) -> None:
     executable = hlojit.compile(BRANCHES, backend=several, num_replicas=2)
 
@@ -289,11 +305,13 @@ def test_processes_that_go_different_ways_are_told(several: str) -> None:
         return executable([[X, np.int32(first)], [X, np.int32(second)]])
 
     with pytest.raises(
-        hlojit.ExecutionError, match="different collectives: process 0 on .* permute at .*; process 1 on .* broadcast"
+        hlojit.ExecutionError,
+        match="different collectives: process 0 on .* collective_permute at .*; process 1 on .* collective_broadcast",
     ):
         run(0, 1)
     with pytest.raises(
-        hlojit.ExecutionError, match="process 0 on .*:0 waits at broadcast at .* for process 1 on .*:1, which has ended"
+        hlojit.ExecutionError,
+        match="process 0 on .*:0 waits at collective_broadcast at .* for process 1 on .*:1, which has ended",
     ):
         run(1, 2)
     assert [each[0].tolist() for each in run(1, 1)] == [X.tolist()] * 2
