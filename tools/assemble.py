@@ -358,7 +358,7 @@ KINDS = {
     "reduce_odd_rows_bf16": _reduce("bf16", "add", "4096x50257", "1", "4096x", "0.0"),
     "argmax_f32": _argmax(),
     "scan_rows_f32": _cumulative_sum("f32", "1, 4096", "[0, 0], [4095, 0]"),
-    "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]", wide=False),
+    "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]"),
     "concatenate_f32": _concatenate("f32"),
     "gather_f32": _gather(),
     "scatter_atomic_i32": _scatter("i32", "add"),

@@ -428,7 +428,9 @@ def scan_rows(kinds: Sequence[str], lines: int, extent: int, machine: GridMachin
 def scan_columns(kinds: Sequence[str], rows: int, extent: int, scanned: int, machine: GridMachine) -> ColumnGrid:
     """The grid of a scan along an outer dimension: a thread takes a piece of neighbouring lines from end to end."""
     lanes = max(1, machine.access_bytes // max(map(_bytes, kinds)))
-    while extent % lanes or (lanes > 1 and rows * extent < lanes * ENOUGH_THREADS):
+    # Chunks make up for the threads that wide pieces save, as far as there can be enough of them.
+    chunks = max(1, min(MOST_SCAN_CHUNKS, scanned // SHORTEST_SCAN))
+    while extent % lanes or (lanes > 1 and rows * extent * chunks < lanes * ENOUGH_THREADS // 4):
         lanes //= 2
     across = min(BLOCK, max(machine.warp, _power(extent // lanes)))
     unroll = min(MOST_UNDER_WAY, _power(scanned), max(1, BYTES_UNDER_WAY // (lanes * min(map(_bytes, kinds)))))

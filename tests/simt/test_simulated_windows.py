@@ -9,9 +9,11 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+from hlojit.cuda.nvptx import H200
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block
 from hlojit.ir.types import tensor
+from hlojit.lowering.grid_reduction_plan import scan_columns
 from hlojit.simt.kernels import emit_kernel
 from hlojit.simt.simulator.dialect import SimulatorDialect
 
@@ -168,3 +170,14 @@ def test_cumulative_argmax(random: np.random.Generator, shape: Any, axis: int) -
     lines, found = np.moveaxis(x, axis, -1), np.moveaxis(places, axis, -1)
     want = [[int(np.argmax(line[: n + 1])) for n in range(len(line))] for line in lines[:, :200]]
     np.testing.assert_array_equal(found[:, :200], want)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_wide_columns_in_chunks(random: np.random.Generator, reverse: bool) -> None:
+    """Pieces of several columns, of which there are too few lines to fill a machine."""
+    x = random.integers(-100, 100, (520, 16388), np.int32)
+    found = scan(x, 0, "i32", "add", np.int32(0), reverse=reverse)
+    want = np.cumsum(x[::-1], 0, np.int32)[::-1] if reverse else np.cumsum(x, 0, np.int32)
+    np.testing.assert_array_equal(found, want)
+    grid = scan_columns(["i32"], 1, 16388, 520, H200)
+    assert grid.lanes == 4 and grid.chunks == 7
