@@ -29,15 +29,27 @@ from hlojit.ir.ops.definition import DeviceFunction, OpDefinition, Operand, Refe
 from hlojit.ir.types import TensorType
 
 MAXIMUM_BLOCKS: Final = (1 << 31) - 1
+_NUMBA_CUDA: Final = ("numba.cuda", "numba_cuda")
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Blocks, threads of a block, and the bytes that a block's threads share besides what the kernel declares."""
+    """Blocks, threads of a block, and the bytes that a block's threads share besides what the kernel declares.
+
+    No blocks are for results without elements only.
+    """
 
     blocks: int
     threads: int
     shared_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("blocks", 0), ("threads", 1), ("shared_bytes", 0)):
+            given = getattr(self, name)
+            if type(given) is not int or not least <= given <= MAXIMUM_BLOCKS:
+                raise PluginError(
+                    f"Launch: {name} are a whole number from {least} to {MAXIMUM_BLOCKS:,}, not {given!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,7 @@ class KernelCall(CustomCall):
     """A kernel ``kernel(*operands, *results)`` of arrays, in row-major order, that writes all elements of the results.
 
     ``launch`` says how it is launched, as a function of the ``KernelSite``; geometry has one dimension.  ``backend`` names the
-    back end that it is written for.
+    back end that it is written for; for ``cuda`` it is a function decorated with ``@numba.cuda.jit``.
     """
 
     kernel: Callable[..., Any] = field(kw_only=True, default=cast(Any, None))
@@ -66,6 +78,11 @@ class KernelCall(CustomCall):
         for name, given in (("kernel", self.kernel), ("launch", self.launch), ("substitute", self.substitute)):
             if not callable(given) and not (name == "substitute" and given is None):
                 raise PluginError(f"{self.user}: {name} is {given!r}, which is not a function")
+        if self.backend == "cuda" and not _is_numbas(self.kernel):
+            raise PluginError(
+                f"{self.user}: kernel is {self.kernel!r}, no kernel of numba.cuda's: decorate the function with "
+                "@numba.cuda.jit, or name the back end that it is for (backend=)"
+            )
 
     @property
     def user(self) -> str:
@@ -97,6 +114,11 @@ class KernelCall(CustomCall):
         name = kernel_record_name(self.target)
         bound = Instruction(op(name), instruction.operands, instruction.result_types, {}, location=instruction.location)
         return list(builder.insert(bound).results)
+
+
+def _is_numbas(kernel: Callable[..., Any]) -> bool:
+    """Whether numba.cuda has made it, which need not be imported to know."""
+    return any(each.__module__.startswith(_NUMBA_CUDA) for each in type(kernel).__mro__)
 
 
 def kernel_record_name(target: str) -> str:
@@ -146,12 +168,15 @@ def substituted(
 def _geometry(call: KernelCall, site: KernelSite) -> tuple[int, int, int]:
     try:
         made = call.launch(site)
+    except PluginError as error:
+        raise PluginError(f"{call.user}: {error}") from error
     except Exception as error:
         raise PluginError(f"{call.user}: launch failed: {error!r}") from error
-    if not isinstance(made, Launch) or not all(
-        type(each) is int for each in (made.blocks, made.threads, made.shared_bytes)
-    ):
-        raise PluginError(f"{call.user}: launch returned {made!r}, not a Launch(blocks, threads) of integers")
-    if not (0 <= made.blocks <= MAXIMUM_BLOCKS and made.threads > 0 and made.shared_bytes >= 0):
-        raise PluginError(f"{call.user}: launch returned {made}, which no machine can do")
+    if not isinstance(made, Launch):
+        raise PluginError(f"{call.user}: launch returned {made!r}, not a Launch(blocks, threads)")
+    written = [kind for kind in site.results if kind.size]
+    if written and not made.blocks:
+        raise PluginError(
+            f"{call.user}: launch returned no blocks, and nobody would write {', '.join(map(str, written))}"
+        )
     return made.blocks, made.threads, made.shared_bytes

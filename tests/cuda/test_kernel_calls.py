@@ -20,7 +20,7 @@ from hlojit.cuda.nvptx import SM_80, SM_90
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.ops.definition import DeviceFunction
 from hlojit.lowering.kernel import KernelCode
-from numba import cuda, float32
+from numba import cuda, float32, njit
 
 from .ptx_machine import PtxMachine
 
@@ -44,6 +44,7 @@ def compiles_on_gpus(request: pytest.FixtureRequest) -> None:
         pytest.skip(reason)
 
 
+@cuda.jit
 def reverse(x: Any, result: Any) -> None:
     i = cuda.grid(1)
     if i < x.size:
@@ -130,20 +131,48 @@ def test_what_a_substitute_gets_wrong_is_an_error_that_names_it(substitute: Call
         (lambda call: ext.Launch(1, 4096), hlojit.UnsupportedError, r"launched with 4,096 threads of a block, there are 1,024"),
         (lambda call: ext.Launch(1, 32, 1 << 20), hlojit.UnsupportedError, r"launched with 1,048,576 shared bytes"),
         (lambda call: (1, 32), hlojit.PluginError, r"launch returned \(1, 32\), not a Launch"),
-        (lambda call: ext.Launch(1.5, 32), hlojit.PluginError, r"launch returned .*1\.5.*not a Launch\(blocks, threads\) of int"),  # type: ignore[arg-type]
-        (lambda call: ext.Launch(-1, 32), hlojit.PluginError, r"which no machine can do"),
+        (lambda call: ext.Launch(-1, 32), hlojit.PluginError, r"'acme\.reverse': Launch: blocks are .*, not -1"),
+        (lambda call: ext.Launch(0, 32), hlojit.PluginError, r"'acme\.reverse': launch returned no blocks, .* tensor<1000xf32>"),
         (lambda call: call.results[1], hlojit.PluginError, r"launch failed: IndexError"),
     ],
-    ids=["threads", "shared", "tuple", "float", "negative", "raises"],
+    ids=["threads", "shared", "tuple", "negative", "none", "raises"],
 )  # fmt: skip
 def test_a_geometry_that_cannot_be_is_refused(launch: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         compiled(launch=launch)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "match"),
+    [
+        ((1.5, 32), r"blocks are a whole number from 0 to 2,147,483,647, not 1\.5"),
+        ((-1, 32), "blocks are a whole number from 0 to 2,147,483,647, not -1"),
+        ((1 << 31, 32), "blocks are a whole number from 0 to 2,147,483,647, not 2147483648"),
+        ((True, 32), "blocks are .*, not True"),
+        ((1, 0), "threads are a whole number from 1 to 2,147,483,647, not 0"),
+        ((1, 32, -4), "shared_bytes are a whole number from 0 to .*, not -4"),
+    ],
+)
+def test_a_launch_that_no_machine_can_do_is_refused_when_it_is_made(sizes: Any, match: str) -> None:
+    with pytest.raises(hlojit.PluginError, match=match):
+        ext.Launch(*sizes)
+
+
+@pytest.mark.simulator_only("a GPU runs the kernel, not its substitute")
+def test_no_blocks_are_for_results_without_elements() -> None:
+    x = np.zeros(0, "f4")
+    assert compiled(TEXT.replace("1000", "0"))(x).shape == (0,)
+
+
 def test_what_is_registered_is_checked_and_listed_as_native() -> None:
     with pytest.raises(hlojit.PluginError, match="'acme.reverse': kernel is None, which is not a function"):
         plugin(kernel=None)
+    for kernel in (lambda x, result: None, reverse.py_func, njit(reverse.py_func), np.copyto):
+        with pytest.raises(
+            hlojit.PluginError, match=r"'acme\.reverse': kernel is .*, no kernel of numba.cuda's: decorate"
+        ):
+            plugin(kernel=kernel)
+    assert plugin(kernel=reverse.py_func, backend="acme")
     assert ext.KernelCall("x", kernel=reverse, launch=thirds).trust == "trusted native"
 
 
@@ -215,6 +244,7 @@ def test_a_jitted_kernel_with_shared_memory_barriers_and_helpers() -> None:
 
 @needs_numba_cuda
 def test_what_numba_cuda_refuses_is_an_error_that_names_the_target() -> None:
+    @cuda.jit
     def broken(x: Any, result: Any) -> None:
         result[0] = nonsense  # type: ignore[name-defined]  # noqa: F821
 
