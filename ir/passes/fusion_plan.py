@@ -22,6 +22,7 @@ from typing import Any, Final
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.views import DimensionsView
+from hlojit.ir.passes.column_fusion import merge_columns
 from hlojit.ir.passes.fusion_cost import (
     Role,
     evaluations_per_element,
@@ -53,6 +54,8 @@ class FusionLimits:
     """With fewer, longer rows a row kernel could not use the machine."""
     longest_selection: int = 0
     """Elements of a sorted line of which a kernel keeps no others; 0 where there is no such kernel."""
+    longest_summed_row: int = 0
+    """Bytes of a row of a row kernel that reduces columns of all rows as well; 0 where there is no such kernel."""
 
 
 @dataclass(eq=False)
@@ -116,6 +119,8 @@ class FusionPlan:
         self._merge_siblings()
         if self.limits.rows:
             merge_rows(self)
+        if self.limits.rows and self.limits.longest_summed_row:
+            merge_columns(self)
         self._shed_reshapes()
         return self
 

@@ -76,7 +76,15 @@ def _fits(plan: FusionPlan, group: Group, reader: Group) -> bool:
             return False
     elif (other_shape, sorted(other_dimensions)) != (shape, sorted(dimensions)):
         return False
-    own = plan.root_context(other_shape)
+    return reads_row_by_row(plan, group, reader)
+
+
+def reads_row_by_row(plan: FusionPlan, group: Group, reader: Group) -> bool:
+    """Whether ``reader`` reads all that it reads of a row group's results at its own element or row."""
+    shape, dimensions = group.space
+    assert dimensions is not None
+    row_shape = shape[: len(shape) - len(dimensions)]
+    own = plan.root_context(reader.space[0])
     for root in group.roots:
         for result in root.results:
             if result in reader.inputs and not all(

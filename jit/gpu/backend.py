@@ -44,6 +44,7 @@ from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
 from hlojit.lowering.selection_plan import LONGEST_SELECTION
+from hlojit.lowering.summed_row_plan import LONGEST_SUMMED_ROW
 from hlojit.lowering.target import Target
 from hlojit.simt.conditions import KINDS, condition_kernel, condition_kernels
 from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
@@ -79,7 +80,11 @@ class GpuBackend(Backend):
     # A row kernel keeps so many elements in a multiprocessor's registers or shared memory; one launch beats several even
     # where few multiprocessors have rows.
     fusion_limits = FusionLimits(
-        rows=has_fusion(FusionKind.ROW), longest_row=1 << 16, fewest_rows=1, longest_selection=LONGEST_SELECTION
+        rows=has_fusion(FusionKind.ROW),
+        longest_row=1 << 16,
+        fewest_rows=1,
+        longest_selection=LONGEST_SELECTION,
+        longest_summed_row=LONGEST_SUMMED_ROW,
     )
 
     def __init__(self) -> None:

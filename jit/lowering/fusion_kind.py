@@ -12,7 +12,7 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.definition import Reduction
 from hlojit.lowering.body import Body
-from hlojit.lowering.row_plan import is_row_body
+from hlojit.lowering.row_plan import has_column_reductions, is_row_body
 from hlojit.lowering.selection import sorted_value
 
 OPERATION = "a fusion"
@@ -23,6 +23,7 @@ class FusionKind(enum.Enum):
 
     EMPTY = "no root has an element"
     ROW = "computed from reductions of its rows"
+    SUMMED_ROW = "computed from reductions of its rows, and reductions of the columns of all rows"
     REDUCTION = "reductions"
     SELECTION = "the first elements of sorted lines"
     ELEMENTWISE = "element by element"
@@ -41,7 +42,7 @@ def _kind(body: Body) -> FusionKind:
     if body.roots and sorted_value(body.roots[0], body) is not None:
         return FusionKind.SELECTION
     if is_row_body(body):
-        return FusionKind.ROW
+        return FusionKind.SUMMED_ROW if has_column_reductions(body) else FusionKind.ROW
     return FusionKind.REDUCTION if any(map(is_reduction, body.roots)) else FusionKind.ELEMENTWISE
 
 

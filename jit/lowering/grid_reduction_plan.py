@@ -270,8 +270,8 @@ def _with_pieces(
     places: Sequence[tuple[Index, str]],
 ) -> RowGrid:
     """Pieces of rows: long rows that are no whole ones are cut where addresses are aligned."""
-    lanes = _lanes(machine, facts, kinds, grid.extent, grid.rows * grid.outer)
-    widest = _lanes(machine, facts, kinds, grid.extent, 1)
+    lanes = fitting_lanes(machine, facts, kinds, grid.extent, grid.rows * grid.outer)
+    widest = fitting_lanes(machine, facts, kinds, grid.extent, 1)
     if lanes == widest or grid.outer > 1 or grid.extent < RAGGED_PIECES * machine.warp * widest:
         return replace(grid, lanes=lanes)
     weights: dict[Index, int] = {}
@@ -299,8 +299,7 @@ def row_kernel_rows(plan: RowPlan, machine: GridMachine) -> RowGrid:
     if not _is_free(plan):
         return RowGrid(plan.rows, 1, plan.extent, 1, 1, WIDE_BLOCK, 1)
     facts = [loop.facts for loop in plan.loops]
-    kinds = _moving(facts, COLUMN) + _stored(plan.body, plan.stored)
-    kinds = kinds or [kind for loop in plan.loops for one in loop.reductions for kind in accumulator_kinds(one)]
+    kinds = row_kinds(plan)
     grid, words = RowGrid(plan.rows, 1, plan.extent, 1, 1, 1, 1), max(1, plan.words)
     grid = _with_pieces(grid, machine, facts, kinds, _places(plan.body, facts, plan.index, plan.stored))
     while grid.lanes > 1 and grid.lanes * words > MOST_DATA_WORDS // 2:
@@ -312,6 +311,12 @@ def row_kernel_rows(plan: RowPlan, machine: GridMachine) -> RowGrid:
     return _teams(machine, facts, kinds, grid, words, MOST_DATA_WORDS)
 
 
+def row_kinds(plan: RowPlan) -> list[str]:
+    """Kinds of what a row kernel reads and writes along a row."""
+    kinds = _moving([loop.facts for loop in plan.loops], COLUMN) + _stored(plan.body, plan.stored)
+    return kinds or [kind for loop in plan.loops for one in loop.reductions for kind in accumulator_kinds(one)]
+
+
 def _moving(facts: Iterable[Facts], name: str) -> list[str]:
     """Kinds of what is loaded next to each other along a variable."""
     return [load.kind for one in facts for load in one.loads if load.linear.coefficient(name) in (1, -1)]
@@ -321,7 +326,7 @@ def _stored(body: Body, numbers: Sequence[int]) -> list[str]:
     return [memory_kind(body.roots[number].tensor_type.element_type) for number in numbers]
 
 
-def _lanes(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], extent: int, rows: int) -> int:
+def fitting_lanes(machine: GridMachine, facts: Sequence[Facts], kinds: Sequence[str], extent: int, rows: int) -> int:
     """Elements of a piece: what the widest access holds of the smallest element, wide ones in two accesses."""
     if any(one.has_call or one.has_loop for one in facts):
         return 1
@@ -405,7 +410,7 @@ def reduction_columns(body: Body, plan: Plan, machine: GridMachine) -> ColumnGri
     kinds = _moving([plan.facts], name) + _stored(body, plan.stored)
     kinds = kinds or [kind for one in plan.instructions for kind in accumulator_kinds(one)]
     # Rows of columns lie behind each other in memory: pieces are aligned only if every row is whole pieces.
-    lanes = _lanes(machine, [plan.facts], kinds, extent, 2 if extent > 1 else 1)
+    lanes = fitting_lanes(machine, [plan.facts], kinds, extent, 2 if extent > 1 else 1)
     across = min(machine.warp, _power(extent // lanes))
     in_order = not all(map(is_free, plan.instructions))
     down = 1 if in_order else min(max(1, WIDE_BLOCK // across), _power(reduced))

@@ -8,7 +8,7 @@ exponentials of a softmax) is kept in a scratch row.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast, final
 
@@ -70,13 +70,17 @@ class RowPlan:
     """The loops of one row kernel, and what they keep: the same for all targets, within each one's ``budget``.
 
     ``budget`` is what the kept values of a row may take, in bytes.  Where memory is far from what computes
-    (``keeps_operands``), elements of operands are kept as well.
+    (``keeps_operands``), elements of operands are kept as well.  ``sums_columns``: roots may be reductions of the
+    columns of all rows as well.
     """
 
-    def __init__(self, body: Body, budget: int, *, keeps_operands: bool = False):
+    def __init__(self, body: Body, budget: int, *, keeps_operands: bool = False, sums_columns: bool = False):
         self.body = body
         self.keeps_operands = keeps_operands
         reductions = _levels(body)
+        self.columns = _column_reductions(body, reductions) if sums_columns else []
+        """Reductions of columns, which the last loop takes in."""
+        reductions = {one: level for one, level in reductions.items() if one not in self.columns}
         first = next(iter(reductions))
         shape, dimensions = first.operands[0].tensor_type.shape, DimensionsView.of(first).dimensions
         kept = len(shape) - len(dimensions)
@@ -88,7 +92,8 @@ class RowPlan:
         self.row = variable("row", 0, self.rows - 1)
         column = variable(COLUMN, 0, self.extent - 1)
         self.index = (*delinearized(self.row, shape[:kept]), *delinearized(column, shape[kept:]))
-        others = [number for number, root in enumerate(body.roots) if root.producer not in reductions]
+        summed = {*reductions, *self.columns}
+        others = [number for number, root in enumerate(body.roots) if root.producer not in summed]
         self.stored = [number for number in others if body.roots[number].tensor_type.shape == shape]
         self.per_row = [number for number in others if number not in self.stored]
         self.row_index = delinearized(self.row, shape[:kept])
@@ -97,7 +102,7 @@ class RowPlan:
                 raise UnsupportedError("hlojit.fusion", "", "a root of a row kernel has neither rows nor results")
         count = max(reductions.values()) + 1
         self.loops = [Loop([one for one in reductions if reductions[one] == level]) for level in range(count)]
-        if self.stored:
+        if self.stored or self.columns:
             self.loops.append(Loop([]))
         self.words = 0
         """Registers of 32 bits that everything would take which one loop computes of an element and a later one needs."""
@@ -115,8 +120,8 @@ class RowPlan:
     def wanted(self, loop: Loop) -> list[Value]:
         """What a loop evaluates in every column."""
         if not loop.reductions:
-            return [self.body.roots[number] for number in self.stored]
-        return [value for one in loop.reductions for value in one.operands[: len(one.operands) // 2]]
+            return [*(self.body.roots[number] for number in self.stored), *_inputs(self.columns)]
+        return _inputs(loop.reductions)
 
     def _probe(self, values: Sequence[Value], stash: Sequence[Key]) -> tuple[Facts, list[Key]]:
         probe = Probe()
@@ -211,6 +216,23 @@ def row_units(plan: RowPlan, target: Target) -> Units:
     row = cost * plan.extent + target.machine.nanoseconds(2 * CALL_CYCLES)
     units = divide(max(2, plan.rows), 1, 1, row, target.machine)
     return Units(plan.rows, 1, 1, 1, min(units.per_task, plan.rows), units.nanoseconds)
+
+
+def _inputs(reductions: Sequence[Instruction]) -> list[Value]:
+    return [value for one in reductions for value in one.operands[: len(one.operands) // 2]]
+
+
+def has_column_reductions(body: Body) -> bool:
+    """Whether roots of a row kernel are reductions of the columns of all rows."""
+    return bool(_column_reductions(body, _levels(body)))
+
+
+def _column_reductions(body: Body, reductions: Iterable[Instruction]) -> list[Instruction]:
+    """The reductions of just those dimensions that rows do not have; they are roots, and nothing inside reads them."""
+    spaces = [(one, one.operands[0].tensor_type.shape, DimensionsView.of(one).dimensions) for one in reductions]
+    rows = next((len(shape) - len(d) for _, shape, d in spaces if d and d[-1] == len(shape) - 1), 0)
+    roots = {root.producer for root in body.roots}
+    return [one for one, _, d in spaces if d and rows and sorted(d) == list(range(rows)) and one in roots]
 
 
 def _levels(body: Body) -> dict[Instruction, int]:

@@ -18,6 +18,7 @@ from hlojit.lowering.row_plan import COLUMN
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.frame import GridFrame
+from hlojit.simt.halves import together_down
 from hlojit.simt.partials import Partials, combiners_of
 from hlojit.simt.teams import divided, scaled
 
@@ -135,28 +136,6 @@ class _ColumnKernel:
         return [self.frame.elements.root(self.frame.body.roots[number], index) for number in self.plan.stored]
 
     def _together(self, flat: list[Val]) -> list[Val]:
-        """The columns' halves of a block come together, the lower into the upper one, until the first row has all."""
-        grid, b, access = self.grid, self.builder, self.frame.access
-        half = grid.down // 2
-        arrays = [access.add_shared(value.kind, grid.threads * grid.lanes) for value in flat] if half else []
-        lanes = b.constant("i64", grid.lanes)
-        place = b.mul(b.zext(b.thread, "i64"), lanes)
-        while half:
-            upper, lower = b.constant("i64", half), b.constant("i64", 2 * half)
-            gives = b.and_(b.icmp("sge", self.down, upper), b.icmp("slt", self.down, lower))
-            b.when(gives, partial(self._write, arrays, flat, place))
-            b.barrier()
-            other = b.add(place, b.constant("i64", half * grid.across * grid.lanes))
-            takes = b.icmp("slt", self.down, upper)
-            flat = b.either(takes, partial(self._take_in, arrays, flat, other), flat)
-            half //= 2
-        return flat
-
-    def _write(self, arrays: Sequence[int], flat: Sequence[Val], place: Val) -> None:
-        for array, value in zip(arrays, flat, strict=True):
-            self.frame.access.store_at(value, array, place)
-
-    def _take_in(self, arrays: Sequence[int], flat: Sequence[Val], place: Val) -> list[Val]:
-        access = self.frame.access
-        found = [access.load_at(array, value.kind, place, value.lanes) for array, value in zip(arrays, flat)]
-        return self.combiners.merge(flat, found)
+        """The columns' halves of a block come together until the first row has all."""
+        grid = self.grid
+        return together_down(self.frame, self.combiners, flat, self.down, grid.down, grid.threads)

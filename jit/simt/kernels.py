@@ -33,6 +33,7 @@ _FUSIONS: Final = {
     FusionKind.ELEMENTWISE: "hlojit.simt.elementwise:emit_elementwise",
     FusionKind.REDUCTION: "hlojit.simt.reductions:emit_reduction",
     FusionKind.ROW: "hlojit.simt.rows:emit_row_kernel",
+    FusionKind.SUMMED_ROW: "hlojit.simt.summed_rows:emit_summed_rows",
     FusionKind.SELECTION: "hlojit.simt.selection:emit_selection",
 }
 _KERNELS: Final[dict[str, str]] = {

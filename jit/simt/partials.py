@@ -60,7 +60,7 @@ class Partials:
         """Store accumulators that hold all elements (of the chunk)."""
         with self.frame.scope():
             if self.chunks == 1:
-                self._store_whole(combiners, flat, output)
+                self.store_whole(combiners, flat, output)
                 return
             for buffer, value in zip(self.buffers, flat, strict=True):
                 self.frame.access.store(value, buffer, output * self.chunks + chunk)
@@ -95,11 +95,12 @@ class Partials:
 
             flat = team.together(combiners, team.through(combiners.starts(), take))
             with frame.scope():
-                b.when(team.is_first, lambda: self._store_whole(combiners, flat, row))
+                b.when(team.is_first, lambda: self.store_whole(combiners, flat, row))
         cost = self.nbytes / machine.memory_bandwidth / grid.blocks
         return frame.phase(symbol, grid.blocks, cost)
 
-    def _store_whole(self, combiners: Combiners, flat: Sequence[Val], output: Index) -> None:
+    def store_whole(self, combiners: Combiners, flat: Sequence[Val], output: Index) -> None:
+        """Store what accumulators of everything give."""
         for combiner, values in zip(combiners.combiners, combiners.finish(flat), strict=True):
             self.store_finished(combiner, values, output)
 

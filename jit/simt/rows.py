@@ -17,7 +17,6 @@ from hlojit.llvm.combiners import Combiners
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
 from hlojit.lowering.elements import Key
-from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_reduction_plan import RowGrid, bind_rows, grid_row_plan, reduction_rows, row_kernel_rows
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode
@@ -131,7 +130,7 @@ def emit_row_reduction(body: Body, target: Target, dialect: Dialect, symbol: str
                 frame.access.variables["chunk"] = team.chunk
                 chunk = variable("chunk", 0, grid.chunks - 1)
             b.when(team.is_first, partial(partials.store, loop.combiners, flat, bound.output, chunk))
-    cost = _moved(body) / machine.memory_bandwidth / grid.blocks
+    cost = moved(body) / machine.memory_bandwidth / grid.blocks
     phases = [frame.phase(symbol, grid.blocks, cost)]
     if grid.chunks > 1:
         phases.append(partials.combine(f"{symbol}.chunks", machine))
@@ -140,34 +139,37 @@ def emit_row_reduction(body: Body, target: Target, dialect: Dialect, symbol: str
 
 def emit_row_kernel(body: Body, target: Target, dialect: Dialect, symbol: str) -> KernelCode:
     """A kernel that goes over rows once, with several loops in each."""
-    assert target.grid is not None
-    plan = grid_row_plan(body, target.grid)
-    return _RowKernel(plan, row_kernel_rows(plan, target.grid), target, dialect).emit(symbol)
+    machine = target.grid
+    assert machine is not None
+    plan = grid_row_plan(body, machine)
+    grid = row_kernel_rows(plan, machine)
+    frame = GridFrame(target, body, dialect)
+    with frame.kernel(symbol, grid.threads, at_once=grid.at_once):
+        RowKernel(plan, Team(frame, grid, machine.warp)).row()
+    cost = moved(body) / machine.memory_bandwidth / grid.blocks
+    return frame.code([frame.phase(symbol, grid.blocks, cost)], in_place=plan.in_place)
 
 
 @final
-class _RowKernel:
-    def __init__(self, plan: RowPlan, grid: RowGrid, target: Target, dialect: Dialect):
-        assert target.grid is not None
-        self.plan, self.grid = plan, grid
-        self.machine: GridMachine = target.grid
-        self.frame = GridFrame(target, plan.body, dialect)
+class RowKernel:
+    """The loops of a team over its row."""
+
+    def __init__(self, plan: RowPlan, team: Team, after: Callable[[Piece], None] | None = None):
+        """``after`` is called in the lanes of each piece that the last loop took."""
+        self.plan, self.grid, self.team = plan, team.grid, team
+        self.frame = team.frame
+        self.after = after
         self.stash: dict[Key, tuple[int, str]] = {}
 
-    def emit(self, symbol: str) -> KernelCode:
-        plan, grid, frame = self.plan, self.grid, self.frame
-        with frame.kernel(symbol, grid.threads, at_once=grid.at_once):
-            self.team = Team(frame, grid, self.machine.warp)
-            self.team.open()
-            if not grid.resident:
-                self._make_stash()
-            with frame.access.guarded(self.team.row_active):
-                for loop in plan.loops:
-                    self._loop(loop)
-                self._store_per_row()
-        cost = _moved(plan.body) / self.machine.memory_bandwidth / grid.blocks
-        phase = frame.phase(symbol, grid.blocks, cost)
-        return frame.code([phase], in_place=plan.in_place)
+    def row(self, block: Val | None = None) -> None:
+        """Emit everything of one row of every team; ``block``: they do the work of that block."""
+        self.team.open(block)
+        if not self.grid.resident:
+            self._make_stash()
+        with self.frame.access.guarded(self.team.row_active):
+            for loop in self.plan.loops:
+                self._loop(loop)
+            self._store_per_row()
 
     def _make_stash(self) -> None:
         """Shared memory for the kept values of the block's only row."""
@@ -184,6 +186,8 @@ class _RowKernel:
         walk = RowLoop(self.team, self.plan.index, loop.reductions, stored)
         if not self.grid.resident:
             walk.before, walk.after = self._fetching(loop), self._keeping(loop)
+        elif self.after is not None and not loop.reductions:
+            walk.after = self.after
         flat = walk.run()
         self._publish(walk.combiners, flat)
 
@@ -246,7 +250,7 @@ class _RowKernel:
             frame.builder.when(self.team.is_first, store)
 
 
-def _moved(body: Body) -> int:
+def moved(body: Body) -> int:
     """Bytes of all operands and results."""
     types = [*body.operand_types, *(root.tensor_type for root in body.roots)]
     return sum(int(each.nbytes) for each in types)

@@ -58,11 +58,11 @@ class Team:
         self.tail: Piece | None = None
         """The element of the thread behind the whole pieces of the only row."""
 
-    def open(self) -> None:
-        """Find out which row and which pieces are the thread's."""
+    def open(self, block: Val | None = None) -> None:
+        """Find out which row and which pieces are the thread's; ``block``: it does the work of that block."""
         b, grid = self.builder, self.grid
         thread = b.zext(b.thread, "i64")
-        block, self.low = b.zext(b.block, "i64"), b.constant("i64", 0)
+        block, self.low = b.zext(b.block, "i64") if block is None else block, b.constant("i64", 0)
         if grid.chunks > 1:
             chunks = b.constant("i32", grid.chunks)
             self.chunk = b.zext(b.urem(b.block, chunks), "i64")
