@@ -210,6 +210,38 @@ def _layer_norm(dtype: str, columns: int) -> Kind:
     return Kind(_function(body, t, t, v, v))
 
 
+def _norm_gradient(dtype: str, columns: int) -> Kind:
+    """Of a norm by the root of the mean square, with respect to x and the scale, which is a sum over all rows."""
+    t, f, r, c = (
+        f"tensor<4096x{columns}x{dtype}>",
+        f"tensor<4096x{columns}xf32>",
+        "tensor<4096xf32>",
+        f"tensor<{columns}xf32>",
+    )
+    body = f"""
+      %0 = stablehlo.convert %x : ({t}) -> {f}
+      %1 = stablehlo.convert %y : ({t}) -> {f}
+      %2 = stablehlo.constant dense<0.0> : tensor<f32>
+      %3 = stablehlo.multiply %0, %0 : {f}
+      %4 = stablehlo.reduce(%3 init: %2) applies stablehlo.add across dimensions = [1] : ({f}, tensor<f32>) -> {r}
+      %5 = stablehlo.rsqrt %4 : {r}
+      %6 = stablehlo.broadcast_in_dim %5, dims = [0] : ({r}) -> {f}
+      %7 = stablehlo.multiply %0, %6 : {f}
+      %8 = stablehlo.multiply %1, %7 : {f}
+      %9 = stablehlo.reduce(%8 init: %2) applies stablehlo.add across dimensions = [0] : ({f}, tensor<f32>) -> {c}
+      %10 = stablehlo.broadcast_in_dim %z, dims = [1] : ({c}) -> {f}
+      %11 = stablehlo.multiply %1, %10 : {f}
+      %12 = stablehlo.multiply %11, %7 : {f}
+      %13 = stablehlo.reduce(%12 init: %2) applies stablehlo.add across dimensions = [1] : ({f}, tensor<f32>) -> {r}
+      %14 = stablehlo.broadcast_in_dim %13, dims = [0] : ({r}) -> {f}
+      %15 = stablehlo.multiply %7, %14 : {f}
+      %16 = stablehlo.subtract %11, %15 : {f}
+      %17 = stablehlo.multiply %16, %6 : {f}
+      %18 = stablehlo.convert %17 : ({f}) -> {t}
+      return %18, %9 : {t}, {c}"""
+    return Kind(_function(body, f"({t}, {c})", t, t, c))
+
+
 def _gather() -> Kind:
     body = """
       %0 = "stablehlo.gather"(%x, %y) {dimension_numbers = #stablehlo.gather<offset_dims = [1],
@@ -356,6 +388,10 @@ KINDS = {
     "layer_norm_odd_f32": _layer_norm("f32", 1001),
     "layer_norm_odd_bf16": _layer_norm("bf16", 5003),
     "reduce_odd_rows_bf16": _reduce("bf16", "add", "4096x50257", "1", "4096x", "0.0"),
+    **{
+        f"norm_gradient_{dtype}_{columns}": _norm_gradient(dtype, columns)
+        for dtype, columns in (("f32", 64), ("f32", 768), ("f32", 4096), ("bf16", 4096))
+    },
     "argmax_f32": _argmax(),
     "scan_rows_f32": _cumulative_sum("f32", "1, 4096", "[0, 0], [4095, 0]"),
     "scan_columns_f32": _cumulative_sum("f32", "4096, 1", "[4095, 0], [0, 0]"),

@@ -74,6 +74,8 @@ class Group:
     evaluations: int = 0
     rows: bool = False
     """Whether groups over the same rows came together: members read results of other members' reductions."""
+    columns: bool = False
+    """Whether members reduce the columns of all these rows."""
 
     @property
     def kind(self) -> str:
@@ -121,6 +123,8 @@ class FusionPlan:
             merge_rows(self)
         if self.limits.rows and self.limits.longest_summed_row:
             merge_columns(self)
+            # What stood between two row kernels may be a part of one of them now.
+            merge_rows(self)
         self._shed_reshapes()
         return self
 

@@ -14,13 +14,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Indexed
+from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.passes.fusion_cost import Role
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
     from hlojit.ir.passes.fusion_plan import FusionPlan, Group
 
+Space = tuple[tuple[int, ...], tuple[int, ...] | None]
+"""The iteration space of a group."""
+NARROWEST: Final = 32
+"""Bits of an accumulator at least."""
 SMALL: Final = 1 << 14
 """Elements of a program part that one core does best anyway, whatever its rows."""
 
@@ -32,11 +38,11 @@ def merge_rows(plan: FusionPlan) -> None:
     groups that read it.
     """
     for group in sorted(plan.groups, key=lambda group: group.place):
-        if group in plan.groups and group.space[1] is not None and _has_rows(plan, group):
+        if group in plan.groups and group.space[1] is not None and has_rows(plan, group):
             _grow(plan, group)
 
 
-def _has_rows(plan: FusionPlan, group: Group) -> bool:
+def has_rows(plan: FusionPlan, group: Group) -> bool:
     """Whether the group reduces the last dimensions, and rows are many enough or all is small."""
     shape, dimensions = group.space
     assert dimensions is not None
@@ -60,6 +66,7 @@ def _grow(plan: FusionPlan, group: Group) -> None:
         for reader in sorted(readers, key=lambda reader: reader.place):
             if _fits(plan, group, reader) and plan.join_groups(group, reader):
                 group.rows = True
+                group.columns |= reader.columns
                 break
         else:
             return
@@ -76,24 +83,45 @@ def _fits(plan: FusionPlan, group: Group, reader: Group) -> bool:
             return False
     elif (other_shape, sorted(other_dimensions)) != (shape, sorted(dimensions)):
         return False
-    return reads_row_by_row(plan, group, reader)
+    if group.columns or reader.columns:
+        extent = math.prod(shape[len(row_shape) :])
+        if not (may_reduce_columns(plan, group, extent) and may_reduce_columns(plan, reader, extent)):
+            return False
+    return reads_row_by_row(plan, group, reader, group.space)
 
 
-def reads_row_by_row(plan: FusionPlan, group: Group, reader: Group) -> bool:
-    """Whether ``reader`` reads all that it reads of a row group's results at its own element or row."""
-    shape, dimensions = group.space
+def may_reduce_columns(plan: FusionPlan, group: Group, extent: int) -> bool:
+    """Whether rows of so many elements are short enough to reduce columns beside them, and the group's reductions free."""
+    reductions = [member for member in group.members if plan.role_of(member) is Role.REDUCTION]
+    bits = [result.tensor_type.element_type.bits for one in reductions for result in one.results]
+    row = extent * max([NARROWEST, *bits]) // 8
+    return row <= plan.limits.longest_summed_row and all(combiner_of(one.regions[0]) is not None for one in reductions)
+
+
+def reads_row_by_row(plan: FusionPlan, group: Group, reader: Group, space: Space) -> bool:
+    """Whether ``reader`` reads all that it reads of a group's results at its own element or row, in the space of the rows."""
+    shape, dimensions = space
     assert dimensions is not None
     row_shape = shape[: len(shape) - len(dimensions)]
-    own = plan.root_context(reader.space[0])
+    own = {plan.root_context(each) for each in ([shape, row_shape] if reader.rows else [reader.space[0]])}
     for root in group.roots:
+        is_column = plan.role_of(root) is Role.REDUCTION and not reduces_rows(root, space)
         for result in root.results:
+            if is_column and result in reader.inputs:
+                return False
             if result in reader.inputs and not all(
-                reader.members[user] == {own} and _reads_by_rows(plan, user, result, (shape, row_shape))
+                reader.members[user] in ({one} for one in own) and _reads_by_rows(plan, user, result, (shape, row_shape))
                 for user in result.users
                 if user in reader.members
             ):
                 return False
     return True
+
+
+def reduces_rows(reduction: Instruction, space: Space) -> bool:
+    """Whether a reduction is that of the rows, not of what lies across them."""
+    assert space[1] is not None
+    return sorted(DimensionsView.of(reduction).dimensions) == sorted(space[1])
 
 
 def _reads_by_rows(

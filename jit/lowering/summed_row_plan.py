@@ -23,7 +23,9 @@ LONGEST_SUMMED_ROW = 1 << 15
 """Bytes of a row, of the largest accumulators, whose elements and sums the registers of a block hold."""
 THREADS = 256
 """Threads of a block whose rows need no more."""
-MOST_WORDS = 64
+MOST_THREADS = 512
+"""Of a block: with more, each had too few registers for what it carries from row to row."""
+MOST_WORDS = 32
 """32-bit registers of a thread for what is kept of a row and the sums of its columns."""
 FEWEST_STEPS = 4
 """Rows that a team takes before there are more blocks: what a block found is written and read again."""
@@ -57,12 +59,12 @@ def summed_row_grid(plan: RowPlan, machine: GridMachine) -> SummedRowGrid:
     words = max(1, plan.words) + sums
     # Rows of whole pieces only: every thread has the same columns of each.
     lanes = fitting_lanes(machine, facts, kinds, plan.extent, 2)
-    while lanes > 1 and lanes * words > MOST_WORDS // 2:
+    while lanes > 1 and lanes * words > MOST_WORDS:
         lanes //= 2
     pieces, warp = plan.extent // lanes, machine.warp
     rounds = max(1, MOST_WORDS // (words * lanes))
     team = _power(pieces if pieces <= warp else max(warp, -(-pieces // rounds)))
-    team = min(team, machine.threads_per_block, warp**2)
+    team = min(team, MOST_THREADS, machine.threads_per_block, warp**2)
     if -(-pieces // team) > MOST_ROUNDS:
         reason = "rows are too long for a kernel that reduces columns as well"
         raise UnsupportedError("hlojit.fusion", "", reason, plan.columns[0].location)

@@ -11,16 +11,24 @@ from hlojit.simt.frame import GridFrame
 
 
 def together_down(
-    frame: GridFrame, combiners: Combiners, flat: Sequence[Val], down: Val, count: int, threads: int
+    frame: GridFrame,
+    combiners: Combiners,
+    flat: Sequence[Val],
+    down: Val,
+    count: int,
+    threads: int,
+    arrays: Sequence[int] = (),
 ) -> list[Val]:
     """In the threads whose ``down`` is 0: what all ``count``, a power of two, of the block's ``threads`` below have.
 
-    Every thread of the block must come here.
+    Every thread of the block must come here.  ``arrays``: shared memory of ``threads`` times the values' lanes (default: new
+    ones); what somebody reads there must have been read.
     """
     b, access = frame.builder, frame.access
     found = list(flat)
     half, lanes = count // 2, found[0].lanes
-    arrays = [access.add_shared(value.kind, threads * lanes) for value in found] if half else []
+    if half and not arrays:
+        arrays = [access.add_shared(value.kind, threads * lanes) for value in found]
     place = b.mul(b.zext(b.thread, "i64"), b.constant("i64", lanes))
 
     def write(values: Sequence[Val]) -> None:

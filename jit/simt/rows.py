@@ -17,7 +17,7 @@ from hlojit.llvm.combiners import Combiners
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
 from hlojit.lowering.elements import Key
-from hlojit.lowering.grid_reduction_plan import RowGrid, bind_rows, grid_row_plan, reduction_rows, row_kernel_rows
+from hlojit.lowering.grid_reduction_plan import bind_rows, grid_row_plan, reduction_rows, row_kernel_rows
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.reduction_plan import Plan

@@ -86,8 +86,10 @@ class _SummedRows:
         team = Team(self.frame, self.grid.rows, self.machine.warp)
         kernel = RowKernel(self.plan, team, lambda piece: self._take(team.pieces.index(piece), piece))
         kernel.row(block)
-        if self.grid.rows.team > self.machine.warp:
-            # Warps tell each other of the next row where some may still read what they were told of this one.
+        levels = sum(bool(loop.reductions) for loop in self.plan.loops)
+        if self.grid.rows.team > self.machine.warp and levels == 1:
+            # Warps tell each other of the next row where some may still read what they were told of this one: the barrier
+            # of another reduction would have been in between.
             self.builder.barrier()
 
     def _take(self, number: int, piece: Piece) -> None:
@@ -104,11 +106,14 @@ class _SummedRows:
         self.frame.access.variables[_CHUNK] = block
         chunk, column = variable(_CHUNK, 0, self.grid.blocks - 1), variable(COLUMN, 0, self.plan.extent - 1)
         is_top = b.icmp("eq", team.number, b.constant("i64", 0))
+        kinds = self.combiners.kinds if rows.teams > 1 else []
+        arrays = [self.frame.access.add_shared(kind, rows.threads * rows.lanes) for kind in kinds]
         for number, (piece, flat) in enumerate(zip(team.pieces, self.carried, strict=True)):
             with team.on(piece):
                 if number and rows.teams > 1:
                     b.barrier()
-                whole = together_down(self.frame, self.combiners, flat, team.number, rows.teams, rows.threads)
+                sizes = rows.teams, rows.threads
+                whole = together_down(self.frame, self.combiners, flat, team.number, *sizes, arrays)
                 stores = is_top if piece.active is None else b.and_(is_top, piece.active)
                 (place,) = piece.at([column])
                 b.when(stores, partial(self._store_piece, whole, place, chunk))

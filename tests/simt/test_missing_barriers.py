@@ -47,6 +47,20 @@ def normalized(rows: int, columns: int) -> str:
     }}"""
 
 
+def gradients(rows: int, columns: int) -> str:
+    """Rows and the columns of all rows: teams of several warps, or several teams in a block."""
+    type, row, column = (f"tensor<{shape}xf32>" for shape in (f"{rows}x{columns}", rows, columns))
+    return f"""
+    func.func @main(%x: {type}) -> ({type}, {column}) {{
+      %0 = stablehlo.constant dense<0.0> : tensor<f32>
+      %1 = stablehlo.reduce(%x init: %0) applies stablehlo.add across dimensions = [1] : ({type}, tensor<f32>) -> {row}
+      %2 = stablehlo.broadcast_in_dim %1, dims = [0] : ({row}) -> {type}
+      %3 = stablehlo.subtract %x, %2 : {type}
+      %4 = stablehlo.reduce(%3 init: %0) applies stablehlo.add across dimensions = [0] : ({type}, tensor<f32>) -> {column}
+      return %3, %4 : {type}, {column}
+    }}"""
+
+
 def prefixes(columns: int) -> str:
     type = f"tensor<1x{columns}xf32>"
     return f"""
@@ -86,6 +100,8 @@ PROGRAMS = {
     "columns": sums("1000x64", "0", "64x"),
     "everything": sums("300x1000", "0, 1", ""),
     "normalized rows": normalized(4, 1000),
+    "gradients": gradients(24, 3000),
+    "gradients of short rows": gradients(600, 24),
     "prefixes": prefixes(4096),
     "prefixes in chunks": prefixes(50_000),
     "transpose": TRANSPOSE,
@@ -96,7 +112,7 @@ PROGRAMS = {
 
 
 def kernel_of(text: str) -> Instruction:
-    main = lower(hlojit.parse(text), registry().backend("cpu"), CompileOptions()).main
+    main = lower(hlojit.parse(text), registry().backend("cuda"), CompileOptions()).main
     (instruction,) = [each for each in main.body if not each.op.is_terminator and each.operands]
     return instruction
 
