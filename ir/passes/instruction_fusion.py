@@ -11,7 +11,8 @@ Producers go into their consumers, reductions are roots into whose input produce
 roots over the same iteration space.  ``fusion_plan`` decides, this file rebuilds the block.  Constants of one element
 value are copied into the fusions; a ``reshape`` at the border of a fusion stays outside, where it is an alias of
 memory. With ``rows`` reductions and what reads them row by row go together as well (kind ``row``, see
-``row_fusion``), and where the limits have a ``longest_selection``, sorts and what cuts their first elements off
+``row_fusion``), where the limits have a ``longest_summed_row`` also reductions of the columns of all rows
+(``column_fusion``), and where they have a ``longest_selection``, sorts and what cuts their first elements off
 (``selection_fusion``).  Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they
 are.
 """

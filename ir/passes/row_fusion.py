@@ -110,7 +110,8 @@ def reads_row_by_row(plan: FusionPlan, group: Group, reader: Group, space: Space
             if is_column and result in reader.inputs:
                 return False
             if result in reader.inputs and not all(
-                reader.members[user] in ({one} for one in own) and _reads_by_rows(plan, user, result, (shape, row_shape))
+                any(reader.members[user] == {one} for one in own)
+                and _reads_by_rows(plan, user, result, (shape, row_shape))
                 for user in result.users
                 if user in reader.members
             ):
