@@ -26,10 +26,10 @@ _FAULTS = (
     "CUDA_ERROR_TENSOR_MEMORY_LEAK",
     "CUDA_ERROR_CONTEXT_IS_DESTROYED",
     "CUDA_ERROR_ECC_UNCORRECTABLE",
+    "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+    "CUDA_ERROR_CONTAINED",
 )
 """After these a context does nothing more."""
-
-
 _REFUSALS = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_INVALID_VALUE")
 """What is asked again is answered the same."""
 
@@ -61,9 +61,9 @@ class DriverApi:
 
     def error(self, name: str, status: Any) -> DriverError:
         """The exception for a status."""
-        if status == self._out_of_memory:
-            return OutOfDeviceMemory(0)
         message = f"{self.explained(status)} ({name})"
+        if status == self._out_of_memory:
+            return OutOfDeviceMemory(0, message)
         return self._kinds.get(status, DriverError)(message)
 
     def explained(self, status: Any) -> str:

@@ -34,8 +34,9 @@ class NvidiaNodes:
 
     def __init__(self, driver: NvidiaDriver):
         self._driver = driver
-        self._graph = driver.new_graph()
         self._instantiated: Any = None
+        self._graph: Any = None
+        self._graph = driver.new_graph()
         self.number: Final = int(self._graph)
 
     def instantiate(self) -> int:
@@ -46,7 +47,8 @@ class NvidiaNodes:
     def __del__(self) -> None:
         if self._instantiated is not None:
             self._driver.drop_graph(self._instantiated)
-        self._driver.drop_template(self._graph)
+        if self._graph is not None:
+            self._driver.drop_template(self._graph)
 
 
 @final

@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final, final
 
 from hlojit.cuda.driver_api import DriverApi
-from hlojit.gpu.driver import NDArray
+from hlojit.gpu.driver import NDArray, OutOfDeviceMemory
 
 PIECE_BYTES: Final = 4 << 20
 PIECES: Final = 2
@@ -19,7 +19,10 @@ class _Piece:
     """Pinned memory, and the event that the copy from or to it is done."""
 
     def __init__(self, api: DriverApi):
-        self.address = int(api("cuMemHostAlloc", PIECE_BYTES, 0))
+        try:
+            self.address = int(api("cuMemHostAlloc", PIECE_BYTES, 0))
+        except OutOfDeviceMemory as error:
+            raise OutOfDeviceMemory(PIECE_BYTES, f"{PIECE_BYTES:,} bytes of pinned host memory: {error}") from error
         self.done = api("cuEventCreate", int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
 
 

@@ -113,7 +113,8 @@ class GpuDevice(Device):
         with lanes.lock, self.driver.current:
             memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.site.uploads)
             if array.nbytes:
-                self.driver.copy_in(memory.address, array, lanes.site.uploads)
+                upload = partial(self.driver.copy_in, memory.address, array, lanes.site.uploads)
+                lanes.site.pool.supplied(f"a transfer of {type} to the device", upload)
             if lanes.uploaded is None and (native := lanes.site.native) is not None:
                 lanes.uploaded = Uploads(self, lanes, native)
             if lanes.uploaded is not None:
@@ -128,7 +129,8 @@ class GpuDevice(Device):
         array = np.empty(type.shape, type.element_type.storage)
         if array.nbytes:
             try:
-                self.driver.copy_out(array, handle.address, lanes.downloads)
+                download = partial(self.driver.copy_out, array, handle.address, lanes.downloads)
+                lanes.site.pool.supplied(f"a transfer of {type} to the host", download)
             except DeviceFault as fault:
                 self.recover(lanes.downloads, fault)
                 raise

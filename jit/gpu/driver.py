@@ -56,7 +56,10 @@ class DriverRefusal(DriverError):
 
 
 class OutOfDeviceMemory(DriverError):
-    """There are no ``nbytes`` bytes left, or not in one piece."""
+    """There are no ``nbytes`` bytes left, or not in one piece.
+
+    The number is 0 of what a driver takes for itself: then the message says what that is.
+    """
 
     def __init__(self, nbytes: int, message: str = ""):
         self.nbytes = nbytes

@@ -5,7 +5,7 @@
 ;
 ; `record` is the address of the record as a Python number; the arguments are the number of an event, which is recorded behind the
 ; program (0: none), then the addresses of one call.  Returns 0, or the driver's status in the lower 32 bits and the number of
-; what failed above: a step, or -1 for all else.
+; what failed above: a step, -2 for the event when all else is on the stream, or -1 for all else.
 ;
 ; hlojit_gpu_build makes nodes of a graph, whose number is its first argument, each behind the one before.  hlojit_gpu_replay is as
 ; hlojit_gpu_run and launches the graph that was instantiated; nodes for which an address is another one than before are told first.
@@ -294,6 +294,15 @@ define private i64 @of_none(i32 %status) {
   ret i64 %result
 }
 
+; That of the event: the program itself is on the stream.
+define private i64 @of_event(i32 %status) {
+  %word = zext i32 %status to i64
+  %is_good = icmp eq i32 %status, 0
+  %where = select i1 %is_good, i64 0, i64 -8589934592
+  %result = or i64 %where, %word
+  ret i64 %result
+}
+
 ; Every step, one after the other.  `mode` is 0: launch or copy; 1: make a node of the graph; 2: tell its node the addresses.
 define private i64 @walk(ptr %record, i32 %mode, ptr %graph, ptr %addresses) {
 entry:
@@ -415,7 +424,7 @@ replay:
   br i1 %is_replayed, label %mark, label %end
 mark:
   %marked = call i32 @record_event(ptr %record, i64 %first)
-  %marked_word = call i64 @of_none(i32 %marked)
+  %marked_word = call i64 @of_event(i32 %marked)
   br label %end
 end:
   %result = phi i64 [ %walked, %go ], [ 0, %keep ], [ %replayed_word, %replay ], [ %marked_word, %mark ]

@@ -15,7 +15,7 @@ import gc
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from hlojit.gpu.driver import ALIGNMENT, Driver, OutOfDeviceMemory, Stream
 from hlojit.ir.current_process import process
@@ -24,8 +24,11 @@ LISTED = 6
 """Holders that a message names."""
 KEPT_SHARE: Final = 1 / 32
 """Of the device's memory: what may lie on shelves when another block is taken from the driver."""
+_OUT_OF_MEMORY: Final = "out of memory"
 MOST_ASIDE: Final = 256
 """Blocks that other libraries have dropped, before they are waited for."""
+
+T = TypeVar("T")
 
 
 @final
@@ -214,6 +217,21 @@ class MemoryPool:
         if self._process == process.id:
             self._driver.free(address, self._stream)
 
+    def supplied(self, what: str, make: Callable[[], T]) -> T:
+        """What ``make`` returns, for which the driver takes memory of its own; tried again when all that can be is free.
+
+        ``make`` may be called twice; ``what`` says in messages what the memory is for.
+        """
+        try:
+            return make()
+        except OutOfDeviceMemory:
+            self._give_all_back()
+        try:
+            return make()
+        except OutOfDeviceMemory as error:
+            reason = str(error) if str(error).startswith(_OUT_OF_MEMORY) else self._refused(f"{what} ({error})")
+            raise OutOfDeviceMemory(error.nbytes, reason) from error
+
     def _obtained(self, nbytes: int, holder: str, stream: Stream) -> int:
         aside = self.aside
         if len(aside) >= MOST_ASIDE or (aside and sum(each for *_, each in list(aside)) > self._most_kept):
@@ -225,19 +243,21 @@ class MemoryPool:
 
     def _obtained_after_all(self, nbytes: int, holder: str, stream: Stream) -> int:
         """Once more, when all that nobody can reach or use has been given back."""
+        self._give_all_back()
+        try:
+            return self._driver.allocate(nbytes, stream)
+        except OutOfDeviceMemory as error:
+            raise OutOfDeviceMemory(nbytes, self._refused(f"{nbytes:,} bytes for {holder}")) from error
+
+    def _give_all_back(self) -> None:
         gc.collect()
         self._scratch = None
         self.readmit()
         self.clear()
         self._driver.trim()
-        try:
-            return self._driver.allocate(nbytes, stream)
-        except OutOfDeviceMemory as error:
-            raise OutOfDeviceMemory(
-                nbytes, f"out of memory on {self._name}: {self._explained(nbytes, holder)}"
-            ) from error
 
-    def _explained(self, nbytes: int, holder: str) -> str:
+    def _refused(self, wanted: str) -> str:
+        """The message when there is none for what somebody wants."""
         free, total = self._driver.memory()
         amounts: Counter[str] = Counter()
         counts: Counter[str] = Counter()
@@ -253,4 +273,4 @@ class MemoryPool:
         if rest:
             listed.append(f"{rest:,} by others")
         held = f"held are {', '.join(listed)}" if listed else "this process holds none of it"
-        return f"{nbytes:,} bytes for {holder}, {free:,} of {total:,} are free; {held}"
+        return f"{_OUT_OF_MEMORY} on {self._name}: {wanted}, {free:,} of {total:,} are free; {held}"

@@ -44,6 +44,7 @@ RECORD: Final[Mapping[str, Field]] = laid_out(
 )
 _LAUNCH: Final = 1
 _COPY: Final = 2
+_EVENT: Final = -2
 _FASTCALL: Final = 0x80
 _PYTHON_API: Final = (
     "PyLong_AsUnsignedLongLong",
@@ -209,7 +210,7 @@ class NativeProgram:
         self.run: Final = _code().function("hlojit_gpu_run", address)
         """Puts the program on its stream; returns 0, or a status and the number of the step that failed, shifted by 32."""
         self.replay: Final = _code().function("hlojit_gpu_replay", address)
-        """The same as one graph, whose nodes are told which addresses are others than before."""
+        """The same as one graph, whose nodes are told which addresses are others than before; see ``is_put``."""
 
     def build(self, *addresses: int) -> int:
         """Make the graph that ``replay`` launches; returns as ``run`` does."""
@@ -221,6 +222,15 @@ class NativeProgram:
             ctypes.c_uint64.from_buffer(self._record, RECORD["graph"].offset).value = instantiated
             self._graph = graph
         return status
+
+    @staticmethod
+    def is_put(status: int) -> bool:
+        """Whether what ``replay`` returned is about the event: the graph is on the stream."""
+        return status >> 32 == _EVENT
+
+    def drop_graph(self) -> None:
+        """It is not launched again."""
+        self._graph = None
 
 
 @final

@@ -17,7 +17,7 @@ import numpy as np
 from hlojit.compiled import CompiledProgram
 from hlojit.extensions.rendezvous import Participant
 from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, ConditionImages, load_conditions
-from hlojit.gpu.driver import DeviceFault, Driver, Function, Graph, Stream
+from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Function, Graph, Stream
 from hlojit.gpu.exchanges import Exchanger, moves_for
 from hlojit.gpu.fixed import straightened
 from hlojit.gpu.graph_nodes import Conditions
@@ -102,7 +102,8 @@ class Site:
         key = (symbol, *(each.library for each in launches))
         found = self._kernels.get(key)
         if found is None:
-            found = self._kernels[key] = LoadedKernel(self.driver, image, launches)
+            what = f"the code of {launches[0].what} ({len(image):,} bytes)"
+            found = self._kernels[key] = self.pool.supplied(what, partial(LoadedKernel, self.driver, image, launches))
         return found
 
 
@@ -156,6 +157,7 @@ class Resident:
             self._arrived()
         self._places = program.places
         self._graphs: OrderedDict[tuple[int, ...], Graph | None] = OrderedDict()
+        self._makes_graphs = site.driver.properties.has_graphs
         self._steps: list[LaunchKernel | CopyBytes] = []
         self.names: Final = [each.what for each in operations.launches]
         """What is launched, for messages."""
@@ -177,7 +179,8 @@ class Resident:
         site = self._site
         memory = site.pool.allocate(array.nbytes, f"constants of {self._name}", site.uploads)
         if array.nbytes:
-            site.driver.copy_in(memory.address, array, site.uploads)
+            upload = partial(site.driver.copy_in, memory.address, array, site.uploads)
+            site.pool.supplied(f"a transfer of constants of {self._name}", upload)
         return memory
 
     def _arrived(self) -> None:
@@ -280,10 +283,10 @@ class Resident:
 
     def _launched_as_graph(self, frame: list[int]) -> bool:
         """Launch the graph for these addresses; of a program without loops it is made when they come for the second time."""
-        driver = self._site.driver
         if self._conditionals is not None:
-            return self._conditionals.launch(frame, self._site.stream)
-        if not (driver.properties.has_graphs and len(self._operations.launches) >= GRAPH_LAUNCHES):
+            launch = partial(self._conditionals.launch, frame, self._site.stream)
+            return self._site.pool.supplied(f"the graph of {self._name}", launch)
+        if not (self._makes_graphs and len(self._operations.launches) >= GRAPH_LAUNCHES):
             return False
         key = tuple(frame)
         if key not in self._graphs:
@@ -291,12 +294,23 @@ class Resident:
             if len(self._graphs) > KEPT_GRAPHS:
                 self._graphs.popitem(last=False)
             return False
-        graph = self._graphs[key]
+        try:
+            self._site.pool.supplied(f"the graph of {self._name}", partial(self._launch_graph, key, frame))
+        except DeviceFault:
+            raise
+        except DriverError:
+            # Nothing is on the stream, and everything can be put there kernel by kernel.
+            self._makes_graphs = False
+            self._graphs.clear()
+            return False
+        return True
+
+    def _launch_graph(self, key: tuple[int, ...], frame: list[int]) -> None:
+        driver, graph = self._site.driver, self._graphs[key]
         if graph is None:
             graph = self._graphs[key] = driver.capture(partial(self._captured, frame))
         self._graphs.move_to_end(key)
         driver.launch_graph(graph, self._site.stream)
-        return True
 
     def _captured(self, frame: list[int], stream: Stream) -> None:
         self._issue(frame, stream, lambda: False, None)

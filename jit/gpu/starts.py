@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from hlojit.extensions.devices import Buffer, DeviceProgram, Memory, failure
 from hlojit.extensions.events import Event, without_frames
 from hlojit.extensions.holds import Given, give
-from hlojit.gpu.driver import DeviceFault, Mark
+from hlojit.gpu.driver import DeviceFault, DriverError, Mark
 from hlojit.gpu.memory import DeviceMemory, Shelf
 from hlojit.gpu.native_launch import NativeDriver, NativeProgram, Watch
 from hlojit.gpu.program_runner import GRAPH_LAUNCHES, GpuProgram, Resident
@@ -184,6 +184,8 @@ class Starter:
         handles: list[DeviceMemory] = []
         if not all(self._takes(each.memory(), each.ready, handles) for each in buffers):
             return None
+        # First: what is given cannot be taken back when there is no memory.
+        reserved = self._reserved()
         # Without the lock: whoever reads one of them meanwhile is waited for.
         given = give(self._name, buffers, self._donated)
         with self._lanes.lock:
@@ -193,7 +195,7 @@ class Starter:
             if not is_plain or not all(self._takes(memory, ready, handles) for memory, ready in arguments):
                 return given
             with given.hold:
-                return self._started(handles)
+                return self._started(handles, reserved)
 
     def _takes(self, memory: Memory, ready: Event, handles: list[DeviceMemory]) -> bool:
         """Whether an argument is our own memory, filled without a mistake by what is on the stream already; notes its handle."""
@@ -211,15 +213,21 @@ class Starter:
         handles.append(handle)
         return True
 
-    def _started(self, handles: list[DeviceMemory]) -> tuple[list[Buffer], Event]:
+    def _reserved(self) -> tuple[list[DeviceMemory | int], DeviceMemory | None]:
+        """Memory for results, or the number of the argument that is one; memory for temporaries."""
+        results = [place if isinstance(place, int) else place.take() for place in self._results]
+        return results, self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
+
+    def _started(
+        self,
+        handles: list[DeviceMemory],
+        reserved: tuple[list[DeviceMemory | int], DeviceMemory | None] | None = None,
+    ) -> tuple[list[Buffer], Event]:
         # All are referred to until the program is on the stream.
         addresses = [each.address for each in handles]
-        results: list[DeviceMemory] = []
-        for place in self._results:
-            memory = handles[place] if isinstance(place, int) else place.take()
-            results.append(memory)
-            addresses.append(memory.address)
-        arena = self._lanes.site.pool.scratch(self._arena_bytes) if self._arena_bytes else None
+        places, arena = self._reserved() if reserved is None else reserved
+        results = [handles[place] if isinstance(place, int) else place for place in places]
+        addresses += [each.address for each in results]
         device, space = self._device, self._space
         passing = self._put(addresses, 0 if arena is None else arena.address)
         self._lanes.recent.append(passing)
@@ -234,15 +242,26 @@ class Starter:
         if self._calls_before_graph >= 0:
             self._calls_before_graph -= 1
             if self._calls_before_graph < 0:
-                self._checked(self._program.build(*addresses, arena))
-                self._issue = self._program.replay
+                self._make_graph(self._program, addresses, arena)
         passing = Passing(self._marks, self._lanes.next_turn(), number := self._marks.event())
         status = self._issue(number, *addresses, arena)
-        if status:
-            # What is in a graph now is not known.
+        if status and self._issue == self._program.replay and not self._program.is_put(status):
+            # Nothing is on the stream, and what is in the graph now is not known.
             self._issue = self._program.run
-            self._checked(status)
+            self._program.drop_graph()
+            status = self._issue(number, *addresses, arena)
+        self._checked(status)
         return passing
+
+    def _make_graph(self, program: NativeProgram, addresses: Sequence[int], arena: int) -> None:
+        """From the next launch on; a program whose graph the driver refuses is launched kernel by kernel."""
+
+        def build() -> None:
+            self._checked(program.build(*addresses, arena))
+
+        with suppress(DriverError):
+            self._lanes.site.pool.supplied(f"the graph of {self._name}", build)
+            self._issue = program.replay
 
     def _put_by_python(self, addresses: Sequence[int], arena: int) -> Passing:
         """A library does a part of it."""

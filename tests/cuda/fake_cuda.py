@@ -127,7 +127,7 @@ class FakeCuda:
             given = [argument or 0 for argument in arguments]
             results = 1 if name in ("cuCtxPopCurrent", "cuGraphAddKernelNode", "cuGraphAddMemcpyNode") else 0
             status, *values = getattr(self, name)(*given[results:], is_native=True)
-            for address, value in zip(given[:results], values):
+            for address, value in zip(given[:results], values if status == SUCCESS else ()):
                 ctypes.c_uint64.from_address(address).value = int(value)
             return int(status)
 

@@ -17,6 +17,7 @@ from hlojit.cuda.backend import CudaBackend
 from hlojit.extensions.events import Event
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.memory import DeviceMemory
+from hlojit.gpu.program_runner import Resident
 from hlojit.gpu.starts import Passing
 
 from .fake_cuda import FakeCuda, real
@@ -192,9 +193,93 @@ def test_a_launch_that_the_driver_refuses_names_the_line(cuda: FakeCuda, backend
         np.testing.assert_array_equal(hlojit.get(f.execute(x, x)), np.eye(32))
     # One node is told, the other ones are not: the graph is not launched any more.
     cuda.fail["cuGraphExecKernelNodeSetParams"] = real.CUresult.CUDA_ERROR_INVALID_VALUE
+    for number in (2, 3):
+        found = f.execute(put(number * np.eye(32, dtype="f4")), x)
+        np.testing.assert_array_equal(hlojit.get(found), number * np.eye(32))
+
+
+def refuse(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, function: str, status: str) -> None:
+    """From now on."""
+
+    def refused(*_: Any) -> None:
+        from .fake_cuda import FakeError
+
+        raise FakeError(getattr(real.CUresult, status))
+
+    monkeypatch.setattr(cuda, f"do_{function}", refused)
+
+
+@pytest.mark.parametrize("status", ["CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_OUT_OF_MEMORY"])
+@pytest.mark.parametrize(
+    ("is_native", "function"),
+    [
+        (True, "cuGraphCreate"),
+        (True, "cuGraphAddKernelNode"),
+        (True, "cuGraphInstantiate"),
+        (True, "cuGraphExecKernelNodeSetParams"),
+        (True, "cuGraphLaunch"),
+        (False, "cuGraphInstantiate"),
+        (False, "cuGraphLaunch"),
+    ],
+)
+def test_what_cannot_be_a_graph_is_launched_kernel_by_kernel(
+    cuda: FakeCuda, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, is_native: bool, function: str, status: str
+) -> None:
+    if not is_native:
+        monkeypatch.setattr(Resident, "is_native", lambda self, native: False)
+    f = hlojit.compile(CHAIN, backend="cuda", donate=[0])
+    x, weights = put(np.eye(32, dtype="f4")), [put(2 * np.eye(32, dtype="f4")) for _ in range(2)]
+    refuse(cuda, monkeypatch, function, status)
+    for number in range(6):
+        x = f.execute(x, weights[number // 2 % 2])
+    np.testing.assert_array_equal(hlojit.get(x), 2.0 ** (4 * 6) * np.eye(32))
+    assert "cuGraphLaunch" not in cuda.calls[-20:]
+
+
+def test_a_program_that_is_on_the_stream_is_not_run_again(cuda: FakeCuda, backend: CudaBackend) -> None:
+    f = hlojit.compile(CHAIN, backend="cuda")
+    x = put(np.eye(32, dtype="f4"))
+    for _ in range(3):
+        f.execute(x, x).wait()
+    cuda.calls.clear()
+    cuda.fail["cuEventRecord"] = real.CUresult.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(hlojit.ExecutionError, match="CUDA_ERROR_INVALID_VALUE"):
-        f.execute(put(2 * np.eye(32, dtype="f4")), x)
-    np.testing.assert_array_equal(hlojit.get(f.execute(put(3 * np.eye(32, dtype="f4")), x)), 3 * np.eye(32))
+        f.execute(x, x)
+    assert cuda.calls.count("cuGraphLaunch") == 1 and "cuLaunchKernel" not in cuda.calls
+
+
+def test_without_memory_for_results_donated_arguments_stay(cuda: FakeCuda, backend: CudaBackend) -> None:
+    text = ADD.replace("@add", "@both").replace("-> tensor<600xf32> {", "-> (tensor<600xf32>, tensor<600xf32>) {")
+    text = text.replace("  return %0 : tensor<600xf32>", "  return %0, %0 : tensor<600xf32>, tensor<600xf32>")
+    both = hlojit.compile(text, backend="cuda", donate=[0])
+    x, y = put(np.arange(600, dtype="f4")), put(np.ones(600, "f4"))
+    total, cuda.total = cuda.total, cuda.used
+    with pytest.raises(hlojit.ExecutionError, match="out of memory on cuda:0: 2,560 bytes for results of both"):
+        both.execute(x, y)
+    cuda.total = total
+    for each in both.execute(x, y):
+        np.testing.assert_array_equal(hlojit.get(each), np.arange(600) + 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("cuModuleLoadData", r"the code of hlojit.fusion at .* \([\d,]+ bytes\) \(CUDA_ERROR_OUT_OF_MEMORY"),
+        ("cuMemHostAlloc", r"a transfer of tensor<600xf32> to the device \(4,194,304 bytes of pinned host memory"),
+    ],
+)
+def test_what_takes_memory_of_the_driver_is_tried_twice(
+    cuda: FakeCuda, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, function: str, message: str
+) -> None:
+    add = hlojit.compile(ADD, backend="cuda")
+    ones = np.ones(600, "f4")
+    with monkeypatch.context() as patch:
+        refuse(cuda, patch, function, "CUDA_ERROR_OUT_OF_MEMORY")
+        with pytest.raises(hlojit.ExecutionError, match=f"out of memory on cuda:0: {message}"):
+            add(ones, ones)
+    assert "cuMemPoolTrimTo" in cuda.calls
+    cuda.fail[function] = real.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    np.testing.assert_array_equal(add(ones, ones), 2 * ones)
 
 
 def test_a_fault_names_all_that_may_have_caused_it(cuda: FakeCuda, backend: CudaBackend) -> None:
