@@ -3,17 +3,20 @@
     communicator = nccl().communicator((0, 1, 3), 1, context)      # GPU 1's part in what GPUs 0, 1 and 3 do together
     communicator.all_gather(source, target, nbytes, stream)
 
-By ctypes over the dozen functions of its C interface that are needed, which have been the same since version 2.7; nothing is
+By ctypes over the eight functions of its C interface that are needed, which have been the same since version 2.7; nothing is
 combined by it, so that elements are bytes.  One communicator a group, made by the first of its host threads for all members
 (``ncclCommInitAll``); each is used by the thread of its own GPU, with that GPU's context current.
+
+A communicator that is aborted is gone, and only one thread at a time may use it.  So one member's abort refuses all calls
+from then on, ends at once what no thread is in, and leaves the rest to the threads that are.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, final
 
 from hlojit.gpu.driver import DriverError, Message
@@ -52,7 +55,7 @@ class Nccl:
             function.argtypes, function.restype = types, _int
         library.ncclGetErrorString.argtypes, library.ncclGetErrorString.restype = (_int,), ctypes.c_char_p
         self._lock = threading.Lock()
-        self._groups: dict[tuple[int, ...], list[int]] = {}
+        self._groups: dict[tuple[int, ...], _Group] = {}
 
     def __call__(self, name: str, *arguments: Any) -> None:
         """Call a function; raises ``DriverError`` in NCCL's words."""
@@ -66,44 +69,82 @@ class Nccl:
     ) -> NcclCommunicator:
         """The part of the GPU number ``own`` in a group; within ``context`` its context is current."""
         with self._lock, context:
-            handles = self._groups.get(ordinals)
-            if handles is None:
+            group = self._groups.get(ordinals)
+            if group is None or group.is_aborted:
                 count = len(ordinals)
                 made = (_pointer * count)()
                 self("ncclCommInitAll", made, count, (_int * count)(*ordinals))
-                handles = self._groups[ordinals] = [int(each or 0) for each in made]
-        return NcclCommunicator(self, ordinals, handles[ordinals.index(own)], context)
+                group = self._groups[ordinals] = _Group(self, [int(each or 0) for each in made])
+            return group.part(ordinals.index(own), context)
 
-    def abort(self, ordinals: tuple[int, ...], handle: int) -> None:
-        """End what a communicator waits for; the group gets new ones."""
+
+@final
+class _Group:
+    """The communicators of all members, and which of them threads are in."""
+
+    def __init__(self, library: Nccl, handles: Sequence[int]):
+        self._library = library
+        self._handles = tuple(handles)
+        self._lock = threading.Lock()
+        self._busy: set[int] = set()
+        self._parts: dict[int, NcclCommunicator] = {}
+        self.is_aborted = False
+
+    def part(self, place: int, context: AbstractContextManager[None]) -> NcclCommunicator:
+        """One member's, always the same."""
+        found = self._parts.get(place)
+        if found is None:
+            found = self._parts[place] = NcclCommunicator(self._library, self, self._handles[place], context)
+        return found
+
+    @contextmanager
+    def calling(self, handle: int) -> Iterator[None]:
+        """Within, a thread uses a communicator, which stays as long; raises ``DriverError`` if it has been aborted."""
         with self._lock:
-            handles = self._groups.get(ordinals)
-            if handles is None or handle not in handles:
+            if self.is_aborted:
+                raise DriverError("NCCL's communicators were aborted: another member of their group has failed")
+            self._busy.add(handle)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.remove(handle)
+                is_left_to_us = self.is_aborted
+            if is_left_to_us:
+                self._library("ncclCommAbort", handle)
+
+    def abort(self) -> None:
+        """End what is waited for in all communicators."""
+        with self._lock:
+            if self.is_aborted:
                 return
-            del self._groups[ordinals]
-        for each in handles:
-            self("ncclCommAbort", each)
+            self.is_aborted = True
+            idle = [each for each in self._handles if each not in self._busy]
+        with ExitStack() as every:
+            # In order, and all of them: an error of one is raised after the others.
+            for each in reversed(idle):
+                every.callback(self._library, "ncclCommAbort", each)
 
 
 @final
 class NcclCommunicator:
     """One GPU's part in a group: a ``Communicator``."""
 
-    def __init__(self, library: Nccl, ordinals: tuple[int, ...], handle: int, context: AbstractContextManager[None]):
+    def __init__(self, library: Nccl, group: _Group, handle: int, context: AbstractContextManager[None]):
         self._library = library
         self._context = context
-        self._ordinals = ordinals
+        self._group = group
         self._handle = handle
 
     def all_gather(self, source: int, target: int, nbytes: int, stream: int) -> None:
         """One call."""
-        with self._context:
+        with self._context, self._group.calling(self._handle):
             self._library("ncclAllGather", source, target, nbytes, _BYTE, self._handle, stream)
 
     def move(self, sends: Sequence[Message], receives: Sequence[Message], stream: int) -> None:
         """One group of calls: they are one operation, and no order among them matters."""
         library = self._library
-        with self._context:
+        with self._context, self._group.calling(self._handle):
             library("ncclGroupStart")
             try:
                 for each in sends:
@@ -115,7 +156,7 @@ class NcclCommunicator:
 
     def abort(self) -> None:
         """End it for all members."""
-        self._library.abort(self._ordinals, self._handle)
+        self._group.abort()
 
 
 def _load() -> Nccl:

@@ -63,7 +63,7 @@ class Meeting:
         self._rounds: dict[tuple[int, ...], list[_Round]] = {}
         self._waiting: dict[int, _Round] = {}
         self._gone: set[int] = set()
-        self._listeners: list[Callable[[BaseException], object]] = []
+        self._listeners: dict[Callable[[BaseException], object], None] = {}
 
     def participant(self, process: int) -> Participant:
         """The part of one process."""
@@ -82,7 +82,7 @@ class Meeting:
             waiting = list(dict.fromkeys(self._waiting.values()))
             self._waiting.clear()
             self._rounds.clear()
-            listeners, self._listeners = self._listeners, []
+            listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             listener(self.error)
         for each in waiting:
@@ -90,11 +90,11 @@ class Meeting:
         return True
 
     def when_failed(self, listener: Callable[[BaseException], object]) -> None:
-        """Have ``listener(error)`` called if the run fails: at once if it has, or by whoever says so."""
+        """Have ``listener(error)`` called if the run fails: at once if it has, or by whoever says so; equal ones once."""
         with self._lock:
             error = self.error
             if error is None:
-                self._listeners.append(listener)
+                self._listeners[listener] = None
         if error is not None:
             listener(error)
 
@@ -246,7 +246,7 @@ class Participant:
         return len(self._meeting.who)
 
     def when_failed(self, listener: Callable[[BaseException], object]) -> None:
-        """Have ``listener(error)`` called, from any thread, if the run fails before it has ended."""
+        """Have ``listener(error)`` called, from any thread, if the run fails before it has ended; equal ones are called once."""
         self._meeting.when_failed(listener)
 
     def exchange(self, members: tuple[int, ...], what: str, value: Any) -> Mapping[int, Any]:
@@ -265,6 +265,10 @@ class Participant:
             return Loan(self._meeting, self.process, _Round(members, values={self.process: value}))
         with self._noting():
             return Loan(self._meeting, self.process, self._meeting.exchange(self.process, members, what, value))
+
+    def fail(self, error: BaseException) -> None:
+        """The run fails of this; for a process that has been lent something, before it gives that back: the others look then."""
+        self._meeting.fail(error)
 
     def check(self) -> None:
         """Raise ``ExecutionError`` if the run has failed."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, final
 
 from hlojit.extensions.rendezvous import Loan, Participant
@@ -63,9 +62,10 @@ class Exchanger:
                 self._fetch(moves, loan.theirs)
             else:
                 self._communicate(moves, communicator)
-        except BaseException:
+        except BaseException as error:
             # Before the meeting: of those that have put it on their streams, too.
             _abort(communicator)
+            participant.fail(error)
             raise
         finally:
             self._give_back(loan, waits=communicator is None)
@@ -116,7 +116,7 @@ class Exchanger:
     def _communicate(self, moves: Moves, communicator: Communicator) -> None:
         operation, number = self.operation, self.driver.number(self.stream)
         # A GPU that is lost never comes: the others' streams wait for it on the device.
-        self.participant.when_failed(partial(_give_up, communicator))
+        self.participant.when_failed(_GiveUp(communicator))
         if operation.kind is CollectiveKind.ALL_GATHER and operation.in_order(moves.partners):
             communicator.all_gather(self.source, self.target, operation.source_bytes, number)
         else:
@@ -145,9 +145,15 @@ def _abort(communicator: Communicator | None) -> None:
         communicator.abort()
 
 
-def _give_up(communicator: Communicator, error: BaseException | None) -> None:
+@final
+@dataclass(frozen=True)
+class _GiveUp:
     """Of a fault of a device, abort; after other failures everything on the streams comes to its end."""
-    while error is not None and not isinstance(error, DeviceFault):
-        error = error.__cause__
-    if error is not None:
-        communicator.abort()
+
+    communicator: Communicator
+
+    def __call__(self, error: BaseException | None) -> None:
+        while error is not None and not isinstance(error, DeviceFault):
+            error = error.__cause__
+        if error is not None:
+            self.communicator.abort()

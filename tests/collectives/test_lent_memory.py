@@ -77,9 +77,9 @@ def test_a_gpu_frees_nothing_that_another_one_reads_after_a_failure(raises: bool
     meeting = Meeting("main", ["process 0", "process 1"], 30)
 
     def fail() -> None:
-        meeting.fail(ExecutionError("lost"))
         if raises:
             raise ExecutionError("lost")
+        meeting.fail(ExecutionError("lost"))
 
     drivers = [SimulatedDriver(f"gpu {number}") for number in range(2)]
     gate = threading.Event()

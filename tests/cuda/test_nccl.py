@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import queue
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -12,16 +13,26 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.cuda import nccl
-from hlojit.gpu.driver import DriverError, Message
+from hlojit.extensions.rendezvous import Meeting
+from hlojit.gpu.driver import DeviceFault, DriverError, Message
+from hlojit.gpu.exchanges import Exchanger, _GiveUp
+from hlojit.gpu.operations import Exchange, Place
 from hlojit.gpu.simulated_driver import SimulatedDriver, SimulatedStream
+from hlojit.lowering.program import CollectiveKind
 
 HERE = nullcontext()
 
 
 class FakeLibrary:
-    """The functions of libnccl.so.2, which note how they are called with what ctypes would make of it."""
+    """The functions of libnccl.so.2, which note how they are called with what ctypes would make of it.
+
+    Communicators that were aborted are gone, as they are in the library: nobody may name them again, or be in a call with them.
+    """
 
     def __init__(self) -> None:
+        self.alive: set[int] = set()
+        self.inside: set[int] = set()
+        self.held: Callable[[], None] = lambda: None
         self.calls: list[tuple[Any, ...]] = []
         self.status: dict[str, int] = {}
         self.ordinals: list[int] = []
@@ -42,11 +53,29 @@ class FakeLibrary:
                 self.ordinals = list(ordinals)
                 for number in range(count):
                     made[number] = 1000 + 10 * len(self.calls) + number
+                    self.alive.add(made[number])
                 arguments = (count,)
             self.calls.append((name, *arguments))
+            place = _COMMUNICATORS.get(name)
+            if place is not None:
+                self._use(arguments[place], ends=name == "ncclCommAbort")
             return self.status.get(name, 0)
 
         return call
+
+    def _use(self, communicator: int, *, ends: bool) -> None:
+        assert communicator in self.alive, f"{communicator} was aborted"
+        assert communicator not in self.inside, f"another thread is in a call with {communicator}"
+        if ends:
+            self.alive.remove(communicator)
+        else:
+            self.inside.add(communicator)
+            self.held()
+            self.inside.remove(communicator)
+
+
+_COMMUNICATORS = {"ncclCommAbort": 0, "ncclAllGather": 4, "ncclSend": 4, "ncclRecv": 4}
+"""Which argument names the communicator."""
 
 
 def test_one_communicator_a_group_with_a_part_for_each_gpu() -> None:
@@ -87,6 +116,115 @@ def test_a_group_that_is_aborted_gets_new_communicators() -> None:
     assert library.calls[-1] == ("ncclCommInitAll", 2)
     parts[0].abort()
     assert library.calls[-1] == ("ncclCommInitAll", 2), "the new ones stay"
+
+
+def test_nothing_is_called_on_a_communicator_that_was_aborted() -> None:
+    library = FakeLibrary()
+    parts = _parts(nccl.Nccl(library))
+    parts[1].abort()
+    noted = len(library.calls)
+    with pytest.raises(DriverError, match="were aborted: another member of their group has failed"):
+        parts[0].all_gather(256, 512, 64, 7)
+    with pytest.raises(DriverError, match="were aborted"):
+        parts[0].move([Message(1, 256, 8)], [], 7)
+    assert len(library.calls) == noted and not library.alive
+
+
+def test_an_abort_leaves_what_another_thread_is_in_to_that_thread() -> None:
+    library = FakeLibrary()
+    parts = _parts(nccl.Nccl(library))
+    library.held = parts[1].abort
+    parts[0].all_gather(256, 512, 64, 7)
+    assert library.calls[1:] == [
+        ("ncclAllGather", 256, 512, 64, 1, 1000, 7),
+        ("ncclCommAbort", 1001),
+        ("ncclCommAbort", 1000),
+    ]
+    assert not library.alive
+    # A group of calls is one use: the communicator stays to its end.
+    parts = _parts(nccl.Nccl(library))
+    library.held, noted = parts[1].abort, len(library.calls)
+    parts[0].move([Message(1, 256, 8)], [Message(1, 512, 8)], 7)
+    assert [each[0] for each in library.calls[noted:]] == [
+        "ncclGroupStart",
+        "ncclSend",
+        "ncclCommAbort",
+        "ncclRecv",
+        "ncclGroupEnd",
+        "ncclCommAbort",
+    ]
+
+
+def test_members_are_aborted_though_one_cannot_be() -> None:
+    library = FakeLibrary()
+    parts = _parts(nccl.Nccl(library))
+    library.status["ncclCommAbort"] = 1
+    with pytest.raises(DriverError, match="ncclCommAbort"):
+        parts[0].abort()
+    assert not library.alive
+
+
+def test_a_run_that_has_failed_already_uses_no_communicator_that_it_aborted() -> None:
+    """The fault of a GPU comes between the meeting of two others and their calls."""
+    library = FakeLibrary()
+    meeting = Meeting("main", ["process 0", "process 1"], 30)
+    drivers = [NcclDriver(f"gpu {number}", nccl.Nccl(library), meeting) for number in range(2)]
+    drivers[1]._nccl = drivers[0]._nccl
+    operation = Exchange(CollectiveKind.ALL_GATHER, ((0, 1),), Place(0), 64, Place(1), 128, "here")
+    errors = queue.SimpleQueue[str]()
+
+    def run(number: int) -> None:
+        driver, stream = drivers[number], drivers[number].stream("programs")
+        try:
+            Exchanger(operation, 256, 512, 0, driver, stream, meeting.participant(number)).run()  # type: ignore[arg-type]
+        except hlojit.ExecutionError as error:
+            errors.put(str(error))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert errors.qsize() == 2
+    assert "ncclAllGather" not in [each[0] for each in library.calls]
+    assert not library.alive and not meeting._listeners
+
+
+class NcclDriver:
+    """A simulated GPU with communicators of the fake library, in a run that fails when it asks for one."""
+
+    def __init__(self, kind: str, library: nccl.Nccl, meeting: Meeting):
+        self._driver = SimulatedDriver(kind)
+        self._nccl = library
+        self._meeting = meeting
+        self._own = int(kind[-1])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def communicator(self, group: Sequence[Any]) -> Any:
+        found = self._nccl.communicator((0, 1), self._own, HERE)
+        self._meeting.fail(DeviceFault("lost"))
+        return found
+
+
+def test_a_loop_over_collectives_is_told_of_a_failure_once() -> None:
+    library = FakeLibrary()
+    parts = _parts(nccl.Nccl(library))
+    meeting = Meeting("main", ["process 0", "process 1"], 30)
+    for _ in range(3):
+        for number, part in enumerate(parts):
+            meeting.participant(number).when_failed(_GiveUp(part))
+    assert len(meeting._listeners) == 2
+    meeting.fail(DeviceFault("lost"))
+    assert not library.alive
+
+
+def _parts(library: nccl.Nccl) -> list[nccl.NcclCommunicator]:
+    """Those of both members of a group; they are the same however often they are asked for."""
+    found = [library.communicator((0, 1), own, HERE) for own in (0, 1)]
+    assert found == [library.communicator((0, 1), own, HERE) for own in (0, 1)]
+    return found
 
 
 def test_errors_are_in_its_words() -> None:
