@@ -93,8 +93,8 @@ def _convert(source: str, target: str) -> Kind:
     return Kind(_function(body, t, s))
 
 
-def _bias(dtype: str) -> Kind:
-    t, row = f"tensor<4096x4096x{dtype}>", f"tensor<4096x{dtype}>"
+def _bias(dtype: str, columns: int = 4096) -> Kind:
+    t, row = f"tensor<4096x{columns}x{dtype}>", f"tensor<{columns}x{dtype}>"
     body = f"""
       %0 = stablehlo.broadcast_in_dim %y, dims = [1] : ({row}) -> {t}
       %1 = stablehlo.add %x, %0 : {t}
@@ -370,6 +370,8 @@ KINDS = {
     "convert_f32_bf16": _convert("f32", "bf16"),
     "convert_bf16_f32": _convert("bf16", "f32"),
     "bias_f32": _bias("f32"),
+    "bias_odd_f32": _bias("f32", 1001),
+    "bias_odd_bf16": _bias("bf16", 50257),
     "transpose_f32": _transpose("f32"),
     "transpose_bf16": _transpose("bf16"),
     "reduce_rows_f32": _reduce("f32", "add", "4096x4096", "1", "4096x", "0.0"),

@@ -14,7 +14,7 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.index import Index, delinearized, variable
-from hlojit.lowering.loop_plan import in_place_pairs
+from hlojit.lowering.loop_plan import in_place_pairs, probe_elements
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import KIND_BITS
@@ -72,8 +72,33 @@ class GridPlan:
         return in_place_pairs(self.body, self.facts, linear, self.mapping)
 
 
+def _as_one_row(body: Body, machine: GridMachine, space: Space, facts: Facts) -> tuple[Space, Facts]:
+    """Rows that are no whole pieces, taken together: what all of them share is then read across their ends.
+
+    Where everything is read along rows, that is: elsewhere a row's own pieces are better, however short they are.
+    """
+    if len(space.names) != 2 or space.extents[-1] % machine.access_bytes == 0 or facts.has_loop or facts.has_call:
+        return space, facts
+    is_plain = all(
+        not load.guarded and load.linear.is_affine and load.linear.coefficient(space.names[-1]) in (0, 1)
+        for load in facts.loads
+    )
+    rows, extent = space.extents
+    if not is_plain or facts.indices or facts.conditions or extent < 2 * machine.access_bytes:
+        return space, facts
+    mapping = dict(zip(space.names, delinearized(variable("flat", 0, rows * extent - 1), space.extents)))
+    index = tuple(position.substitute(mapping) for position in space.root_index)
+    return Space(("flat",), (rows * extent,), index, (0,)), probe_elements(body, [(root, index) for root in body.roots])
+
+
 def plan_grid(body: Body, machine: GridMachine, space: Space, facts: Facts) -> GridPlan:
     """The grid over a space that ``plan_space`` made."""
+    name = space.names[-1] if space.names else "point"
+    rows, extent = math.prod(space.extents[:-1]), space.extents[-1] if space.extents else 1
+    if rows > 1 and piece_lanes(body, machine, facts, name, extent, rows) < piece_lanes(
+        body, machine, facts, name, rows * extent, 1
+    ):
+        space, facts = _as_one_row(body, machine, space, facts)
     extent = space.extents[-1] if space.extents else 1
     rows = math.prod(space.extents[:-1])
     name = space.names[-1] if space.names else "point"

@@ -75,6 +75,9 @@ class SimtAccess(VectorAccess):
                 offset = b.select(inside, offset, b.constant("i64", 0))
             return self._load(buffer, kind, offset, 1)
         if not self._is_contiguous(linear):
+            divisor = self._row_of(linear) if safe or condition is None else None
+            if divisor is not None:
+                return self._load_across(buffer, kind, linear, divisor)
             return self._load_lanes(buffer, kind, linear, None if safe else condition)
         guard = None if safe else condition
         edge = self._edge(buffer)
@@ -101,6 +104,35 @@ class SimtAccess(VectorAccess):
             (element,) = b.either(b.extract(mask, lane), lambda load=load: [load()], [zero])  # type: ignore[misc]
             result = b.insert(result, lane, element)
         return result
+
+    def _row_of(self, linear: Index) -> Remainder | None:
+        """The column, where lanes go along rows and an index is one of the column, contiguous, and perhaps the row."""
+        moving = [(atom, coefficient) for atom, coefficient in linear.terms if self.varies(atom)]
+        columns = [atom for atom, coefficient in moving if isinstance(atom, Remainder) and coefficient == 1]
+        if len(columns) != 1 or not self._is_contiguous(columns[0].numerator):
+            return None
+        (column,) = columns
+        others = [atom for atom, _ in moving if atom is not column]
+        same_row = all(
+            isinstance(atom, Quotient) and atom.numerator == column.numerator and atom.divisor == column.divisor
+            for atom in others
+        )
+        return column if same_row else None
+
+    def _load_across(self, buffer: int, kind: str, linear: Index, column: Remainder) -> Val:
+        """A piece that mostly lies in one row."""
+        b = self.builder
+        lanes, nbytes = b.lanes, b.lanes * max(8, KIND_BITS[kind]) // 8
+        if nbytes % 8 or kind == "i1":
+            return self._load_lanes(buffer, kind, linear, None)
+        place = self.uniform(column.numerator % column.divisor)
+        in_row = b.icmp("sle", place, b.constant("i64", column.divisor - lanes))
+        in_buffer = b.icmp("sle", self.uniform(linear), b.constant("i64", self.sizes[buffer] - 2 * lanes))
+        return self.branch(
+            b.and_(in_row, in_buffer),
+            lambda: self._load_shifted(buffer, kind, linear),
+            lambda: self._load_lanes(buffer, kind, linear, None),
+        )
 
     def _edge(self, buffer: int) -> Edge | None:
         """What a piece of a buffer has to look out for: shared memory is the thread's own beyond the row, too."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
 
+from .fusions import simulated
 from .simulated import Array, run_text
 
 SHAPES = [(1,), (7,), (32,), (100, 3), (5, 64), (3, 129), (1000003,), (257, 4096), (2, 3, 4, 5), ()]
@@ -116,3 +119,18 @@ def test_a_transposing_read_through_shared_memory() -> None:
     x, y = values((1000, 333), "f32", 9), values((333, 1000), "f32", 10)
     (found,) = run_text(text, x, y)
     np.testing.assert_array_equal(found, x.T + y)
+
+
+@pytest.mark.parametrize("shape", [(300, 1001), (3000, 33), (70, 5003), (4000, 7)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.int8])
+def test_what_odd_rows_share(shape: tuple[int, int], dtype: Any) -> None:
+    """Pieces lie across the ends of rows; what all rows, or all columns, share is read beside them."""
+    random = np.random.default_rng(7)
+    x, row, column = ((random.standard_normal(each) * 9).astype(dtype) for each in (shape, shape[1:], shape[:1]))
+
+    def build(b: Any, x: Any, row: Any, column: Any) -> Any:
+        total = b.add(x, b.broadcast_in_dim(row, shape, (1,)))
+        return b.multiply(total, b.broadcast_in_dim(column, shape, (0,)))
+
+    want = (x + row) * column[:, None]
+    assert simulated(build, x, row, column).tobytes() == want.astype(dtype).tobytes()
