@@ -11,7 +11,7 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, extents_of, float_dtype, implements, normalized_axes, refuse, weak_kind
+from hlojit.tracing.rules import Axis, Rules, extents_of, implements, normalized_axes, refuse, weak_kind
 from hlojit.tracing.shapes import moveaxis
 from hlojit.tracing.tracer import Tracer, TracingError
 
@@ -160,7 +160,9 @@ def trace(ops: Operations, a: Any, offset: int = 0, axis1: int = 0, axis2: int =
 @implements(RULES, np.linalg.norm)
 def norm(ops: Operations, x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tracer:
     operand = ops.tracer(x)
-    operand = operand.astype(float_dtype(operand.dtype))
+    if not np.issubdtype(operand.dtype, np.inexact):
+        # As NumPy does: integers, and floats that are not its own.
+        operand = operand.astype(np.float64)
     vector = axis is not None and not isinstance(axis, tuple)
     if ord in (None, "fro") or (ord == 2 and (vector or operand.ndim == 1)):
         return ops.tracer(np.sqrt(np.sum(operand * operand, axis=axis, keepdims=keepdims)))

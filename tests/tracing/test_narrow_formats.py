@@ -102,3 +102,13 @@ def test_a_format_of_six_bits_is_divided_by_a_number() -> None:
     six = x.astype(ml_dtypes.float6_e2m3fn)
     for ours, expected in zip(result, (six // 2, six % 2)):
         np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint2", "bfloat16", "float8_e3m4", "float6_e2m3fn"])
+def test_a_norm_of_what_numpy_has_no_type_for_is_of_f64(dtype: str) -> None:
+    for x in numbers(dtype):
+        for options in ({}, {"ord": 1}, {"ord": np.inf}):
+            found = hlojit.jit(lambda x, o=options: np.linalg.norm(x, **o))(x)
+            expected = np.linalg.norm(x, **options)
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-15)
