@@ -27,7 +27,6 @@ errors on to what depends on them, and names program and device in them.
 
 from __future__ import annotations
 
-import queue
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -36,12 +35,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import numpy as np
-from hlojit.extensions.events import READY, Event, in_callback
+from hlojit.extensions.events import READY, Event
 from hlojit.extensions.holds import Given, Hold, give
+from hlojit.extensions.pending import Pending
 from hlojit.extensions.rendezvous import Participant
 from hlojit.ir.current_process import process
 from hlojit.ir.donation import donated_arguments
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, UnsupportedError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, UnsupportedError, repr_of, text_of
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.types import TensorType, tensor
 
@@ -128,8 +128,7 @@ class Device(ABC):
         self.memory_spaces = tuple(memory_spaces)
         self.frees = type(self).free is not Device.free
         """Whether the vendor is told when nobody can reach a handle any more."""
-        self._slots = _slots()
-        self._process = process.id
+        self._pending = Pending(MAXIMUM_IN_FLIGHT)
 
     # ------------------------------------------------------------ the vendor's
 
@@ -324,7 +323,10 @@ class Device(ABC):
         self, program: DeviceProgram, giving: Callable[[], Given], participant: Participant | None = None
     ) -> tuple[list[Buffer], Event]:
         # First: nothing is held while other programs' ends are waited for.
-        release = self._slot()
+        self._pending.wait_for_room()
+        memories: list[Memory] = []
+        results: list[Memory] = []
+        returned: Any = None
         try:
             memories, ready, hold = giving()
             with hold:
@@ -336,41 +338,49 @@ class Device(ABC):
                     else self.execute_among(program, arguments, after, participant)
                 )
                 handles, event = _checked(returned, program, self)
+            results.extend(map(partial(Memory, self), handles))
+            done = self._end(program, after, event, [*memories, *results])
+            space = self.memory_spaces[0]
+            return [Buffer(self, type, space, memory, done) for type, memory in zip(program.outputs, results)], done
         except BaseException as error:
-            release()
+            self._abandon(returned, memories, results)
             if isinstance(error, HlojitError) or not isinstance(error, (Exception, SystemExit)):
                 raise
             raise failure(program.name, self, error) from error
-        results = [Memory(self, handle) for handle in handles]
+
+    def _end(self, program: DeviceProgram, after: Event, event: Event, kept: list[Memory]) -> Event:
+        """The end of a program, known by the vendor's event.
+
+        Memories live until then, results, too: a program must not write to what was given back because nobody wants it.
+        """
         done = Event(event.stop)
-        # Results, too: a program must not write to memory that was given back because nobody wants them.
-        kept = [*memories, *results]
 
         def finish(_: Event) -> None:
-            kept.clear()
-            release()
-            error = after.error
-            if error is None and event.error is not None:
-                error = failure(program.name, self, event.error)
-            done.complete(error)
+            error = after.error or event.error
+            try:
+                kept.clear()
+                self._pending.remove(done)
+                if error is not None and after.error is None:
+                    error = failure(program.name, self, error)
+            finally:
+                # Whatever happens: somebody waits for it.
+                done.complete(error)
 
         Event.all((after, event)).then(finish)
-        space = self.memory_spaces[0]
-        return [Buffer(self, type, space, memory, done) for type, memory in zip(program.outputs, results)], done
+        self._pending.add(done)
+        return done
 
-    def _slot(self) -> Callable[[], None]:
-        """Take one of the executions that may be pending, and return what gives it back."""
-        if self._process != process.id:
-            # What was pending in the parent of a fork never ends here.
-            self._slots = _slots()
-            self._process = process.id
-        slots = self._slots
-        # A callback of an event may run on the very thread that makes slots free.
+    def _abandon(self, returned: Any, memories: list[Memory], results: list[Memory]) -> None:
+        """Nobody gets the results of what was started, if it was: it is to end soon, and keeps its memory until then."""
+        if returned is None:
+            return
         try:
-            slot = slots.get(block=not in_callback())
-        except queue.Empty:
-            return lambda: None
-        return partial(slots.put, slot)
+            handles, event = returned
+            kept = [*memories, *results, *(Memory(self, each) for each in handles[len(results) :])]
+            event.then(lambda _: kept.clear())
+            event.stop()
+        except Exception:  # it is not known what was started: the caller has the error that says so
+            return
 
     @final
     def __str__(self) -> str:
@@ -378,14 +388,6 @@ class Device(ABC):
 
     def __repr__(self) -> str:
         return f"<Device {self}: {self.description}>"
-
-
-def _slots() -> queue.SimpleQueue[None]:
-    """A counter that can be waited for, in C: Ctrl-C may come in the middle of what ``threading.Semaphore`` does in Python."""
-    slots: queue.SimpleQueue[None] = queue.SimpleQueue()
-    for _ in range(MAXIMUM_IN_FLIGHT):
-        slots.put(None)
-    return slots
 
 
 def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[list[Any], Event]:
@@ -401,9 +403,9 @@ def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[lis
 def failure(what: str, device: Device, error: BaseException) -> ExecutionError:
     """The error that a user sees: what failed where, and why."""
     if isinstance(error, HlojitError):
-        made = ExecutionError(f"{what} on {device}: {str(error).removeprefix(f'{what}: ')}")
+        made = ExecutionError(f"{what} on {device}: {text_of(error).removeprefix(f'{what}: ')}")
     else:
-        made = ExecutionError(f"{what} on {device}: the back end {device.backend!r} failed: {error!r}")
+        made = ExecutionError(f"{what} on {device}: the back end {device.backend!r} failed: {repr_of(error)}")
     made.__cause__ = error
     return made
 

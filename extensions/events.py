@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Protocol, final
 
 from hlojit.ir.current_process import process
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, text_of
 
 _local = threading.local()
 # Of all events: it is held for moments.  Reentrant: the collector may free a buffer, and a vendor's `free` use an event, within
@@ -163,7 +163,7 @@ class Event:
             return False
         if self._error is not None:
             # A new exception each time: one that is raised in several threads would collect their tracebacks.
-            raise ExecutionError(str(self._error) or repr(self._error)) from self._error
+            raise ExecutionError(text_of(self._error)) from self._error
         return True
 
     def _look(self, *, patiently: bool) -> None:
@@ -202,7 +202,9 @@ class Event:
             _local.callbacks -= 1
 
     def __repr__(self) -> str:
-        state = "pending" if not self._is_ready else "ready" if self._error is None else f"failed: {self._error}"
+        state = (
+            "pending" if not self._is_ready else "ready" if self._error is None else f"failed: {text_of(self._error)}"
+        )
         return f"<Event {state}>"
 
 

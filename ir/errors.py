@@ -15,6 +15,22 @@ class HlojitError(Exception):
     """Base class of all of hlojit's own exceptions."""
 
 
+def repr_of(error: BaseException) -> str:
+    """``repr(error)``, or the class of one of somebody else's whose ``__repr__`` fails: what is said about an error must not."""
+    try:
+        return repr(error)
+    except Exception:
+        return f"<{type(error).__name__}, whose text cannot be had>"
+
+
+def text_of(error: BaseException) -> str:
+    """``str(error)``, or ``repr_of(error)`` where that says nothing."""
+    try:
+        return str(error) or repr_of(error)
+    except Exception:
+        return repr_of(error)
+
+
 class ParseError(HlojitError):
     """StableHLO text that cannot be read.
 

@@ -19,7 +19,7 @@ from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, repr_of
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
@@ -278,7 +278,9 @@ def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(f"the back end {backend.name!r} failed to compile @{module.main.name}: {error!r}") from error
+        raise PluginError(
+            f"the back end {backend.name!r} failed to compile @{module.main.name}: {repr_of(error)}"
+        ) from error
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -26,7 +26,7 @@ from hlojit.device_call import DeviceCall, has_device_array
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.function_places import function_places, with_place
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, repr_of
 from hlojit.ir.types import TensorType
 from hlojit.lowering.abi import Status
 from hlojit.runtime import layout, objects
@@ -414,7 +414,7 @@ class _Checking:
             raise
         except (Exception, SystemExit) as error:
             who = f"the back end {self.backend!r}" if self.backend else "its function"
-            raise ExecutionError(f"{self.spec.name}: {who} failed: {error!r}") from error
+            raise ExecutionError(f"{self.spec.name}: {who} failed: {repr_of(error)}") from error
         if not isinstance(returned, Iterable):
             raise ExecutionError(f"{self.spec.name} returned {type(returned).__name__}, not a sequence of results")
         results = list(returned)

@@ -20,7 +20,7 @@ from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Buffer, Device
 from hlojit.extensions.events import Event
 from hlojit.extensions.rendezvous import Meeting
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, text_of
 from hlojit.ir.process_grid import ProcessGrid
 from hlojit.ir.types import TensorType
 from hlojit.placement import to_outside
@@ -128,7 +128,7 @@ class ParallelExecutable:
                     results, done = device.start_among(self._call.program, buffers, meeting.participant(number))
                 except BaseException as error:
                     # Those that were started wait for this one.
-                    meeting.fail(ExecutionError(f"{meeting.who[number]} did not start: {error}"))
+                    meeting.fail(ExecutionError(f"{meeting.who[number]} did not start: {text_of(error)}"))
                     raise
                 run.add(number, results, done)
         run.bind()
@@ -191,7 +191,7 @@ class _Run:
             raise
         first = self._meeting.error or next((each.error for each in self._ends if each.error is not None), None)
         if first is not None:
-            raise ExecutionError(str(first) or repr(first)) from first
+            raise ExecutionError(text_of(first)) from first
 
 
 def _ended(meeting: Meeting, number: int, done: Event) -> None:

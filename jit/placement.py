@@ -15,7 +15,7 @@ import numpy as np
 from hlojit.arrays import Array, NDArray, from_storage, plain_storage
 from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
 from hlojit.foreign_arrays import borrowed
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, repr_of
 from hlojit.ir.switches import BACKEND
 
 DEFAULT_BACKEND = "cpu"
@@ -43,7 +43,7 @@ def devices_of(backend: Backend) -> tuple[Device, ...]:
     except HlojitError:
         raise
     except Exception as error:
-        raise PluginError(f"the back end {backend.name!r} failed to list its devices: {error!r}") from error
+        raise PluginError(f"the back end {backend.name!r} failed to list its devices: {repr_of(error)}") from error
     if not found or len(set(names)) != len(found) or any(device.backend != backend.name for device in found):
         raise PluginError(
             f"the back end {backend.name!r} lists the devices {list(found)!r}; expected at least one Device of its own, "
