@@ -406,11 +406,9 @@ def test_programs_of_many_collectives(every: str, element: str) -> None:
     same(called(every, grid, text, inputs), current)
 
 
-def test_the_records_mean_the_same_before_they_are_expanded() -> None:
-    """The interpreter, on the program as it is written, each process on a thread."""
-    grid = Grid(2, 2)
-    type, inputs = "tensor<4x4xi32>", values(Grid(2, 2), (4, 4))
-    ops = {
+def unexpanded(grid: Grid, type: str, inputs: list[Any]) -> dict[str, tuple[str, list[Any]]]:
+    """Ops on ``%x`` of each process, with the type of their result and what each process gets."""
+    return {
         f'"stablehlo.all_gather"(%x) {{all_gather_dim = 1 : i64, {written("flattened_ids", [[3, 0], [1, 2]])}}}': (
             "tensor<4x8xi32>",
             model.all_gather(grid, grid.flattened_ids([[3, 0], [1, 2]]), inputs, 1),
@@ -440,7 +438,13 @@ def test_the_records_mean_the_same_before_they_are_expanded() -> None:
             model.all_reduce(grid, grid.cross_replica_and_partition([[0, 1]]), inputs, np.add),
         ),
     }
-    for op, (result, expected) in ops.items():
+
+
+def test_the_records_mean_the_same_before_they_are_expanded() -> None:
+    """The interpreter, on the program as it is written, each process on a thread."""
+    grid = Grid(2, 2)
+    type, inputs = "tensor<4x4xi32>", values(grid, (4, 4))
+    for op, (result, expected) in unexpanded(grid, type, inputs).items():
         text = (
             "module attributes {mhlo.num_replicas = 2 : i32, mhlo.num_partitions = 2 : i32} {\n"
             f"func.func @main(%x: {type}) -> {result} {{\n  %0 = {op} : ({type}) -> {result}\n  return %0 : {result}\n}}\n}}"
