@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from hlojit.cuda.driver_api import DriverApi
+from hlojit.gpu.driver import DriverError
 from hlojit.gpu.native_launch import NativeFunctions
 
 if TYPE_CHECKING:
@@ -96,5 +97,7 @@ class NvidiaNative:
 
 def _address(api: DriverApi, name: str) -> int:
     flags = int(api.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_LEGACY_STREAM)
-    found, _ = api("cuGetProcAddress", name.encode(), _VERSION, flags)
+    found, answer = api("cuGetProcAddress", name.encode(), _VERSION, flags)
+    if answer != api.CUdriverProcAddressQueryResult.CU_GET_PROC_ADDRESS_SUCCESS or not int(found or 0):
+        raise DriverError(f"the NVIDIA driver does not have {name} of CUDA {_VERSION // 1000} ({answer.name})")
     return int(found)

@@ -373,6 +373,8 @@ class NvidiaDriver:
         if self._cublaslt is None and not self._without_library and not cublaslt.unavailable():
             # What is taken while launches are captured would be a part of what is captured.
             self._give_workspace(self._capture_stream)
+            # Graphs use it on other streams, which wait for nothing of this one.
+            self._api("cuStreamSynchronize", self._capture_stream.handle)
             try:
                 self._cublaslt = cublaslt.CublasLt(cublaslt.load_bindings())
             except Exception as error:

@@ -53,6 +53,9 @@ class Staging:
                 if len(waiting) == PIECES:
                     self._arrived(target, *waiting.pop(0))
                 piece = self._piece(number)
+                if number < PIECES:
+                    # A transfer that was interrupted may be on its way to it, on another stream.
+                    self._api("cuEventSynchronize", piece.done)
                 self._api("cuMemcpyDtoHAsync", piece.address, source + offset, nbytes, stream)
                 self._api("cuEventRecord", piece.done, stream)
                 waiting.append((piece, offset, nbytes))

@@ -112,16 +112,24 @@ class GpuDevice(Device):
         lanes = self._opened()
         with lanes.lock, self.driver.current:
             memory = lanes.site.pool.allocate(array.nbytes, f"arrays of {type}", lanes.site.uploads)
-            if array.nbytes:
-                upload = partial(self.driver.copy_in, memory.address, array, lanes.site.uploads)
-                lanes.site.pool.supplied(f"a transfer of {type} to the device", upload)
-            if lanes.uploaded is None and (native := lanes.site.native) is not None:
-                lanes.uploaded = Uploads(self, lanes, native)
-            if lanes.uploaded is not None:
-                return memory, lanes.uploaded.end()
-            mark = self.driver.record(lanes.site.uploads)
-            self.driver.wait_for(lanes.site.stream, mark)
-        return memory, self._arrival(lanes, mark)
+            try:
+                return memory, self._upload(lanes, memory, array, type)
+            except BaseException:
+                lanes.site.follow_uploads()
+                raise
+
+    def _upload(self, lanes: Lanes, memory: DeviceMemory, array: NDArray, type: TensorType) -> Event:
+        site = lanes.site
+        if array.nbytes:
+            upload = partial(self.driver.copy_in, memory.address, array, site.uploads)
+            site.pool.supplied(f"a transfer of {type} to the device", upload)
+        if lanes.uploaded is None and (native := site.native) is not None:
+            lanes.uploaded = Uploads(self, lanes, native)
+        if lanes.uploaded is not None:
+            return lanes.uploaded.end()
+        mark = self.driver.record(site.uploads)
+        self.driver.wait_for(site.stream, mark)
+        return self._arrival(lanes, mark)
 
     def transfer_out(self, handle: Handle, type: TensorType) -> NDArray:
         """Download; the contents are there, so nothing is waited for but the copy."""
@@ -150,11 +158,15 @@ class GpuDevice(Device):
         with lanes.lock, self.driver.current:
             uploads = lanes.site.uploads
             memory = lanes.site.pool.allocate(type.nbytes, f"arrays of {type}", uploads)
-            self.driver.wait_for(uploads, filled)
-            if type.nbytes:
-                self.driver.copy_from(source.driver, memory.address, handle.address, type.nbytes, uploads)
-            mark = self.driver.record(uploads)
-            self.driver.wait_for(lanes.site.stream, mark)
+            try:
+                self.driver.wait_for(uploads, filled)
+                if type.nbytes:
+                    self.driver.copy_from(source.driver, memory.address, handle.address, type.nbytes, uploads)
+                mark = self.driver.record(uploads)
+                self.driver.wait_for(lanes.site.stream, mark)
+            except BaseException:
+                lanes.site.follow_uploads()
+                raise
         source.driver.wait_for(theirs.site.stream, mark)
         done = self._arrival(lanes, mark)
         done.then(partial(source._took_over, theirs))

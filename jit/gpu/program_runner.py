@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, Final, final
 
@@ -80,6 +81,14 @@ class Site:
         Memory is then kept beside the driver's pool, too: programs find it at the same places, as their graphs do.
         """
         return None if self.driver.properties.recovers else self.driver.native
+
+    def follow_uploads(self) -> None:
+        """For an upload that is given up, by Ctrl-C, say: its memory is given back in the order of the programs' stream.
+
+        What is on its way there must come before.
+        """
+        with suppress(DriverError):
+            self.driver.wait_for(self.stream, self.driver.record(self.uploads))
 
     def temporaries(self, nbytes: int, program: str) -> DeviceMemory:
         """Memory for one run; to be referred to until the program is on the stream."""
@@ -180,7 +189,11 @@ class Resident:
         memory = site.pool.allocate(array.nbytes, f"constants of {self._name}", site.uploads)
         if array.nbytes:
             upload = partial(site.driver.copy_in, memory.address, array, site.uploads)
-            site.pool.supplied(f"a transfer of constants of {self._name}", upload)
+            try:
+                site.pool.supplied(f"a transfer of constants of {self._name}", upload)
+            except BaseException:
+                site.follow_uploads()
+                raise
         return memory
 
     def _arrived(self) -> None:

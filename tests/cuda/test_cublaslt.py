@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hlojit.cuda.backend import CudaBackend
     from hlojit.cuda.nvidia_driver import NvidiaDriver
 
+    from .fake_cuda import FakeCuda
+
 LAYOUTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Numbers]] = {
     "plain": ((64, 48), (48, 80), ((), (), (1,), (0,))),
     "right transposed": ((64, 48), (80, 48), ((), (), (1,), (1,))),
@@ -285,6 +287,16 @@ def test_every_stream_has_a_workspace_of_its_own(driver: NvidiaDriver, monkeypat
         driver.launch(routine, Grid(1, 1), buffers, stream, "a product")
     assert len({each for _, each in lt.workspaces}) == 2 and len(lt.workspaces) == 3
     assert lt.workspaces[0] == lt.workspaces[2]
+
+
+def test_graphs_find_their_workspace_there(
+    cuda: FakeCuda, driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken on the stream that captures, and used by graphs on streams that wait for nothing of that one."""
+    use(monkeypatch, FakeLt)
+    driver.library(call_of(*LAYOUTS["plain"], ("bf16", "bf16", "f32")))
+    taken = cuda.calls.index("cuMemAllocAsync")
+    assert "cuStreamSynchronize" in cuda.calls[taken:]
 
 
 def test_the_fake_is_like_the_real_one() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hlojit.cuda import nvidia_platform
 from hlojit.cuda.backend import CudaBackend
 from hlojit.cuda.driver_api import DriverApi
+from hlojit.cuda.native_functions import NvidiaNative
 from hlojit.cuda.nvidia_driver import NvidiaDriver
 from hlojit.cuda.nvptx import H200
 from hlojit.cuda.staging import PIECE_BYTES
@@ -274,6 +275,22 @@ def test_errors_are_the_drivers_words(cuda: FakeCuda, driver: NvidiaDriver) -> N
     cuda.fail["cuEventSynchronize"] = real.CUresult.CUDA_ERROR_LAUNCH_FAILED
     with pytest.raises(DeviceFault, match="CUDA_ERROR_LAUNCH_FAILED"):
         driver.synchronize(mark)
+
+
+@pytest.mark.parametrize("name", ["CUDA_ERROR_NVLINK_UNCORRECTABLE", "CUDA_ERROR_CONTAINED"])
+def test_what_a_context_does_not_survive_is_a_fault(cuda: FakeCuda, driver: NvidiaDriver, name: str) -> None:
+    cuda.fail["cuEventSynchronize"] = getattr(real.CUresult, name)
+    with pytest.raises(DeviceFault, match=name):
+        driver.synchronize(driver.record(driver.stream("one")))
+
+
+def test_a_function_that_the_driver_lacks_is_not_called(
+    cuda: FakeCuda, driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = 0, real.CUdriverProcAddressQueryResult(1)
+    monkeypatch.setattr(cuda, "do_cuGetProcAddress", lambda *_: answer)
+    with pytest.raises(DriverError, match=r"does not have cuCtxPushCurrent of CUDA 12 \(CU_GET_PROC_ADDRESS_SYMBOL_N"):
+        NvidiaNative(DriverApi(cuda), 77, driver)
 
 
 def test_in_a_child_of_fork_it_says_what_to_do(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
