@@ -10,7 +10,7 @@ Arguments on a device make results on that device; ``execute`` makes them there 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -30,6 +30,15 @@ def has_device_array(arguments: Sequence[object]) -> bool:
     return any(type(argument) is Array and argument.device is not None for argument in arguments)
 
 
+def refuse_keywords(name: str, inputs: Sequence[TensorType], keywords: Mapping[str, object]) -> None:
+    """The arguments of a compiled program have no names."""
+    if keywords:
+        raise ArgumentError(
+            f"{name} takes its arguments by position, {name}({', '.join(map(str, inputs))}); "
+            f"it was called with {', '.join(f'{name}=' for name in keywords)}"
+        )
+
+
 @final
 class DeviceCall:
     """A program that can be executed on the devices of a back end."""
@@ -41,8 +50,10 @@ class DeviceCall:
         self.backend = backend
         self._devices: tuple[Device, ...] = ()
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> Any:
         """Run and wait: results on the device if an argument is on one, otherwise on the host."""
+        if keywords:
+            refuse_keywords(self.program.name, self.program.inputs, keywords)
         plain = self._plain(arguments)
         device, buffers = plain or self._place(arguments := self._borrowed(arguments), None)
         # A donated argument may still be read by programs before this one: they keep their order on the device's thread.

@@ -15,14 +15,14 @@ import itertools
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
 
 import numpy as np
 from hlojit.arrays import from_storage, is_outside_form_different, to_storage
 from hlojit.compiled import CompiledProgram, write
-from hlojit.device_call import DeviceCall, has_device_array
+from hlojit.device_call import DeviceCall, has_device_array, refuse_keywords
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.function_places import function_places, with_place
@@ -335,15 +335,6 @@ def _convert(spec: ExecutableSpec, arguments: Sequence[object]) -> list[np.ndarr
     ]
 
 
-def _refuse_keywords(spec: ExecutableSpec, keywords: Mapping[str, object]) -> None:
-    """The arguments of a compiled program have no names."""
-    if keywords:
-        raise ArgumentError(
-            f"{spec.name} takes its arguments by position, {spec.name}({', '.join(map(str, spec.inputs))}); "
-            f"it was called with {', '.join(f'{name}=' for name in keywords)}"
-        )
-
-
 def _refuse(*arguments: object) -> NoReturn:
     raise AssertionError(f"converted arguments are not what the call path takes: {arguments!r}")
 
@@ -364,7 +355,7 @@ class _Converting:
         self.wraps = wraps
 
     def __call__(self, *arguments: object, **keywords: object) -> Any:
-        _refuse_keywords(self.spec, keywords)
+        refuse_keywords(self.spec.name, self.spec.inputs, keywords)
         if has_device_array(arguments):
             return self.on_device(*arguments)
         results = self.function(*_convert(self.spec, arguments))
@@ -451,7 +442,7 @@ class _PythonCall:
         self.record, self.needed = _call_record(spec, _refuse)
 
     def __call__(self, *arguments: object, **keywords: object) -> Any:
-        _refuse_keywords(self.spec, keywords)
+        refuse_keywords(self.spec.name, self.spec.inputs, keywords)
         inputs = _convert(self.spec, arguments)
         try:
             outputs = [np.empty(type_.shape, type_.element_type.storage) for type_ in self.spec.outputs]

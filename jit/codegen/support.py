@@ -42,6 +42,9 @@ class Support:
 
     def reason_against(self, instruction: Instruction) -> str:
         """Why an instruction cannot be compiled, or an empty string."""
+        reason = self.lowering_reason(instruction.op)
+        if reason:
+            return reason
         for value in (*instruction.operands, *instruction.results):
             reason = self._type_reason(value)
             if reason:
@@ -50,7 +53,7 @@ class Support:
             for value in captured(instruction):
                 if not is_constant(value.producer):
                     return f"its region uses a value of type {value.type} from outside that is not a constant"
-        return self.lowering_reason(instruction.op)
+        return ""
 
     def check_signature(self, module: Module) -> None:
         """Arguments and results of the entry function must be tensors that can be laid out in memory."""

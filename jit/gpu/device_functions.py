@@ -84,7 +84,7 @@ def substitute_code(instruction: Instruction, function: DeviceFunction, target: 
     operands, results = types_of(instruction)
     text = f"{_HEAD}{next(_numbers)}"
     _known[text] = _Substitute(function, tuple(operands), tuple(results))
-    unkeyable = f"{function.user} runs its substitute in the simulator, a Python function of this process"
+    unkeyable = f"the substitute of {function.user}, a Python function that the simulator runs,"
     return function_code(instruction, function, target, symbol, text, unkeyable)
 
 

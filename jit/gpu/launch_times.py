@@ -26,7 +26,7 @@ from hlojit.ir.errors import ArgumentError
 if TYPE_CHECKING:
     from hlojit.arrays import Array
     from hlojit.executable import Executable
-    from hlojit.extensions.devices import Device
+    from hlojit.extensions.devices import Buffer, Device
 
 WARM_UP: Final = 3
 """Runs before those that count; a graph is made in the second."""
@@ -135,10 +135,11 @@ class Profiler:
         assert isinstance(code, GpuProgram)
         inputs = []
         for each in arguments:
-            if each.buffer is None:
+            buffer: Buffer | None = getattr(each, "buffer", None)  # a NumPy array has none
+            if buffer is None:
                 raise ArgumentError("a program is timed over arrays on the device: hlojit.put them there")
             each.wait()
-            inputs.append(each.buffer.memory().handle)
+            inputs.append(buffer.memory().handle)
         return Profile(self._runs(code, inputs, runs, repeat), self._launches(code, inputs, runs))
 
     def _runs(self, code: GpuProgram, inputs: Sequence[Handle], runs: int, repeat: int) -> tuple[float, ...]:

@@ -356,7 +356,7 @@ class Resident:
                 case Jump():
                     at = operation.target
                     if stop():
-                        raise ExecutionError(f"{self._name} was stopped")
+                        raise ExecutionError(f"{self._name}: was stopped")
                 case Unless():
                     if not self._read(_address(frame, operation.predicate), "u1"):
                         at = operation.target

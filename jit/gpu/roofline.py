@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
-from hlojit.ir.ops.definition import DeviceFunction, Indexed, Trait
+from hlojit.ir.ops.custom_calls import described, is_custom_call
+from hlojit.ir.ops.definition import DeviceFunction, Expand, Indexed, Trait
 from hlojit.lowering.alias_analysis import KernelSource
 from hlojit.lowering.arithmetic_count import operations
 from hlojit.lowering.grid_machine import GridMachine
@@ -78,10 +79,16 @@ def estimates(
     *,
     with_registers: bool = True,
 ) -> list[Estimate]:
-    """All launches of a lowered module, each once; ``measured`` has nanoseconds by kernel symbol.
+    """All launches of a lowered module (``hlojit.compiler.lower``), each once; ``measured`` has nanoseconds by kernel symbol.
 
     ``with_registers``: ask an assembler, which takes its time.
     """
+    for each in module.main.body:
+        if isinstance(each.op.lowering, Expand) or is_custom_call(each):
+            raise ArgumentError(
+                f"estimates are of a lowered module, which hlojit.compiler.lower(module, backend, CompileOptions()) makes; "
+                f"{described(each)} is left in this one\n  at {each.location}"
+            )
     source = _Noting(backend.kernel_source())
     program = build_program(module.main, source, alignment=backend.alignment)
     target = backend.platform().target

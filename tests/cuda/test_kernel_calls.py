@@ -185,7 +185,10 @@ def test_a_configuration_is_refused() -> None:
 @pytest.mark.simulator_only("a GPU runs the kernel, not its substitute")
 def test_a_program_with_a_substitute_is_not_saved(tmp_path: Path) -> None:
     executable = compiled()
-    with pytest.raises(hlojit.HlojitError, match=r"'acme\.reverse' runs its substitute in the simulator"):
+    with pytest.raises(
+        hlojit.HlojitError,
+        match=r"the substitute of custom call target 'acme\.reverse', a Python function that the simulator runs, cannot be identified",
+    ):
         executable.save(tmp_path / "program.hlojit")
 
 

@@ -206,6 +206,16 @@ def test_a_saved_program_runs_in_another_process(tmp_path: Path) -> None:
     assert done.stdout.startswith("[32.0, 32.0, 32.0, 32.0] (<Device cuda:0: ")
 
 
+def test_an_op_without_a_kernel_is_refused_for_that_whatever_its_types() -> None:
+    text = """
+    func.func @main(%x: tensor<8xcomplex<f32>>) -> tensor<8xcomplex<f32>> {
+      %0 = stablehlo.fft %x, type = FFT, length = [8] : (tensor<8xcomplex<f32>>) -> tensor<8xcomplex<f32>>
+      return %0 : tensor<8xcomplex<f32>>
+    }"""
+    with pytest.raises(hlojit.UnsupportedError, match="no GPU kernel 'fft' yet"):
+        compiled(text)
+
+
 def test_loading_where_the_back_end_cannot_be_used_names_file_and_back_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

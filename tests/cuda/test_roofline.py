@@ -37,6 +37,19 @@ def found(text: str = TEXT, **options: Any) -> list[Estimate]:
     return estimates(backend, lower(hlojit.parse(text), backend, CompileOptions()), **options)
 
 
+def test_a_module_that_is_not_lowered_is_refused_with_the_way_to_lower_it() -> None:
+    text = """func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = stablehlo.custom_call @acme.swish(%x) : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }"""
+    backend = registry().backend("cuda")
+    assert isinstance(backend, GpuBackend)
+    with pytest.raises(
+        hlojit.ArgumentError, match=r"hlojit\.compiler\.lower\(module.*custom_call @acme\.swish is left in this one"
+    ):
+        estimates(backend, hlojit.parse(text))
+
+
 def test_bytes_operations_and_bounds() -> None:
     by_operations = {each.operations: each for each in found()}
     product = by_operations[2 * 4096 * 512 * 1024]

@@ -83,7 +83,9 @@ def test_the_time_of_a_kernel_is_that_of_all_its_phases() -> None:
 
 def test_other_devices_and_arrays_elsewhere_are_refused() -> None:
     executable = hlojit.compile(rounds(1), backend="cuda")
-    with pytest.raises(hlojit.ArgumentError, match="over arrays on the device"):
-        Profiler(hlojit.devices("cuda")[0]).profile(executable, hlojit.Array(np.ones(64, "f4"), "f32"))
+    on_the_host: Any
+    for on_the_host in (hlojit.Array(np.ones(64, "f4"), "f32"), np.ones(64, "f4")):
+        with pytest.raises(hlojit.ArgumentError, match="over arrays on the device"):
+            Profiler(hlojit.devices("cuda")[0]).profile(executable, on_the_host)
     with pytest.raises(hlojit.ArgumentError, match="cpu:0 is no GPU"):
         Profiler(hlojit.devices("cpu")[0])

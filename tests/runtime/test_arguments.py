@@ -387,6 +387,9 @@ def test_keywords_are_refused_with_the_signature(copy: Any) -> None:
     wrapped = copy(tensor((4,), "i4"))
     with pytest.raises(ArgumentError, match=r"by position, copy\(tensor<4xi4>\)"):
         wrapped(x=np.zeros(4, ml_dtypes.int4))
+    donating = executable.device_call
+    with pytest.raises(ArgumentError, match=r"by position, copy\(tensor<4x6xf32>\); it was called with x="):
+        donating(x=MATRIX)
     function = Executable.from_function("identity", lambda x: [x], [tensor((4,), "f32")], [tensor((4,), "f32")])
     with pytest.raises(ArgumentError, match=r"by position, identity\(tensor<4xf32>\)"):
         function(x=np.zeros(4, "f4"))

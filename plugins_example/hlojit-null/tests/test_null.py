@@ -9,7 +9,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions import registry
+from hlojit.extensions import ElementwiseCall, hookimpl, registry, using
 from hlojit_null import plugin
 
 X = np.arange(12, dtype="f4").reshape(3, 4) - 4
@@ -190,6 +190,24 @@ def test_several_threads_share_the_device(device: Any) -> None:
     for thread in threads:
         thread.join()
     assert sorted(right) == [0, 1, 2, 3]
+
+
+def test_custom_calls_come_as_what_their_plugins_make_of_them() -> None:
+    class Vendor:
+        @hookimpl
+        def hlojit_custom_calls(self) -> list[Any]:
+            return [ElementwiseCall("acme.twice", function=lambda x: x + x)]
+
+    text = """
+    func.func @main(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+      %0 = stablehlo.custom_call @acme.twice(%x) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+      return %0 : tensor<3x4xf32>
+    }
+    """
+    with using(Vendor()):
+        np.testing.assert_array_equal(hlojit.compile(text, backend="null")(X), X + X)
+    with pytest.raises(hlojit.UnsupportedError, match=r"unknown custom call target 'acme\.twice'"):
+        hlojit.compile(text, backend="null")
 
 
 def test_what_it_cannot_do_is_refused() -> None:
