@@ -2,7 +2,8 @@
 
 Programs run on one stream, transfers to and from the host on two others.  A program is put on its stream by the thread that
 calls ``execute``; one about whose loops or branches the host decides, looking at what was computed, by a thread of the
-device, and so is what comes after it meanwhile.  Another thread waits for the marks behind programs and completes events.
+device, and so is what comes after it meanwhile.  Another thread waits for the marks behind programs and completes events;
+in the short way (``starts.py``) nobody does but who asks.
 
 Handles are written by what is on the program stream, or what it waits for, and by nothing else: so the order of the stream
 is the order that ``after`` asks for, and nothing waits for ``after`` itself.

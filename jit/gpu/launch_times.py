@@ -6,7 +6,8 @@
 
 Whoever does not ask pays nothing: a profiler has streams and kernels of its own, over a driver that puts a mark before and
 behind every launch.  So it launches kernel by kernel what otherwise is one graph; the time of the whole program is that of
-the program as it runs.  The simulator's times are those of the simulator.
+the program as Python puts it on the stream, captured as a graph where it is one, never that of the native way.  The simulator's
+times are those of the simulator.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Profile:
     """A program's times."""
 
     nanoseconds: tuple[float, ...]
-    """Of one run, as the program runs otherwise: each the mean of several runs, one after the other."""
+    """Of one run, by Python: each the mean of several runs, one after the other."""
     launches: tuple[LaunchTime, ...]
     """In their order, the median of several runs where these launch the same."""
 
