@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from hlojit.cuda.driver_api import DriverApi
-from hlojit.gpu.driver import DriverError
+from hlojit.gpu.driver import DeviceFault, DriverError
 from hlojit.gpu.native_launch import NativeFunctions
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class NvidiaNative:
 
     def error(self, status: int, what: str) -> Exception:
         """The driver's words."""
-        return self._api.error(what, self._api.CUresult(status))
+        error = self._api.error(what, self._api.CUresult(status))
+        return self._driver.named(error) if isinstance(error, DeviceFault) else error
 
 
 def _address(api: DriverApi, name: str) -> int:

@@ -123,6 +123,7 @@ class NvidiaDriver:
         self._capture_stream: NvidiaStream
         self._capture_streams: list[NvidiaStream] = []
         self._fault: DeviceFault | None = None
+        self._under_way: Callable[[], Sequence[str]] = tuple
         self._pool: Any = None
         self._events: list[Any] = []
         self._no_timing = int(api.CUevent_flags.CU_EVENT_DISABLE_TIMING)
@@ -146,7 +147,7 @@ class NvidiaDriver:
                 )
             api = self._api
             device = api("cuDeviceGet", self._ordinal)
-            self._here = _Current(api, api("cuDevicePrimaryCtxRetain", device))
+            self._here = _Current(api, api("cuDevicePrimaryCtxRetain", device), self.named)
             with self._here:
                 self._pool = api("cuDeviceGetDefaultMemPool", device)
                 threshold = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
@@ -326,8 +327,17 @@ class NvidiaDriver:
         try:
             yield
         except DeviceFault as fault:
-            self._fault = self._fault or DeviceFault(f"{fault}{_among(launched)}")
-            raise DeviceFault(str(self._fault)) from fault
+            raise self.named(fault, launched) from fault
+
+    def named(self, fault: DeviceFault, launched: Sequence[str] = ()) -> DeviceFault:
+        """Whoever meets it first says what may have caused it, for all: a context that is lost tells no events apart."""
+        if self._fault is None:
+            self._fault = DeviceFault(f"{fault}{_among((*launched, *self._under_way()))}")
+        return DeviceFault(str(self._fault))
+
+    def name_faults(self, under_way: Callable[[], Sequence[str]]) -> None:
+        """The driver says nothing of kernels."""
+        self._under_way = under_way
 
     def recover(self, stream: NvidiaStream, fault: DeviceFault) -> bool:
         """A context does not survive a fault."""
@@ -502,10 +512,12 @@ def _among(launched: Sequence[str]) -> str:
 class _Current(AbstractContextManager[None]):
     """A ``with`` block in which a context is the current one; within another one of the same thread it does nothing."""
 
-    __slots__ = ("_api", "_depths", "context")
+    __slots__ = ("_api", "_depths", "_named", "context")
 
-    def __init__(self, api: DriverApi, context: Any):
+    def __init__(self, api: DriverApi, context: Any, named: Callable[[DeviceFault], DeviceFault]):
+        """``named`` gives the fault to raise for one that is met within."""
         self._api = api
+        self._named = named
         self.context = context
         self._depths = threading.local()
 
@@ -515,7 +527,9 @@ class _Current(AbstractContextManager[None]):
             self._api("cuCtxPushCurrent", self.context)
         self._depths.value = depth + 1
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._depths.value -= 1
         if not self._depths.value:
             self._api("cuCtxPopCurrent")
+            if isinstance(error, DeviceFault):
+                raise self._named(error) from error

@@ -59,6 +59,12 @@ class Lanes:
         self.recent: Final[deque[Passing]] = deque(maxlen=MOST_RECENT)
         """Programs on the stream, by turns, of which nobody knows yet whether they went well."""
         self._turns = 0
+        driver.name_faults(self._under_way)
+
+    def _under_way(self) -> list[str]:
+        """What was launched on the stream since it was last known to be well."""
+        launched = [name for each in list(self.recent) for name in each.marks.launched]
+        return launched + [name for run in list(self.runs.values()) for name in run.launched]
 
     def next_turn(self) -> int:
         """Of the next program of these; the caller holds the lock."""

@@ -146,6 +146,9 @@ class Driver(Protocol):
     def current(self) -> AbstractContextManager[None]:
         """For a thread that is about to call several functions: they cost less within this block."""
 
+    def name_faults(self, under_way: Callable[[], Sequence[str]]) -> None:
+        """Have faults name what may have caused them, where the machine does not say which kernel it was."""
+
     @property
     def native(self) -> NativeDriver | None:
         """What native code needs to launch by itself; None of a driver that is no C functions like CUDA's."""

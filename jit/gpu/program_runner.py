@@ -212,7 +212,7 @@ class Resident:
 
     def new_run(self) -> Run:
         """To be handed to ``put``."""
-        return Run(self._name, self._statuses, self._places)
+        return Run(self._name, self._statuses, self._places, self.names)
 
     # ------------------------------------------------------------------------------------------------- by native code
 

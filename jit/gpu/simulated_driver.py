@@ -338,6 +338,9 @@ class SimulatedDriver:
         """A kernel function."""
         return SimulatedFunction(module, symbol, shared_bytes)
 
+    def name_faults(self, under_way: Callable[[], Sequence[str]]) -> None:
+        """It knows which kernel it was."""
+
     def library(self, call: str) -> None:
         """No library: our own kernels stand in for all of them."""
 

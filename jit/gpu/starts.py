@@ -56,11 +56,9 @@ class Marks:
 
     def finish(self, event: Event, passing: Passing, number: int) -> None:
         """Wait, and settle the event."""
-        recent = [each for each in list(self.lanes.recent) if each.turn <= passing.turn]
-        # A context that is lost tells no events apart: what was on the stream since it was last known to be well.
-        launched = [name for each in recent for name in each.marks.launched]
         try:
-            self._device.driver.synchronize(self._native.mark(number, launched))
+            # A fault names what is under way (``Lanes``).
+            self._device.driver.synchronize(self._native.mark(number, []))
         except BaseException as error:
             event.settle(failure(self._name, self._device, without_frames(error)))
             if isinstance(error, DeviceFault):

@@ -6,7 +6,7 @@ Kernels with the same failures share one (``hlojit.simt.status`` says what is in
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
@@ -105,8 +105,10 @@ class Statuses:
 class Run:
     """One run of a program: what can be asked of it, and what is left to do when the stream has done it."""
 
-    def __init__(self, name: str, statuses: Statuses | None, places: Mapping[str, str]):
+    def __init__(self, name: str, statuses: Statuses | None, places: Mapping[str, str], launched: Sequence[str]):
         self._name = name
+        self.launched = launched
+        """What it launches, for messages."""
         self._statuses = statuses
         self._places = places
         self._lock = threading.RLock()

@@ -4,8 +4,9 @@
 * elements that matrix instructions take, without loss: those of warps (``matrix_products``);
 * everything else: tiles in shared memory (``products``).
 
-Which of these it is, and into which parts its sums are cut, follows from shapes, types, the width of a
-warp and the inputs that the machine's matrix units take; that is the order of the sums.  Plans beside the first keep it (``plans``) or do not (``others``, a library); who measures says which may
+Which of these it is, and into which parts its sums are cut, follows from shapes, types, the width of a warp and the inputs
+that the machine's matrix units take; that is the order of the sums.
+Plans beside the first keep it (``plans``) or do not (``others``, a library); who measures says which may
 be taken.
 """
 
