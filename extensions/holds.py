@@ -44,11 +44,12 @@ class Hold:
     __slots__ = ("__weakref__", "_buffers", "_ended", "_process", "_self", "_thread", "memories", "queued")
 
     def __init__(self, buffers: Sequence[Buffer], *, queued: bool = False):
+        # First, for the destructor: Ctrl-C may come between any two lines.
+        self._buffers: Sequence[Buffer] = ()
+        self._ended: Event | None = None
         self.queued = queued
         self._thread: Final = threading.get_ident()
         self._process: Final = os.getpid()
-        self._ended: Event | None = None
-        self._buffers: Sequence[Buffer] = ()
         # Buffers know it weakly: Ctrl-C may come before the block is entered, and it must end all the same.
         self._self: Final = weakref.ref(self)
         with _lock:

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 from hlojit.arrays import Array, NDArray, to_storage
 from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
 from hlojit.extensions.devices import failure
+from hlojit.extensions.events import Event
 from hlojit.extensions.holds import Hold
 from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.turns import Turn
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.types import TensorType
@@ -59,13 +62,10 @@ class DeviceCall:
         # A donated argument may still be read by programs before this one: they keep their order on the device's thread.
         if isinstance(device, HostDevice) and not self.program.donated:
             results = self._run_here(device, buffers)
+        elif isinstance(device, HostDevice):
+            results = self._run_in_turn(device, buffers)
         else:
-            results, done = device.start(self.program, buffers)
-            try:
-                done.wait()
-            except KeyboardInterrupt:
-                done.stop()
-                raise
+            results = self._run_there(device, buffers)
         if plain or has_device_array(arguments):
             return _arrays(results)
         return _unpacked([to_outside(buffer) for buffer in results])
@@ -158,6 +158,28 @@ class DeviceCall:
                 f"move it with hlojit.put(array, {str(device)!r})"
             )
         return device
+
+    def _run_there(self, device: Device, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Have the device run it, and wait."""
+        done: Event | None = None
+        try:
+            results, done = device.start(self.program, buffers)
+            done.wait()
+        except BaseException:
+            if done is not None:
+                done.stop()
+            raise
+        return results
+
+    def _run_in_turn(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
+        """Run on this thread, where Ctrl-C ends it, while the device's thread waits: what was started before has run."""
+        turn = Turn(self.program.code)
+        with turn.mine:
+            results, done = device.start(replace(self.program, code=turn), buffers)
+            done.then(turn.come)
+            turn.run()
+        done.wait()
+        return results
 
     def _run_here(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Run on this thread, which would wait anyway; a program that is given one of the arguments waits for it."""

@@ -53,7 +53,11 @@ class ParallelExecutable:
         """Run all processes and wait: a list of results for each, on its device if an argument of its is on one."""
         rows = self._rows(arguments)
         run = self._start(rows, None)
-        run.wait()
+        try:
+            run.wait()
+        except BaseException:
+            run.give_up("was interrupted")
+            raise
         return [
             [Array.from_buffer(each) if has_device_array(row) else to_outside(each) for each in results]
             for row, results in zip(rows, run.results)
@@ -121,17 +125,18 @@ class ParallelExecutable:
         assigned = self._assigned(rows, chosen)
         placed = [self._call.placed(row, device) for row, device in zip(rows, assigned)]
         meeting = Meeting(self.spec.name, [f"process {number} on {device}" for number, device in enumerate(assigned)])
-        run = _Run(meeting)
-        with _starting:
-            for number, (device, buffers) in enumerate(placed):
-                try:
+        run, number = _Run(meeting), 0
+        try:
+            with _starting:
+                for number, (device, buffers) in enumerate(placed):
                     results, done = device.start_among(self._call.program, buffers, meeting.participant(number))
-                except BaseException as error:
-                    # Those that were started wait for this one.
-                    meeting.fail(ExecutionError(f"{meeting.who[number]} did not start: {text_of(error)}"))
-                    raise
-                run.add(number, results, done)
-        run.bind()
+                    run.ends.append(done)
+                    run.add(number, results, done)
+            run.bind()
+        except BaseException as error:
+            # Those that were started wait for this one.
+            run.give_up(f"{meeting.who[number]} did not start: {text_of(error)}")
+            raise
         return run
 
     def _assigned(self, rows: Sequence[list[Any]], chosen: Sequence[Device | str] | None) -> list[Device]:
@@ -164,34 +169,34 @@ class _Run:
     def __init__(self, meeting: Meeting):
         self.results: list[list[Buffer]] = []
         self._meeting = meeting
-        self._ends: list[Event] = []
+        self.ends: Final[list[Event]] = []
+        """Of the processes that were started."""
 
     def add(self, number: int, results: list[Buffer], done: Event) -> None:
         """A process was started."""
         self.results.append(results)
-        self._ends.append(done)
         done.then(partial(_ended, self._meeting, number))
 
     def bind(self) -> None:
         """No result is there before all processes have ended well: each may hold what one that failed has sent."""
-        every = Event.all(self._ends)
+        every = Event.all(self.ends)
         for results in self.results:
             for each in results:
                 each.ready = every
 
     def wait(self) -> None:
         """Wait for all; raises what went wrong first."""
-        try:
-            for each in self._ends:
-                _settled(each)
-        except KeyboardInterrupt:
-            self._meeting.fail(ExecutionError(f"{self._meeting.program} was interrupted"))
-            for each in self._ends:
-                each.stop()
-            raise
-        first = self._meeting.error or next((each.error for each in self._ends if each.error is not None), None)
+        for each in self.ends:
+            _settled(each)
+        first = self._meeting.error or next((each.error for each in self.ends if each.error is not None), None)
         if first is not None:
             raise ExecutionError(text_of(first)) from first
+
+    def give_up(self, why: str) -> None:
+        """Nobody waits for it any more: no process waits for another one, and all are asked to end."""
+        self._meeting.fail(ExecutionError(f"{self._meeting.program}: {why}"))
+        for each in self.ends:
+            each.stop()
 
 
 def _ended(meeting: Meeting, number: int, done: Event) -> None:

@@ -15,6 +15,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
@@ -53,8 +54,8 @@ class Lanes:
         self.arrivals: Final = Queue(f"{name} arrivals")
         self.runs: Final[dict[threading.Event, Run]] = {}
         """Runs whose end nobody has seen yet."""
-        self.waiting = 0
-        """Programs that a thread is to put on the stream: what comes later must not overtake them."""
+        self.waiting: Final[set[threading.Event]] = set()
+        """Programs (their ``asked``) that a thread is to put on the stream: what comes later must not overtake them."""
         self.uploaded: Uploads | None = None
         self.recent: Final[deque[Passing]] = deque(maxlen=MOST_RECENT)
         """Programs on the stream, by turns, of which nobody knows yet whether they went well."""
@@ -207,16 +208,22 @@ class GpuDevice(Device):
         assert isinstance(code, GpuProgram)
         if after.ready and after.error is not None:
             return [lanes.site.pool.allocate(0, "") for _ in program.outputs], after
-        with lanes.lock, self.driver.current:
-            resident = code.on(lanes.site)
-            results = _results(program, code, arguments, lanes.site)
-            asked = threading.Event()
-            done = Event(partial(self._stop, lanes, asked))
-            call = _Call(resident, resident.new_run(), tuple(arguments), results, done, asked, participant)
-            is_on_stream = not resident.reads_back and not lanes.waiting and self._put(lanes, call, may_wait=False)
-            if not is_on_stream:
-                lanes.waiting += 1
-                lanes.issuing.submit(partial(self._issue, lanes, call))
+        asked = threading.Event()
+        done = Event(partial(self._stop, lanes, asked))
+        try:
+            with lanes.lock, self.driver.current:
+                resident = code.on(lanes.site)
+                results = _results(program, code, arguments, lanes.site)
+                call = _Call(resident, resident.new_run(), tuple(arguments), results, done, asked, participant)
+                is_on_stream = not resident.reads_back and not lanes.waiting and self._put(lanes, call, may_wait=False)
+                if not is_on_stream:
+                    lanes.waiting.add(asked)
+                    lanes.issuing.submit(partial(self._issue, lanes, call))
+        except BaseException:
+            # It may be on the stream, or with the thread that puts it there: nobody waits for it.
+            lanes.waiting.discard(asked)
+            self._stop(lanes, asked)
+            raise
         return results, done
 
     def start(self, program: DeviceProgram, buffers: Sequence[Buffer]) -> tuple[list[Buffer], Event]:
@@ -314,7 +321,7 @@ class GpuDevice(Device):
             lanes.completions.submit(partial(self._settle, Event(), reached, (lanes.site.stream,)))
         finally:
             with lanes.lock:
-                lanes.waiting -= 1
+                lanes.waiting.discard(call.asked)
 
     def _put(self, lanes: Lanes, call: _Call, *, may_wait: bool) -> bool:
         """Put a program on the stream, and complete the event when the stream has done it.
@@ -336,14 +343,16 @@ class GpuDevice(Device):
                 call.participant,
                 may_wait=may_wait,
             )
-            mark = driver.record(stream) if is_on_stream else None
+            if is_on_stream:
+                lanes.completions.submit(partial(self._await, lanes, (since, driver.record(stream)), call))
+            else:
+                del lanes.runs[asked]
         except BaseException:
-            del lanes.runs[asked]
+            # A part of it may be on the stream, and nobody waits for that.
+            with suppress(Exception):
+                call.run.stop()
+            lanes.runs.pop(asked, None)
             raise
-        if is_on_stream:
-            lanes.completions.submit(partial(self._await, lanes, (since, mark), call))
-        else:
-            del lanes.runs[asked]
         return is_on_stream
 
     def _await(self, lanes: Lanes, marks: tuple[Mark | None, Mark], call: _Call) -> None:
@@ -355,7 +364,7 @@ class GpuDevice(Device):
             call.run.check(lanes.downloads)
 
         self._settle(call.done, wait, (lanes.site.stream,))
-        del lanes.runs[call.asked]
+        lanes.runs.pop(call.asked, None)
 
     def _settle(self, done: Event, wait: Callable[[], None], streams: Sequence[Stream]) -> None:
         """Complete an event when something has been waited for; of a fault, recover the streams that met it."""

@@ -38,9 +38,10 @@ class DeviceMemory:
     __slots__ = ("__weakref__", "address", "nbytes", "origin")
 
     def __init__(self, origin: Shelf | Taken | Lent, address: int, nbytes: int):
-        self.origin = origin
         self.address = address
         self.nbytes = nbytes
+        # Last: what has no origin is nobody's yet.
+        self.origin = origin
 
     def lend(self) -> None:
         """Another library uses it from now on, on any stream."""
@@ -49,7 +50,11 @@ class DeviceMemory:
 
     def __del__(self) -> None:
         # Destructors run anywhere: single operations of lists, no lock.
-        self.origin.back(self.address)
+        try:
+            back = self.origin.back
+        except AttributeError:  # Ctrl-C came before it was made
+            return
+        back(self.address)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from hlojit.extensions import Event
 from hlojit.extensions import devices as devices_module
 from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT, Device, Memory
+from hlojit.extensions.holds import Hold
+from hlojit.extensions.turns import Turn
+from hlojit.gpu.memory import DeviceMemory
 
 from .vendor import TestBackend
 
@@ -116,3 +120,70 @@ def test_starts_that_fail_take_no_room(backend: TestBackend, monkeypatch: pytest
     result = double.execute(X)
     assert result.wait(20)
     np.testing.assert_array_equal(result, 2 * X)
+
+
+COUNT = """
+func.func @main(%x: tensor<8xi64>, %n: tensor<i64>) -> tensor<8xi64> {
+  %zero = stablehlo.constant dense<0> : tensor<i64>
+  %one = stablehlo.constant dense<1> : tensor<i64>
+  %0:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i64>, tensor<8xi64>
+  cond {
+    %1 = stablehlo.compare LT, %i, %n : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  } do {
+    %1 = stablehlo.add %i, %one : tensor<i64>
+    %2 = stablehlo.reverse %v, dims = [0] : tensor<8xi64>
+    stablehlo.return %1, %2 : tensor<i64>, tensor<8xi64>
+  }
+  return %0#1 : tensor<8xi64>
+}
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_ctrl_c_ends_a_call_that_was_given_its_argument() -> None:
+    count = hlojit.compile(COUNT, backend="cpu", donate=(0,))
+    x = np.arange(8)
+    np.testing.assert_array_equal(count(hlojit.put(x, "cpu"), np.int64(3)), x[::-1])
+    previous = signal.signal(signal.SIGALRM, raises(KeyboardInterrupt()))
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            count(hlojit.put(x, "cpu"), np.int64(2**62))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    result = count.execute(hlojit.put(x, "cpu"), np.int64(2))
+    assert result.wait(20), "it runs for ever"
+    np.testing.assert_array_equal(result, x)
+
+
+def test_ctrl_c_before_the_turn_of_a_call_that_was_given_its_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = hlojit.compile(COUNT, backend="cpu", donate=(0,))
+    x = np.arange(8)
+    with monkeypatch.context() as patched:
+        patched.setattr(Turn, "run", raises(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            count(hlojit.put(x, "cpu"), np.int64(2**62))
+    result = count.execute(hlojit.put(x, "cpu"), np.int64(2))
+    assert result.wait(20), "the device waits for ever"
+    np.testing.assert_array_equal(result, x)
+
+
+def test_a_call_that_is_given_what_failed_fails() -> None:
+    count = hlojit.compile(COUNT, backend="cpu", donate=(0,))
+    x = hlojit.put(np.arange(8), "cpu")
+    assert x.buffer is not None
+    x.buffer.ready = Event.completed(ValueError("of a program before"))
+    with pytest.raises(hlojit.ExecutionError, match="of a program before"):
+        count(x, np.int64(2))
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", [Hold, DeviceMemory])
+def test_what_was_interrupted_while_it_was_made_goes_without_a_word(kind: Any) -> None:
+    made = kind.__new__(kind)
+    if kind is Hold:
+        with pytest.raises(AttributeError):
+            made.__init__([object()])
+    del made

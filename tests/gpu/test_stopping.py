@@ -11,7 +11,7 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
-from hlojit.extensions import registry
+from hlojit.extensions import Event, Queue, registry
 from hlojit.gpu.device import GpuDevice
 
 TABLE = np.arange(4, dtype="f4")
@@ -102,3 +102,58 @@ def test_a_function_that_fails_in_a_loop(device: GpuDevice, decides: str, monkey
         with pytest.raises(hlojit.ExecutionError, match="an index is out of range in following"):
             f(zeros, np.int32(5))
         assert f(zeros, np.int32(3)).tolist() == [3] * 8, "the next run knows nothing of it"
+
+
+@pytest.mark.parametrize(
+    "moment", ["before the thread is told", "after it is told", "on leaving", "when it has started"]
+)
+@pytest.mark.parametrize("text", ["function", "loop"])
+def test_ctrl_c_while_it_is_started(device: GpuDevice, text: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_GPU_LOOPS", "host")
+    f = hlojit.compile(FUNCTION if text == "function" else LOOP.replace("NAME", "endless"), backend="cuda")
+    more = () if text == "function" else (hlojit.put(np.int32(3), "cuda"),)
+    x, zeros = hlojit.put(np.ones(8, "f4"), "cuda"), hlojit.put(np.zeros(8, "f4"), "cuda")
+    assert hlojit.get(f(zeros, *more)).tolist() == [0] * 8
+    lanes = device._opened()
+    real = Queue.submit
+    submitted: list[Queue] = []
+
+    def submit(queue: Queue, *arguments: Any) -> Any:
+        # The simulated streams are queues, too; and the device's threads know no Ctrl-C.
+        is_here = threading.current_thread() is threading.main_thread()
+        if not is_here or queue not in (lanes.issuing, lanes.completions):
+            return real(queue, *arguments)
+        submitted.append(queue)
+        if moment == "before the thread is told":
+            raise KeyboardInterrupt
+        returned = real(queue, *arguments)
+        if moment == "after it is told":
+            raise KeyboardInterrupt
+        return returned
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Queue, "submit", submit)
+        if moment == "on leaving":
+            patched.setattr(device.driver.__class__, "current", Leaving())
+        if moment == "when it has started":
+            patched.setattr(Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            f(x, *more)
+    assert submitted == [lanes.completions if text == "function" else lanes.issuing]
+    assert not lanes.waiting or moment != "before the thread is told"
+    after = f.execute(zeros, *more)
+    assert after.wait(20), "what nobody waits for runs for ever"
+    assert hlojit.get(after).tolist() == [0] * 8
+    assert not lanes.waiting
+
+
+class Leaving:
+    """A context that is left by Ctrl-C."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        raise KeyboardInterrupt
