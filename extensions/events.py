@@ -21,6 +21,7 @@ import os
 import queue
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -186,7 +187,7 @@ class Event:
 
         self.then(open_gate)
         try:
-            return gate.acquire(timeout=seconds)
+            return acquire(gate, seconds)
         finally:
             with _lock:
                 if open_gate in self._callbacks:
@@ -206,6 +207,23 @@ class Event:
             "pending" if not self._is_ready else "ready" if self._error is None else f"failed: {text_of(self._error)}"
         )
         return f"<Event {state}>"
+
+
+_SLICE_SECONDS: Final = 0.05
+"""How long the main thread sleeps without looking for signals."""
+
+
+def acquire(lock: threading.Lock, seconds: float = -1.0) -> bool:
+    """``lock.acquire`` with a timeout, or -1, that a signal ends: the system may have given it to another thread, which wakes
+    nobody, and Python's handlers run on the main thread only.
+    """
+    if threading.get_ident() != threading.main_thread().ident:
+        return lock.acquire(timeout=seconds)
+    end = math.inf if seconds < 0 else time.monotonic() + seconds
+    while not lock.acquire(timeout=min(_SLICE_SECONDS, max(end - time.monotonic(), 0.0))):
+        if time.monotonic() >= end:
+            return False
+    return True
 
 
 def _seconds(timeout: object) -> float:

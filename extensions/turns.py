@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, final
 
+from hlojit.extensions.events import acquire
 from hlojit.ir.errors import ExecutionError
 
 
@@ -50,7 +51,7 @@ class Turn:
 
     def run(self) -> None:
         """On the owner's thread, which has ``mine``: wait for the turn, and do the work; its errors are the queue's."""
-        self._has_come.acquire()
+        acquire(self._has_come)
         arguments, self._arguments = self._arguments, None
         if arguments is None:
             return

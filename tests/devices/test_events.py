@@ -97,6 +97,38 @@ def test_ctrl_c_ends_the_waiting() -> None:
     assert event.wait()
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signal masks")
+def test_a_signal_that_another_thread_was_given_ends_the_waiting() -> None:
+    event, late = Event(), []
+    sending, sent = threading.Event(), threading.Event()
+
+    def send() -> None:
+        sending.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+        if not sent.wait(5):
+            late.append(True)
+            event.complete()
+
+    # Before the mask, which threads take over: it is the only one that the signal can be given to.
+    thread = threading.Thread(target=send)
+    thread.start()
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        timer = threading.Timer(0.05, sending.set)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            event.wait()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, previous)
+        sending.set()
+        sent.set()
+        timer.join()
+        thread.join()
+    assert not late
+
+
 def test_a_queue_keeps_the_order_of_each_thread() -> None:
     queue, order = Queue("test"), []
     start = threading.Barrier(4)
