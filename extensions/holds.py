@@ -89,7 +89,10 @@ class Hold:
         if ended is not None:
             ended.complete()
 
-    __del__ = end
+    def __del__(self) -> None:
+        # Ctrl-C may have come before it was made.
+        if hasattr(self, "_buffers"):
+            self.end()
 
 
 class Given(NamedTuple):
