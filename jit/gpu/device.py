@@ -123,7 +123,7 @@ class GpuDevice(Device):
             try:
                 return memory, self._upload(lanes, memory, array, type)
             except BaseException:
-                lanes.site.follow_uploads()
+                lanes.site.follow(lanes.site.uploads)
                 raise
 
     def _upload(self, lanes: Lanes, memory: DeviceMemory, array: NDArray, type: TensorType) -> Event:
@@ -150,6 +150,9 @@ class GpuDevice(Device):
             except DeviceFault as fault:
                 self.recover(lanes.downloads, fault)
                 raise
+            except BaseException:
+                lanes.site.follow(lanes.downloads)
+                raise
         return array
 
     def receive(
@@ -172,10 +175,11 @@ class GpuDevice(Device):
                     self.driver.copy_from(source.driver, memory.address, handle.address, type.nbytes, uploads)
                 mark = self.driver.record(uploads)
                 self.driver.wait_for(lanes.site.stream, mark)
+                source.driver.wait_for(theirs.site.stream, mark)
             except BaseException:
-                lanes.site.follow_uploads()
+                lanes.site.follow(uploads)
+                theirs.site.follow(uploads, self.driver)
                 raise
-        source.driver.wait_for(theirs.site.stream, mark)
         done = self._arrival(lanes, mark)
         done.then(partial(source._took_over, theirs))
         return memory, done

@@ -82,13 +82,13 @@ class Site:
         """
         return None if self.driver.properties.recovers else self.driver.native
 
-    def follow_uploads(self) -> None:
-        """For an upload that is given up, by Ctrl-C, say: its memory is given back in the order of the programs' stream.
+    def follow(self, stream: Stream, driver: Driver | None = None) -> None:
+        """For a transfer that is given up, by Ctrl-C, say: its memory is given back in the order of the programs' stream.
 
-        What is on its way there must come before.
+        What is on its way there, or from there, must come before.  ``driver`` is the stream's, if not the site's own.
         """
         with suppress(DriverError):
-            self.driver.wait_for(self.stream, self.driver.record(self.uploads))
+            self.driver.wait_for(self.stream, (driver or self.driver).record(stream))
 
     def temporaries(self, nbytes: int, program: str) -> DeviceMemory:
         """Memory for one run; to be referred to until the program is on the stream."""
@@ -192,7 +192,7 @@ class Resident:
             try:
                 site.pool.supplied(f"a transfer of constants of {self._name}", upload)
             except BaseException:
-                site.follow_uploads()
+                site.follow(site.uploads)
                 raise
         return memory
 
