@@ -46,6 +46,9 @@ MOST_UNDER_WAY = 16
 """Pieces, however small they are."""
 AT_ONCE = 1024
 """Threads that a multiprocessor should hold of a kernel that waits for memory: loops are not unrolled beyond that."""
+IN_LOOPS_AT_ONCE = 768
+"""Of a kernel whose pieces are not written out, which keeps addresses and what is under way besides: with 1,024, sums of
+everything were spilt."""
 OTHER_WORDS = 40
 """Registers of a thread for addresses and arithmetic, beside the kept values of a row."""
 DATA_WORDS = 24
@@ -121,7 +124,7 @@ class RowGrid:
     @property
     def at_once(self) -> int:
         """Blocks that a multiprocessor should have registers for."""
-        return max(1, (self.together if self.resident else AT_ONCE) // self.threads)
+        return max(1, (self.together if self.resident else IN_LOOPS_AT_ONCE) // self.threads)
 
 
 @dataclass(frozen=True)
