@@ -242,7 +242,15 @@ def matrix_plans(
     plans = [plan for tile in _tiles(machine) for plan in _tile_plans(product, inputs, tile, parts, elements, machine)]
     # Pieces of single elements by the dozen would not fit into registers, and smaller tiles have as many threads for fewer.
     plans = [plan for plan in plans if plan.held <= machine.registers_per_thread // 2] or plans
-    plans.sort(key=lambda plan: (plan_cycles(plan, elements, machine), -plan.tile.warps, -plan.stages))
+    # Rows that begin anywhere are left element by element, each at an address of its own: few columns a warp want fewer.
+    begins_anywhere = product.result_lanes(2) == 1
+
+    def rank(plan: MatrixPlan) -> tuple[float, ...]:
+        tile = plan.tile
+        columns = tile.warp_columns if begins_anywhere else 0
+        return plan_cycles(plan, elements, machine), -tile.warps, -plan.stages, columns
+
+    plans.sort(key=rank)
     return plans[:MOST_CANDIDATES]
 
 
