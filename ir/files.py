@@ -29,7 +29,7 @@ def sealed(magic: bytes, version: int, body: bytes, key: str = "") -> bytes:
 
 
 def unsealed(magic: bytes, version: int, data: memoryview, key: str = "") -> memoryview:
-    """The body; raises ``FormatError`` if it is of another kind, version or key, cut off, or altered."""
+    """The body; raises ``FormatError`` if it is of another kind, version or key, cut off, too long, or altered."""
     if len(data) < ALIGNMENT or bytes(data[: len(magic)]) != magic:
         raise FormatError("this is no file of the kind that hlojit writes here")
     _, found, _, length, digest = _HEADER.unpack_from(data)
@@ -37,7 +37,8 @@ def unsealed(magic: bytes, version: int, data: memoryview, key: str = "") -> mem
         raise FormatError(f"the file has version {found} of the format, this hlojit reads version {version}")
     body = data[ALIGNMENT:]
     if len(body) != length:
-        raise FormatError(f"the file is cut off: {len(body)} bytes of {length}")
+        wrong = "cut off" if len(body) < length else "longer than what was written"
+        raise FormatError(f"the file is {wrong}: {len(body)} bytes of {length}")
     if _checksum(body, key) != digest:
         raise FormatError("the file is damaged: its checksum is wrong")
     return body

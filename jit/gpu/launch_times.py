@@ -6,8 +6,8 @@
 
 Whoever does not ask pays nothing: a profiler has streams and kernels of its own, over a driver that puts a mark before and
 behind every launch.  So it launches kernel by kernel what otherwise is one graph; the time of the whole program is that of
-the program as Python puts it on the stream, captured as a graph where it is one, never that of the native way.  The simulator's
-times are those of the simulator.
+the program as Python puts it on the stream, captured as a graph where it is one; that of the native way is not measured here.
+The simulator's times are those of the simulator.
 """
 
 from __future__ import annotations

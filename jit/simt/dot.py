@@ -2,7 +2,8 @@
 
 Which plans there are is said by ``product_choice``.  Where there are few results and many terms, sums are cut into parts,
 which a second launch adds in their order.
-Numeric effect: *permitted*; the order of the sums follows from shapes, types and the width of a warp.
+Numeric effect: *permitted*; the order of the sums follows from shapes, layouts, types, the width of a warp and what the
+machine's matrix units take.
 """
 
 from __future__ import annotations

@@ -261,6 +261,13 @@ def test_a_file_cut_off_or_altered_anywhere(tmp_path: Path) -> None:
                 hlojit.load(path)
 
 
+def test_a_file_with_something_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "longer"
+    path.write_bytes(saved(tmp_path).read_bytes() + b"more")
+    with pytest.raises(HlojitError, match="longer than what was written"):
+        hlojit.load(path)
+
+
 def test_alterations_under_a_right_checksum(tmp_path: Path) -> None:
     """Not what the checksum is for, but whatever is read is checked: an error or a program, never a crash."""
     data = saved(tmp_path).read_bytes()
