@@ -26,6 +26,9 @@ class collection_paused:
     leaves none behind turns it on again; the worst that a switch of threads in between does is a collection.
     """
 
+    _ending = False
+    """Whether `__exit__` has begun and not ended."""
+
     def __enter__(self) -> None:
         global _is_ours
         _holders[id(self)] = threading.get_ident()
@@ -36,18 +39,21 @@ class collection_paused:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ending = True
         _end(id(self))
+        self._ending = False
 
     def __del__(self) -> None:
-        # Ctrl-C may come before the block is entered, or before `__exit__` has done anything.
-        if id(self) in _holders:
-            _end(id(self))
+        # Ctrl-C may come before the block is entered, or between any two steps of `__exit__`.
+        if self._ending or id(self) in _holders:
+            _end(id(self), is_ours=self._ending)
 
 
-def _end(holder: int) -> None:
+def _end(holder: int, is_ours: bool = False) -> None:
     global _is_ours
     _holders.pop(holder, None)
-    if not _holders and _is_ours:
+    if not _holders and (_is_ours or is_ours):
+        # Before it is on: whoever begins in between finds it off, and leaves it to this one.
         _is_ours = False
         gc.enable()
 

@@ -22,6 +22,8 @@ from hlojit.ir.fork_gate import fork_gate
 
 _NO_OBJECTS: Final = ("nvptx",)
 """Architectures that LLVM makes assembly for, and no more."""
+_UNROLLED_AS_WRITTEN: Final = ("amdgcn",)
+"""Architectures for which LLVM unrolls nearly every loop, until sums that threads have many of are spilt."""
 
 
 class Processor(Hashable, Protocol):
@@ -75,6 +77,7 @@ class _Pipeline:
         self._options = llvm.create_pipeline_tuning_options(speed_level=2)
         self._options.loop_vectorization = name == "vectorize"
         self._options.slp_vectorization = name in ("vectorize", "threads")
+        self._options.loop_unrolling = not processor.triple.startswith(_UNROLLED_AS_WRITTEN)
         self._manager: Any = None
         self._is_empty = name == "plain"
         self._least = llvm.create_pipeline_tuning_options(speed_level=0) if name == "coroutines" else None

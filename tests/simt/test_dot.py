@@ -246,7 +246,7 @@ def test_machines_change_tiles_and_no_bit() -> None:
         H200,
         SMALL,
         replace(SMALL, shared_bytes=8 << 10, registers_per_thread=64),
-        replace(H200, access_bytes=4),
+        replace(H200, access_bytes=8),
     )
     found = [run(instruction, lhs, rhs, machine).tobytes() for machine in machines]
     assert len(set(found)) == 1
