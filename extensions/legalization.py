@@ -28,6 +28,7 @@ from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
 from hlojit.ir.passes.op_expander import ExpansionRule, OpExpander
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.passes.registry import simplification_passes
+from hlojit.ir.passes.type_legalizer import TypeLegalizer
 
 _MOST_ROUNDS = 32
 """Expansions that build calls of functions whose bodies hold expansions, and so on: beyond this they are a circle."""
@@ -48,10 +49,13 @@ class Legalizer:
         """Whether the back end, asked before anything is expanded, takes the instruction as it is."""
         return self._api >= (1, 1) and ask(self.backend, instruction).support is Support.YES
 
-    def passes(self) -> tuple[Pass, Pass]:
-        """The passes that inline calls and composites, and that expand and bind, but for what the back end keeps."""
+    def passes(self) -> tuple[Pass, Pass, Pass]:
+        """The passes that inline calls and composites, that expand and bind, and that take numbers apart.
+
+        What the back end keeps is left as it is.
+        """
         expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never")
-        return CallInliner(keeps=self.keeps), expand
+        return CallInliner(keeps=self.keeps), expand, TypeLegalizer(keeps=self.keeps, expander=expand)
 
     def check(self, module: Module) -> None:
         """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""
@@ -148,7 +152,7 @@ class VerifiedExpander(OpExpander):
 
 @dataclass(frozen=True)
 class Legalization(Pass):
-    """Legalize once more what passes have built since: inline, expand, bind; simplify that; remove what is dead."""
+    """Legalize once more what passes have built since: inline, expand, bind, take apart; simplify that; remove what is dead."""
 
     name: ClassVar[str] = "legalization"
     phase: ClassVar[str] = "before-fusion"
@@ -166,10 +170,11 @@ class Legalization(Pass):
 
     def _legalize(self, module: Module) -> bool:
         assert self.legalizer is not None, "made by the driver"
-        inline, expand = self.legalizer.passes()
+        inline, expand, take_apart = self.legalizer.passes()
         changed = inline.run(module)
         for _ in range(_MOST_ROUNDS):
-            if not expand.run(module):
+            expanded = expand.run(module)
+            if not take_apart.run(module) and not expanded:
                 return changed
             changed = True
             if not inline.run(module):

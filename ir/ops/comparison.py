@@ -14,6 +14,7 @@ from hlojit.ir.formats import (
     QuantizedType,
     element_type,
 )
+from hlojit.ir.ops import complex_arithmetic
 from hlojit.ir.ops.attribute_kinds import EnumKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -149,6 +150,7 @@ COMPARE = define(
         traits=frozenset({Trait.COMPARISON}),
         lowering=Pointwise(_compare, exact=True),
         cost=Cost.CHEAP,
+        parts={ComplexType: complex_arithmetic.compared},
         summary="Whether two elements stand in a relation; TOTALORDER tells -0.0 from 0.0 and orders NaN.",
     )
 )
@@ -261,6 +263,7 @@ CLAMP = define(
         lowering=Pointwise(_clamp, exact=True),
         cost=Cost.CHEAP,
         value_range=clamped,
+        parts={ComplexType: complex_arithmetic.clamped},
         summary="minimum(maximum(operand, min), max).",
     )
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hlojit.ir.errors import ExecutionError, TypeInferenceError
-from hlojit.ir.formats import BooleanType
+from hlojit.ir.formats import BooleanType, ElementType
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32, STRING, SYMBOL
 from hlojit.ir.ops.definition import (
     Array,
@@ -24,6 +24,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.parts import SEPARATELY
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -214,6 +215,7 @@ WHILE = define(
         syntax="while",
         traits=STRUCTURAL,
         lowering=Structural("loop"),
+        parts={ElementType: SEPARATELY},
         summary="repeats a body while a condition holds",
     )
 )
@@ -265,6 +267,7 @@ IF = define(
         syntax="generic",
         traits=STRUCTURAL,
         lowering=Structural("branch"),
+        parts={ElementType: SEPARATELY},
         summary="evaluates one of two branches",
     )
 )
@@ -293,6 +296,7 @@ CASE = define(
         syntax="generic",
         traits=STRUCTURAL,
         lowering=Structural("branch"),
+        parts={ElementType: SEPARATELY},
         summary="evaluates the branch that an index chooses, the last one if it is out of range",
     )
 )
@@ -392,6 +396,7 @@ OPTIMIZATION_BARRIER = define(
         syntax="optimization_barrier",
         traits=STRUCTURAL,
         lowering=Structural("alias"),
+        parts={ElementType: SEPARATELY},
         summary="an identity across which nothing is moved",
     )
 )

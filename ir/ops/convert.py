@@ -18,6 +18,7 @@ from hlojit.ir.formats import (
 )
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import I32
+from hlojit.ir.ops.complex_arithmetic import converted
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -29,6 +30,7 @@ from hlojit.ir.ops.definition import (
     Pointwise,
     PointwiseCall,
     RangeOf,
+    Trait,
     ValueRange,
     define,
 )
@@ -52,7 +54,7 @@ from hlojit.ir.ops.pointwise import (
 )
 from hlojit.ir.ops.rules import OpCall, checked, compatible_extents, compatible_shapes, inferred, operand_tensor
 from hlojit.ir.scalar import arrays, formats
-from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.scalar.numpy_builder import saturate
 from hlojit.ir.types import TensorType
@@ -112,6 +114,7 @@ CONVERT = define(
         lowering=Pointwise(_convert, exact=True),
         cost=Cost.CHEAP,
         value_range=_converted_range,
+        parts={ComplexType: converted},
         summary="The same number in another element type: rounded to even, truncated, saturated or wrapped.",
     )
 )
@@ -356,6 +359,10 @@ COMPLEX_NUMBER = define(
         constraints=(*_COMPLEX_RULES, inferred_shape("C2"), inferred_element("C3")),
         reference=_make_complex,
         syntax="complex",
+        traits=frozenset({Trait.PARTS}),
+        lowering=Pointwise(lambda builder, call, real, imaginary: Pair(real, imaginary), exact=True),
+        cost=Cost.CHEAP,
+        parts={ComplexType: lambda builder, instruction, operands: [(operands[0][0], operands[1][0])]},
         summary="lhs + i * rhs.",
     )
 )
@@ -363,7 +370,7 @@ COMPLEX_NUMBER = define(
 _PART_RULES = (takes("I1", 0, "operand", (FLOAT, COMPLEX)),)
 
 
-def _part(mnemonic: str, reference: Any, lowering: Pointwise, summary: str) -> OpDefinition:
+def _part(number: int, mnemonic: str, reference: Any, lowering: Pointwise, summary: str) -> OpDefinition:
     return define(
         OpDefinition(
             f"stablehlo.{mnemonic}",
@@ -372,17 +379,26 @@ def _part(mnemonic: str, reference: Any, lowering: Pointwise, summary: str) -> O
             constraints=(*_PART_RULES, inferred_shape("C1"), inferred_element("C2")),
             reference=reference,
             syntax="pretty-same-type",
+            traits=frozenset({Trait.PARTS}),
             lowering=lowering,
             cost=Cost.CHEAP,
+            parts={ComplexType: lambda builder, instruction, operands: [(operands[0][number],)]},
             summary=summary,
         )
     )
 
 
-REAL = _part("real", plain(np.real), by_type(real=lambda b, x: x, exact=True), "The real part.")
+REAL = _part(
+    0,
+    "real",
+    plain(np.real),
+    by_type(real=lambda b, x: x, pair=lambda b, x: x.real, exact=True),
+    "The real part.",
+)
 IMAG = _part(
+    1,
     "imag",
     plain(np.imag),
-    by_type(real=lambda b, x: b.constant(x.kind, 0.0)),
+    by_type(real=lambda b, x: b.constant(x.kind, 0.0), pair=lambda b, x: x.imag, exact=True),
     "The imaginary part; of a real number, 0.",
 )

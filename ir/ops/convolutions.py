@@ -326,7 +326,7 @@ CONVOLUTION = define(
         reference=lambda call, lhs, rhs: convolve(call, lhs, rhs, conv_padding(call.instruction)),
         syntax="convolution",
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("convolution", operations=_operations),
+        lowering=Kernel("convolution", operations=_operations, takes_pairs=True),
         summary="products of windows of an image with a kernel",
     )
 )

@@ -30,6 +30,7 @@ from hlojit.ir.types import TensorType, Type
 if TYPE_CHECKING:
     from hlojit.ir.graph import Block, Instruction, Value
     from hlojit.ir.ops.attribute_kinds import AttributeKind
+    from hlojit.ir.ops.parts import RuleOfParts
     from hlojit.ir.scalar.builder import Scalar
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +58,7 @@ class Trait(enum.Enum):
     DISJUNCTION = "of booleans: true where at least one operand is"
     DEQUANTIZES = "computes with the numbers that quantized elements stand for, and quantizes what it gives"
     ASYNCHRONOUS = "may be the body of an asynchronous call"
+    PARTS = "takes numbers apart into their parts, or puts them together: all that must know them in memory"
     FUSION = "its one region is the body of one kernel"
 
 
@@ -200,6 +202,8 @@ class Kernel(Lowering):
     name: str
     operations: Callable[[Instruction], int] | None = field(default=None, compare=False)
     runs: Callable[[Instruction], int] | None = field(default=None, compare=False)
+    takes_pairs: bool = False
+    """Whether it takes complex numbers as they are in memory; of others their parts are operands of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +277,9 @@ class OpDefinition:
     by this op may be taken apart into lanes and chunks."""
     value_range: Callable[[Instruction, RangeOf], ValueRange | None] | None = None
     """``value_range(instruction, range_of)``: bounds of the integers that the op gives, from those of its operands."""
+    parts: Mapping[type[Any], RuleOfParts] = field(default_factory=dict, compare=False)
+    """What becomes of the op where a back end computes with the parts of numbers (see ``hlojit.ir.ops.parts``), by class of
+    element type; ``ElementType`` stands for all of them.  What only moves elements needs no rule."""
     callees: tuple[str, ...] = ()
     """Attributes that name functions of the module whose bodies run in place of the instruction."""
     registered: bool = field(default=True, compare=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, NanEncoding, QuantizedType, element_type
+from hlojit.ir.ops.complex_arithmetic import extremum, modulus, of_parts, product, quotient, signum
 from hlojit.ir.ops.definition import (
     Array,
     Constraint,
@@ -19,6 +20,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.parts import each_part
 from hlojit.ir.ops.pointwise import (
     ANY,
     ANY_PER_AXIS,
@@ -122,6 +124,7 @@ ADD = define(
         # 0.0 + -0.0 would lose a sign.
         identity=lambda element: -0.0 if isinstance(element, FloatFormat) else 0,
         value_range=monotonic(operator.add),
+        parts={ComplexType: each_part},
         summary="Sum; of booleans, or.",
     )
 )
@@ -133,6 +136,7 @@ SUBTRACT = define(
         by_type(real=lambda b, x, y: b.fsub(x, y), integer=lambda b, element, x, y: b.sub(x, y)),
         plain(np.subtract),
         value_range=monotonic(operator.sub),
+        parts={ComplexType: each_part},
         summary="Difference.",
     )
 )
@@ -150,6 +154,7 @@ MULTIPLY = define(
         traits=_COMMUTATIVE,
         identity=lambda element: 1,
         value_range=monotonic(operator.mul),
+        parts={ComplexType: of_parts(product)},
         summary="Product; of booleans, and.",
     )
 )
@@ -179,6 +184,7 @@ DIVIDE = define(
         ),
         _divide,
         cost=Cost.EXPENSIVE,
+        parts={ComplexType: of_parts(quotient)},
         summary="Quotient, of integers toward zero.",
     )
 )
@@ -277,6 +283,7 @@ MAXIMUM = define(
         traits=_EXTREMUM | {Trait.MAXIMUM},
         identity=lowest,
         value_range=monotonic(max),
+        parts={ComplexType: extremum("GT")},
         summary="The larger; NaN if either is NaN, and 0.0 is larger than -0.0.",
     )
 )
@@ -295,6 +302,7 @@ MINIMUM = define(
         traits=_EXTREMUM | {Trait.MINIMUM},
         identity=highest,
         value_range=monotonic(min),
+        parts={ComplexType: extremum("LT")},
         summary="The smaller; NaN if either is NaN, and -0.0 is smaller than 0.0.",
     )
 )
@@ -317,6 +325,7 @@ NEGATE = define(
         _NUMBERS,
         Pointwise(_flip_sign),
         plain(np.negative),
+        parts={ComplexType: each_part},
         summary="Minus the operand; integers wrap.",
     )
 )
@@ -343,6 +352,7 @@ ABS = define(
             integer=lambda b, element, x: arithmetic.integer_absolute(b, x),
         ),
         cost=Cost.CHEAP,
+        parts={ComplexType: of_parts(modulus)},
         summary="The magnitude; of the smallest integer, itself.",
     )
 )
@@ -369,6 +379,7 @@ SIGN = define(
         ),
         _sign,
         traits=frozenset({Trait.IDEMPOTENT}),
+        parts={ComplexType: of_parts(signum)},
         summary="-1, 0 or 1; zeros and NaN as they are.",
     )
 )

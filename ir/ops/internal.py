@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlojit.ir.formats import element_type
+from hlojit.ir.formats import ElementType, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import collective_semantics
 from hlojit.ir.ops.attribute_kinds import I64_MATRIX, STRING
@@ -29,6 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.parts import SEPARATELY
 from hlojit.ir.types import tensor
 
 FUSION_KINDS = ("loop", "reduction", "row", "selection")
@@ -119,6 +120,7 @@ COLLECTIVE = define(
         reference=collective_semantics.moved,
         traits=frozenset({Trait.EFFECT}),
         lowering=Structural("collective"),
+        parts={ElementType: SEPARATELY},
         summary="moves elements among the processes of a program",
     )
 )

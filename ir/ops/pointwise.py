@@ -6,7 +6,7 @@ define(unary("floor", (FLOAT, QUANTIZED), by_type(real=lambda b, x: b.floor(x)),
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     ValueRange,
 )
+from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -167,6 +168,7 @@ def unary(
     attributes: tuple[AttributeSpec, ...] = (),
     traits: frozenset[Trait] = frozenset(),
     cost: Cost = Cost.CHEAP,
+    parts: Mapping[type[Any], RuleOfParts] = NO_RULES,
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with one operand whose result has the operand's type."""
@@ -182,6 +184,7 @@ def unary(
         traits=traits,
         lowering=lowering,
         cost=cost,
+        parts=parts,
         summary=summary,
     )
 
@@ -197,6 +200,7 @@ def binary(
     cost: Cost = Cost.CHEAP,
     identity: Callable[[ElementType], Any] | None = None,
     value_range: Callable[[Instruction, RangeOf], ValueRange | None] | None = None,
+    parts: Mapping[type[Any], RuleOfParts] = NO_RULES,
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with two operands of one type, which is the result's too."""
@@ -217,6 +221,7 @@ def binary(
         cost=cost,
         identity=identity,
         value_range=value_range,
+        parts=parts,
         summary=summary,
     )
 
@@ -229,11 +234,13 @@ def by_type(
     real: Callable[..., Scalar] | None = None,
     integer: Callable[..., Scalar] | None = None,
     boolean: Callable[..., Scalar] | None = None,
+    pair: Callable[..., Scalar] | None = None,
     exact: bool = False,
 ) -> Pointwise:
     """A lowering that chooses by the first operand's type.
 
-    ``real(b, *scalars)`` for floats, ``integer(b, element, *scalars)`` for integers, ``boolean(b, *scalars)`` for i1.
+    ``real(b, *scalars)`` for floats, ``integer(b, element, *scalars)`` for integers, ``boolean(b, *scalars)`` for i1,
+    ``pair(b, *scalars)`` for complex numbers, whose scalars are a ``Pair`` each.
     """
 
     def rule(b: ScalarBuilder, call: PointwiseCall, *scalars: Scalar) -> Scalar:
@@ -244,6 +251,8 @@ def by_type(
             return integer(b, element, *scalars)
         if isinstance(element, BooleanType) and boolean is not None:
             return boolean(b, *scalars)
+        if isinstance(element, ComplexType) and pair is not None:
+            return pair(b, *scalars)
         raise HlojitError(f"there is no elementwise code for elements of type {element}")
 
     return Pointwise(rule, exact=exact)

@@ -325,7 +325,7 @@ DOT_GENERAL = define(
         reference=_dot_general_reference,
         syntax="dot_general",
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("dot_general", operations=_operations),
+        lowering=Kernel("dot_general", operations=_operations, takes_pairs=True),
         summary="products of matrices, batched, over any dimensions",
     )
 )

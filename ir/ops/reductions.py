@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -23,6 +24,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.parts import SEPARATELY, Separately, in_pairs
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -180,6 +182,7 @@ REDUCE = define(
         reference=_reduce_reference,
         syntax="reduce",
         lowering=Reduction(),
+        parts={ElementType: SEPARATELY},
         summary="combines the elements along dimensions",
     )
 )
@@ -337,6 +340,7 @@ SORT = define(
         syntax="generic",
         traits=frozenset({Trait.SORTS}),
         lowering=Kernel("sort", runs=_comparisons),
+        parts={ElementType: Separately(in_pairs)},
         summary="sorts along a dimension by a comparator",
     )
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
+from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.attribute_kinds import BOOL, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -29,6 +30,7 @@ from hlojit.ir.ops.gather import (
     is_index,
     signed_indices,
 )
+from hlojit.ir.ops.parts import SEPARATELY, each_part
 from hlojit.ir.ops.rules import (
     OpCall,
     ascending,
@@ -271,6 +273,7 @@ SCATTER = define(
         reference=_scatter_reference,
         syntax="generic",
         lowering=Kernel("scatter"),
+        parts={ElementType: SEPARATELY},
         summary="combines updates into the inputs at indices given by a tensor; those out of bounds are skipped",
     )
 )
@@ -336,6 +339,7 @@ DYNAMIC_UPDATE_SLICE = define(
         syntax="pretty-function-type",
         traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Kernel("dynamic_update_slice"),
+        parts={ElementType: each_part},
         summary="the operand with a slice overwritten",
     )
 )

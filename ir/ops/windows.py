@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, I64_MATRIX
 from hlojit.ir.ops.definition import (
     Array,
@@ -18,6 +19,7 @@ from hlojit.ir.ops.definition import (
     ReferenceCall,
     define,
 )
+from hlojit.ir.ops.parts import SEPARATELY
 from hlojit.ir.ops.reductions import (
     as_many_inits,
     body_combines,
@@ -222,6 +224,7 @@ REDUCE_WINDOW = define(
         reference=_reduce_window_reference,
         syntax="generic",
         lowering=Kernel("reduce_window"),
+        parts={ElementType: SEPARATELY},
         summary="combines the elements of sliding windows",
     )
 )

@@ -13,11 +13,13 @@ from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.type_legalizer import TypeLegalizer
 from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     CallInliner,
     OpExpander,
+    TypeLegalizer,
     AlgebraicSimplifier,
     ConstantFolding,
     WhileLoopSimplifier,
@@ -29,6 +31,7 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
 ALIASES = {
     "inline": "call-inliner",
     "expand": "op-expander",
+    "parts": "type-legalizer",
     "canonicalize": "algebraic-simplifier",
     "fold": "constant-folding",
     "cse": "common-subexpression-elimination",
@@ -64,7 +67,7 @@ def default_passes(
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
     return [
-        *((CallInliner(), OpExpander()) if legalization is None else legalization),
+        *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
         *simplification_passes(fold_limit),
         WhileLoopSimplifier(),
         *(pass_.in_phase("before-fusion") for pass_ in simplification_passes(fold_limit)),

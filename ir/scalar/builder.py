@@ -18,7 +18,7 @@ guard against it (see ``hlojit.ir.scalar.arithmetic``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Scalar(Protocol):
@@ -27,6 +27,18 @@ class Scalar(Protocol):
     @property
     def kind(self) -> str:
         """``i1 i8 i16 i32 i64 f32 f64``."""
+
+
+class Pair(NamedTuple):
+    """A complex number in a rule's hands.  Builders know none: only ``real``, ``imag`` and ``complex`` do."""
+
+    real: Scalar
+    imag: Scalar
+
+    @property
+    def kind(self) -> str:
+        """``complex<f32>`` or ``complex<f64>``."""
+        return f"complex<{self.real.kind}>"
 
 
 @runtime_checkable

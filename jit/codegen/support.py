@@ -8,16 +8,26 @@ from typing import Final, final
 
 from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
+from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import is_custom_call
-from hlojit.ir.ops.definition import Expand, OpDefinition, Structural
+from hlojit.ir.ops.definition import Expand, Kernel, OpDefinition, Structural, Trait
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.types import TensorType
 from hlojit.lowering.structure import captured
 
 MAXIMUM_BYTES: Final = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
+
+
+def takes_pairs(record: OpDefinition) -> bool:
+    """Whether an op knows complex numbers in memory; to all others they are two numbers each."""
+    lowering = record.lowering
+    if isinstance(lowering, Structural):
+        return lowering.role in ("constant", "collective") or lowering.ends == "function"
+    if isinstance(lowering, Kernel):
+        return lowering.takes_pairs or Trait.FUSION in record.traits
+    return Trait.PARTS in record.traits
 
 
 @final
@@ -45,8 +55,9 @@ class Support:
         reason = self.lowering_reason(instruction.op)
         if reason:
             return reason
+        with_pairs = takes_pairs(instruction.op)
         for value in (*instruction.operands, *instruction.results):
-            reason = self._type_reason(value)
+            reason = self._type_reason(value, with_pairs=with_pairs)
             if reason:
                 return reason
         if instruction.regions and not isinstance(instruction.op.lowering, Structural):
@@ -60,20 +71,21 @@ class Support:
         main = module.main
         for kind, values in (("argument", main.body.arguments), ("result", main.body.returned)):
             for number, value in enumerate(values):
-                reason = self._type_reason(value)
+                reason = self._type_reason(value, with_pairs=True)
                 if not reason and not isinstance(value.type, TensorType):
                     reason = "tuples are not passed in and out; give the tensors as arguments or results of their own"
                 if reason:
                     raise UnsupportedError(f"{kind} {number} of @{main.name}", self.backend, reason, main.location)
 
-    def _type_reason(self, value: Value) -> str:
+    def _type_reason(self, value: Value, *, with_pairs: bool) -> str:
         kind = value.type
         if not isinstance(kind, TensorType):
             is_tuple = str(kind).startswith("tuple")
             return "" if is_tuple else f"values of type {kind} have no {self.machine} representation yet"
         if not kind.is_static:
             return f"{kind} has dimensions that are not known; give the shapes"
-        if not isinstance(kind.element_type, (BooleanType, IntegerType, FloatFormat)):
+        known = (BooleanType, IntegerType, FloatFormat)
+        if not isinstance(kind.element_type, (*known, ComplexType) if with_pairs else known):
             return f"element type {kind.element_type} has no {self.machine} code yet"
         if kind.nbytes > MAXIMUM_BYTES:
             return f"{kind} takes {kind.nbytes} bytes, more than any machine has"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.builder import Scalar
+from hlojit.ir.scalar.builder import Pair, Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.vector_access import VectorAccess
 from hlojit.lowering.body import Body
@@ -64,4 +64,9 @@ class Frame:
             encode = formats.pack if rounded else formats.encode
             scalar = encode(scalars(self.builder), scalar, element)
         buffer = len(self.body.operand_types) + number
+        if isinstance(scalar, Pair):
+            self.access.store_pair(
+                cast(Val, scalar.real), cast(Val, scalar.imag), buffer, self.body.linear(buffer, index)
+            )
+            return
         self.access.store(cast(Val, scalar), buffer, self.body.linear(buffer, index))

@@ -8,7 +8,8 @@ computed once.  ``LlvmArithmetic`` adds the scalar instructions, ``LlvmBuilder``
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 LLVM_TYPE = {
@@ -155,6 +156,21 @@ class LlvmText:
         if vector.lanes == 1:
             return vector
         return self.emit(vector.kind, 1, f"extractelement {self.type_of(vector)} {vector.text}, i64 {lane}")
+
+    @contextmanager
+    def of_lanes(self, count: int) -> Iterator[None]:
+        """Inside, vectors have so many lanes."""
+        outer, self.lanes = self.lanes, count
+        try:
+            yield
+        finally:
+            self.lanes = outer
+
+    def shuffled(self, x: Val, y: Val, order: Sequence[int]) -> Val:
+        """Lanes of two vectors: those of the second one count from behind those of the first."""
+        type, lanes = self.type_of(x), ", ".join(f"i32 {lane}" for lane in order)
+        text = f"shufflevector {type} {x.text}, {type} {y.text}, <{len(order)} x i32> <{lanes}>"
+        return self.emit(x.kind, len(order), text)
 
     def insert(self, vector: Val, lane: int, value: Val) -> Val:
         """The vector with one lane replaced."""

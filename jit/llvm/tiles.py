@@ -186,7 +186,7 @@ def transposed(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
         for _ in range(lane.bit_length() - 1):
             half = lane // 2
             group = [
-                _shuffle(b, group[n], group[n + half], _unpack_mask(size, lane, part))
+                b.shuffled(group[n], group[n + half], _unpack_mask(size, lane, part))
                 for n in range(half)
                 for part in (0, 1)
             ]
@@ -201,8 +201,8 @@ def transposed(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
                 if first & step:
                     continue
                 a, c = blocks[first], blocks[first | step]
-                blocks[first] = _shuffle(b, a, c, _exchange_mask(size, lane, step, upper=False))
-                blocks[first | step] = _shuffle(b, a, c, _exchange_mask(size, lane, step, upper=True))
+                blocks[first] = b.shuffled(a, c, _exchange_mask(size, lane, step, upper=False))
+                blocks[first | step] = b.shuffled(a, c, _exchange_mask(size, lane, step, upper=True))
             step *= 2
         for number, vector in enumerate(blocks):
             result[number * lane + column] = vector
@@ -229,9 +229,3 @@ def _exchange_mask(size: int, lane: int, step: int, *, upper: bool) -> list[int]
             start = size + (position - step) * lane if own else position * lane
         mask += list(range(start, start + lane))
     return mask
-
-
-def _shuffle(b: LlvmBuilder, x: Val, y: Val, mask: Sequence[int]) -> Val:
-    type = b.type_of(x)
-    order = ", ".join(f"i32 {lane}" for lane in mask)
-    return b.emit(x.kind, len(mask), f"shufflevector {type} {x.text}, {type} {y.text}, <{len(mask)} x i32> <{order}>")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from hlojit.ir.scalar.builder import Pair
 from hlojit.llvm.builder import LLVM_TYPE, LlvmBuilder, Val
 from hlojit.lowering.index import Atom, Index, Quotient, Remainder, RunTime, constant, variable
 from hlojit.lowering.target import Target
@@ -36,6 +37,8 @@ class VectorAccess:
         self._caches: list[dict[tuple[str, str], Val]] = [{}]
         self._atoms: dict[str, Val] = {}
         self._windows = 0
+        self._parts: dict[int, int] = {}
+        """Buffers of complex numbers as buffers of their parts."""
 
     @property
     def mask(self) -> Val | None:
@@ -190,6 +193,49 @@ class VectorAccess:
         offsets = self._vector(linear, "i32" if _fits(linear, 31) else "i64")
         return b.gather(kind, self.pointer(buffer, kind, offsets, inbounds=mask is None), mask)
 
+    def load_pair(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Pair:
+        """Load a complex number, or one for each lane: as one piece of memory that is taken apart in registers."""
+        if kind == "f32":
+            return self._halves(self.load(buffer, "i64", linear, condition))
+        if self.vectorized and condition is None and self.mask is None and self._steps_by_one(linear):
+            b = self.builder
+            with b.of_lanes(2 * b.lanes):
+                offset = b.mul(self.uniform(linear), b.constant("i64", 2))
+                return self._unzipped(b.load(kind, self.pointer(buffer, kind, offset), vector=True))
+        parts = self._parts_of(buffer)
+        real, imaginary = (self.load(parts, kind, linear * 2 + part, condition) for part in (0, 1))
+        return Pair(real, imaginary)
+
+    def _steps_by_one(self, linear: Index) -> bool:
+        """Whether lanes are neighbours in memory."""
+        moving = [atom for atom, _ in linear.terms if self.varies(atom)]
+        return len(moving) == 1 and linear.coefficient(self.vectorized) == 1
+
+    def _parts_of(self, buffer: int) -> int:
+        """A buffer of complex numbers as one of twice as many parts."""
+        found = self._parts.get(buffer)
+        if found is None:
+            found = self._parts[buffer] = len(self.bases)
+            self.bases.append(self.bases[buffer])
+            self.sizes.append(2 * self.sizes[buffer])
+        return found
+
+    def _halves(self, bits: Val) -> Pair:
+        """Two ``f32`` of every ``i64``."""
+        b = self.builder
+        pairs = b.emit(
+            "f32", 2 * bits.lanes, f"bitcast {b.type_of(bits)} {bits.text} to {b.type('f32', 2 * bits.lanes)}"
+        )
+        return self._unzipped(pairs)
+
+    def _unzipped(self, pairs: Val) -> Pair:
+        """The even lanes, and the odd ones."""
+        lanes = pairs.lanes // 2
+        if lanes == 1:
+            return Pair(self.builder.extract(pairs, 0), self.builder.extract(pairs, 1))
+        even, odd = (self.builder.shuffled(pairs, pairs, [2 * lane + part for lane in range(lanes)]) for part in (0, 1))
+        return Pair(even, odd)
+
     def _load_reversed(self, buffer: int, kind: str, linear: Index, mask: Val | None) -> Val:
         b = self.builder
         last = self.uniform(linear - (b.lanes - 1))
@@ -235,6 +281,25 @@ class VectorAccess:
             b.store(vector, pointer)
         else:
             b.masked_store(vector, pointer, self.mask)
+
+    def store_pair(self, real: Val, imaginary: Val, buffer: int, linear: Index) -> None:
+        """Store a complex number, or one for each lane."""
+        b, lanes = self.builder, self.builder.lanes if self.vectorized else 1
+        if lanes == 1:
+            pairs = b.insert(b.insert(Val("poison", real.kind, 2), 0, real), 1, imaginary)
+        else:
+            order = [lane + part for lane in range(lanes) for part in (0, lanes)]
+            pairs = b.shuffled(b.splat(real), b.splat(imaginary), order)
+        if real.kind == "f32":
+            text = f"bitcast {b.type_of(pairs)} {pairs.text} to {b.type('i64', lanes)}"
+            self.store(b.emit("i64", lanes, text), buffer, linear)
+        elif self.mask is None and (lanes == 1 or self._steps_by_one(linear)):
+            offset = b.mul(self.uniform(linear), b.constant("i64", 2))
+            b.store(pairs, self.pointer(buffer, real.kind, offset))
+        else:
+            parts = self._parts_of(buffer)
+            self.store(real, parts, linear * 2)
+            self.store(imaginary, parts, linear * 2 + 1)
 
     def _and(self, a: Val | None, b: Val) -> Val:
         return b if a is None else self.builder.and_(a, b)

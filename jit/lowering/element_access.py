@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
 from hlojit.lowering.index import Index
 
 
@@ -21,6 +21,9 @@ class Access(Protocol):
 
         ``kind`` is the kind in memory: ``i1`` for a boolean's byte, ``i8``/``i16`` for the bits of a small float.
         """
+
+    def load_pair(self, buffer: int, kind: str, linear: Index, condition: Scalar | None) -> Pair:
+        """Like ``load``, of a buffer of complex numbers: ``linear`` counts pairs, ``kind`` is that of a part."""
 
     def index_value(self, index: Index, kind: str) -> Scalar:
         """An index as a scalar of an integer kind."""

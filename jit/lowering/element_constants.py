@@ -26,6 +26,12 @@ def constant_numbers(dense: Dense) -> tuple[int | float, ...]:
     return tuple(values.tolist())
 
 
+def constant_parts(dense: Dense) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The real and the imaginary parts of a constant's elements, in row-major order; of a splat, of one of them."""
+    stored = dense.splat_element.reshape(1) if dense.is_splat else dense.array.reshape(-1)
+    return tuple(stored.real.tolist()), tuple(stored.imag.tolist())
+
+
 def constant_codes(dense: Dense) -> tuple[int, ...]:
     """The bits of a constant's elements, in row-major order; of a splat, of one of them."""
     stored = dense.splat_element.reshape(1) if dense.is_splat else dense.array.reshape(-1)

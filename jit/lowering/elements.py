@@ -15,21 +15,29 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast, final
 
 from hlojit.ir.errors import HlojitError, UnsupportedError
-from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
+from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
 from hlojit.ir.ops.views import ConstantView
 from hlojit.ir.scalar import formats
-from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.element_constants import LARGEST_TABLE, constant_codes, constant_numbers, stored_element
+from hlojit.lowering.element_constants import (
+    LARGEST_TABLE,
+    constant_codes,
+    constant_numbers,
+    constant_parts,
+    stored_element,
+)
 from hlojit.lowering.index import Index, RunTime, as_index, linear_index
 from hlojit.lowering.moved_values import MovedValues
 
 
 def memory_kind(element: ElementType) -> str:
-    """Kind of one element in a buffer: ``i1`` for a boolean's byte, the bits' integer for a small float."""
+    """Kind of one element in a buffer: ``i1`` for a boolean's byte, the bits' integer for a small float or a complex number."""
+    if isinstance(element, ComplexType):
+        return f"i{element.bits}"
     return formats.storage_kind(stored_element(element))
 
 
@@ -296,6 +304,10 @@ class Elements:
         element = value.tensor_type.element_type
         key = (number, self.body.linear(number, index))
         found = self.find(key)
+        if found is None and isinstance(element, ComplexType):
+            condition = self._conditions[-1] if self._conditions else None
+            linear = self.body.linear(number, index)
+            found = self._scopes[-1][key] = self.access.load_pair(number, element.component, linear, condition)
         if found is None:
             raw = self._loaded(value, number, index)
             found = formats.decode(self.builder, raw, stored_element(element))
@@ -334,6 +346,9 @@ class Elements:
     def _constant(self, instruction: Instruction, index: tuple[Index, ...], *, stored: bool = False) -> Scalar:
         dense = ConstantView.of(instruction).value
         element = stored_element(dense.type.element_type)
+        if isinstance(element, ComplexType):
+            linear = linear_index(index, dense.type.strides)
+            return Pair(*(self._tabulated(element.component, table, linear) for table in constant_parts(dense)))
         kind = formats.storage_kind(element) if stored else formats.compute_kind(element)
         if not dense.is_splat and dense.array.size > LARGEST_TABLE:
             raise HlojitError(f"internal error: a constant of {dense.array.size} elements inside a fusion")

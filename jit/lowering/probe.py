@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, final
 
+from hlojit.ir.scalar.builder import Pair
 from hlojit.ir.scalar.calls import plain_kind
 from hlojit.lowering.index import Index, variable
 from hlojit.lowering.target import KIND_BITS
@@ -114,14 +115,15 @@ class Probe:
         self._uses.append(tuple(argument.number for argument in arguments if argument.number >= 0))
         return ProbeScalar(kind, len(self._uses) - 1)
 
-    def finish(self, roots: Sequence[ProbeScalar]) -> Facts:
+    def finish(self, roots: Sequence[ProbeScalar | Pair]) -> Facts:
         """Compute the pressure and return what was found."""
         last: dict[int, int] = {}
         for position, uses in enumerate(self._uses):
             for number in uses:
                 last[number] = position
         for root in roots:
-            last[root.number] = len(self._uses)
+            for part in root if isinstance(root, Pair) else (root,):
+                last[part.number] = len(self._uses)  # type: ignore[attr-defined]
         ends: dict[int, int] = {}
         for position in last.values():
             ends[position] = ends.get(position, 0) + 1
@@ -137,6 +139,11 @@ class Probe:
         """Note a load."""
         self.facts.loads.append(Load(buffer, kind, linear, condition is not None))
         return self.record(kind, 1)
+
+    def load_pair(self, buffer: int, kind: str, linear: Index, condition: ProbeScalar | None) -> Pair:
+        """Note a load of a complex number."""
+        self.facts.loads.append(Load(buffer, f"i{2 * KIND_BITS[kind]}", linear, condition is not None))
+        return Pair(self.record(kind, 1), self.record(kind, 1))
 
     def index_value(self, index: Index, kind: str) -> ProbeScalar:
         """Note the index."""

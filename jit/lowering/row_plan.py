@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import cast, final
 
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Pointwise, Reduction
 from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.elements import Elements, Key
+from hlojit.lowering.elements import Elements, Key, memory_kind
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds, in_place_pairs
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
@@ -137,7 +138,7 @@ class RowPlan:
         found = [elements.value(value, self.index) for value in values]
         facts = probe.finish(cast(list[ProbeScalar], found))
         facts.requested = elements.requested
-        facts.kinds |= {formats.storage_kind(value.tensor_type.element_type) for value in values}
+        facts.kinds |= {memory_kind(value.tensor_type.element_type) for value in values}
         return facts, list(dict.fromkeys(elements.fetched))
 
     def index_in_row(self) -> Index:
@@ -193,7 +194,8 @@ class RowPlan:
 
     def _may_be_kept(self, key: Key) -> bool:
         value, index = key
-        if index != self.index or value.tensor_type.element_type.bits <= 1:
+        element = value.tensor_type.element_type
+        if index != self.index or element.bits <= 1 or isinstance(element, ComplexType):
             return False
         if value in self.body.parameters:
             return self.keeps_operands

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.machine import GENERIC, Machine
 
-KIND_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f32": 32, "f64": 64, "ptr": 64}
+KIND_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "f32": 32, "f64": 64, "ptr": 64}
+"""Bits of a scalar's kind; ``i128`` is a pair of ``f64`` in memory, which is no scalar anywhere else."""
 
 
 @dataclass(frozen=True, slots=True)

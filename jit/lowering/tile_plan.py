@@ -21,6 +21,8 @@ SMALLEST_EXTENT = 8
 MOST_STAGED = 4
 LONGEST_SIDE = 128
 STRETCH_LINES = 8
+LARGEST_BITS = 64
+"""Of the kinds that are transposed in registers."""
 TRANSPOSE_CYCLES = 0.24
 """Of an element of a block that is transposed in registers."""
 
@@ -47,6 +49,8 @@ def find_tiles(space: Space, facts: Facts) -> TransposedLoads | None:
     for load in facts.loads:
         step = load.linear.coefficient(inner)
         if load.guarded or not load.linear.is_affine or step in (None, 0, 1, -1):
+            continue
+        if KIND_BITS[load.kind] > LARGEST_BITS:
             continue
         for position, name in enumerate(space.names[:-1]):
             if load.linear.coefficient(name) == 1 and space.extents[position] >= SMALLEST_EXTENT:

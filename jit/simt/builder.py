@@ -231,15 +231,6 @@ class SimtBuilder(LlvmBuilder):
         """Wait for all of the thread's groups of copies but the last ``left`` ones."""
         self.dialect.wait_for_copies(self, left)
 
-    @contextmanager
-    def of_lanes(self, count: int) -> Iterator[None]:
-        """Inside, vectors have so many lanes."""
-        outer, self.lanes = self.lanes, count
-        try:
-            yield
-        finally:
-            self.lanes = outer
-
     def gather(self, kind: str, pointers: Val, mask: Val | None = None) -> Val:
         """Load from a vector of addresses; lanes whose mask is 0 are not read and give 0."""
         self._check(pointers, pointers.lanes, kind, Use.LOAD, mask=mask)
