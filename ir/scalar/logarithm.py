@@ -55,11 +55,16 @@ def log_of_parts(e: Term, f: Term, correction: Term | None = None) -> Term:
 def log_with_rest(x: Term) -> tuple[Term, Term]:
     """Log of a positive number as a sum of two f64, to about 2**-60 of its value."""
     e, m = exponent_and_mantissa(x)
-    f = m - 1.0
+    return log_of_parts_with_rest(e, m - 1.0)
+
+
+def log_of_parts_with_rest(e: Term, f: Term, correction: Term | None = None) -> tuple[Term, Term]:
+    """``log_of_parts`` as a sum of two f64."""
     half_square, rest = log_mantissa(f)
     rest = rest - (f * 0.5).fma(f, -half_square)
     part = f - half_square
     part_low = (f - part) - half_square + rest
+    part_low = part_low if correction is None else part_low + correction
     whole = e * LN2["f64"][0]
     total = whole + part
     # whole is 0 or larger than part

@@ -99,7 +99,7 @@ def reduce_huge(x: Term) -> tuple[Term, Term, Term]:
     return quadrant, r * 2.0**-64, ((high - r) + low) * 2.0**-64
 
 
-def _huge_magnitude(x: Term) -> tuple[Term, Term]:
+def huge_magnitude(x: Term) -> tuple[Term, Term]:
     """(whether finite, |x| in f64 and in the range of ``reduce_huge``)."""
     finite = x.abs() < float("inf")
     # anything in range for lanes that do not need this
@@ -110,7 +110,7 @@ def _huge_magnitude(x: Term) -> tuple[Term, Term]:
 def _sin_huge(b: ScalarBuilder, x: Scalar, turn: int) -> Scalar:
     """sin(x + turn pi/2) for huge x; NaN for infinity and NaN."""
     term = Term(b, x)
-    finite, magnitude = _huge_magnitude(term)
+    finite, magnitude = huge_magnitude(term)
     quadrant, r, _ = reduce_huge(magnitude)
     if turn == 0:
         quadrant = quadrant + where(term < 0.0, quadrant.constant(2), 0)
@@ -182,7 +182,7 @@ def _tangent(quadrant: Term, r: Term, r_low: Term) -> Term:
 def tan_slow(b: ScalarBuilder, x: Scalar) -> Scalar:
     """Tan x for |x| >= 2**16."""
     term = Term(b, x)
-    finite, magnitude = _huge_magnitude(term)
+    finite, magnitude = huge_magnitude(term)
     result = _tangent(*reduce_huge(magnitude))
     if term.kind == "f32":
         result = result.narrow()
