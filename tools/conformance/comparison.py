@@ -1,0 +1,111 @@
+"""Whether a result is what is expected of it: equal, within a tolerance, within so many ULP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tools.conformance.checks import Check
+
+Array = np.ndarray[Any, Any]
+FAR = (1 << 64) - 1
+"""The distance of a number from what is not finite."""
+
+
+def mismatch(checks: Sequence[Check], results: Sequence[Any]) -> str:
+    """What is wrong with the results, or nothing."""
+    for number, check in enumerate(checks):
+        actual, expected = np.asarray(results[check.actual]), np.asarray(results[check.expected])
+        if found := differs(check, actual, expected):
+            return found if len(checks) == 1 else f"check {number}: {found}"
+    return ""
+
+
+def differs(check: Check, actual: Array, expected: Array) -> str:
+    """How ``actual`` differs from ``expected`` by more than ``check`` allows, or nothing."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return f"{actual.dtype}{list(actual.shape)} for {expected.dtype}{list(expected.shape)}"
+    if check.rule == "ulp":
+        return _apart(actual, expected, check.least, check.most)
+    if check.rule == "absolute":
+        wrong = ~_near(actual, expected, check.tolerance)
+        return _where(wrong, actual, expected, f"beyond {check.tolerance}")
+    return _where(~same(actual, expected), actual, expected, "not equal")
+
+
+def parts(array: Array) -> Array:
+    """A complex array as pairs of reals, with a last dimension more; others as they are."""
+    if array.dtype.kind != "c":
+        return array
+    return np.stack([array.real, array.imag], axis=-1)
+
+
+def is_float(array: Array) -> bool:
+    return array.dtype.kind in "fc" or (array.dtype.kind == "V" and "float" in array.dtype.name)
+
+
+def _wide(array: Array) -> Array:
+    if array.dtype.kind in "biuf":
+        return array
+    return array.astype(np.float64 if is_float(array) else np.int64)
+
+
+def same(actual: Array, expected: Array) -> Array:
+    """Equal, or both no numbers, element by element (and part by part of complex numbers)."""
+    one, other = _wide(parts(actual)), _wide(parts(expected))
+    equal: Array = one == other
+    return equal | (np.isnan(one) & np.isnan(other)) if one.dtype.kind == "f" else equal
+
+
+def _near(actual: Array, expected: Array, tolerance: float) -> Array:
+    one, other = (parts(each).astype(np.float64) for each in (actual, expected))
+    with np.errstate(all="ignore"):
+        close = np.abs(one - other) <= tolerance
+    result: Array = close | same(actual, expected)
+    return result
+
+
+def ulp_distance(actual: Array, expected: Array) -> Array:
+    """How many numbers of the type lie between, as unsigned 64 bits; ``FAR`` if one of them is not finite and they differ."""
+    one, other = parts(actual), parts(expected)
+    bits = np.dtype(f"u{one.dtype.itemsize}")
+    sign = bits.type(1 << (8 * bits.itemsize - 1)) if one.dtype.itemsize > 1 else _sign_of(one)
+    first, second = one.view(bits), other.view(bits)
+    magnitudes = [(each & ~sign).astype(np.uint64) for each in (first, second)]
+    opposite = (first & sign) != (second & sign)
+    apart = np.where(magnitudes[0] > magnitudes[1], magnitudes[0] - magnitudes[1], magnitudes[1] - magnitudes[0])
+    apart = np.where(opposite, magnitudes[0] + magnitudes[1], apart)
+    wide = [each.astype(np.float64) for each in (one, other)]
+    finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
+    alike = (first == second) | (np.isnan(wide[0]) & np.isnan(wide[1]))
+    return np.where(alike, np.uint64(0), np.where(finite, apart, np.uint64(FAR)))
+
+
+def _sign_of(array: Array) -> Any:
+    """The sign bit of a format of at most 8 bits, whose codes are in the low bits of a byte."""
+    import ml_dtypes
+
+    limits: Any = ml_dtypes.finfo
+    return np.uint8(1 << (limits(array.dtype).bits - 1))
+
+
+def _apart(actual: Array, expected: Array, least: int, most: int) -> str:
+    if actual.size == 0:
+        return ""
+    apart = ulp_distance(np.ascontiguousarray(actual), np.ascontiguousarray(expected))
+    wrong = (apart > np.uint64(most)) | (apart < np.uint64(least))
+    if not wrong.any():
+        return ""
+    worst = int(apart[wrong].max())
+    return _where(wrong, actual, expected, f"{'not finite' if worst == FAR else f'{worst} ULP'} (limit {most})")
+
+
+def _where(wrong: Array, actual: Array, expected: Array, what: str) -> str:
+    if not wrong.any():
+        return ""
+    one, other = parts(actual), parts(expected)
+    first = tuple(int(each) for each in np.argwhere(wrong)[0])
+    count = int(np.count_nonzero(wrong))
+    return f"{what}: {one[first]!s} for {other[first]!s} at {list(first)}; {count} of {wrong.size} elements"

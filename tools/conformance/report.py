@@ -1,0 +1,57 @@
+"""Tables of what passed, per suite and per op, and the list of what did not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tools.conformance.programs import Outcome
+
+Outcomes = Mapping[str, Sequence[Outcome]]
+"""By suite."""
+
+
+def summary(suite: str, outcomes: Sequence[Outcome]) -> str:
+    """One line: passed of all, and what kinds of failures there are."""
+    kinds = Counter(outcome.kind for outcome in outcomes if not outcome.passed)
+    passed = sum(outcome.passed for outcome in outcomes)
+    rest = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    return f"{suite}: {passed}/{len(outcomes)}" + (f" ({rest})" if rest else "")
+
+
+def write(folder: Path, backend: str, found: Outcomes) -> None:
+    """``summary.md``, ``ops.md`` and a list of failures for every suite, in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"# Conformance of `{backend}`", "", "| suite | passed | all | failures |", "|---|---|---|---|"]
+    for suite, outcomes in found.items():
+        kinds = Counter(outcome.kind for outcome in outcomes if not outcome.passed)
+        passed = sum(outcome.passed for outcome in outcomes)
+        lines.append(
+            f"| {suite} | {passed} | {len(outcomes)} | {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())} |"
+        )
+        (folder / f"failures-{suite}.txt").write_text("".join(f"{line}\n" for line in failures(outcomes)))
+    (folder / "summary.md").write_text("\n".join([*lines, ""]))
+    (folder / "ops.md").write_text(ops_table(found))
+
+
+def failures(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for every program that failed: name, kind and reason."""
+    failed = sorted((outcome for outcome in outcomes if not outcome.passed), key=lambda outcome: outcome.program.name)
+    return [f"{outcome.program.name}: {outcome.kind}: {outcome.reason}" for outcome in failed]
+
+
+def ops_table(found: Outcomes) -> str:
+    """For every op and suite: programs with the op that passed, of all that have it."""
+    counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    for suite, outcomes in found.items():
+        for outcome in outcomes:
+            for op in outcome.ops:
+                counts[op][suite][0] += outcome.passed
+                counts[op][suite][1] += 1
+    suites = list(found)
+    lines = [f"| op | {' | '.join(suites)} |", f"|---|{'---|' * len(suites)}"]
+    for op in sorted(counts):
+        cells = [f"{counts[op][suite][0]}/{counts[op][suite][1]}" if suite in counts[op] else "" for suite in suites]
+        lines.append(f"| `{op}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
