@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test conformance conformance-jax soak check fast bench bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,9 @@ soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 p
 
 conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math")
 	$(RUN) -m tools.conformance --stablehlo $(or $(STABLEHLO),$(error say where a checkout of openxla/stablehlo is: STABLEHLO=<folder>)) $(ARGS)
+
+conformance-jax: $(STAMP)  ## every harness of the jax wheel beside JAX's CPU compiler (EVERY=4 for one of four)
+	$(RUN) -m tools.conformance --jax --every $(or $(EVERY),1) $(ARGS)
 
 test-simulator: $(STAMP)  ## a sample of the suites with every program on the back end cuda, run by the simulator (four minutes)
 	HLOJIT_CUDA=simulator $(RUN) -m pytest -q -n 2 --backend cuda --every $(or $(EVERY),8) $(SIMULATED)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tools.conformance.checks import Check
+from tools.conformance.tolerances import Tolerance
 
 Array = np.ndarray[Any, Any]
 FAR = (1 << 64) - 1
@@ -33,6 +34,43 @@ def differs(check: Check, actual: Array, expected: Array) -> str:
         wrong = ~_near(actual, expected, check.tolerance)
         return _where(wrong, actual, expected, f"beyond {check.tolerance}")
     return _where(~same(actual, expected), actual, expected, "not equal")
+
+
+def differs_by(allowed: Tolerance, actual: Array, expected: Array) -> str:
+    """How ``actual`` differs from ``expected`` by more than ``allowed``, or nothing."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return f"{actual.dtype}{list(actual.shape)} for {expected.dtype}{list(expected.shape)}"
+    if not is_float(expected):
+        return _where(~same(actual, expected), actual, expected, "not equal")
+    if expected.size == 0:
+        return ""
+    apart = ulp_distance(np.ascontiguousarray(actual), np.ascontiguousarray(expected))
+    off = apart > np.uint64(allowed.ulp)
+    if not off.any():
+        return ""
+    large = _of_largest(actual, expected)
+    wrong = off & ~(large <= allowed.of_largest)
+    worst = int(apart[off].max())
+    largest = float(np.nanmax(np.where(off, large, 0)))
+    return _where(
+        wrong, actual, expected, f"{'not finite' if worst == FAR else f'{worst} ULP'}, {largest:.3g} of the largest"
+    )
+
+
+def _of_largest(actual: Array, expected: Array) -> Array:
+    """Differences in units of the spacing at the largest finite magnitude of ``expected``; infinite where that is meaningless."""
+    import ml_dtypes
+
+    limits: Any = ml_dtypes.finfo
+    one, other = (parts(each) for each in (actual, expected))
+    precision = limits(other.dtype)
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    finite = np.where(np.isfinite(other), np.abs(other), 0.0)
+    largest = max(float(finite.max()), float(precision.tiny))
+    spacing = 2.0 ** np.floor(np.log2(largest)) * float(precision.eps)
+    with np.errstate(all="ignore"):
+        apart = np.abs(one - other) / spacing
+    return np.where(np.isfinite(apart), apart, np.where(same(one, other), 0.0, np.inf))
 
 
 def parts(array: Array) -> Array:

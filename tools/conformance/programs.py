@@ -20,9 +20,13 @@ class Program:
     name: str
     task: str
     text: str = ""
+    labels: tuple[str, ...] = ()
+    """What stands in the table of ops for it, where that is not seen in the text."""
 
     def ops(self) -> tuple[str, ...]:
         """The ops that it contains, without constants and returns, each once."""
+        if self.labels:
+            return self.labels
         found = set(_OP.findall(_ATTRIBUTE.sub(" ", self.text)))
         return tuple(sorted(found - _NOT_OPS))
 

@@ -12,6 +12,8 @@ from hlojit.ir.errors import VerificationError
 
 from tools.conformance.checks import checked
 from tools.conformance.comparison import mismatch
+from tools.conformance.jax_harnesses import run_harness
+from tools.conformance.parallel import run_parallel
 from tools.conformance.programs import Program
 
 Failure = tuple[str, str]
@@ -118,4 +120,10 @@ def perform(program: Program, backend: str) -> Failure:
         return "error", f"{type(error).__name__}: {first_line(error)}"
 
 
-_TASKS: dict[str, Callable[[Program, str], Failure]] = {"run": run, "parse": parse, "refuse": refuse}
+_TASKS: dict[str, Callable[[Program, str], Failure]] = {
+    "run": run,
+    "parallel": run_parallel,
+    "parse": parse,
+    "refuse": refuse,
+    "harness": run_harness,
+}

@@ -1,0 +1,102 @@
+"""The harnesses that ship in the jax wheel: every primitive of ``jax.lax`` with many shapes, types and parameters.
+
+A harness is a function and arguments.  JAX lowers it to StableHLO text, which hlojit compiles and runs; JAX's own compiler for
+the CPU gives the results that ours are compared with, as ``tolerances.py`` says.  64-bit types are enabled.  Arguments are drawn
+from a generator that is seeded by the harness's name.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import hlojit
+import numpy as np
+from hlojit.extensions import CompileOptions
+
+from tools.conformance.comparison import differs_by
+from tools.conformance.programs import Program
+from tools.conformance.tolerances import tolerance
+
+SUITE = "jax"
+
+
+@cache
+def _harnesses() -> dict[str, Any]:
+    """The harnesses that JAX runs on the CPU, by name; a name that comes again is numbered."""
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    configuration: Any = jax.config
+    configuration.update("jax_enable_x64", True)
+    from jax._src.internal_test_util import test_harnesses
+
+    found: dict[str, Any] = {}
+    seen: Counter[str] = Counter()
+    for harness in test_harnesses.all_harnesses:
+        if harness.filter("cpu"):
+            number = seen[harness.fullname]
+            seen[harness.fullname] += 1
+            found[f"{harness.fullname}.{number}" if number else harness.fullname] = harness
+    return found
+
+
+def programs() -> Iterator[Program]:
+    """One program for every harness; its text is made in the worker."""
+    for name, harness in _harnesses().items():
+        yield Program(SUITE, name, "harness", labels=(harness.group_name,))
+
+
+def run_harness(program: Program, backend: str) -> tuple[str, str]:
+    """Lower, compile and run a harness, and compare with JAX."""
+    import jax
+
+    harness = _harnesses()[program.name]
+    arguments = harness.dyn_args_maker(np.random.RandomState(zlib.crc32(program.name.encode())))
+    try:
+        lowered = jax.jit(harness.dyn_fun, keep_unused=True).lower(*arguments)
+        expected = jax.tree.leaves(lowered.compile()(*arguments))
+    except Exception as error:
+        return "skipped", f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    executable = hlojit.compile(lowered.as_text(), backend=backend, options=CompileOptions(fold_limit=0))
+    returned = executable(*map(_plain, jax.tree.leaves(arguments)))
+    results = list(returned) if isinstance(returned, tuple | list) else [returned]
+    return _compare(harness, results, [_plain(each) for each in expected])
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    """An argument or result as an array; random keys as their bits."""
+    import jax
+
+    if isinstance(value, jax.Array) and "key<" in str(value.dtype):
+        value = jax.random.key_data(value)
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        value = jax.numpy.asarray(value)
+    return np.asarray(value)
+
+
+def _compare(harness: Any, results: Sequence[Any], expected: Sequence[np.ndarray[Any, Any]]) -> tuple[str, str]:
+    if len(results) != len(expected):
+        return "wrong", f"{len(results)} results for {len(expected)}"
+    arrays = [np.asarray(each) for each in results]
+    if harness.group_name == "sort" and not harness.params.get("is_stable", True):
+        arrays, expected = (_ties_in_order(each, harness.params["dimension"]) for each in (arrays, expected))
+    for number, (actual, wanted) in enumerate(zip(arrays, expected, strict=True)):
+        if found := differs_by(tolerance(harness.group_name, str(wanted.dtype)), actual, wanted):
+            return "wrong", found if len(results) == 1 else f"result {number}: {found}"
+    return "", ""
+
+
+def _ties_in_order(arrays: Sequence[Any], axis: int) -> list[Any]:
+    """Sorted rows of several arrays with equal keys in the order of what goes with them: an unstable sort leaves it open."""
+    last = [np.moveaxis(array, axis, -1) for array in arrays]
+    order = np.lexsort([_sortable(array) for array in reversed(last)], axis=-1)
+    return [np.moveaxis(np.take_along_axis(array, order, axis=-1), -1, axis) for array in last]
+
+
+def _sortable(array: Any) -> Any:
+    return array if array.dtype.kind in "biufc" else array.astype(np.float32)
