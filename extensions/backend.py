@@ -83,6 +83,9 @@ class CompileOptions:
     kernels for GPUs chosen by measuring them: ``off``, ``same-bits`` (or True) among those that give the same bits, ``any``
     among all; empty means what the switch ``HLOJIT_AUTOTUNE`` says.  ``num_replicas`` and
     ``num_partitions`` are as the module says, if they are None; back ends are given the numbers.
+
+    Of a program that leaves sizes open ``dynamic_shapes`` says whether it is compiled for each combination of shapes that
+    it is called with (``specialize``), of which at most ``specializations`` are kept, or once for all of them (``symbolic``).
     """
 
     verify: str = "third-party"
@@ -93,6 +96,8 @@ class CompileOptions:
     num_partitions: int | None = None
     libraries: str = ""
     autotune: str | bool = ""
+    dynamic_shapes: str = "specialize"
+    specializations: int = 64
 
 
 class Backend(ABC):

@@ -16,6 +16,7 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.custom_calls import is_custom_call
+from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 
@@ -26,15 +27,25 @@ def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
     What a plugin's function can get wrong becomes an error that names its op or target.
     """
     if is_custom_call(instruction):
-        call = registry().custom_call(instruction.attributes["call_target_name"])
-        return None if call is None else _checked(f"custom call target {call.target!r}", call.replace)
+        target = instruction.attributes["call_target_name"]
+        call = registry().custom_call(target)
+        if call is None:
+            return built_in_call(target)
+        return _checked(f"custom call target {call.target!r}", call.replace)
     rule = expansion_of(instruction)
     return _checked(f"op {instruction.op.name!r}", rule) if rule is not None and is_foreign(instruction) else rule
 
 
+def built_in_call(target: str) -> ExpansionRule | None:
+    """What custom calls of a target become that hlojit knows itself; a plugin's of the same name comes first."""
+    return CALL_EXPANSIONS.get(target)
+
+
 def is_foreign(instruction: Instruction) -> bool:
     """Whether a plugin says what the instruction expands into."""
-    return is_custom_call(instruction) or BUILT_IN.get(instruction.op.name) is not instruction.op
+    if is_custom_call(instruction):
+        return registry().custom_call(instruction.attributes["call_target_name"]) is not None
+    return BUILT_IN.get(instruction.op.name) is not instruction.op
 
 
 _EXPECTED = "the expansion returned"

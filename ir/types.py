@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -41,6 +42,9 @@ class Type:
         return str(self)
 
 
+_BOUNDS: Final = re.compile(r"#stablehlo\.(?:bounds\s*<|type_extensions\s*<\s*bounds\s*=\s*\[)([\d?,\s-]*)\]?\s*>")
+
+
 class TensorType(Type):
     """``tensor<2x?x3xf32>``; ``encoding`` is opaque MLIR attribute text, kept as it was read.
 
@@ -64,6 +68,14 @@ class TensorType(Type):
     def is_static(self) -> bool:
         """Whether every dimension is known."""
         return DYNAMIC not in self.shape
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """Upper bounds of the dimensions that are not known, ``DYNAMIC`` where there is none; empty without any."""
+        match = _BOUNDS.fullmatch(self.encoding)
+        words = match[1].replace(" ", "").split(",") if match is not None else []
+        found = tuple(int(word) if word.isdecimal() else DYNAMIC for word in words)
+        return found if len(found) == self.rank else ()
 
     @cached_property
     def size(self) -> int:
@@ -90,6 +102,16 @@ class TensorType(Type):
         """The same element type in another shape."""
         return tensor(shape, self.element_type)
 
+    def refined(self, shape: Sequence[int]) -> TensorType:
+        """The type with sizes of ``shape`` where its own are not known; bounds stay where sizes are still unknown."""
+        merged = tuple(found if own == DYNAMIC else own for own, found in zip(self.shape, shape, strict=True))
+        if merged == self.shape:
+            return self
+        if not self.bounds:
+            return tensor(merged, self.element_type, self.encoding)
+        bounds = [bound if extent == DYNAMIC else DYNAMIC for bound, extent in zip(self.bounds, merged)]
+        return tensor(merged, self.element_type, bounds_text(bounds))
+
     def with_element_type(self, element: ElementType | str) -> TensorType:
         """The same shape of another element type."""
         return tensor(self.shape, element)
@@ -102,6 +124,13 @@ class TensorType(Type):
 
     def __str__(self) -> str:
         return self._text
+
+
+def bounds_text(bounds: Sequence[int]) -> str:
+    """The encoding of a tensor type with these upper bounds, of which ``DYNAMIC`` is none; empty without any."""
+    if all(bound == DYNAMIC for bound in bounds):
+        return ""
+    return f"#stablehlo.bounds<{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>"
 
 
 class TupleType(Type):

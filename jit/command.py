@@ -115,19 +115,33 @@ def _run(options: argparse.Namespace) -> int:
         results = executable(*arrays)
         seconds.append(time.perf_counter() - start)
     print(f"ran in {min(seconds) * 1e3:.3f} ms", file=sys.stderr)
+    if executable.dynamic_shapes != "static":
+        print(_how_shapes_were_treated(executable), file=sys.stderr)
     results = results if isinstance(results, tuple) else (results,)
     if options.output:
         np.savez(options.output, *[np.asarray(result) for result in results])
         return 0
     for number, (result, kind) in enumerate(zip(results, executable.output_types)):
-        print(f"result {number}: {kind}\n{result}")
+        print(f"result {number}: {kind.refined(np.shape(result))}\n{result}")
     return 0
+
+
+def _how_shapes_were_treated(executable: Any) -> str:
+    """What the program that leaves sizes open was compiled for, and why."""
+    what = "all shapes" if executable.dynamic_shapes == "symbolic" else "these shapes"
+    why = f", because {executable.why}" if executable.why else ""
+    return f"compiled for {what} (dynamic_shapes: {executable.dynamic_shapes}{why})"
 
 
 def _arguments(options: argparse.Namespace, types: Sequence[Any]) -> list[Any]:
     if options.random_inputs:
         if options.input:
             raise HlojitError("give either --input or --random-inputs")
+        for number, kind in enumerate(types):
+            if not kind.is_static:
+                raise HlojitError(
+                    f"argument {number} of type {kind} has no one shape; give --input instead of --random-inputs"
+                )
         generator = np.random.default_rng(0)
         return [random_array(generator, kind) for kind in types]
     if len(options.input) != len(types):

@@ -19,17 +19,22 @@ from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, repr_of
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, VerificationError, repr_of
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
+from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
+from hlojit.ir.passes.shape_refinement import ShapeRefinement
+from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, reached_instructions, size_arguments
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
+from hlojit.ir.types import TensorType, Type
 
 DEFAULT_BACKEND = "cpu"
 LIBRARY_CHOICES = ("auto", "off", "require")
 AUTOTUNE_CHOICES = ("off", "same-bits", "any")
+DYNAMIC_SHAPES_CHOICES = ("specialize", "symbolic")
 _LAST_UNFUSED_PHASE = "before-fusion"
 """At its end the back end is asked whether it can do the program."""
 
@@ -145,6 +150,8 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         settings = replace(settings, num_replicas=grid.replicas, num_partitions=grid.partitions)
         progress("verify")
         verify(module)
+        if is_dynamic(module):
+            return _dynamic(module, chosen, settings, scope, grid)
         lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
         progress("generate code")
         compiled = _compiled(chosen, lowered.freeze(), settings)
@@ -153,6 +160,56 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
             program_cache.keep(key, compiled)
             return load_program(compiled, chosen)
         return _of_grid(_executable(chosen, lowered, compiled), grid)
+
+
+def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: Snapshot, grid: ProcessGrid) -> Any:
+    """The executable of a program that leaves sizes open; where its arguments do not, it is compiled at once."""
+    from hlojit.dynamic_executable import DynamicExecutable
+
+    CallInliner(keeps=lambda instruction: True).run(module)
+    main = module.main
+    arguments = [argument.type for argument in main.body.arguments]
+    sources = size_arguments(main)
+
+    def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
+        with fork_gate.inside, one_compilation(), scope.activate():
+            refined = refined_program(module, types, values)
+            return _compile(refined, backend.name, settings, scope)
+
+    if not sources and not any(map(has_unknown_size, arguments)):
+        return specialize(arguments, {})
+    tensors = [_as_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
+    results = [_as_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
+    module.freeze()
+    return DynamicExecutable(
+        main.name, tensors, results, specialize, size_arguments=sources, limit=settings.specializations, grid=grid
+    )
+
+
+def _as_tensor(type_: Type, what: str) -> TensorType:
+    if not isinstance(type_, TensorType):
+        raise UnsupportedError(
+            what, "", f"beside sizes that are not known, arguments and results are tensors, not {type_}"
+        )
+    return type_
+
+
+def refined_program(module: Module, types: Sequence[Type], values: Mapping[int, Any]) -> Module:
+    """The program for arguments of ``types``, some of which have elements that are known; raises ``ArgumentError``."""
+    copy = module.clone()
+    ShapeRefinement(types=tuple(types), values=values).run(copy)
+    try:
+        verify(copy)
+    except VerificationError as error:
+        raise ArgumentError(
+            f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): {error}"
+        ) from error
+    for instruction in reached_instructions(copy):
+        for result in instruction.results:
+            if has_unknown_size(result.type):
+                reason = f"the size of its result {result.type} is known only when the program runs"
+                raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
+    return copy
 
 
 def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:
@@ -247,6 +304,11 @@ def _settings(
     if isinstance(measured, bool):
         measured = AUTOTUNE_CHOICES[measured]
     autotune = _word("autotune", measured, AUTOTUNE, AUTOTUNE_CHOICES)
+    if options.dynamic_shapes not in DYNAMIC_SHAPES_CHOICES:
+        known = ", ".join(DYNAMIC_SHAPES_CHOICES)
+        raise HlojitError(f"compile option dynamic_shapes={options.dynamic_shapes!r} is none of {known}")
+    if not isinstance(options.specializations, int) or options.specializations < 1:
+        raise HlojitError(f"compile option specializations={options.specializations!r} must be at least 1")
     return replace(
         options,
         num_replicas=options.num_replicas if num_replicas is None else num_replicas,

@@ -82,6 +82,9 @@ class Executable:
 
     __slots__ = ("__call__", "__weakref__", "call", "device_call", "spec")
 
+    dynamic_shapes: Final = "static"
+    """All sizes are known (see ``hlojit.dynamic_executable``)."""
+
     __call__: Callable[..., Any]
     call: Callable[..., Any]
     device_call: DeviceCall

@@ -44,6 +44,8 @@ if hasattr(os, "register_at_fork"):
 class ParallelExecutable:
     """A program for ``num_replicas * num_partitions`` processes; see the module's docstring."""
 
+    dynamic_shapes: Final = "static"
+
     def __init__(self, executable: Executable, grid: ProcessGrid):
         self._call: Final = executable.device_call
         self._executable: Final = executable

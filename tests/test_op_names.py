@@ -20,6 +20,7 @@ MAY_NAME_OPS = {
     "ir/passes/rules/": "rewrite rules match and build ops",
     "ir/passes/rewriting.py": "dispatches rules by the ops that they name, and builds constants for them",
     "ir/passes/instruction_fusion.py": "builds fusions",
+    "ir/passes/shape_refinement.py": "builds constants for shapes that are known",
     "ir/passes/selection_fusion.py": "builds fusions",
     "ir/passes/op_expander.py": "a back end lists the ops that it keeps",
     "ir/builder.py": "builds",

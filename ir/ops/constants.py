@@ -24,12 +24,12 @@ from hlojit.ir.ops.definition import (
     ValueRange,
     define,
 )
-from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred
+from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred, operand_tensor
 from hlojit.ir.ops.views import ConstantView, IotaView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
-from hlojit.ir.types import TensorType, Type, tensor
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 
 def _constant_type(request: InferenceRequest) -> tuple[Type, ...]:
@@ -115,6 +115,12 @@ IOTA = define(
 
 _SIZE_RULES = (Constraint("C1", dimension_in_range),)
 
+
+def _known_size(instruction: Instruction) -> Any:
+    extent = operand_tensor(instruction, 0).shape[instruction.attributes["dimension"]]
+    return None if extent == DYNAMIC else np.int32(extent)
+
+
 GET_DIMENSION_SIZE = define(
     OpDefinition(
         "stablehlo.get_dimension_size",
@@ -123,6 +129,7 @@ GET_DIMENSION_SIZE = define(
         infer=checked(_SIZE_RULES, lambda request: (tensor((), "i32"),)),
         constraints=(*_SIZE_RULES, inferred("O1")),
         reference=lambda call, operand: np.int32(operand.shape[call.attributes["dimension"]]),
+        known_value=_known_size,
         syntax="get_dimension_size",
         lowering=Indexed(
             lambda emitter, instruction, index: emitter.builder.constant(

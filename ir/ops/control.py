@@ -86,9 +86,14 @@ RETURN = define(
 
 def callee_of(instruction: Instruction, attribute: str = "callee") -> Function | None:
     """The function that an instruction names, if it lies in a module that has it."""
+    return callee_named(instruction, instruction.attributes[attribute])
+
+
+def callee_named(instruction: Instruction, name: str) -> Function | None:
+    """The function of this name in the module of an instruction, or None."""
     function = instruction.function
     module = function.module if function is not None else None
-    return module.functions.get(instruction.attributes[attribute]) if module is not None else None
+    return module.functions.get(name) if module is not None else None
 
 
 def signature_complaint(instruction: Instruction, attribute: str) -> str | None:

@@ -17,6 +17,7 @@ from hlojit.ir.formats import (
     element_type,
 )
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import I32
 from hlojit.ir.ops.complex_arithmetic import converted
 from hlojit.ir.ops.definition import (
@@ -108,6 +109,7 @@ CONVERT = define(
     OpDefinition(
         "stablehlo.convert",
         operands=(Operand("operand"),),
+        refine=dynamic_types.keeps_shape,
         constraints=(takes("I1", 0, "operand", _NOT_QUANTIZED), Constraint("C1", _same_shape)),
         reference=_convert_arrays,
         syntax="pretty-same-type",
@@ -217,10 +219,19 @@ def _bitcast(emitter: ElementEmitter, instruction: Instruction, index: Sequence[
     return from_bits(b, total, target)
 
 
+def _bitcast_shape(instruction: Instruction) -> Sequence[int]:
+    operand, result = instruction.operands[0].tensor_type, instruction.results[0].tensor_type
+    source, target = stored_element(operand.element_type).bits, stored_element(result.element_type).bits
+    if source > target:
+        return (*operand.shape, source // target)
+    return operand.shape if source == target else operand.shape[:-1]
+
+
 BITCAST_CONVERT = define(
     OpDefinition(
         "stablehlo.bitcast_convert",
         operands=(Operand("operand"),),
+        refine=dynamic_types.shaped(_bitcast_shape),
         constraints=(
             takes("I1", 0, "operand", ANY_PER_AXIS),
             Constraint("C1", _bits_fit),

@@ -10,6 +10,7 @@ import numpy as np
 from hlojit.ir.attributes import ConvDimensionNumbers
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import BOOL_ARRAY, I64, I64_ARRAY, I64_MATRIX, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -24,6 +25,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.dynamism import padded_at_run_time, scalar_of
 from hlojit.ir.ops.products import (
     PRECISION_CONFIG,
     accumulate,
@@ -352,10 +354,15 @@ DYNAMIC_CONV_RULES = tuple(
 )
 
 
+def _refined_conv(instruction: Any) -> Sequence[int] | None:
+    padding = constant_operand(instruction, 2)
+    return None if padding is None or padding.ndim != 2 else conv_shape(instruction, padding.tolist())
+
+
 def _expand_dynamic_conv(builder: Any, instruction: Any) -> Any:
     padding = constant_operand(instruction, 2)
     if padding is None:
-        return None
+        return _expand_run_time_padding(builder, instruction)
     attributes = {**instruction.attributes, "padding": tuple(map(tuple, padding.tolist()))}
     return builder.create(
         "stablehlo.convolution",
@@ -365,10 +372,35 @@ def _expand_dynamic_conv(builder: Any, instruction: Any) -> Any:
     ).results
 
 
+def _expand_run_time_padding(builder: Any, instruction: Any) -> Any:
+    """Of a result whose size is known: the image is padded first, as far as the windows of the result reach."""
+    lhs, rhs, padding = instruction.operands
+    result, dims = instruction.results[0].tensor_type, conv_numbers(instruction)
+    if not (lhs.tensor_type.is_static and rhs.tensor_type.is_static and result.is_static):
+        return None
+    strides, dilations = conv_attribute(instruction, "window_strides"), conv_attribute(instruction, "rhs_dilation")
+    bases, spatial = conv_attribute(instruction, "lhs_dilation"), list(dims.input_spatial)
+    zero = builder.constant(0, padding.tensor_type.with_shape(()))
+    low, interior, shape = [zero] * lhs.tensor_type.rank, [0] * lhs.tensor_type.rank, list(lhs.tensor_type.shape)
+    flat = builder.reshape(padding, (2 * len(spatial),))
+    for number, d in enumerate(spatial):
+        window = (rhs.tensor_type.shape[dims.kernel_spatial[number]] - 1) * dilations[number] + 1
+        shape[d] = (result.shape[dims.output_spatial[number]] - 1) * strides[number] + window
+        low[d], interior[d] = scalar_of(builder, flat, 2 * number), bases[number] - 1
+    if min(shape) < 0:
+        return None
+    padded = padded_at_run_time(builder, lhs, builder.constant(0, lhs.tensor_type.with_shape(())), low, interior, shape)
+    attributes = {**instruction.attributes, "padding": ((0, 0),) * len(spatial), "lhs_dilation": (1,) * len(spatial)}
+    return builder.create(
+        "stablehlo.convolution", [padded, rhs], attributes=attributes, result_types=instruction.result_types
+    ).results
+
+
 DYNAMIC_CONV = define(
     OpDefinition(
         "stablehlo.dynamic_conv",
-        operands=(Operand("lhs"), Operand("rhs"), Operand("padding")),
+        operands=(Operand("lhs"), Operand("rhs"), Operand("padding", sizes=True)),
+        refine=dynamic_types.shaped(_refined_conv),
         attributes=(AttributeSpec("window_strides", I64_ARRAY, optional=True), *_ATTRIBUTES),
         infer=checked(
             DYNAMIC_CONV_RULES,

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I32, STRING, SYMBOL, ArrayOfKind
 from hlojit.ir.ops.definition import AttributeSpec, Kernel, OpDefinition, Operand, ReferenceCall, define
+from hlojit.ir.ops.dynamic_types import custom_call
+from hlojit.ir.ops.shape_assertions import SHAPE_ASSERTION, assertion_reference
+from hlojit.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Instruction
+    from hlojit.ir.graph import Instruction, Value
+
+OPERAND_WRAPPER: Final = "stablehlo.shape_refinement_operand_wrapper"
+"""Its first operand, of a more general type; the second one is the shape."""
 
 CUSTOM_CALL_REFERENCES: Final[dict[str, Callable[..., Any]]] = {
     # Annotations of the SPMD partitioner: identities on one device.
@@ -18,6 +24,9 @@ CUSTOM_CALL_REFERENCES: Final[dict[str, Callable[..., Any]]] = {
     "SPMDFullToShardShape": lambda call, value: value,
     "SPMDShardToFullShape": lambda call, value: value,
     "annotate_device_placement": lambda call, value: value,
+    # What exporters say of shapes.
+    SHAPE_ASSERTION: assertion_reference,
+    OPERAND_WRAPPER: lambda call, value, *shape: value,
 }
 """NumPy semantics of custom calls by target: ``reference(call, *arrays)``, as in an op record."""
 
@@ -46,6 +55,22 @@ def is_custom_call(instruction: Instruction) -> bool:
     return instruction.op == CUSTOM_CALL
 
 
+def is_shape_assertion(instruction: Instruction) -> bool:
+    """Whether the instruction states what must hold of sizes."""
+    return is_custom_call(instruction) and instruction.attributes["call_target_name"] == SHAPE_ASSERTION
+
+
+def wrapped_operand(instruction: Instruction) -> Value | None:
+    """What a call stands for that only wraps an operand, or None."""
+    if not is_custom_call(instruction) or instruction.attributes["call_target_name"] != OPERAND_WRAPPER:
+        return None
+    if not instruction.operands or len(instruction.results) != 1:
+        return None
+    operand, result = instruction.operands[0], instruction.result_types[0]
+    tensors = isinstance(operand.type, TensorType) and isinstance(result, TensorType)
+    return operand if tensors and operand.tensor_type.rank == instruction.result.tensor_type.rank else None
+
+
 def described(instruction: Instruction) -> str:
     """An instruction in a message: the op's name, of a custom call with its target."""
     name = instruction.op.name
@@ -61,6 +86,7 @@ CUSTOM_CALL = define(
     OpDefinition(
         "stablehlo.custom_call",
         operands=(Operand("inputs", variadic=True),),
+        refine=custom_call,
         attributes=(
             AttributeSpec("call_target_name", STRING),
             AttributeSpec("has_side_effect", BOOL, optional=True, default=False),

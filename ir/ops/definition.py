@@ -71,11 +71,12 @@ class Cost(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand of an op; a variadic one takes what the others leave."""
+    """One operand of an op; a variadic one takes what the others leave.  The elements of ``sizes`` decide result shapes."""
 
     name: str
     variadic: bool = False
     optional: bool = False
+    sizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,8 @@ class InferenceRequest:
 
 
 InferenceRule = Callable[[InferenceRequest], Sequence[Type]]
+RefinementRule = Callable[["Instruction"], "Sequence[Type] | None"]
+"""``rule(instruction)`` returns the result types as far as they are known, or None."""
 
 
 class ReferenceCall(Protocol):
@@ -259,6 +262,10 @@ class OpDefinition:
     """Names of the regions; a last name that ends in ``*`` stands for any number."""
     infer: InferenceRule | None = None
     """Result types, or None when they must be written (``convert``, ``reshape``)."""
+    refine: RefinementRule | None = None
+    """Result types by the operands' types and by operands that are constants, where ``infer`` cannot know them."""
+    known_value: Callable[[Instruction], Any] | None = None
+    """The elements of the only result, where the operands' types alone give them; otherwise None."""
     widens: bool = False
     """Whether a written result may have another element type than the inferred one (``dot_general``)."""
     constraints: tuple[Constraint, ...] = ()

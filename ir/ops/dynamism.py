@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.attributes import GatherDimensionNumbers
-from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY, RecordKind
+from hlojit.ir.ops import dynamic_types
+from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -23,13 +23,11 @@ from hlojit.ir.ops.definition import (
     ReferenceCall,
     define,
 )
-from hlojit.ir.ops.gather import GATHER_RULES, INDICES_ARE_SORTED, gather_array, gather_numbers, gather_shape
 from hlojit.ir.ops.rules import (
     OpCall,
     compatible_extents,
     compatible_shapes,
     constant_operand,
-    dimension_in_range,
     has_shape,
     has_size,
     in_range,
@@ -53,7 +51,7 @@ def result_type(instruction: Instruction) -> TensorType:
     return instruction.results[0].tensor_type
 
 
-def _same_element(label: str) -> Constraint:
+def same_element_as_result(label: str) -> Constraint:
     def check(instruction: Instruction) -> str | None:
         operand, result = operand_tensor(instruction, 0), result_type(instruction)
         if same_element(operand.element_type, result.element_type):
@@ -87,10 +85,17 @@ def known_shape(instruction: Instruction, position: int) -> tuple[int, ...] | No
     return tuple(map(int, constant)) if constant is not None else None
 
 
-def _constants(instruction: Instruction, positions: Sequence[int]) -> list[tuple[int, ...]] | None:
+def constants(instruction: Instruction, positions: Sequence[int]) -> list[tuple[int, ...]] | None:
     found = [constant_operand(instruction, position) for position in positions]
     known = [tuple(map(int, array)) for array in found if array is not None]
     return known if len(known) == len(found) else None
+
+
+def scalar_of(builder: Any, values: Value, number: int) -> Value:
+    """Element ``number`` of a list, as a scalar."""
+    part = builder.slice(values, start_indices=(number,), limit_indices=(number + 1,), strides=(1,))
+    scalar: Value = builder.reshape(part, ())
+    return scalar
 
 
 # dynamic_broadcast_in_dim
@@ -135,14 +140,15 @@ def broadcast_array(operand: Array, shape: Sequence[int], dimensions: Sequence[i
 DYNAMIC_BROADCAST_IN_DIM = define(
     OpDefinition(
         "stablehlo.dynamic_broadcast_in_dim",
-        operands=(Operand("operand"), Operand("output_dimensions")),
+        operands=(Operand("operand"), Operand("output_dimensions", sizes=True)),
+        refine=dynamic_types.dynamic_broadcast_in_dim,
         attributes=(
             AttributeSpec("broadcast_dimensions", I64_ARRAY),
             AttributeSpec("known_expanding_dimensions", I64_ARRAY, optional=True),
             AttributeSpec("known_nonexpanding_dimensions", I64_ARRAY, optional=True),
         ),
         constraints=(
-            _same_element("C1"),
+            same_element_as_result("C1"),
             Constraint("C2", lambda c: has_size("broadcast_dimensions", _dimensions(c), operand_tensor(c, 0).rank)),
             Constraint("C3", lambda i: in_range("broadcast_dimensions", _dimensions(i), result_type(i).rank)),
             Constraint("C4", lambda c: unique("broadcast_dimensions", _dimensions(c))),
@@ -181,9 +187,10 @@ def _expand_reshape(builder: Any, instruction: Instruction) -> Sequence[Value] |
 DYNAMIC_RESHAPE = define(
     OpDefinition(
         "stablehlo.dynamic_reshape",
-        operands=(Operand("operand"), Operand("output_shape")),
+        operands=(Operand("operand"), Operand("output_shape", sizes=True)),
+        refine=dynamic_types.dynamic_reshape,
         constraints=(
-            _same_element("C1"),
+            same_element_as_result("C1"),
             Constraint("C2", _same_size),
             _shape_operand("C4", 1, "output_shape"),
         ),
@@ -221,7 +228,8 @@ def _iota_reference(call: ReferenceCall, shape: Array) -> Array:
 DYNAMIC_IOTA = define(
     OpDefinition(
         "stablehlo.dynamic_iota",
-        operands=(Operand("output_shape"),),
+        operands=(Operand("output_shape", sizes=True),),
+        refine=dynamic_types.given_by(0),
         attributes=(AttributeSpec("iota_dimension", I64),),
         constraints=(Constraint("C1", _iota_range), _shape_operand("C2", 0, "output_shape")),
         reference=_iota_reference,
@@ -234,7 +242,7 @@ DYNAMIC_IOTA = define(
 # dynamic_pad
 
 
-def _one_entry_a_dimension(label: str, start: int, names: str) -> Constraint:
+def one_entry_a_dimension(label: str, start: int, names: str) -> Constraint:
     """Operands from number ``start`` on are lists with an entry for every dimension of the first."""
 
     def check(call: OpCall) -> str | None:
@@ -258,7 +266,7 @@ def _interior(instruction: Instruction) -> str | None:
 
 
 def _padded_shape(instruction: Instruction) -> str | None:
-    amounts = _constants(instruction, (2, 3, 4))
+    amounts = constants(instruction, (2, 3, 4))
     operand = operand_tensor(instruction, 0)
     if amounts is None or not operand.is_static:
         return None
@@ -270,11 +278,39 @@ def _padded_shape(instruction: Instruction) -> str | None:
 
 
 def _expand_pad(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    amounts = _constants(instruction, (2, 3, 4))
-    if amounts is None or not operand_tensor(instruction, 0).is_static:
+    amounts = constants(instruction, (2, 3, 4))
+    if not operand_tensor(instruction, 0).is_static:
         return None
+    if amounts is None:
+        return _pad_at_run_time(builder, instruction)
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     return list(builder.create("stablehlo.pad", instruction.operands[:2], attributes=dict(zip(names, amounts))).results)
+
+
+def _pad_at_run_time(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """Of a result whose size is known: the part of it in a wide margin that begins where the low padding does."""
+    interior, result = constants(instruction, (4,)), result_type(instruction)
+    if interior is None or not result.is_static or any(gap < 0 for gap in interior[0]):
+        return None
+    operand, value, low = instruction.operands[:3]
+    amounts = [scalar_of(builder, low, number) for number in range(result.rank)]
+    return [padded_at_run_time(builder, operand, value, amounts, interior[0], result.shape)]
+
+
+def padded_at_run_time(
+    builder: Any, operand: Value, value: Value, low: Sequence[Value], interior: Sequence[int], shape: Sequence[int]
+) -> Value:
+    """``operand`` behind ``low`` elements of padding in each dimension, made as large as ``shape``.
+
+    Between a result's size of padding on both sides there is a part for every amount of low padding, negative or not.
+    """
+    margin = tuple(shape)
+    padded = builder.pad(
+        operand, value, edge_padding_low=margin, edge_padding_high=margin, interior_padding=tuple(interior)
+    )
+    starts = [builder.subtract(builder.constant(size, amount.tensor_type), amount) for size, amount in zip(shape, low)]
+    part: Value = builder.dynamic_slice(padded, *starts, slice_sizes=margin)
+    return part
 
 
 def _pad_reference(call: ReferenceCall, operand: Array, value: Array, *amounts: Array) -> Array:
@@ -286,12 +322,17 @@ def _pad_reference(call: ReferenceCall, operand: Array, value: Array, *amounts: 
 DYNAMIC_PAD = define(
     OpDefinition(
         "stablehlo.dynamic_pad",
-        operands=tuple(
-            map(Operand, ("operand", "padding_value", "edge_padding_low", "edge_padding_high", "interior_padding"))
+        operands=(
+            Operand("operand"),
+            Operand("padding_value"),
+            Operand("edge_padding_low", sizes=True),
+            Operand("edge_padding_high", sizes=True),
+            Operand("interior_padding", sizes=True),
         ),
+        refine=dynamic_types.dynamic_pad,
         constraints=(
             Constraint("C1", _pad_elements),
-            _one_entry_a_dimension("C2", 2, "edge_padding_low, edge_padding_high and interior_padding"),
+            one_entry_a_dimension("C2", 2, "edge_padding_low, edge_padding_high and interior_padding"),
             Constraint("C3", _interior),
             Constraint("C4", _padded_shape),
         ),
@@ -299,155 +340,5 @@ DYNAMIC_PAD = define(
         syntax="pretty-function-type",
         lowering=Expand(_expand_pad),
         summary="pad by amounts given by operands",
-    )
-)
-
-# dynamic_gather: gather's constraints under labels of its own; the specification gives those of batching none
-
-_GATHER_LABELS = {
-    "C1": "C1",
-    "C2": "C2",
-    "C3": "C3",
-    "C4": "C4",
-    "C5": "C5",
-    "C6": "C6",
-    "C7": "C6",
-    "C8": "C7",
-    "C18": "C9",
-    "C19": "C10",
-    **dict.fromkeys(("C10", "C11", "C13", "C14", "C15", "C16", "C17"), ""),
-}
-
-
-def _static_gather(instruction: Instruction) -> Any:
-    """The call with its slice sizes as an attribute, for checks that are written for gather."""
-    sizes = constant_operand(instruction, 2)
-    return None if sizes is None else tuple(map(int, sizes))
-
-
-def _small_slices(instruction: Instruction) -> str | None:
-    sizes, dims = _static_gather(instruction), gather_numbers(instruction)
-    single = dims.collapsed_slice_dims + dims.operand_batching_dims
-    if sizes is None or all(sizes[d] <= 1 for d in single):
-        return None
-    return f"slice_sizes {show(sizes)} must be at most 1 at collapsed_slice_dims and batching dims {show(single)}"
-
-
-def _slice_count(call: OpCall) -> str | None:
-    sizes, rank = operand_tensor(call, 2), operand_tensor(call, 0).rank
-    if sizes.rank == 1 and compatible_extents(sizes.shape[0], rank):
-        return None
-    return f"slice_sizes has type {sizes}, expected {rank} elements, the rank of the operand"
-
-
-def _slices_fit(instruction: Instruction) -> str | None:
-    sizes, shape = _static_gather(instruction), operand_tensor(instruction, 0).shape
-    if sizes is None or all(extent == DYNAMIC or 0 <= size <= extent for size, extent in zip(sizes, shape)):
-        return None
-    return f"slice_sizes {show(sizes)} must lie within the operand's shape {show(shape)}"
-
-
-def _gathered_shape(instruction: Instruction) -> str | None:
-    sizes = _static_gather(instruction) or (DYNAMIC,) * operand_tensor(instruction, 0).rank
-    shape = gather_shape(gather_numbers(instruction), operand_tensor(instruction, 1).shape, sizes)
-    return has_shape("result", result_type(instruction), shape)
-
-
-def _expand_gather(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    sizes = _static_gather(instruction)
-    if sizes is None:
-        return None
-    attributes = {**instruction.attributes, "slice_sizes": sizes}
-    return list(builder.create("stablehlo.gather", instruction.operands[:2], attributes=attributes).results)
-
-
-DYNAMIC_GATHER = define(
-    OpDefinition(
-        "stablehlo.dynamic_gather",
-        operands=tuple(map(Operand, ("operand", "start_indices", "slice_sizes"))),
-        attributes=(AttributeSpec("dimension_numbers", RecordKind(GatherDimensionNumbers)), INDICES_ARE_SORTED),
-        constraints=(
-            *(
-                Constraint(_GATHER_LABELS[rule.label], rule.check)
-                for rule in GATHER_RULES
-                if rule.label in _GATHER_LABELS
-            ),
-            Constraint("C8", _small_slices),
-            Constraint("C11", _slice_count),
-            Constraint("C12", _slices_fit),
-            Constraint("C13", _gathered_shape),
-            _same_element("C14"),
-        ),
-        reference=lambda call, operand, indices, sizes: gather_array(
-            operand, indices, gather_numbers(call.instruction), tuple(map(int, sizes))
-        ),
-        lowering=Expand(_expand_gather),
-        summary="gather of slice sizes given by an operand",
-    )
-)
-
-# real_dynamic_slice
-
-
-def _expand_slice(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    bounds = _constants(instruction, (1, 2, 3))
-    if bounds is None or not operand_tensor(instruction, 0).is_static:
-        return None
-    names = ("start_indices", "limit_indices", "strides")
-    return list(
-        builder.create("stablehlo.slice", instruction.operands[:1], attributes=dict(zip(names, bounds))).results
-    )
-
-
-REAL_DYNAMIC_SLICE = define(
-    OpDefinition(
-        "stablehlo.real_dynamic_slice",
-        operands=tuple(map(Operand, ("operand", "start_indices", "limit_indices", "strides"))),
-        constraints=(_same_element(""), _one_entry_a_dimension("", 1, "start_indices, limit_indices and strides")),
-        reference=lambda call, operand, starts, limits, strides: operand[
-            tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(starts, limits, strides))
-        ],
-        syntax="pretty-function-type",
-        lowering=Expand(_expand_slice),
-        summary="slice with bounds given by operands",
-    )
-)
-
-# set_dimension_size
-
-
-def _set_size_range(call: OpCall) -> str | None:
-    size = operand_tensor(call, 1)
-    if size.rank:
-        return f"size must be a scalar, found {size}"
-    return dimension_in_range(call)
-
-
-def _set_size_reference(call: ReferenceCall, operand: Array, size: Array) -> Array:
-    return np.take(operand, range(int(size)), axis=call.attributes["dimension"])
-
-
-def _same_rank(instruction: Instruction) -> str | None:
-    operand, result = operand_tensor(instruction, 0), result_type(instruction)
-    return None if operand.rank == result.rank else f"result has type {result}, expected the rank of {operand}"
-
-
-def _expand_set_size(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    size, dimension = constant_operand(instruction, 1), instruction.attributes["dimension"]
-    full = operand_tensor(instruction, 0)
-    # Only the full size has a static counterpart of the same type.
-    return [instruction.operands[0]] if size is not None and int(size) == full.shape[dimension] else None
-
-
-SET_DIMENSION_SIZE = define(
-    OpDefinition(
-        "stablehlo.set_dimension_size",
-        operands=(Operand("operand"), Operand("size")),
-        attributes=(AttributeSpec("dimension", I64),),
-        constraints=(Constraint("", _set_size_range), Constraint("", _same_rank), _same_element("")),
-        reference=_set_size_reference,
-        syntax="set_dimension_size",
-        lowering=Expand(_expand_set_size),
-        summary="the operand with one dimension shortened at run time",
     )
 )

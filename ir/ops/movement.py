@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -268,6 +269,7 @@ RESHAPE = define(
     OpDefinition(
         "stablehlo.reshape",
         operands=(Operand("operand"),),
+        refine=dynamic_types.reshape,
         constraints=(
             takes("I1", 0, "operand", ANY_PER_AXIS),
             Constraint("C1", _element_kept),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.formats import FloatFormat, IntegerType, QuantizedType, element_type
 from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, OpDefinition, Operand, ReferenceCall, define
+from hlojit.ir.ops.dynamic_types import keeps_shape
 from hlojit.ir.ops.rules import OpCall, checked, inferred, operand_tensor, result_keeps_shape
 from hlojit.ir.types import TensorType, Type, tensor
 
@@ -104,6 +105,7 @@ UNIFORM_QUANTIZE = define(
     OpDefinition(
         "stablehlo.uniform_quantize",
         operands=(Operand("operand"),),
+        refine=keeps_shape,
         constraints=(
             Constraint("I1", _operand_is_number),
             Constraint("C1", result_keeps_shape),

@@ -27,6 +27,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.dynamic_types import given_by
 from hlojit.ir.ops.random_expansion import (
     PHILOX_KEY_STEPS,
     PHILOX_MULTIPLIERS,
@@ -232,7 +233,8 @@ def _infer_rng(request: InferenceRequest) -> Sequence[Type]:
 RNG = define(
     OpDefinition(
         "stablehlo.rng",
-        operands=(Operand("a"), Operand("b"), Operand("shape")),
+        operands=(Operand("a"), Operand("b"), Operand("shape", sizes=True)),
+        refine=given_by(2),
         attributes=(AttributeSpec("rng_distribution", EnumKind("rng_distribution", ("UNIFORM", "NORMAL"))),),
         infer=checked(RNG_UNIFORM_RULES, _infer_rng),
         constraints=(*RNG_UNIFORM_RULES, Constraint("C3", _rng_shape)),

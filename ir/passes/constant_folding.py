@@ -46,19 +46,20 @@ class ConstantFolding(Pass):
 
 
 class Folder:
-    """Evaluates instructions whose operands are constants."""
+    """Evaluates instructions whose operands are constants; with ``expanding`` also those that would be expanded."""
 
-    def __init__(self, module: Module, limit: int):
+    def __init__(self, module: Module, limit: int, *, expanding: bool = False):
         from hlojit.ir.interpreter import Interpreter
 
         self.limit = limit
+        self._kept = Structural if expanding else (Structural, Expand)
         self._interpreter = Interpreter(module)
 
     def fold(self, instruction: Instruction) -> Sequence[Dense] | None:
         """The results as constants, or None where they are not, or should not be made, known."""
         record = instruction.op
         operands = instruction.operands
-        if not operands or record.reference is None or isinstance(record.lowering, (Structural, Expand)):
+        if not operands or record.reference is None or isinstance(record.lowering, self._kept):
             return None
         if Trait.EFFECT in record.traits or record.effect is not None:
             return None

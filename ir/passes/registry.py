@@ -13,11 +13,13 @@ from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
 from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     CallInliner,
+    ShapeRefinement,
     OpExpander,
     TypeLegalizer,
     AlgebraicSimplifier,
@@ -30,6 +32,7 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
 
 ALIASES = {
     "inline": "call-inliner",
+    "refine-shapes": "shape-refinement",
     "expand": "op-expander",
     "parts": "type-legalizer",
     "canonicalize": "algebraic-simplifier",
