@@ -104,12 +104,16 @@ class KernelCache:
 
     def has_object(self, code: KernelCode) -> bool:
         """Whether the kernel has been assembled already."""
+        self._find(code.symbol)
         with self._lock:
             return code.symbol in self._objects
 
     def objects(self, codes: Iterable[KernelCode], assemble: Assembler) -> list[tuple[str, bytes | memoryview]]:
-        """Symbol and image of kernels, assembled once each."""
+        """Symbol and image of kernels and their parts, assembled once each."""
         wanted = list(codes)
+        # A part may be here, or on disk, since another kernel has it as well.
+        parts = {part.symbol: part for code in wanted for part in code.parts}
+        wanted += [self._kept(symbol, partial(_itself, part)) for symbol, part in parts.items()]
         with self._lock:
             found: dict[str, bytes | memoryview] = {
                 code.symbol: self._objects[code.symbol] for code in wanted if code.symbol in self._objects
@@ -161,6 +165,10 @@ class KernelCache:
             symbol, oldest = self._codes.popitem(last=False)
             nbytes = oldest.nbytes + ENTRY_BYTES + len(self._objects.pop(symbol, b""))
             self._bytes -= nbytes
+
+
+def _itself(code: KernelCode, symbol: str) -> KernelCode:
+    return code
 
 
 def _symbol(content: str) -> str:

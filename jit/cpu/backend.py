@@ -73,8 +73,9 @@ def kernel_source(cache: KernelCache, batch: Batch | None = None) -> ProgramKern
     """Where the scheduler gets the kernels of one program from; workers may begin with those of a batch."""
 
     def announce(code: KernelCode) -> None:
-        if batch is not None and code.symbol not in batch and not cache.has_object(code):
-            _add(batch, code)
+        for each in code.all_codes:
+            if batch is not None and each.symbol not in batch and not cache.has_object(each):
+                _add(batch, each)
 
     return ProgramKernels(cache, SUPPORT, announce)
 

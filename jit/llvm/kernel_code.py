@@ -19,9 +19,11 @@ def kernel_code(
     finished: bool = False,
     in_place: tuple[tuple[int, int], ...] = (),
     updates: bool = False,
+    parts: tuple[KernelCode, ...] = (),
 ) -> KernelCode:
     """What a builder emitted, with the foreign functions that it calls.
 
+    ``parts`` hold what it calls and many kernels share.
     ``widened``: its vectors are explicit; ``finished``: LLVM's passes over the text would change nothing.
     """
     linked = tuple(builder.foreign.linked.items())
@@ -37,4 +39,5 @@ def kernel_code(
         in_place,
         updates,
         builder.foreign.unkeyable,
+        parts=parts,
     )

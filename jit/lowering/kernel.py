@@ -45,7 +45,8 @@ class KernelCode:
     ``workspace_bytes`` is shared scratch memory for the launch.  ``in_place`` pairs (operand, result): the result may
     share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
     ``candidate`` is the name of the way in which it was made (``candidates``), empty for the default.
-    ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
+    ``parts`` hold functions that this code calls by their symbols: codes of their own, without launches, which many kernels
+    share.  ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
     empty.
     """
 
@@ -58,11 +59,17 @@ class KernelCode:
     updates: bool = False
     unkeyable: str = ""
     candidate: str = ""
+    parts: tuple[KernelCode, ...] = ()
 
     @property
     def symbol(self) -> str:
         """The kernel's name: that of its first phase."""
         return self.phases[0].symbol
+
+    @property
+    def all_codes(self) -> tuple[KernelCode, ...]:
+        """What has to be assembled: this code and its parts."""
+        return (self, *self.parts)
 
     @property
     def nbytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import hlojit
@@ -13,12 +14,17 @@ from hlojit.cpu.processor import host_target
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
 from hlojit.llvm.math_library import with_own_math
+from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.target import Target
 from hlojit.machine_code.loading import compile_to_object, load_objects
 
 from .conftest import Guarded
 
 Array = np.ndarray[Any, Any]
 
+_POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda _: 0)
+_SYMBOLS = {"hlojit_poll": ctypes.cast(_POLL, ctypes.c_void_p).value or 0}
+"""What kernels call of the runtime: nothing is ever cancelled here."""
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -37,15 +43,26 @@ def kernel_instruction(text: str) -> Instruction:
     return found[0]
 
 
-def run_guarded(text: str, *arguments: Array) -> list[Array]:
-    """Run the kernel of ``text``'s one instruction, every task alone, the last one first; nothing else is written."""
+@lru_cache(maxsize=64)
+def _image(code: KernelCode, target: Target) -> bytes:
+    """What several kernels have in common is compiled once."""
+    linked = [with_own_math(text) for _, text in code.linked]
+    return compile_to_object(code.ir, target, pipeline=code.pipeline, linked=linked)
+
+
+def run_guarded(text: str, *arguments: Array, target: Target | None = None) -> list[Array]:
+    """Run the kernel of ``text``'s one instruction, every task alone, the last one first; nothing else is written.
+
+    ``target`` may have fewer features than the processor.
+    """
+    target = target or host_target()
     instruction = kernel_instruction(text)
     lowering = instruction.op.lowering
     assert isinstance(lowering, Kernel)
-    code = kernel_emitter(lowering.name)(instruction, host_target(), "kernel")
-    linked = [with_own_math(text) for _, text in code.linked]
-    image = compile_to_object(code.ir, host_target(), pipeline=code.pipeline, linked=linked)
-    loaded = load_objects([image], [phase.symbol for phase in code.phases])
+    code = kernel_emitter(lowering.name)(instruction, target, "kernel")
+    loaded = load_objects(
+        [_image(each, target) for each in code.all_codes], [phase.symbol for phase in code.phases], _SYMBOLS
+    )
     operands = [Guarded(argument.tobytes()) for argument in arguments]
     before = [operand.content for operand in operands]
     types = [result.tensor_type for result in instruction.results]

@@ -1,0 +1,182 @@
+"""sort by keys: words of a line, as the plan says, sorted by vectors, and from words to elements again.
+
+One task sorts some lines, one after the other: it makes words of a line (``sort_words.py``), sorts them (``quicksort.py``) and
+writes results.  Codes with one key are put into the order in which they were.
+"""
+
+from __future__ import annotations
+
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal
+from hlojit.cpu.kernels.joined_codes import JoinedCodes
+from hlojit.cpu.kernels.partitioning import VectorForm
+from hlojit.cpu.kernels.quicksort import ONE, sorter_of
+from hlojit.cpu.kernels.sort_words import WordMaker
+from hlojit.cpu.kernels.update import byte_pointer, load_buffer
+from hlojit.ir.graph import Instruction
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.region import Variable, while_loop
+from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.line_sort_plan import LineSortPlan
+from hlojit.lowering.target import Target
+
+
+def emit_key_sort(plan: LineSortPlan, instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+    """The kernel of a sort by keys."""
+    return _KeySort(plan, instruction, target, symbol).emit()
+
+
+class _KeySort:
+    def __init__(self, plan: LineSortPlan, instruction: Instruction, target: Target, symbol: str):
+        self.plan = plan
+        self.machine = target.machine
+        self.symbol = symbol
+        self.kinds = [memory_kind(operand.tensor_type.element_type) for operand in instruction.operands]
+        form = VectorForm.of(plan.word, target)
+        self.b = LlvmBuilder(form.lanes)
+        self.sorter = sorter_of(plan.word, target)
+        self.words = WordMaker(self.b, plan, self.kinds, form.lanes)
+        self.joined = JoinedCodes(self.b, plan, symbol, form.lanes)
+
+    def emit(self) -> KernelCode:
+        b, plan = self.b, self.plan
+        if self.joined.keys:
+            self.joined.emit()
+        with b.function(self.symbol, PARAMETERS) as (context, buffers, begin, end):
+            tasks = b.begin_loop(begin, end)
+            first, limit = (
+                b.udiv(b.mul(task, literal(plan.lines)), literal(plan.tasks))
+                for task in (tasks.index, b.add(tasks.index, ONE))
+            )
+            lines = b.begin_loop(first, limit, guarded=False)
+            self._emit_line(context, buffers, tasks.index, lines.index)
+            b.end_loop(lines)
+            b.end_loop(tasks)
+        lines_of_task = -(-plan.lines // plan.tasks)
+        cost = self.machine.nanoseconds(plan.cycles(len(self.kinds)) * lines_of_task)
+        return kernel_code(
+            b,
+            (Phase(self.symbol, plan.tasks, cost),),
+            workspace_bytes=plan.workspace_bytes,
+            parts=(self.sorter.code,),
+        )
+
+    # ------------------------------------------------------------- one line
+
+    def _emit_line(self, context: Val, buffers: Val, task: Val, line: Val) -> None:
+        b, plan = self.b, self.plan
+        start = self._start(line)
+        operands, results = (
+            [
+                b.element_pointer(load_buffer(b, buffers, first + number), kind, start)
+                for number, kind in enumerate(self.kinds)
+            ]
+            for first in (0, len(self.kinds))
+        )
+        workspace = load_buffer(b, buffers, 2 * len(self.kinds))
+        areas = [
+            byte_pointer(
+                b, workspace, b.mul(b.add(b.mul(task, literal(plan.areas)), literal(n)), literal(plan.area_bytes))
+            )
+            for n in range(plan.areas)
+        ]
+        y = areas[0]
+        x = results[0] if plan.sorts_in_result else areas[1]
+        if plan.order is not None:
+            self._sort_keys(context, operands[0], results[0], x, y)
+        else:
+            self._sort_numbered(context, operands, results, areas)
+
+    def _start(self, line: Val) -> Val:
+        """Linear index of the line's first element in operands and results."""
+        b, plan = self.b, self.plan
+        if plan.inner == 1:
+            return b.mul(line, literal(plan.length))
+        inner = literal(plan.inner)
+        return b.add(b.mul(b.udiv(line, inner), literal(plan.inner * plan.length)), b.urem(line, inner))
+
+    def _sort_keys(self, context: Val, operand: Val, result: Val, x: Val, y: Val) -> None:
+        b = self.b
+        low, high, lossy = self.words.keys(operand, y)
+        self.sorter.call(b, context, x, y, literal(self.plan.length), low, high)
+        self.words.turn_back(x, result)
+        if self.joined.keys:
+            mend, done = b.fresh_label("mend"), b.fresh_label("done")
+            b.branch_if(lossy, mend, done)
+            b.begin_block(mend)
+            self.joined.call(operand, result)
+            b.branch(done)
+            b.begin_block(done)
+
+    # ------------------------------------------------------ keys with numbers
+
+    def _sort_numbered(self, context: Val, operands: list[Val], results: list[Val], areas: list[Val]) -> None:
+        b, plan = self.b, self.plan
+        y, x = areas[:2]
+        length = literal(plan.length)
+        if plan.is_shortened:
+            keys = areas[2]
+            base, lost = self.words.shortened(operands, keys, y)
+            self.sorter.call(b, context, x, y, length, self.sorter.smallest, self.sorter.largest)
+            more, done = b.fresh_label("more"), b.fresh_label("done")
+            b.branch_if(b.icmp("ne", lost, Val("0", "i64")), more, done)
+            b.begin_block(more)
+            self._sort_equal_runs(context, x, y, keys, base, lost)
+            b.branch(done)
+            b.begin_block(done)
+        else:
+            self.words.numbered(operands, y)
+            self.sorter.call(b, context, x, y, length, self.sorter.smallest, self.sorter.largest)
+        self._gather(x, operands, results)
+
+    def _sort_equal_runs(self, context: Val, x: Val, y: Val, keys: Val, base: Val, lost: Val) -> None:
+        """Sort words of equal keys, as far as these are in them, by the rest of the keys."""
+        b, plan = self.b, self.plan
+        shift = literal(plan.number_bits)
+        place = Variable(b, "i64", ZERO)
+        end = Variable(b, "i64", ZERO)
+
+        def is_same() -> Val:
+            inside = b.icmp("slt", end.get(), literal(plan.length))
+            # Beyond the end the first word is looked at: it is not used.
+            other = b.select(inside, end.get(), ZERO)
+            x_key, y_key = (
+                b.lshr(b.load("i64", b.element_pointer(x, "i64", at)), shift) for at in (place.get(), other)
+            )
+            return b.and_(inside, b.icmp("eq", x_key, y_key))
+
+        def advance() -> None:
+            end.set(b.add(end.get(), ONE))
+
+        def run() -> None:
+            end.set(b.add(place.get(), ONE))
+            while_loop(b, is_same, advance)
+            first, count = place.get(), b.sub(end.get(), place.get())
+            single, several = b.fresh_label("single"), b.fresh_label("several")
+            b.branch_if(b.icmp("eq", count, ONE), single, several)
+            b.begin_block(several)
+            here, there = b.element_pointer(x, "i64", first), b.element_pointer(y, "i64", first)
+            self.words.by_lost_bits(here, there, count, keys, base, lost)
+            self.sorter.call(b, context, here, there, count, self.sorter.smallest, self.sorter.largest)
+            b.branch(single)
+            b.begin_block(single)
+            place.set(end.get())
+
+        while_loop(b, lambda: b.icmp("slt", place.get(), literal(plan.length)), run)
+
+    def _gather(self, x: Val, operands: list[Val], results: list[Val]) -> None:
+        """Results from the elements whose numbers words hold."""
+        b, plan = self.b, self.plan
+        mask = b.constant(plan.word, (1 << plan.number_bits) - 1)
+        loop = b.begin_loop(ZERO, literal(plan.length))
+        word = b.load(plan.word, b.element_pointer(x, plan.word, loop.index))
+        number = b.zext(b.and_(word, mask), "i64")
+        here, there = (
+            index if plan.inner == 1 else b.mul(index, literal(plan.inner)) for index in (number, loop.index)
+        )
+        for kind, operand, result in zip(self.kinds, operands, results):
+            memory = "i8" if kind == "i1" else kind
+            value = b.load(memory, b.element_pointer(operand, memory, here))
+            b.store(value, b.element_pointer(result, memory, there))
+        b.end_loop(loop)

@@ -1,0 +1,345 @@
+"""A sort of signed integers as functions of a kernel's module: quicksort with vectors, over networks in registers.
+
+    sorter = sorter_of("i32", target)
+    sorter.call(b, context, x, y, n, low, high)          # in y; sorted into x
+    kernel_code(b, ..., parts=(sorter.code,))            # one copy of the functions for all kernels of a process
+
+A run lies in one of two areas and ends in the first.  What is not above a pivot goes to the first area, what is above it to
+the second; whole vectors are written, over what was read already or into the room that the other part leaves.  So nothing
+is swapped, and one loop serves all.
+
+Numbers of a run are known to lie between two bounds, and every pivot narrows them on both sides: runs of equal numbers end
+when both bounds meet, whatever the numbers are.  Runs that are cut badly too often are sorted as a heap: n log n in the
+worst case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import final
+
+from hlojit.cpu.kernels.addresses import ZERO, literal, minimum
+from hlojit.cpu.kernels.partitioning import VectorForm, first_lanes, load_vector, partition
+from hlojit.cpu.kernels.sort_networks import sort_block
+from hlojit.ir.versions import versions_text
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.llvm.region import Variable, while_loop
+from hlojit.llvm.text import LLVM_TYPE
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.target import KIND_BITS, Target
+
+ONE = literal(1)
+MOST_ROWS = {"i16": 8, "i32": 16, "i64": 8}
+"""Vectors of the largest network: as many as are worth the time that LLVM takes for them."""
+POLLED = 1 << 16
+"""Numbers of a run before whose partition the call may be cancelled."""
+DEPTH = 2
+"""Partitions of a run for every halving that its length allows, before it is sorted as a heap."""
+
+
+@final
+@dataclass(frozen=True)
+class Sorter:
+    """Functions that sort one kind of integer, as a part of kernels."""
+
+    code: KernelCode
+    kind: str
+
+    def call(self, b: LlvmBuilder, context: Val, x: Val, y: Val, n: Val, low: Val, high: Val) -> None:
+        """Sort ``n`` numbers of ``y``, all between two bounds, into ``x``; both areas hold ``n``."""
+        kind = LLVM_TYPE[self.kind]
+        b.declare(self.code.symbol, f"declare void @{self.code.symbol}(ptr, ptr, ptr, i64, {kind}, {kind})")
+        b.line(
+            f"call void @{self.code.symbol}(ptr {context.text}, ptr {x.text}, ptr {y.text}, i64 {n.text}, "
+            f"{kind} {low.text}, {kind} {high.text})"
+        )
+
+    @property
+    def smallest(self) -> Val:
+        """The smallest number of the kind."""
+        return Val(str(-1 << (KIND_BITS[self.kind] - 1)), self.kind)
+
+    @property
+    def largest(self) -> Val:
+        """The largest number of the kind."""
+        return Val(str((1 << (KIND_BITS[self.kind] - 1)) - 1), self.kind)
+
+
+@lru_cache(maxsize=16)
+def sorter_of(kind: str, target: Target) -> Sorter:
+    """The functions for a kind of word on a processor; their symbol is the hash of what they depend on."""
+    form = VectorForm.of(kind, target)
+    prefix = "hlojit_sorter"
+    b = LlvmBuilder(form.lanes)
+    Quicksort(b, form, prefix, MOST_ROWS[kind]).emit()
+    content = f"{target.identity}\0{versions_text()}\0{b.module_text()}"
+    symbol = f"hlojit_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
+    code = kernel_code(b, (Phase(prefix, 0, 0.0),))
+    return Sorter(replace(code, ir=code.ir.replace(prefix, symbol), phases=(Phase(symbol, 0, 0.0),)), kind)
+
+
+@final
+@dataclass(frozen=True)
+class Quicksort:
+    """Emits the functions of one kind of integer; symbols begin with ``prefix``."""
+
+    b: LlvmBuilder
+    form: VectorForm
+    prefix: str
+    rows: int = 16
+    """Vectors of the largest network."""
+
+    @property
+    def kind(self) -> str:
+        """Of the numbers."""
+        return self.form.kind
+
+    @property
+    def base(self) -> int:
+        """The most numbers that a network sorts."""
+        return self.rows * self.form.lanes
+
+    def emit(self) -> None:
+        """All functions."""
+        rows = self.rows
+        sizes = []
+        while rows:
+            sizes.append(rows)
+            self._emit_network(rows)
+            rows //= 2
+        self._emit_base(sizes[::-1])
+        self._emit_heap()
+        self._emit_sort()
+        self._emit_entry()
+
+    def _emit_entry(self) -> None:
+        b, kind = self.b, self.kind
+        parameters = [("ptr", "context"), ("ptr", "x"), ("ptr", "y"), ("i64", "n"), (kind, "low"), (kind, "high")]
+        with b.function(self.prefix, parameters) as (context, x, y, n, low, high):
+            bits = b.intrinsic("ctlz", n, extra="i1 false", extra_type="i1")
+            depth = b.mul(b.sub(literal(66), bits), literal(DEPTH))
+            self._call_sort(context, x, y, n, Val("true", "i1"), low, high, depth)
+
+    def call_base(self, source: Val, target: Val, n: Val) -> None:
+        """Sort at most ``base`` numbers."""
+        self.b.line(f"call void @{self.prefix}_base(ptr {source.text}, ptr {target.text}, i64 {n.text})")
+
+    def _call_sort(self, context: Val, *run: Val) -> None:
+        """``run``: both areas, the length, whether it lies in the second one, both bounds, the depth that is left."""
+        arguments = ", ".join(f"{self.b.type_of(value)} {value.text}" for value in (context, *run))
+        self.b.line(f"call void @{self.prefix}_sort({arguments})")
+
+    # --------------------------------------------------------------- networks
+
+    def _emit_network(self, rows: int) -> None:
+        """``network(source, target, n)`` for more than half of what ``rows`` vectors hold."""
+        b, kind, lanes = self.b, self.kind, self.form.lanes
+        name = f"{self.prefix}_network{rows}"
+        with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
+            if not self.form.has_masks:
+                padded = b.array(kind, rows * lanes)
+                fill = b.splat(b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1), lanes)
+                for row in range(rows):
+                    b.store(fill, b.element_pointer(padded, kind, literal(row * lanes)))
+                self._copy(x, padded, n)
+                loaded = [self._row(padded, row) for row in range(rows)]
+                for row, vector in enumerate(sort_block(b, loaded)):
+                    b.store(vector, b.element_pointer(padded, kind, literal(row * lanes)))
+                self._copy(padded, y, n)
+                return
+            full = 0 if rows == 1 else rows // 2
+            masks = {row: first_lanes(b, b.sub(n, literal(row * lanes)), lanes, kind) for row in range(full, rows)}
+            loaded = [self._row(x, row) for row in range(full)]
+            for row, mask in masks.items():
+                part = b.masked_load(kind, b.element_pointer(x, kind, literal(row * lanes)), mask)
+                loaded.append(b.select(mask, part, b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1)))
+            for row, vector in enumerate(sort_block(b, loaded)):
+                place = b.element_pointer(y, kind, literal(row * lanes))
+                if row < full:
+                    b.store(vector, place)
+                else:
+                    b.masked_store(vector, place, masks[row])
+
+    def _row(self, base: Val, row: int) -> Val:
+        place = self.b.element_pointer(base, self.kind, literal(row * self.form.lanes))
+        return load_vector(self.b, place, self.kind, self.form.lanes)
+
+    def _emit_base(self, sizes: list[int]) -> None:
+        b = self.b
+        name = f"{self.prefix}_base"
+        with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
+            end = b.fresh_label("end")
+            for rows in sizes:
+                here, other = b.fresh_label("here"), b.fresh_label("other")
+                if rows == sizes[-1]:
+                    b.branch(here)
+                else:
+                    b.branch_if(b.icmp("sle", n, literal(rows * self.form.lanes)), here, other)
+                b.begin_block(here)
+                b.line(f"call void @{self.prefix}_network{rows}(ptr {x.text}, ptr {y.text}, i64 {n.text})")
+                b.branch(end)
+                if rows != sizes[-1]:
+                    b.begin_block(other)
+            b.begin_block(end)
+
+    # -------------------------------------------------------------- quicksort
+
+    def _emit_sort(self) -> None:
+        b, kind = self.b, self.kind
+        parameters = [("ptr", "context"), ("ptr", "x"), ("ptr", "y"), ("i64", "n"), ("i1", "in_y")]
+        parameters += [(kind, "low"), (kind, "high"), ("i64", "depth")]
+        with b.function(f"{self.prefix}_sort", parameters, linkage="internal") as values:
+            context = values[0]
+            state = _State(*(Variable(b, value.kind, value) for value in values[1:]))
+            leave = b.fresh_label("leave")
+            while_loop(
+                b,
+                lambda: b.icmp("sgt", state.n.get(), literal(self.base)),
+                lambda: self._emit_step(context, state, leave),
+            )
+            source = b.select(state.in_y.get(), state.y.get(), state.x.get())
+            self.call_base(source, state.x.get(), state.n.get())
+            b.branch(leave)
+            b.begin_block(leave)
+
+    def _emit_step(self, context: Val, state: _State, leave: str) -> None:
+        """One partition; the smaller part is sorted by a call, the larger one by the next turn."""
+        b, kind = self.b, self.kind
+        x, y, n, in_y = state.x.get(), state.y.get(), state.n.get(), state.in_y.get()
+        low, high, depth = state.low.get(), state.high.get(), state.depth.get()
+        source = b.select(in_y, y, x)
+        self._leave_if(b.icmp("sge", low, high), leave, lambda: self._copy_over(source, x, n, in_y))
+        self._leave_if(b.icmp("sle", depth, ZERO), leave, lambda: self._sort_heap(source, x, n, in_y))
+        self._poll(context, n, leave)
+        pivot = self._pivot(source, n)
+        # A pivot that is the upper bound has nothing above it: the one below it is taken, and there is one.
+        pivot = b.select(b.icmp("sge", pivot, high), b.sub(high, b.constant(kind, 1)), pivot)
+        below = partition(b, self.form, source, x, y, n, pivot)
+        above = b.sub(n, below)
+        left = (x, b.element_pointer(y, kind, above), below, Val("false", "i1"), low, pivot)
+        right = (
+            b.element_pointer(x, kind, below),
+            y,
+            above,
+            Val("true", "i1"),
+            b.add(pivot, b.constant(kind, 1)),
+            high,
+        )
+        is_left_smaller = b.icmp("slt", below, above)
+        smaller = [b.select(is_left_smaller, p, q) for p, q in zip(left, right)]
+        larger = [b.select(is_left_smaller, q, p) for p, q in zip(left, right)]
+        depth = b.sub(depth, ONE)
+        self._call_sort(context, *smaller, depth)
+        for variable, value in zip((state.x, state.y, state.n, state.in_y, state.low, state.high), larger):
+            variable.set(value)
+        state.depth.set(depth)
+
+    def _leave_if(self, condition: Val, leave: str, finish: Callable[[], None]) -> None:
+        b = self.b
+        last, more = b.fresh_label("last"), b.fresh_label("more")
+        b.branch_if(condition, last, more)
+        b.begin_block(last)
+        finish()
+        b.branch(leave)
+        b.begin_block(more)
+
+    def _poll(self, context: Val, n: Val, leave: str) -> None:
+        b = self.b
+        ask, go = b.fresh_label("ask"), b.fresh_label("go")
+        b.branch_if(b.icmp("sge", n, literal(POLLED)), ask, go)
+        b.begin_block(ask)
+        b.declare("hlojit_poll", "declare i32 @hlojit_poll(ptr)")
+        answer = b.emit("i32", 1, f"call i32 @hlojit_poll(ptr {context.text})")
+        b.branch_if(b.icmp("ne", answer, Val("0", "i32")), leave, go)
+        b.begin_block(go)
+
+    def _pivot(self, source: Val, n: Val) -> Val:
+        """The median of numbers that lie at equal distances."""
+        b, kind = self.b, self.kind
+        most = min(64, self.base)
+        count = b.select(b.icmp("slt", n, literal(1024)), literal(min(16, most)), literal(most))
+        sample = b.array(kind, most)
+        stride = b.udiv(n, count)
+        start = b.lshr(stride, ONE)
+        loop = b.begin_loop(ZERO, count, guarded=False)
+        place = b.add(start, b.mul(loop.index, stride))
+        b.store(b.load(kind, b.element_pointer(source, kind, place)), b.element_pointer(sample, kind, loop.index))
+        b.end_loop(loop)
+        self.call_base(sample, sample, count)
+        return b.load(kind, b.element_pointer(sample, kind, b.lshr(count, ONE)))
+
+    # ------------------------------------------------------------ the ends of it
+
+    def _copy_over(self, source: Val, x: Val, n: Val, in_y: Val) -> None:
+        b = self.b
+        self._copy(source, x, b.select(in_y, n, ZERO))
+
+    def _copy(self, source: Val, target: Val, n: Val) -> None:
+        b = self.b
+        b.declare("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        nbytes = b.mul(n, literal(KIND_BITS[self.kind] // 8))
+        b.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {nbytes.text}, i1 false)")
+
+    def _sort_heap(self, source: Val, x: Val, n: Val, in_y: Val) -> None:
+        self.b.line(f"call void @{self.prefix}_heap(ptr {source.text}, i64 {n.text})")
+        self._copy_over(source, x, n, in_y)
+
+    def _emit_heap(self) -> None:
+        """``heap(data, n)``: slow, never quadratic."""
+        b, kind = self.b, self.kind
+        with b.function(f"{self.prefix}_heap", [("ptr", "data"), ("i64", "n")], linkage="internal") as (data, n):
+            start, end = Variable(b, "i64", b.lshr(n, ONE)), Variable(b, "i64", n)
+
+            def step() -> None:
+                first, last = start.get(), b.sub(end.get(), ONE)
+                building = b.icmp("sgt", first, ZERO)
+                heap, taken = b.sub(first, ONE), b.element_pointer(data, kind, last)
+                # While the heap is built its next root sinks; then the largest number changes places with the last one.
+                moved = b.load(kind, b.select(building, b.element_pointer(data, kind, heap), taken))
+                root = b.load(kind, data)
+                b.store(b.select(building, b.load(kind, taken), root), taken)
+                start.set(b.select(building, heap, ZERO))
+                end.set(b.select(building, b.add(last, ONE), last))
+                self._sink(data, start.get(), end.get(), moved)
+
+            while_loop(b, lambda: b.icmp("sgt", end.get(), ONE), step)
+
+    def _sink(self, data: Val, start: Val, end: Val, moved: Val) -> None:
+        b, kind = self.b, self.kind
+        hole = Variable(b, "i64", start)
+        going = Variable(b, "i1", Val("true", "i1"))
+
+        def child() -> Val:
+            return b.add(b.shl(hole.get(), ONE), ONE)
+
+        def descend() -> None:
+            left = child()
+            right = minimum(b, b.add(left, ONE), b.sub(end, ONE))
+            x, y = (b.load(kind, b.element_pointer(data, kind, place)) for place in (left, right))
+            is_right = b.icmp("sgt", y, x)
+            place, value = b.select(is_right, right, left), b.select(is_right, y, x)
+            sinks = b.icmp("sgt", value, moved)
+            at = b.element_pointer(data, kind, hole.get())
+            b.store(b.select(sinks, value, b.load(kind, at)), at)
+            hole.set(b.select(sinks, place, hole.get()))
+            going.set(sinks)
+
+        while_loop(b, lambda: b.and_(going.get(), b.icmp("slt", child(), end)), descend)
+        b.store(moved, b.element_pointer(data, kind, hole.get()))
+
+
+@dataclass
+class _State:
+    """What a turn of the loop changes."""
+
+    x: Variable
+    y: Variable
+    n: Variable
+    in_y: Variable
+    low: Variable
+    high: Variable
+    depth: Variable

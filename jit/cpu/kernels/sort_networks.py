@@ -1,0 +1,78 @@
+"""Sorting networks over vectors: no branches, and every element of a block is compared in registers.
+
+``rows`` vectors of ``lanes`` signed integers are sorted as one sequence, row after row: first every column by Batcher's
+odd-even merge network, then columns are merged, two, four, ... lanes at a time.  A merge compares what is as far from the
+beginning as its partner is from the end (so one of both is reversed), in halves, quarters, ... of the rows and then of the lanes.
+
+    rows = sort_block(b, rows)          # of 16 rows of 16 lanes: 256 numbers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hlojit.llvm.builder import LlvmBuilder, Val
+
+
+def sort_block(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
+    """The same numbers in ascending order, row by row; the number of rows, and that of lanes, are powers of two."""
+    block = list(rows)
+    for low, high in odd_even_merge_network(len(block)):
+        block[low], block[high] = _exchange(b, block[low], block[high])
+    width = 2
+    while width <= block[0].lanes:
+        _merge_columns(b, block, width)
+        width *= 2
+    return block
+
+
+def odd_even_merge_network(size: int) -> Iterator[tuple[int, int]]:
+    """The comparisons (lower place, higher place) of Batcher's network for a power of two of numbers."""
+    part = 1
+    while part < size:
+        distance = part
+        while distance:
+            for start in range(distance % part, size - distance, 2 * distance):
+                for place in range(start, min(start + distance, size - distance)):
+                    if place // (2 * part) == (place + distance) // (2 * part):
+                        yield place, place + distance
+            distance //= 2
+        part *= 2
+
+
+def _merge_columns(b: LlvmBuilder, block: list[Val], width: int) -> None:
+    """Groups of ``width / 2`` lanes are sorted; make groups of ``width`` lanes sorted."""
+    span = len(block)
+    while span > 1:
+        for start in range(0, len(block), span):
+            for place in range(span // 2):
+                low, high = start + place, start + span - 1 - place
+                block[low], block[high] = _exchange(b, block[low], _partners(b, block[high], width - 1))
+        span //= 2
+    for row, vector in enumerate(block):
+        block[row] = _exchange_lanes(b, vector, width - 1, width // 2)
+    distance = width // 4
+    while distance:
+        for row, vector in enumerate(block):
+            block[row] = _exchange_lanes(b, vector, distance, distance)
+        distance //= 2
+
+
+def _exchange(b: LlvmBuilder, x: Val, y: Val) -> tuple[Val, Val]:
+    return b.intrinsic("smin", x, y), b.intrinsic("smax", x, y)
+
+
+def _exchange_lanes(b: LlvmBuilder, vector: Val, flip: int, bit: int) -> Val:
+    """Compare each lane with the one whose number differs in the bits of ``flip``; lanes without ``bit`` get the smaller."""
+    low, high = _exchange(b, vector, _partners(b, vector, flip))
+    chosen = ", ".join(f"i32 {lane + (vector.lanes if lane & bit else 0)}" for lane in range(vector.lanes))
+    return _shuffle(b, low, high, chosen)
+
+
+def _partners(b: LlvmBuilder, vector: Val, flip: int) -> Val:
+    return _shuffle(b, vector, vector, ", ".join(f"i32 {lane ^ flip}" for lane in range(vector.lanes)))
+
+
+def _shuffle(b: LlvmBuilder, x: Val, y: Val, mask: str) -> Val:
+    kind, lanes = b.type_of(x), x.lanes
+    return b.emit(x.kind, lanes, f"shufflevector {kind} {x.text}, {kind} {y.text}, <{lanes} x i32> <{mask}>")

@@ -1,0 +1,204 @@
+"""From elements to the words that a sort by keys moves (``line_sort_plan.py``), and back.
+
+Elements that lie side by side are read as vectors; what does not fill the last one is covered by one that ends with the line
+and does some elements twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast, final
+
+from hlojit.cpu.kernels.addresses import ZERO, literal
+from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.lowering.line_sort_plan import LineSortPlan
+from hlojit.lowering.sort_keys import stored_operands
+from hlojit.lowering.target import KIND_BITS
+
+Values = tuple[Val, ...]
+
+
+def load_lanes(b: LlvmBuilder, kind: str, base: Val, index: Val, lanes: int) -> Val:
+    """Consecutive elements as they are in memory (booleans as i1)."""
+    memory = "i8" if kind == "i1" else kind
+    pointer = b.element_pointer(base, memory, index)
+    value = b.emit(memory, lanes, f"load {b.type(memory, lanes)}, ptr {pointer.text}, align {KIND_BITS[memory] // 8}")
+    return b.icmp("ne", value, Val("0", "i8")) if kind == "i1" else value
+
+
+def reduced(b: LlvmBuilder, stem: str, vector: Val) -> Val:
+    """All lanes as one: ``llvm.vector.reduce.<stem>``."""
+    if vector.lanes == 1:
+        return vector
+    symbol = f"llvm.vector.reduce.{stem}.v{vector.lanes}{vector.kind}"
+    type = b.type_of(vector)
+    b.declare(symbol, f"declare {vector.kind} @{symbol}({type})")
+    return b.emit(vector.kind, 1, f"call {vector.kind} @{symbol}({type} {vector.text})")
+
+
+@final
+@dataclass(frozen=True)
+class WordMaker:
+    """Emits the loops over one line; ``kinds`` are those of the operands in memory."""
+
+    b: LlvmBuilder
+    plan: LineSortPlan
+    kinds: Sequence[str]
+    native: int
+    """Lanes of a vector of words."""
+
+    @property
+    def lanes(self) -> int:
+        """Of the vectors in which a line is read."""
+        lanes = self.native if self.plan.inner == 1 else 1
+        while lanes > self.plan.length:
+            lanes //= 2
+        return lanes
+
+    def each_vector(self, carried: Values, body: Callable[[Val, Values], Values]) -> Values:
+        """``body(index, carried)`` for vectors that cover a line: the same element may come twice."""
+        b, lanes, length = self.b, self.lanes, self.plan.length
+        whole = length - length % lanes
+        loop = b.begin_loop(ZERO, literal(whole), step=lanes, carried=[b.splat(value, lanes) for value in carried])
+        carried = b.end_loop(loop, body(loop.index, loop.carried))
+        return body(literal(length - lanes), carried) if whole < length else carried
+
+    def _place(self, index: Val) -> Val:
+        return index if self.plan.inner == 1 else self.b.mul(index, literal(self.plan.inner))
+
+    def _store(self, value: Val, base: Val, index: Val) -> None:
+        self.b.store(value, self.b.element_pointer(base, value.kind, index))
+
+    # ---------------------------------------------------------- keys and nothing else
+
+    def keys(self, operand: Val, y: Val) -> tuple[Val, Val, Val]:
+        """Words of all elements; returns the smallest and the largest, and whether some code is not told by its key."""
+        b, plan = self.b, self.plan
+        order = plan.order
+        assert order is not None
+        half = 1 << (KIND_BITS[plan.word] - 1)
+
+        def body(index: Val, carried: Values) -> Values:
+            low, high, differences = carried
+            stored = load_lanes(b, order.kind, operand, self._place(index), self.lanes)
+            key = cast(Val, order.key(scalars(b), stored))
+            word = self.word_of(key)
+            self._store(word, y, index)
+            if order.joined:
+                back = cast(Val, order.stored(scalars(b), key))
+                differences = b.or_(differences, b.xor(stored, back))
+            return b.intrinsic("smin", low, word), b.intrinsic("smax", high, word), differences
+
+        start = (b.constant(plan.word, half - 1), b.constant(plan.word, -half), b.constant(order.kind, 0))
+        low, high, differences = self.each_vector(start, body)
+        lossy = b.icmp("ne", reduced(b, "or", differences), b.constant(order.kind, 0))
+        return reduced(b, "smin", low), reduced(b, "smax", high), lossy
+
+    def word_of(self, key: Val) -> Val:
+        """The signed word of an unsigned key."""
+        b, plan = self.b, self.plan
+        wide = b.zext(key, plan.word)
+        return self._signed(wide) if plan.key_bits == KIND_BITS[plan.word] else wide
+
+    def _signed(self, word: Val) -> Val:
+        return self.b.xor(word, self.b.constant(word.kind, 1 << (KIND_BITS[word.kind] - 1)))
+
+    def turn_back(self, x: Val, result: Val) -> None:
+        """Elements from sorted words; ``x`` may be the result's own memory."""
+        b, plan, lanes = self.b, self.plan, self.lanes
+        order = plan.order
+        assert order is not None
+
+        def element(word: Val) -> Val:
+            key = self._signed(word) if plan.key_bits == KIND_BITS[plan.word] else word
+            return cast(Val, order.stored(scalars(b), b.trunc(key, order.kind)))
+
+        if plan.sorts_in_result and order.is_signed:
+            return
+        whole = plan.length - plan.length % lanes
+        # In place, what the last vector covers must be read before it is written to.
+        rest = load_lanes(b, plan.word, x, literal(plan.length - lanes), lanes) if whole < plan.length else None
+        loop = b.begin_loop(ZERO, literal(whole), step=lanes)
+        word = load_lanes(b, plan.word, x, loop.index, lanes)
+        self._store(element(word), result, self._place(loop.index))
+        b.end_loop(loop)
+        if rest is not None:
+            self._store(element(rest), result, self._place(literal(plan.length - lanes)))
+
+    # ------------------------------------------------------------- keys with numbers
+
+    def numbered(self, operands: Sequence[Val], y: Val) -> None:
+        """Words of key and number."""
+        plan = self.plan
+
+        def body(index: Val, carried: Values) -> Values:
+            word = self._with_number(self._key(operands, index), index)
+            is_full = plan.key_bits + plan.number_bits == KIND_BITS[plan.word]
+            self._store(self._signed(word) if is_full else word, y, index)
+            return carried
+
+        self.each_vector((), body)
+
+    def _key(self, operands: Sequence[Val], index: Val) -> Val:
+        """All keys as one unsigned word."""
+        b, plan = self.b, self.plan
+        place = self._place(index)
+        stored = {
+            number: load_lanes(b, self.kinds[number], operands[number], place, self.lanes)
+            for number in stored_operands(plan.codes)
+        }
+        together: Val | None = None
+        for code in plan.codes:
+            key = b.zext(cast(Val, code.compute(scalars(b), stored)), plan.word)
+            above = None if together is None else b.shl(together, b.constant(plan.word, code.bits))
+            together = key if above is None else b.or_(above, key)
+        assert together is not None
+        return together
+
+    def _with_number(self, key: Val, index: Val) -> Val:
+        b, plan = self.b, self.plan
+        number = index if plan.word == "i64" else b.trunc(index, plan.word)
+        if key.lanes > 1:
+            lanes = ", ".join(f"{plan.word} {lane}" for lane in range(key.lanes))
+            number = b.add(b.splat(number, key.lanes), Val(f"<{lanes}>", plan.word, key.lanes))
+        return b.or_(b.shl(key, b.constant(plan.word, plan.number_bits)), number)
+
+    # ------------------------------------------------------- shortened keys with numbers
+
+    def shortened(self, operands: Sequence[Val], keys: Val, y: Val) -> tuple[Val, Val]:
+        """Words of the highest bits of keys and numbers; returns the smallest key and how many bits were lost."""
+        b, plan = self.b, self.plan
+        room = 64 - plan.number_bits
+
+        def find(index: Val, carried: Values) -> Values:
+            key = self._key(operands, index)
+            self._store(key, keys, index)
+            return b.intrinsic("umin", carried[0], key), b.intrinsic("umax", carried[1], key)
+
+        low, high = self.each_vector((b.constant("i64", -1), b.constant("i64", 0)), find)
+        base = reduced(b, "umin", low)
+        span = b.sub(reduced(b, "umax", high), base)
+        used = b.sub(literal(64), b.intrinsic("ctlz", span, extra="i1 false", extra_type="i1"))
+        lost = b.intrinsic("smax", b.sub(used, literal(room)), ZERO)
+
+        def make(index: Val, carried: Values) -> Values:
+            key = load_lanes(b, "i64", keys, index, self.lanes)
+            word = self._with_number(b.lshr(b.sub(key, base), lost), index)
+            self._store(self._signed(word), y, index)
+            return carried
+
+        self.each_vector((), make)
+        return base, lost
+
+    def by_lost_bits(self, words: Val, target: Val, count: Val, keys: Val, base: Val, lost: Val) -> None:
+        """Words of the lost bits of keys, and the numbers that are in other words."""
+        b, plan = self.b, self.plan
+        numbers = literal((1 << plan.number_bits) - 1)
+        mask = b.sub(b.shl(literal(1), lost), literal(1))
+        loop = b.begin_loop(ZERO, count)
+        number = b.and_(b.load("i64", b.element_pointer(words, "i64", loop.index)), numbers)
+        key = b.sub(b.load("i64", b.element_pointer(keys, "i64", number)), base)
+        word = b.or_(b.shl(b.and_(key, mask), literal(plan.number_bits)), number)
+        self._store(word, target, loop.index)
+        b.end_loop(loop)

@@ -1,0 +1,153 @@
+"""What is decided about a sort by keys on a processor with vectors: the words that are sorted in the place of elements.
+
+A *word* is a signed integer that says everything about an element.  Of a sort of one operand whose keys can be turned back
+into what was stored it is the key.  Otherwise the element's number stands behind the key, in the low bits: words are all
+different then, so that any sort of them is the stable one, and the operands are gathered afterwards.  Keys that leave no
+room for a number are shortened first, see ``is_shortened``.
+
+    sort of 65,536 f32                      i32    the key
+    argsort of 65,536 f32                   i64    key (32 bits), number (16)
+    argsort of 65,536 i8                    i32    key (8), number (16)
+    argsort of 65,536 i64                   i64    the highest 48 bits of what keys need, number (16)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import final
+
+from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
+from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.sort_order import SortKey, sort_order
+from hlojit.ir.ops.views import SortView
+from hlojit.lowering.sort_keys import KeyCode
+from hlojit.lowering.stored_order import StoredOrder
+from hlojit.lowering.target import KIND_BITS, Target
+
+WORD_BITS = 64
+WORD_CYCLES = 6.0
+"""Of a word in a sort: its share of the work of every network and partition, about."""
+ELEMENT_CYCLES = 8.0
+"""Of gathering an element of one operand."""
+
+
+@final
+@dataclass(frozen=True)
+class LineSortPlan:
+    """``lines`` of ``length`` elements, ``inner`` apart, of one or several operands."""
+
+    length: int
+    inner: int
+    lines: int
+    codes: tuple[KeyCode, ...]
+    order: StoredOrder | None
+    """Where words are keys and nothing else."""
+    word: str
+    """The kind of a word."""
+    tasks: int
+
+    @staticmethod
+    def of(instruction: Instruction, target: Target) -> LineSortPlan | None:
+        """The plan of a sort instruction with elements, or None where its comparator is no order by keys."""
+        comparator = instruction.regions[0]
+        keys = _keys(instruction, comparator)
+        if keys is None:
+            return None
+        codes = tuple(KeyCode.of(key, comparator) for key in keys)
+        bits = sum(code.bits for code in codes)
+        type = instruction.operands[0].tensor_type
+        dimension = SortView.of(instruction).position(type.rank)
+        length = type.shape[dimension]
+        if bits > WORD_BITS or length > 1 << 31:
+            return None
+        order = None
+        if len(instruction.operands) == 1 and len(keys) == 1:
+            order = StoredOrder.of(keys[0], codes[0], comparator)
+        needed = bits if order is not None else bits + number_bits(length)
+        narrow = order is not None and needed <= 16 and target.has_feature("avx512vbmi2") and target.has_masks
+        word = "i16" if narrow else "i32" if needed <= 32 else "i64"
+        lines = type.size // length
+        return LineSortPlan(
+            length,
+            math.prod(type.shape[dimension + 1 :]),
+            lines,
+            codes,
+            order,
+            word,
+            min(lines, target.machine.most_tasks),
+        )
+
+    @property
+    def key_bits(self) -> int:
+        """Of all keys together."""
+        return sum(code.bits for code in self.codes)
+
+    @property
+    def number_bits(self) -> int:
+        """Of an element's number in a word."""
+        return 0 if self.order is not None else number_bits(self.length)
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether keys may have to lose their lowest bits.
+
+        What is left of them decides unless it is equal; numbers that are equal so far are sorted once more, by the bits that
+        were lost.  These are at most as many as a number has, so that a word holds both.
+        """
+        return self.key_bits + self.number_bits > KIND_BITS[self.word]
+
+    @property
+    def word_bytes(self) -> int:
+        """Of a word."""
+        return KIND_BITS[self.word] // 8
+
+    @property
+    def area_bytes(self) -> int:
+        """Of a line's words."""
+        return -(-self.length * self.word_bytes // 64) * 64
+
+    @property
+    def sorts_in_result(self) -> bool:
+        """Whether the result's own memory holds words."""
+        return self.order is not None and self.inner == 1 and KIND_BITS[self.order.kind] == KIND_BITS[self.word]
+
+    @property
+    def areas(self) -> int:
+        """Of a line in the workspace: words before and after, and keys that are shortened."""
+        return (1 if self.sorts_in_result else 2) + self.is_shortened
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Each task has areas of its own."""
+        return self.areas * self.area_bytes * self.tasks
+
+    def cycles(self, operands: int) -> float:
+        """Of a line."""
+        gathered = 0 if self.order is not None else operands * ELEMENT_CYCLES
+        return self.length * (max(1.0, math.log2(max(2, self.length)) / 10) * WORD_CYCLES + gathered)
+
+
+def number_bits(length: int) -> int:
+    """Bits of the numbers of so many elements."""
+    return max(1, (length - 1).bit_length())
+
+
+def _keys(instruction: Instruction, comparator: Block) -> list[SortKey] | None:
+    """The comparator's keys, NaN behind all numbers where the comparison leaves it without a place."""
+    keys = sort_order(comparator)
+    if keys is None or any(_is_from_outside(value, comparator) for inner in comparator for value in inner.operands):
+        return None
+    types = (BooleanType, IntegerType, FloatFormat)
+    if not all(isinstance(operand.tensor_type.element_type, types) for operand in instruction.operands):
+        return None
+    return [replace(key, nan_last=True) if key.leaves_nan else key for key in keys]
+
+
+def _is_from_outside(value: Value, comparator: Block) -> bool:
+    """Whether a value is computed where the sort stands, and is no constant."""
+    made = value.producer
+    if made is None:
+        return value not in comparator.arguments
+    return made.block is not comparator and Trait.CONSTANT not in made.op.traits
