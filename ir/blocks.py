@@ -59,6 +59,11 @@ class Value:
         """Whether this is a block argument."""
         return isinstance(self.owner, Block)
 
+    @property
+    def is_argument_of_function(self) -> bool:
+        """Whether this is an argument of a function, not one of a region."""
+        return isinstance(self.owner, Block) and not isinstance(self.owner.parent, Instruction)
+
     def replace_all_uses_with(self, other: Value) -> None:
         """Make every user read ``other`` instead."""
         if other is self:

@@ -24,7 +24,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
-from hlojit.ir.ops.parts import SEPARATELY
+from hlojit.ir.ops.parts import SEPARATELY, each_part
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -421,6 +421,7 @@ SHARDING_CONSTRAINT = define(
         syntax="sharding_constraint",
         traits=frozenset({Trait.BITCAST}),
         lowering=Pointwise(lambda builder, call, operand: operand),
+        parts={ElementType: each_part},
         cost=Cost.CHEAP,
         summary="an identity that carries a sharding",
     )

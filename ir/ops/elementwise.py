@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, NanEncoding, QuantizedType, element_type
-from hlojit.ir.ops.complex_arithmetic import extremum, modulus, of_parts, product, quotient, signum
+from hlojit.ir.ops.complex_arithmetic import extremum, of_parts, product
 from hlojit.ir.ops.definition import (
     Array,
     Constraint,
@@ -20,6 +20,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.pairs import function_of_pairs
 from hlojit.ir.ops.parts import each_part
 from hlojit.ir.ops.pointwise import (
     ANY,
@@ -184,7 +185,7 @@ DIVIDE = define(
         ),
         _divide,
         cost=Cost.EXPENSIVE,
-        parts={ComplexType: of_parts(quotient)},
+        parts={ComplexType: function_of_pairs("divide")},
         summary="Quotient, of integers toward zero.",
     )
 )
@@ -352,7 +353,7 @@ ABS = define(
             integer=lambda b, element, x: arithmetic.integer_absolute(b, x),
         ),
         cost=Cost.CHEAP,
-        parts={ComplexType: of_parts(modulus)},
+        parts={ComplexType: function_of_pairs("abs", is_real=True)},
         summary="The magnitude; of the smallest integer, itself.",
     )
 )
@@ -379,7 +380,7 @@ SIGN = define(
         ),
         _sign,
         traits=frozenset({Trait.IDEMPOTENT}),
-        parts={ComplexType: of_parts(signum)},
+        parts={ComplexType: function_of_pairs("sign")},
         summary="-1, 0 or 1; zeros and NaN as they are.",
     )
 )

@@ -20,9 +20,18 @@ MAXIMUM_BYTES: Final = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
 
 
-def takes_pairs(record: OpDefinition) -> bool:
-    """Whether an op knows complex numbers in memory; to all others they are two numbers each."""
+def takes_pairs(instruction: Instruction) -> bool:
+    """Whether an instruction knows complex numbers in memory; to all others they are two numbers each.
+
+    What stands in memory already may be taken for an array of another shape.
+    """
+    record = instruction.op
     lowering = record.lowering
+    if Trait.BITCAST in record.traits:
+        source = instruction.operands[0]
+        while (producer := source.producer) is not None and Trait.BITCAST in producer.op.traits:
+            source = producer.operands[0]
+        return source.is_argument_of_function if producer is None else takes_pairs(producer)
     if isinstance(lowering, Structural):
         return lowering.role in ("constant", "collective") or lowering.ends == "function"
     if isinstance(lowering, Kernel):
@@ -55,7 +64,7 @@ class Support:
         reason = self.lowering_reason(instruction.op)
         if reason:
             return reason
-        with_pairs = takes_pairs(instruction.op)
+        with_pairs = takes_pairs(instruction)
         for value in (*instruction.operands, *instruction.results):
             reason = self._type_reason(value, with_pairs=with_pairs)
             if reason:

@@ -1,0 +1,139 @@
+"""Arithmetic on complex numbers as rules on their parts: ``RULES["divide"](b, a, b, c, d)`` gives the parts of the quotient.
+
+Parts in f32 are computed in f64, where no square overflows, and rounded once.  Those in f64 are brought near 1 by powers of
+two, which is exact.  Special values are those of C99, Annex G.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, final
+
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.expression import EXPONENT_BIAS, INTEGER_KIND, MANTISSA_BITS, Term, maximum, minimum, where
+
+Rule = Callable[..., tuple[Scalar, ...]]
+
+
+def _sum_of_products(a: Term, b: Term, c: Term, d: Term) -> Term:
+    """A b + c d, to a unit and a half in the last place (Kahan)."""
+    product = c * d
+    return a.fma(b, product) + c.fma(d, -product)
+
+
+@final
+class _Operand:
+    """A complex number with its size, near 1 in f64; where a part is infinite, 1 for infinite parts and 0 for others."""
+
+    def __init__(self, real: Term, imaginary: Term):
+        self.parts = real, imaginary
+        infinite = [part.abs().equals(math.inf) for part in self.parts]
+        self.size = _larger(real, imaginary)
+        self.is_infinite = infinite[0] | infinite[1]
+        self.is_finite = self.size < math.inf
+        self.field: Term | None = None
+        scaled = list(self.parts)
+        if real.kind == "f64":
+            self.field = _field(self.size)
+            power = _power(self.field)
+            scaled = [part * power for part in self.parts]
+        one, zero = real.constant(1.0), real.constant(0.0)
+        boxed = [where(is_infinite, one, zero).with_sign_of(part) for part, is_infinite in zip(self.parts, infinite)]
+        self.near = tuple(where(self.is_infinite, box, part) for box, part in zip(boxed, scaled))
+
+
+def _larger(x: Term, y: Term) -> Term:
+    """The larger magnitude; NaN if either is NaN."""
+    return where(y.is_nan(), y, maximum(x.abs(), y.abs()))
+
+
+def _field(size: Term) -> Term:
+    """The exponent's field of a power of two that brings a number between 2 and 4; of infinity and NaN, that of 1.
+
+    A number below the normal ones comes to the largest such power times itself: its square is far above them.
+    """
+    bias = EXPONENT_BIAS[size.kind]
+    exponent = size.bits().logical_shift(MANTISSA_BITS[size.kind])
+    top = 2 * bias + 1
+    return where(exponent.equals(top), bias, minimum(top - exponent, top - 1))
+
+
+def _power(field: Term) -> Term:
+    """The power of two with an exponent's field; 0 for the field 0."""
+    return (field << MANTISSA_BITS[{kind: name for name, kind in INTEGER_KIND.items()}[field.kind]]).as_float()
+
+
+def _moved(number: Term, shift: Term) -> Term:
+    """A number times 2 to the power of an integer of at most twice the range: in two steps."""
+    bias = EXPONENT_BIAS[number.kind]
+    half = shift >> 1
+    return number * _power(half + bias) * _power(shift - half + bias)
+
+
+def quotient(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, ...]:
+    """(a + bi) / (c + di)."""
+    terms = [Term(b, part) for part in parts]
+    is_single = terms[0].kind == "f32"
+    if is_single:
+        terms = [term.widen() if is_single else term for term in terms]
+    numerator, denominator = _Operand(*terms[:2]), _Operand(*terms[2:])
+    x, y, z, w = *numerator.near, *denominator.near
+    square = _sum_of_products(z, z, w, w)
+    found = _sum_of_products(x, z, y, w) / square, _sum_of_products(y, z, -x, w) / square
+    infinity = terms[0].constant(math.inf).with_sign_of(terms[2])
+    results = (
+        where(denominator.size.equals(0.0), infinity * part, _limited(numerator, denominator, number))
+        for number, part in zip(found, numerator.parts)
+    )
+    return tuple((result.narrow() if is_single else result).value for result in results)
+
+
+def _limited(numerator: _Operand, denominator: _Operand, found: Term) -> Term:
+    """A quotient of numbers near 1 at its true size: infinite, or zero, where one of them is infinite."""
+    large = where(denominator.is_finite, found * math.inf, found.constant(math.nan))
+    true = found
+    if denominator.field is not None and numerator.field is not None:
+        true = _moved(found, denominator.field - numerator.field)
+    return where(numerator.is_infinite, large, where(denominator.is_infinite, found * 0.0, true))
+
+
+def signum(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, ...]:
+    """The number over its absolute value; 0 of 0, and NaN, both parts of it, of what has a part that is NaN."""
+    terms = [Term(b, part) for part in parts]
+    is_single = terms[0].kind == "f32"
+    size = _larger(*terms)
+    if is_single:
+        near = [term.widen() for term in terms]
+    else:
+        power = _power(_field(size))
+        near = [term * power for term in terms]
+    # The errors of infinite squares are NaN.
+    length = _sum_of_products(near[0], near[0], near[1], near[1]).sqrt()
+    length = where(size.equals(math.inf), length.constant(math.inf), length)
+    zero, nan = terms[0].constant(0.0), terms[0].constant(math.nan)
+    units = ((part / length).narrow() if is_single else part / length for part in near)
+    return tuple(where(size.equals(0.0), zero, where(size.is_nan(), nan, unit)).value for unit in units)
+
+
+def modulus(b: ScalarBuilder, real: Scalar, imag: Scalar) -> tuple[Scalar, ...]:
+    """The absolute value, to less than a unit in the last place, and 0; infinite where a part is."""
+    terms = [Term(b, real).abs(), Term(b, imag).abs()]
+    zero, infinity = terms[0].constant(0.0), terms[0].constant(math.inf)
+    is_infinite = terms[0].equals(math.inf) | terms[1].equals(math.inf)
+    if real.kind == "f32":
+        x, y = (term.widen() for term in terms)
+        found = x.fma(x, y * y).sqrt().narrow()
+    else:
+        size = _larger(*terms)
+        field = _field(size)
+        power = _power(field)
+        x, y = size * power, minimum(*terms) * power
+        square = x * x
+        root = (square + y.fma(y, x.fma(x, -square))).sqrt()
+        found = _moved(root, EXPONENT_BIAS["f64"] - field)
+    return where(is_infinite, infinity, found).value, zero.value
+
+
+RULES: Final[Mapping[str, Rule]] = {"abs": modulus, "divide": quotient, "sign": signum}
+"""``rule(b, *parts)`` by name."""
