@@ -80,6 +80,50 @@ def clamped(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -
 # between real and complex numbers
 
 
+def counted(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts]:
+    """An iota: its real part, and 0."""
+    type = instruction.result.tensor_type
+    assert isinstance(type.element_type, ComplexType)
+    part = type.with_element_type(type.element_type.component)
+    dimension = instruction.attributes["iota_dimension"]
+    return [(builder.iota(part, dimension), builder.constant(0.0, part))]
+
+
+def bits_of_parts(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts] | None:
+    """Between complex numbers of two widths: the halves of a wide real part are a narrow number, and those of its imaginary one."""
+    ((real, imaginary),) = operands
+    (operand,), result = instruction.operands, instruction.result.tensor_type
+    source, target = operand.tensor_type.element_type, result.element_type
+    if source == target:
+        return [(real, imaginary)]
+    if not result.is_static or not operand.tensor_type.is_static:
+        return None
+    assert isinstance(target, ComplexType)
+    if source.bits > target.bits:
+        halves = [
+            builder.bitcast_convert(part, result.with_element_type(target.component)) for part in (real, imaginary)
+        ]
+        both = [_along_last(builder, half, number) for number in range(2) for half in halves]
+        return [(_joined(builder, both[:2]), _joined(builder, both[2:]))]
+    firsts, seconds = ([_along_last(builder, part, number) for part in (real, imaginary)] for number in range(2))
+    wide = result.with_element_type(target.component)
+    return [tuple(builder.bitcast_convert(_joined(builder, pair), wide) for pair in (firsts, seconds))]
+
+
+def _along_last(builder: Any, value: Value, number: int) -> Value:
+    """The elements with this number in the last dimension, which stays."""
+    shape = value.tensor_type.shape
+    starts = (*(0 for _ in shape[:-1]), number)
+    made: Value = builder.slice(value, starts, (*shape[:-1], number + 1), (1,) * len(shape))
+    return made
+
+
+def _joined(builder: Any, values: Sequence[Value]) -> Value:
+    last = values[0].tensor_type.rank - 1
+    made: Value = builder.create("stablehlo.concatenate", values, attributes={"dimension": last}).result
+    return made
+
+
 def converted(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts]:
     """Both parts to another width; of a complex number its real part; of any other number, that and 0."""
     ((*parts,),) = operands

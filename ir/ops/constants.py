@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import Dense
-from hlojit.ir.formats import FloatFormat, IntegerType, element_type
+from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ELEMENTS, I64
+from hlojit.ir.ops.complex_arithmetic import counted
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -106,6 +107,7 @@ IOTA = define(
         traits=frozenset({Trait.NUMBERS}),
         lowering=Indexed(_iota),
         value_range=_iota_range,
+        parts={ComplexType: counted},
         summary="The index along one dimension.",
     )
 )

@@ -19,7 +19,7 @@ from hlojit.ir.formats import (
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import I32
-from hlojit.ir.ops.complex_arithmetic import converted
+from hlojit.ir.ops.complex_arithmetic import bits_of_parts, converted
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -240,6 +240,7 @@ BITCAST_CONVERT = define(
         reference=_bitcast_arrays,
         syntax="pretty-function-type",
         lowering=Indexed(_bitcast),
+        parts={ComplexType: bits_of_parts},
         summary="The same bits as another element type; wider elements are made of, or split into, a last dimension.",
     )
 )

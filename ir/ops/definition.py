@@ -205,8 +205,8 @@ class Kernel(Lowering):
     name: str
     operations: Callable[[Instruction], int] | None = field(default=None, compare=False)
     runs: Callable[[Instruction], int] | None = field(default=None, compare=False)
-    takes_pairs: bool = False
-    """Whether it takes complex numbers as they are in memory; of others their parts are operands of their own."""
+    takes_pairs: bool | Callable[[Instruction], bool] = field(default=False, compare=False)
+    """Whether it takes complex numbers as they are in memory (or those of which instructions); to others they are their parts."""
 
 
 @dataclass(frozen=True, slots=True)

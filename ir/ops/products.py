@@ -11,6 +11,7 @@ from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
+from hlojit.ir.ops.complex_products import has_many_terms, product_of_few_terms
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -325,7 +326,8 @@ DOT_GENERAL = define(
         reference=_dot_general_reference,
         syntax="dot_general",
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("dot_general", operations=_operations, takes_pairs=True),
+        lowering=Kernel("dot_general", operations=_operations, takes_pairs=has_many_terms),
+        parts={ComplexType: product_of_few_terms},
         summary="products of matrices, batched, over any dimensions",
     )
 )

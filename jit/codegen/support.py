@@ -35,7 +35,8 @@ def takes_pairs(instruction: Instruction) -> bool:
     if isinstance(lowering, Structural):
         return lowering.role in ("constant", "collective") or lowering.ends == "function"
     if isinstance(lowering, Kernel):
-        return lowering.takes_pairs or Trait.FUSION in record.traits
+        takes = lowering.takes_pairs
+        return Trait.FUSION in record.traits or (takes if isinstance(takes, bool) else takes(instruction))
     return Trait.PARTS in record.traits
 
 
