@@ -54,7 +54,7 @@ REFERENCES: Final[dict[str, Callable[[Any], Any]]] = {
     "log": mpmath.log,
     "log1p": lambda z: mpmath.log(1 + z),
     "logistic": lambda z: 1 / (1 + mpmath.exp(-z)),
-    "modulus_of": lambda z: mpc(abs(z), 0),
+    "abs": lambda z: mpc(abs(z), 0),
     "rsqrt": lambda z: 1 / mpmath.sqrt(z),
     "sign": lambda z: z / abs(z),
     "sin": mpmath.sin,
@@ -68,7 +68,7 @@ POLES: Final = {
     "atanh": (1, -1),
     "log": (0,),
     "log1p": (-1,),
-    "modulus_of": (0,),
+    "abs": (0,),
     "rsqrt": (0,),
     "sign": (0,),
 }
@@ -111,7 +111,7 @@ def _digits(name: str, x: float, y: float) -> int:
     sizes = [abs(part) for part in (x, y) if part]
     if not sizes or (min(sizes) > 1e-20 and max(sizes) < 60):
         return 80
-    return 80 if name in ("sqrt", "modulus_of", "sign") and max(sizes) / min(sizes) < 1e60 else 700
+    return 80 if name in ("sqrt", "abs", "sign") and max(sizes) / min(sizes) < 1e60 else 700
 
 
 def unit_error(value: float, exact: Any, kind: str) -> float:

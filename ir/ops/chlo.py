@@ -6,12 +6,14 @@ Their code is in ``hlojit.ir.scalar.functions`` where it is more than a few ops;
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat
+from hlojit.ir.ops.complex_functions import function_of_parts
 from hlojit.ir.ops.definition import Array, Cost, Expand, InferenceRequest, Lowering, OpDefinition, define
+from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
 from hlojit.ir.ops.rules import checked, inferred, operand_tensor
 from hlojit.ir.ops.transcendental import by_name
@@ -45,8 +47,10 @@ def _function(
     kinds: Sequence[str] = _KINDS,
     lowering: Lowering | None = None,
 ) -> OpDefinition:
+    has_complex_rule = lowering is None and COMPLEX in kinds
+    parts: Mapping[type[Any], RuleOfParts] = {ComplexType: function_of_parts(name)} if has_complex_rule else NO_RULES
     lowering = by_type(real=by_name(name)) if lowering is None else lowering
-    return _renamed(unary(name, kinds, lowering, widened(reference), summary=summary), name)
+    return _renamed(unary(name, kinds, lowering, widened(reference), parts=parts, summary=summary), name)
 
 
 ACOS = _function("acos", np.arccos, "Inverse cosine.")

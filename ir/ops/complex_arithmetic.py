@@ -3,7 +3,7 @@
     product(builder, a, b, c, d)    # the parts of (a + bi) (c + di)
 
 The product is the plain formula, as NumPy's and XLA's.  What takes more than a few instructions is a rule on scalars
-(``hlojit.ir.ops.pairs``).
+(``hlojit.ir.ops.complex_functions``).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def counted(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -
 
 
 def bits_of_parts(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts] | None:
-    """Between complex numbers of two widths: the halves of a wide real part are a narrow number, and those of its imaginary one."""
+    """Between widths: the halves of a wide number's real part are a narrow number, and those of its imaginary part another."""
     ((real, imaginary),) = operands
     (operand,), result = instruction.operands, instruction.result.tensor_type
     source, target = operand.tensor_type.element_type, result.element_type

@@ -1,18 +1,19 @@
-"""Functions of complex numbers as rules for ``OpDefinition.parts``.
+"""``hlojit.complex_function``: functions of complex numbers that one rule on scalars computes from their parts.
 
-    exp(builder, real, imag)    # both parts of e**(real + i imag)
+    %0 = "hlojit.complex_function"(%a, %b, %c, %d) <{function = "divide"}> : (4 x tensor<8xf32>) -> tensor<8xcomplex<f32>>
 
-Each part of a result is one instruction of ``hlojit.complex_function``, a pointwise op on real numbers that fuses like any
-other; its code is ``hlojit.ir.scalar.complex_functions``.
+It is a pointwise op whose result is a complex number, of which ``real`` and ``imag`` take the parts: inside of a fusion that is
+two scalars, and both are computed once.  The rules are those of ``hlojit.ir.scalar.complex_functions``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.ops.attribute_kinds import I64, STRING
+from hlojit.ir.formats import element_type
+from hlojit.ir.ops.attribute_kinds import STRING
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -22,22 +23,22 @@ from hlojit.ir.ops.definition import (
     Operand,
     Pointwise,
     PointwiseCall,
+    Trait,
     define,
 )
-from hlojit.ir.ops.pointwise import SINGLE, like_operands, takes
+from hlojit.ir.ops.parts import Parts, PartsRule
+from hlojit.ir.ops.pointwise import SINGLE, takes, with_element
 from hlojit.ir.ops.rules import OpCall, checked, inferred
-from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Value
-
-PARTS = ("real", "imag")
+    from hlojit.ir.graph import Instruction, Value
 
 
 def _emit(b: ScalarBuilder, call: PointwiseCall, *scalars: Scalar) -> Scalar:
     from hlojit.ir.scalar.complex_functions import FUNCTIONS
 
-    return FUNCTIONS[call.attributes["function"]](b, *scalars)[call.attributes["part"]]
+    return Pair(*FUNCTIONS[call.attributes["function"]](b, *scalars))
 
 
 def _evaluate(call: Any, *parts: Array) -> Array:
@@ -47,18 +48,18 @@ def _evaluate(call: Any, *parts: Array) -> Array:
 
     b = NumpyBuilder()
     kind = f"f{parts[0].dtype.itemsize * 8}"
+    result = np.empty(parts[0].shape, call.instruction.result.tensor_type.element_type.storage)
     with np.errstate(all="ignore"):
-        found: Any = FUNCTIONS[call.attributes["function"]](b, *(b.value(kind, part) for part in parts))
-    return np.broadcast_to(found[call.attributes["part"]].array, parts[0].shape)
+        found = FUNCTIONS[call.attributes["function"]](b, *(b.value(kind, part) for part in parts))
+    result.real, result.imag = (part.array for part in found)  # type: ignore[attr-defined]
+    return result
 
 
 def _known(call: OpCall) -> str | None:
     from hlojit.ir.scalar.complex_functions import FUNCTIONS
 
-    function, part = call.attributes["function"], call.attributes["part"]
-    if function not in FUNCTIONS:
-        return f"function {function!r} is none of {', '.join(FUNCTIONS)}"
-    return None if part in (0, 1) else f"part {part} is neither 0, the real, nor 1, the imaginary one"
+    name = call.attributes["function"]
+    return None if name in FUNCTIONS else f"function {name!r} is none of {', '.join(FUNCTIONS)}"
 
 
 def _same(call: OpCall) -> str | None:
@@ -74,35 +75,40 @@ COMPLEX_FUNCTION = define(
     OpDefinition(
         "hlojit.complex_function",
         operands=(Operand("parts", variadic=True),),
-        attributes=(AttributeSpec("function", STRING), AttributeSpec("part", I64)),
-        infer=checked(_RULES, like_operands),
+        attributes=(AttributeSpec("function", STRING),),
+        infer=checked(_RULES, with_element(lambda element: element_type(f"complex<{element.name}>"))),
         constraints=(*_RULES, inferred("C2"), Constraint("C3", _known)),
         reference=_evaluate,
+        traits=frozenset({Trait.PARTS}),
         lowering=Pointwise(_emit, exact=True),
         cost=Cost.EXPENSIVE,
-        summary="A part of a function of complex numbers, from their parts.",
+        summary="A function of complex numbers, from their parts.",
     )
 )
 
 
 def complex_function(name: str) -> Callable[..., tuple[Value, Value]]:
-    """The rule of a function of ``hlojit.ir.scalar.complex_functions``: ``rule(builder, *parts)`` gives both parts."""
+    """``rule(builder, *parts)``, which builds a function of one or two numbers and gives both parts of its result."""
 
     def rule(builder: Any, *parts: Value) -> tuple[Value, Value]:
-        real, imag = (
-            builder.create(COMPLEX_FUNCTION.name, parts, attributes={"function": name, "part": number}).result
-            for number in range(2)
-        )
-        return real, imag
+        made = builder.create(COMPLEX_FUNCTION.name, parts, attributes={"function": name}).result
+        return builder.real(made), builder.imag(made)
 
     return rule
 
 
-def logarithm(builder: Any, real: Value, imag: Value) -> tuple[Value, Value]:
-    """log|z| and the argument."""
-    return complex_function("log")(builder, real, imag)[0], builder.atan2(imag, real)
+def function_of_parts(name: str, *, is_real: bool = False) -> PartsRule:
+    """The rule of an op that is such a function of its operands; the result of a real one is its real part."""
+    build = complex_function(name)
+
+    def rule(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts]:
+        found = build(builder, *(part for number in operands for part in number))
+        return [found[:1] if is_real else found]
+
+    return rule
 
 
-def modulus(builder: Any, real: Value, imag: Value) -> tuple[Value]:
-    """|z|."""
-    return (complex_function("modulus_of")(builder, real, imag)[0],)
+def logarithm(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts]:
+    """log|z|, and the argument: as the function's other part it would cost more."""
+    ((real, imaginary),) = operands
+    return [(complex_function("log")(builder, real, imaginary)[0], builder.atan2(imaginary, real))]

@@ -1,6 +1,6 @@
 """Products of complex numbers that are sums of few terms: elementwise arithmetic on parts, and the plain formula's rounding.
 
-    dot_general of 4x3 and 3x6       =>      lhs[:, 0] * rhs[0, :] + lhs[:, 1] * rhs[1, :] + lhs[:, 2] * rhs[2, :]
+dot_general of 4x3 and 3x6       =>      lhs[:, 0] * rhs[0, :] + lhs[:, 1] * rhs[1, :] + lhs[:, 2] * rhs[2, :]
 """
 
 from __future__ import annotations

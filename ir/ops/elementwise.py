@@ -9,6 +9,7 @@ import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, NanEncoding, QuantizedType, element_type
 from hlojit.ir.ops.complex_arithmetic import extremum, of_parts, product
+from hlojit.ir.ops.complex_functions import function_of_parts
 from hlojit.ir.ops.definition import (
     Array,
     Constraint,
@@ -20,7 +21,6 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
-from hlojit.ir.ops.pairs import function_of_pairs
 from hlojit.ir.ops.parts import each_part
 from hlojit.ir.ops.pointwise import (
     ANY,
@@ -185,7 +185,7 @@ DIVIDE = define(
         ),
         _divide,
         cost=Cost.EXPENSIVE,
-        parts={ComplexType: function_of_pairs("divide")},
+        parts={ComplexType: function_of_parts("divide")},
         summary="Quotient, of integers toward zero.",
     )
 )
@@ -241,6 +241,7 @@ POWER = define(
         ),
         _power,
         cost=Cost.EXPENSIVE,
+        parts={ComplexType: function_of_parts("power")},
         summary="lhs to the power of rhs.",
     )
 )
@@ -353,7 +354,7 @@ ABS = define(
             integer=lambda b, element, x: arithmetic.integer_absolute(b, x),
         ),
         cost=Cost.CHEAP,
-        parts={ComplexType: function_of_pairs("abs", is_real=True)},
+        parts={ComplexType: function_of_parts("abs", is_real=True)},
         summary="The magnitude; of the smallest integer, itself.",
     )
 )
@@ -380,7 +381,7 @@ SIGN = define(
         ),
         _sign,
         traits=frozenset({Trait.IDEMPOTENT}),
-        parts={ComplexType: function_of_pairs("sign")},
+        parts={ComplexType: function_of_parts("sign")},
         summary="-1, 0 or 1; zeros and NaN as they are.",
     )
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import IntegerType, QuantizedType
+from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.complex_products import has_many_terms, product_of_few_terms

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hlojit.ir.formats import ComplexType
+from hlojit.ir.ops.complex_functions import function_of_parts, logarithm
 from hlojit.ir.ops.definition import Array, Cost, OpDefinition, define
+from hlojit.ir.ops.parts import PartsRule
 from hlojit.ir.ops.pointwise import ACCURACY, COMPLEX, FLOAT, QUANTIZED, binary, by_type, unary, widened
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 
@@ -25,7 +28,9 @@ def by_name(function: str) -> Callable[..., Any]:
     return rule
 
 
-def _function(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str) -> OpDefinition:
+def _function(
+    mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str, parts: PartsRule
+) -> OpDefinition:
     lowering = by_type(real=rule)
     return define(
         unary(
@@ -35,6 +40,7 @@ def _function(mnemonic: str, rule: Callable[..., Any], reference: Callable[..., 
             widened(reference),
             attributes=ACCURACY,
             cost=Cost.EXPENSIVE,
+            parts={ComplexType: parts},
             summary=summary,
         )
     )
@@ -57,18 +63,23 @@ def _atan2(y: Array, x: Array) -> Array:
     return np.asarray(np.arctan2(y, x))
 
 
-CBRT = _function("cbrt", by_name("cbrt"), _cube_root, "Cube root.")
-COSINE = _function("cosine", by_name("cos"), np.cos, "Cosine.")
-EXPONENTIAL = _function("exponential", by_name("exp"), np.exp, "e to the power of the operand.")
-EXPONENTIAL_MINUS_ONE = _function("exponential_minus_one", by_name("expm1"), np.expm1, "exp(x) - 1.")
-LOG = _function("log", by_name("log"), np.log, "Natural logarithm.")
-LOG_PLUS_ONE = _function("log_plus_one", by_name("log1p"), np.log1p, "log(1 + x).")
-LOGISTIC = _function("logistic", by_name("logistic"), _logistic, "1 / (1 + exp(-x)).")
-RSQRT = _function("rsqrt", by_name("rsqrt"), lambda x: 1 / np.sqrt(x), "1 / sqrt(x).")
-SINE = _function("sine", by_name("sin"), np.sin, "Sine.")
-SQRT = _function("sqrt", lambda b, x: b.sqrt(x), np.sqrt, "Square root.")
-TAN = _function("tan", by_name("tan"), np.tan, "Tangent.")
-TANH = _function("tanh", by_name("tanh"), np.tanh, "Hyperbolic tangent.")
+CBRT = _function("cbrt", by_name("cbrt"), _cube_root, "Cube root.", function_of_parts("cbrt"))
+COSINE = _function("cosine", by_name("cos"), np.cos, "Cosine.", function_of_parts("cos"))
+EXPONENTIAL = _function(
+    "exponential", by_name("exp"), np.exp, "e to the power of the operand.", function_of_parts("exp")
+)
+EXPONENTIAL_MINUS_ONE = _function(
+    "exponential_minus_one", by_name("expm1"), np.expm1, "exp(x) - 1.", function_of_parts("expm1")
+)
+LOG = _function("log", by_name("log"), np.log, "Natural logarithm.", logarithm)
+LOG_PLUS_ONE = _function("log_plus_one", by_name("log1p"), np.log1p, "log(1 + x).", function_of_parts("log1p"))
+LOGISTIC = _function("logistic", by_name("logistic"), _logistic, "1 / (1 + exp(-x)).", function_of_parts("logistic"))
+RSQRT = _function("rsqrt", by_name("rsqrt"), lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", function_of_parts("rsqrt"))
+SINE = _function("sine", by_name("sin"), np.sin, "Sine.", function_of_parts("sin"))
+SQRT = _function("sqrt", lambda b, x: b.sqrt(x), np.sqrt, "Square root.", function_of_parts("sqrt"))
+TAN = _function("tan", by_name("tan"), np.tan, "Tangent.", function_of_parts("tan"))
+TANH = _function("tanh", by_name("tanh"), np.tanh, "Hyperbolic tangent.", function_of_parts("tanh"))
+
 
 ATAN2 = define(
     binary(
@@ -77,6 +88,7 @@ ATAN2 = define(
         by_type(real=by_name("atan2")),
         widened(_atan2),
         cost=Cost.EXPENSIVE,
+        parts={ComplexType: function_of_parts("atan2")},
         summary="The angle of the point (rhs, lhs), in [-pi, pi].",
     )
 )

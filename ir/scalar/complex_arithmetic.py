@@ -13,7 +13,7 @@ from typing import Final, final
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.expression import EXPONENT_BIAS, INTEGER_KIND, MANTISSA_BITS, Term, maximum, minimum, where
 
-Rule = Callable[..., tuple[Scalar, ...]]
+Rule = Callable[..., tuple[Scalar, Scalar]]
 
 
 def _sum_of_products(a: Term, b: Term, c: Term, d: Term) -> Term:
@@ -71,7 +71,7 @@ def _moved(number: Term, shift: Term) -> Term:
     return number * _power(half + bias) * _power(shift - half + bias)
 
 
-def quotient(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, ...]:
+def quotient(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, Scalar]:
     """(a + bi) / (c + di)."""
     terms = [Term(b, part) for part in parts]
     is_single = terms[0].kind == "f32"
@@ -82,11 +82,11 @@ def quotient(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, ...]:
     square = _sum_of_products(z, z, w, w)
     found = _sum_of_products(x, z, y, w) / square, _sum_of_products(y, z, -x, w) / square
     infinity = terms[0].constant(math.inf).with_sign_of(terms[2])
-    results = (
+    real, imaginary = (
         where(denominator.size.equals(0.0), infinity * part, _limited(numerator, denominator, number))
         for number, part in zip(found, numerator.parts)
     )
-    return tuple((result.narrow() if is_single else result).value for result in results)
+    return (real.narrow().value, imaginary.narrow().value) if is_single else (real.value, imaginary.value)
 
 
 def _limited(numerator: _Operand, denominator: _Operand, found: Term) -> Term:
@@ -98,7 +98,7 @@ def _limited(numerator: _Operand, denominator: _Operand, found: Term) -> Term:
     return where(numerator.is_infinite, large, where(denominator.is_infinite, found * 0.0, true))
 
 
-def signum(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, ...]:
+def signum(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, Scalar]:
     """The number over its absolute value; 0 of 0, and NaN, both parts of it, of what has a part that is NaN."""
     terms = [Term(b, part) for part in parts]
     is_single = terms[0].kind == "f32"
@@ -113,10 +113,11 @@ def signum(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, ...]:
     length = where(size.equals(math.inf), length.constant(math.inf), length)
     zero, nan = terms[0].constant(0.0), terms[0].constant(math.nan)
     units = ((part / length).narrow() if is_single else part / length for part in near)
-    return tuple(where(size.equals(0.0), zero, where(size.is_nan(), nan, unit)).value for unit in units)
+    real, imaginary = (where(size.equals(0.0), zero, where(size.is_nan(), nan, unit)) for unit in units)
+    return real.value, imaginary.value
 
 
-def modulus(b: ScalarBuilder, real: Scalar, imag: Scalar) -> tuple[Scalar, ...]:
+def modulus(b: ScalarBuilder, real: Scalar, imag: Scalar) -> tuple[Scalar, Scalar]:
     """The absolute value, to less than a unit in the last place, and 0; infinite where a part is."""
     terms = [Term(b, real).abs(), Term(b, imag).abs()]
     zero, infinity = terms[0].constant(0.0), terms[0].constant(math.inf)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from hlojit.ir.scalar import complex_exponentials, complex_inverses, complex_roots
+from hlojit.ir.scalar import complex_arithmetic, complex_exponentials, complex_inverses, complex_roots
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.expression import Term
 
@@ -47,12 +47,13 @@ _FORMULAS: Final[tuple[Callable[..., Any], ...]] = (
     complex_inverses.log1p,
     complex_roots.atan2,
     complex_roots.cbrt,
-    complex_roots.modulus_of,
     complex_roots.power,
     complex_roots.rsqrt,
-    complex_roots.sign,
     complex_roots.sqrt,
 )
 
-FUNCTIONS: Final[Mapping[str, Rule]] = {formula.__name__: _by_kind(formula) for formula in _FORMULAS}
-"""``rule(b, real, imag)``, for ``power`` and ``atan2`` ``rule(b, real, imag, real, imag)``, by name."""
+FUNCTIONS: Final[Mapping[str, Rule]] = {
+    **{formula.__name__: _by_kind(formula) for formula in _FORMULAS},
+    **complex_arithmetic.RULES,
+}
+"""``rule(b, real, imag)``, for ``power``, ``atan2`` and ``divide`` ``rule(b, real, imag, real, imag)``, by name."""

@@ -32,31 +32,6 @@ def _unless_zero(value: Number) -> Number:
     return choose(value.high.equals(0.0), number(value.high.constant(1.0), like=value), value)
 
 
-def modulus_of(x: Term, y: Term, pair: bool) -> Parts:
-    """The modulus, infinite where either part is; and zero."""
-    infinite = _is_infinite(x, y)
-    length, scale = modulus(where(infinite, 0.0, x), where(infinite, 0.0, y), pair)
-    return where(infinite, INFINITY, length.rounded() * _inverse(scale)), x.constant(0.0)
-
-
-def sign(x: Term, y: Term, pair: bool) -> Parts:
-    """z / |z|; zero of zero."""
-    length, scale = modulus(x, y, pair)
-    zero = x.equals(0.0) & y.equals(0.0)
-    unknown = x.is_nan() | y.is_nan()
-    infinite = _is_infinite(x, y)
-    parts = []
-    for part in (x, y):
-        # a part far below the other is scaled behind the division
-        late = (part.abs() < 1.0) & (length.high.constant(1.0) > scale) if isinstance(scale, Term) else None
-        before = scale if late is None else where(late, 1.0, scale)
-        quotient = (number(part * before, like=pair) / _unless_zero(length)).rounded()
-        quotient = quotient if late is None else quotient * where(late, scale, 1.0)
-        quotient = where(infinite, where(is_finite(part), part * 0.0, NAN), quotient)
-        parts.append(where(zero, 0.0, where(unknown, NAN, quotient)))
-    return parts[0], parts[1]
-
-
 def _root_of_scale(scale: Term | float) -> Term | float:
     if isinstance(scale, float):
         return 1.0
