@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.conformance import jax_harnesses, report
+from tools.conformance.dynamic_programs import with_oracles
 from tools.conformance.programs import Outcome, Program
 from tools.conformance.suites import SUITES, programs_of
 from tools.conformance.tasks import perform
@@ -85,6 +86,8 @@ def main() -> int:
     for suite in suites:
         all_of_it = jax_harnesses.programs() if suite == jax_harnesses.SUITE else programs_of(suite, options.stablehlo)
         programs = chosen(list(all_of_it), options.filter)[options.first :: options.every]
+        if suite == "dynamic":
+            programs = with_oracles(programs, options.output / "oracles", options.workers, options.limit)
         if not programs:
             continue
         found[suite] = run_suite(suite, programs, options)

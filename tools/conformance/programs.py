@@ -21,11 +21,11 @@ class Program:
     task: str
     text: str = ""
     labels: tuple[str, ...] = ()
-    """What stands in the table of ops for it, where that is not seen in the text."""
+    """What a task needs besides the text; where there is no text, they stand in the table of ops."""
 
     def ops(self) -> tuple[str, ...]:
         """The ops that it contains, without constants and returns, each once."""
-        if self.labels:
+        if not self.text:
             return self.labels
         found = set(_OP.findall(_ATTRIBUTE.sub(" ", self.text)))
         return tuple(sorted(found - _NOT_OPS))

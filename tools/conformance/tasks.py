@@ -12,6 +12,7 @@ from hlojit.ir.errors import VerificationError
 
 from tools.conformance.checks import checked
 from tools.conformance.comparison import mismatch
+from tools.conformance.dynamic_programs import run_dynamic
 from tools.conformance.jax_harnesses import run_harness
 from tools.conformance.parallel import run_parallel
 from tools.conformance.programs import Program
@@ -126,4 +127,5 @@ _TASKS: dict[str, Callable[[Program, str], Failure]] = {
     "parse": parse,
     "refuse": refuse,
     "harness": run_harness,
+    "dynamic": run_dynamic,
 }

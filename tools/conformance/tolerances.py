@@ -74,6 +74,9 @@ TABLE: Final = (
 )
 """The first row that fits holds."""
 
+DYNAMIC: Final = Tolerance(4, "functions and sums as in the table; the oracle rounds every op by itself", of_largest=8)
+"""For programs with unknown sizes beside the interpreter of the specification."""
+
 
 def tolerance(group: str, dtype: str) -> Tolerance:
     """The tolerance for results of type ``dtype`` (NumPy's name) of a group of harnesses."""
