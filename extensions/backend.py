@@ -108,6 +108,8 @@ class Backend(ABC):
     """Whether ``compile`` wants the graph after fusion (``hlojit.fusion`` instructions) rather than before."""
     fusion_limits: FusionLimits = FusionLimits(rows=True)
     """Sizes beyond which a fusion no longer grows, and whether there are kernels for fusions of kind ``row``."""
+    takes_unknown_sizes: ClassVar[bool] = False
+    """Whether ``compile`` takes programs with values whose size only the run tells, as they are written."""
     hlojit_runtime: ClassVar[tuple[str, ...]] = ("_host_devices",)
     """Attributes that hold what runs have made: they are no part of the back end's identity.  Subclasses add theirs."""
 

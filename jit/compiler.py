@@ -23,9 +23,10 @@ from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, Unsupporte
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.call_inliner import CallInliner
+from hlojit.ir.passes.dynamic_padder import padded_program
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
-from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, reached_instructions, size_arguments
+from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
@@ -164,6 +165,7 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
 
 def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: Snapshot, grid: ProcessGrid) -> Any:
     """The executable of a program that leaves sizes open; where its arguments do not, it is compiled at once."""
+    from hlojit.bounded_executable import BoundedExecutable
     from hlojit.dynamic_executable import DynamicExecutable
 
     CallInliner(keeps=lambda instruction: True).run(module)
@@ -174,7 +176,14 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
         with fork_gate.inside, one_compilation(), scope.activate():
             refined = refined_program(module, types, values)
-            return _compile(refined, backend.name, settings, scope)
+            if not is_dynamic(refined):
+                return _compile(refined, backend.name, settings, scope)
+            if backend.takes_unknown_sizes:
+                return _executable(backend, refined, _compiled(backend, refined.freeze(), settings))
+            outputs = [_as_tensor(type_, "a result") for type_ in refined.main.result_types]
+            sizes = padded_program(refined)
+            verify(refined)
+            return BoundedExecutable(_compile(refined, backend.name, settings, scope), outputs, sizes)
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
@@ -204,11 +213,6 @@ def refined_program(module: Module, types: Sequence[Type], values: Mapping[int, 
         raise ArgumentError(
             f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): {error}"
         ) from error
-    for instruction in reached_instructions(copy):
-        for result in instruction.results:
-            if has_unknown_size(result.type):
-                reason = f"the size of its result {result.type} is known only when the program runs"
-                raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
     return copy
 
 

@@ -193,7 +193,7 @@ class DeviceCall:
             except (Exception, SystemExit) as error:
                 raise failure(self.program.name, device, error) from error
         arrays = returned if isinstance(returned, tuple) else (returned,)
-        return [device.adopt(array, type_) for array, type_ in zip(arrays, self.program.outputs)]
+        return [device.adopt(array, type_.refined(array.shape)) for array, type_ in zip(arrays, self.program.outputs)]
 
 
 def _checked(argument: object, type_: TensorType, name: str, number: int) -> Buffer | NDArray:

@@ -258,8 +258,20 @@ def test_sizes_that_only_data_tell_are_refused_with_their_place() -> None:
       return %0 : tensor<?xi64>
     }
     """
-    with pytest.raises(hlojit.UnsupportedError, match=r"(?s)dynamic_iota.*tensor<\?xi64> is known only when.*:7:7"):
+    with pytest.raises(
+        hlojit.UnsupportedError, match=r"(?s)dynamic_iota.*tensor<\?xi64> is known only when.*has no bound.*:7:7"
+    ):
         hlojit.compile(text)
+
+
+def test_a_slice_beyond_an_argument_is_refused() -> None:
+    text = at_run_time(
+        "stablehlo.real_dynamic_slice %a0, %none, %a1, %one", "?xf32", "1xi64", "1xi64", "1xi64", "?xf32"
+    )
+    executable = hlojit.compile(text)
+    np.testing.assert_array_equal(executable(f32(5), i64(3)), f32(5)[:3])
+    with pytest.raises(hlojit.ArgumentError, match="start 0 <= limit 6 <= size 5 does not hold in dimension 0"):
+        executable(f32(5), i64(6))
 
 
 # devices, loops, the command

@@ -88,7 +88,7 @@ JIT_ORDER = (
     ("placement",),
     ("device_call",),
     ("executable",),
-    ("parallel_executable", "dynamic_executable"),
+    ("parallel_executable", "dynamic_executable", "bounded_executable"),
     ("program_cache", "cpu"),
     ("compiler",),
     ("tracing",),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers
+from hlojit.ir.errors import ExecutionError
 from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import I64, RecordKind
 from hlojit.ir.ops.definition import (
@@ -154,6 +155,20 @@ DYNAMIC_GATHER = define(
 # real_dynamic_slice
 
 
+def _known_bounds(instruction: Instruction) -> str | None:
+    """Bounds that are constants lie within the operand, as those of a slice."""
+    bounds, shape = constants(instruction, (1, 2, 3)), operand_tensor(instruction, 0).shape
+    if bounds is None:
+        return None
+    for d, (extent, start, limit, stride) in enumerate(zip(shape, *bounds)):
+        inside = 0 <= start <= limit and (extent == DYNAMIC or limit <= extent)
+        if not inside:
+            return f"0 <= start {start} <= limit {limit} <= size {extent} does not hold in dimension {d}"
+        if stride < 1:
+            return f"stride {stride} of dimension {d} must be positive"
+    return None
+
+
 def _expand_slice(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
     bounds, operand = constants(instruction, (1, 2, 3)), operand_tensor(instruction, 0)
     if not operand.is_static:
@@ -192,6 +207,7 @@ REAL_DYNAMIC_SLICE = define(
         constraints=(
             same_element_as_result(""),
             one_entry_a_dimension("", 1, "start_indices, limit_indices and strides"),
+            Constraint("", _known_bounds),
         ),
         reference=lambda call, operand, starts, limits, strides: operand[
             tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(starts, limits, strides))
@@ -213,7 +229,13 @@ def _set_size_range(call: OpCall) -> str | None:
 
 
 def _set_size_reference(call: ReferenceCall, operand: Array, size: Array) -> Array:
-    return np.take(operand, range(int(size)), axis=call.attributes["dimension"])
+    axis = call.attributes["dimension"]
+    if not 0 <= int(size) <= operand.shape[axis]:
+        raise ExecutionError(
+            f"set_dimension_size at {call.instruction.location}: dimension {axis} of size {operand.shape[axis]} cannot have the "
+            f"size {int(size)}"
+        )
+    return np.take(operand, range(int(size)), axis=axis)
 
 
 def _same_rank(instruction: Instruction) -> str | None:

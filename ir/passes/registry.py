@@ -9,6 +9,7 @@ from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressionElimination
 from hlojit.ir.passes.constant_folding import ConstantFolding
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
+from hlojit.ir.passes.dynamic_padder import DynamicPadder
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
@@ -20,6 +21,7 @@ from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     CallInliner,
     ShapeRefinement,
+    DynamicPadder,
     OpExpander,
     TypeLegalizer,
     AlgebraicSimplifier,

@@ -20,11 +20,11 @@ from hlojit.ir.types import TensorType, TupleType, Type
 
 
 def is_dynamic(module: Module) -> bool:
-    """Whether any type in the module leaves a size open."""
-    for function in module.functions.values():
-        if any(map(has_unknown_size, (*(v.type for v in function.body.arguments), *function.result_types))):
-            return True
-    return any(has_unknown_size(result.type) for instruction in module.walk() for result in instruction.results)
+    """Whether any type in what the entry function runs leaves a size open."""
+    main = module.main
+    if any(map(has_unknown_size, (*(value.type for value in main.body.arguments), *main.result_types))):
+        return True
+    return any(has_unknown_size(result.type) for each in reached_instructions(module) for result in each.results)
 
 
 def reached_instructions(module: Module) -> Iterator[Instruction]:

@@ -28,6 +28,7 @@ class ReferenceBackend(Backend):
     """Evaluates programs op by op through the op records' reference semantics."""
 
     name = "reference"
+    takes_unknown_sizes = True
 
     def devices(self) -> Sequence[Device]:
         """As many as the CPU has virtual ones."""

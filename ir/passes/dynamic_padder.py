@@ -1,0 +1,204 @@
+"""Give values whose sizes only data tell a size in memory: that of their bounds.
+
+    func.func @main(%x: tensor<8xf32>, %n: tensor<i32>)              =>      func.func @main(%x: tensor<8xf32>, %n: tensor<i32>)
+        -> tensor<?xf32, #stablehlo.bounds<8>> {                                 -> (tensor<8xf32>, tensor<i32>) {
+      %0 = stablehlo.set_dimension_size %x, %n, dim = 0                        %0 = stablehlo.negate %x : tensor<8xf32>
+      %1 = stablehlo.negate %0                                                 return %0, %n : tensor<8xf32>, tensor<i32>
+      return %1                                                              }
+
+Elements beyond a size are whatever they are; ops that combine elements mask them (``ir/passes/rules/padded.py``).  The sizes of
+results come behind them: ``result_sizes`` says which result is the size of what.  Runs behind ``shape-refinement``, on a program
+whose arguments are static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.passes.call_inliner import CallInliner
+from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
+from hlojit.ir.passes.padded_values import Padded, PaddedBuilder
+from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.rules.padded import rule_for
+from hlojit.ir.passes.size_sources import has_unknown_size
+from hlojit.ir.types import Type
+
+ResultSizes = tuple[Mapping[int, int], ...]
+"""Of each result of the program, by dimension, the number of the result that is its size."""
+
+
+@dataclass(frozen=True)
+class DynamicPadder(Pass):
+    """Pad values whose sizes are known only at run time."""
+
+    name: ClassVar[str] = "dynamic-padder"
+    phase: ClassVar[str] = "import"
+
+    def run(self, module: Module) -> bool:
+        """Pad; return whether there was anything to."""
+        return bool(padded_program(module))
+
+
+def padded_program(module: Module) -> ResultSizes:
+    """Pad in place and say where the sizes of the results are; empty if there was nothing to pad."""
+    CallInliner().run(module)
+    main = module.main
+    if not any(has_unknown_size(result.type) for instruction in main.body.walk() for result in instruction.results):
+        return ()
+    padder = _Padder()
+    padder.block(main.body)
+    returned = main.body.terminator
+    results = [padder.of(value) for value in returned.operands]
+    values = [result.value for result in results]
+    found: list[Mapping[int, int]] = []
+    for result in results:
+        found.append({d: len(values) + number for number, d in enumerate(result.sizes)})
+        values.extend(result.sizes.values())
+    returned.operands = values
+    main.result_types = [value.type for value in values]
+    main.result_attributes = [*main.result_attributes, *({} for _ in values[len(results) :])]
+    padder.erase()
+    return tuple(found)
+
+
+class _Padder:
+    """Replaces instructions one by one; what they gave is known by their old values."""
+
+    def __init__(self) -> None:
+        self._padded: dict[Value, Padded] = {}
+        self._replaced: list[Instruction] = []
+
+    def of(self, value: Value) -> Padded:
+        """What stands for a value."""
+        return self._padded.get(value) or Padded(value)
+
+    def block(self, block: Block) -> None:
+        """Replace what has to be in a block, up to its terminator."""
+        for instruction in block:
+            if is_terminator(instruction):
+                return
+            operands = [self.of(operand) for operand in instruction.operands]
+            touched = any(operand in self._padded for operand in instruction.operands)
+            touched |= any(map(has_unknown_size, instruction.result_types))
+            if touched or (is_control_flow(instruction) and self._reads_padded(instruction)):
+                self._replace(instruction, operands)
+
+    def erase(self) -> None:
+        """Remove what was replaced."""
+        for instruction in reversed(self._replaced):
+            instruction.erase()
+
+    def _reads_padded(self, instruction: Instruction) -> bool:
+        """Whether regions read padded values, or make values of unknown sizes."""
+        for region in instruction.regions:
+            for inner in region.walk():
+                if any(operand in self._padded for operand in inner.operands):
+                    return True
+                if any(map(has_unknown_size, inner.result_types)):
+                    return True
+        return False
+
+    def _replace(self, instruction: Instruction, operands: Sequence[Padded]) -> None:
+        builder = PaddedBuilder(instruction, operands)
+        if instruction.op.host_role == "loop":
+            results = self._loop(builder)
+        elif instruction.op.host_role == "branch":
+            results = self._branch(builder)
+        else:
+            rule = rule_for(builder)
+            if rule is None:
+                raise builder.refuse(_reason(instruction, operands))
+            results = rule(builder)
+        self._padded.update(zip(instruction.results, results))
+        self._replaced.append(instruction)
+
+    def _loop(self, builder: PaddedBuilder) -> Sequence[Padded]:
+        """The sizes become states of the loop behind the others."""
+        states, loop = builder.operands, builder.instruction
+        layout = [tuple(state.sizes) for state in states]
+        values = [state.value for state in states] + [size for state in states for size in state.sizes.values()]
+        types = [value.type for value in values]
+        regions = []
+        for region in loop.regions:
+            copy = region.clone()
+            regions.append(copy)
+            for argument, type in zip(copy.arguments, types):
+                argument.type = type
+            sizes = iter([copy.add_argument(type) for type in types[len(states) :]])
+            for argument, dimensions in zip(copy.arguments, layout):
+                if dimensions:
+                    self._padded[argument] = Padded(argument, {d: next(sizes) for d in dimensions})
+        made = builder.builder.create(loop.op.name, values, regions=regions, result_types=types)
+        for region in made.regions:
+            self.block(region)
+        self._close(builder, made.regions[1], layout, types)
+        condition = made.regions[0].terminator
+        condition.operands = [self.of(operand).value for operand in condition.operands]
+        return _unpacked(made.results, layout)
+
+    def _branch(self, builder: PaddedBuilder) -> Sequence[Padded]:
+        """Every branch returns the sizes that one of them does."""
+        chosen = builder.instruction
+        regions = [region.clone() for region in chosen.regions]
+        made = Instruction(
+            chosen.op, [builder.operands[0].value], (), chosen.attributes, regions, location=chosen.location
+        )
+        builder.builder.insert(made)
+        for region in regions:
+            self.block(region)
+        returned = [[self.of(value) for value in region.returned] for region in regions]
+        layout = [tuple(sorted({d for each in options for d in each.sizes})) for options in zip(*returned)]
+        shapes = [
+            tuple(max(extents) for extents in zip(*(each.shape for each in options))) for options in zip(*returned)
+        ]
+        for region, results in zip(regions, returned):
+            last = region.terminator
+            inner = PaddedBuilder(last, results)
+            grown = [inner.grown(each, shape) for each, shape in zip(results, shapes)]
+            sizes = [inner.size(each, d) for each, dims in zip(results, layout) for d in dims]
+            last.operands = [*(each.value for each in grown), *sizes]
+        types = [value.type for value in regions[0].returned]
+        final = builder.builder.create(
+            chosen.op.name,
+            [builder.operands[0].value],
+            attributes=chosen.attributes,
+            regions=[region.clone() for region in regions],
+            result_types=types,
+        )
+        self._replaced.append(made)
+        return _unpacked(final.results, layout)
+
+    def _close(
+        self, builder: PaddedBuilder, region: Block, layout: Sequence[tuple[int, ...]], types: Sequence[Type]
+    ) -> None:
+        """Have a loop's body return the sizes of its states, each in the shape that it began with."""
+        last = region.terminator
+        inner = PaddedBuilder(last, [self.of(value) for value in last.operands])
+        values: list[Value] = []
+        sizes: list[Value] = []
+        for state, dimensions, type in zip(inner.operands, layout, types):
+            if set(state.sizes) - set(dimensions):
+                raise builder.refuse("a size that is known before it is known only at run time within it")
+            extents = type.shape if hasattr(type, "shape") else ()
+            if any(found > room for found, room in zip(state.shape, extents)):
+                raise builder.refuse(
+                    f"its state of type {type} grows to {state.type}; give it that size from the beginning"
+                )
+            values.append(inner.grown(state, extents).value)
+            sizes.extend(inner.size(state, d) for d in dimensions)
+        last.operands = [*values, *sizes]
+
+
+def _unpacked(values: Sequence[Value], layout: Sequence[tuple[int, ...]]) -> list[Padded]:
+    sizes = iter(values[len(layout) :])
+    return [Padded(value, {d: next(sizes) for d in dimensions}) for value, dimensions in zip(values, layout)]
+
+
+def _reason(instruction: Instruction, operands: Sequence[Padded]) -> str:
+    unknown = next((type for type in instruction.result_types if has_unknown_size(type)), None)
+    if unknown is not None and not any(operand.sizes for operand in operands):
+        return f"the size of its result {unknown} is known only when the program runs, and has no bound"
+    return "it has no code for sizes that are known only when the program runs"

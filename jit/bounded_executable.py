@@ -1,0 +1,89 @@
+"""Executables of programs with results whose size only the run tells: the arrays that come out have their actual sizes.
+
+The program underneath returns each such result in memory of its bound's size, and the sizes behind the other results
+(``ir/passes/dynamic_padder.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+from hlojit.arrays import Array
+from hlojit.device_call import has_device_array
+from hlojit.executable import Executable, ExecutableSpec
+from hlojit.extensions import Device
+from hlojit.ir.errors import ExecutionError, HlojitError
+from hlojit.ir.types import TensorType
+from hlojit.placement import put
+
+
+@final
+class BoundedExecutable:
+    """A program some of whose results are the beginnings of what the program underneath returns."""
+
+    dynamic_shapes: Final = "static"
+    """The sizes of all arguments are known."""
+
+    def __init__(self, executable: Executable, outputs: Sequence[TensorType], sizes: Sequence[Mapping[int, int]]):
+        self._executable: Final = executable
+        self.output_types: Final = tuple(outputs)
+        """Types of the results, with bounds."""
+        self._sizes: Final = tuple(dict(each) for each in sizes)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run; results have the sizes that the program computed."""
+        results = self._cut(self._executable(*arguments, **keywords))
+        if has_device_array(arguments):
+            results = [put(each, next(a.device for a in arguments if getattr(a, "device", None))) for each in results]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def execute(self, *arguments: Any, device: Device | str | None = None) -> Any:
+        """As ``Executable.execute``, but that it waits for the sizes: arrays on a device have their sizes from the beginning."""
+        started = self._executable.execute(*arguments, device=device)
+        where = (started[0] if isinstance(started, tuple) else started).device
+        results = [put(each, where) for each in self._cut(started)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    @property
+    def spec(self) -> ExecutableSpec:
+        """What the program underneath is made of."""
+        return self._executable.spec
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        """Types of the arguments."""
+        return self._executable.input_types
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Where the program can run."""
+        return self._executable.devices
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Refused: files hold no results whose size only the run tells."""
+        raise HlojitError(f"{self.spec.name} has results whose size only the run tells; save its text")
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, types)) for types in (self.input_types, self.output_types))
+        return f"<BoundedExecutable {self.spec.name}: ({inputs}) -> ({outputs})>"
+
+    def _cut(self, returned: Any) -> list[Any]:
+        values = returned if isinstance(returned, tuple) else (returned,)
+        found = []
+        for number, (sizes, value) in enumerate(zip(self._sizes, values)):
+            array = value.storage if isinstance(value, Array) else value
+            ranges = [slice(None)] * array.ndim
+            for dimension, position in sizes.items():
+                size = int(np.asarray(values[position]))
+                if not 0 <= size <= array.shape[dimension]:
+                    raise ExecutionError(
+                        f"{self.spec.name}, result {number}: the program gives dimension {dimension} the size {size}; "
+                        f"its bound is {array.shape[dimension]}"
+                    )
+                ranges[dimension] = slice(size)
+            part = np.ascontiguousarray(array[tuple(ranges)]) if sizes else array
+            found.append(Array(part, value.element_type) if isinstance(value, Array) else part)
+        return found

@@ -1,0 +1,223 @@
+"""Results whose size only the run tells: within bounds, they come out in their actual sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.ir.passes.pipeline_text import parse_pipeline
+
+BACKENDS = ("cpu", "reference")
+B8 = "tensor<?xf32, #stablehlo.bounds<8>>"
+ROWS = "tensor<?x3xf32, #stablehlo.bounds<8, ?>>"
+
+
+def program(body: str, results: str, arguments: str = "%x: tensor<8xf32>, %n: tensor<i32>") -> str:
+    head = f"%s = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8}"
+    if "8x3" in arguments:
+        head = f"%s = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<8x3xf32>, tensor<i32>) -> {ROWS}"
+    return f"func.func @main({arguments}) -> ({results}) {{\n  {head}\n  {body}\n}}"
+
+
+ROWS_OF_X = "%x: tensor<8x3xf32>, %n: tensor<i32>"
+X, R = np.arange(1, 9, dtype=np.float32), np.arange(24, dtype=np.float32).reshape(8, 3)
+
+CASES: dict[str, tuple[str, Any, Any]] = {
+    "itself": (program(f"return %s : {B8}", B8), X, lambda x, n: x[:n]),
+    "elementwise": (
+        program(f"%0 = stablehlo.sine %s : {B8} return %0 : {B8}", B8),
+        X,
+        lambda x, n: np.sin(x[:n]),
+    ),
+    "size": (
+        program(
+            f"%0 = stablehlo.get_dimension_size %s, dim = 0 : ({B8}) -> tensor<i32> return %0 : tensor<i32>",
+            "tensor<i32>",
+        ),
+        X,
+        lambda x, n: np.int32(n),
+    ),
+    "reshape, outermost": (
+        program(
+            f"%0 = stablehlo.reshape %s : ({ROWS}) -> tensor<?xf32, #stablehlo.bounds<24>> "
+            "return %0 : tensor<?xf32, #stablehlo.bounds<24>>",
+            "tensor<?xf32, #stablehlo.bounds<24>>",
+            ROWS_OF_X,
+        ),
+        R,
+        lambda x, n: x[:n].reshape(-1),
+    ),
+    "reshape, of its own": (
+        program(
+            f"%0 = stablehlo.reshape %s : ({ROWS}) -> tensor<?x1x3xf32, #stablehlo.bounds<8, ?, ?>> "
+            "return %0 : tensor<?x1x3xf32, #stablehlo.bounds<8, ?, ?>>",
+            "tensor<?x1x3xf32, #stablehlo.bounds<8, ?, ?>>",
+            ROWS_OF_X,
+        ),
+        R,
+        lambda x, n: x[:n].reshape(n, 1, 3),
+    ),
+    "windows": (
+        program(
+            '%z = stablehlo.constant dense<0.0> : tensor<f32> %0 = "stablehlo.reduce_window"(%s, %z) <{window_dimensions = '
+            "array<i64: 3>, window_strides = array<i64: 2>, padding = dense<[[1, 1]]> : tensor<1x2xi64>}> ({ "
+            "^bb0(%a: tensor<f32>, %b: tensor<f32>): %c = stablehlo.add %a, %b : tensor<f32> "
+            f"stablehlo.return %c : tensor<f32> }}) : ({B8}, tensor<f32>) -> tensor<?xf32, #stablehlo.bounds<4>> "
+            "return %0 : tensor<?xf32, #stablehlo.bounds<4>>",
+            "tensor<?xf32, #stablehlo.bounds<4>>",
+        ),
+        X,
+        lambda x, n: np.array(
+            [np.pad(x[:n], 1)[start : start + 3].sum() for start in range(0, n, 2) if start + 3 <= n + 2], np.float32
+        ),
+    ),
+    "a slice between sizes": (
+        program(
+            "%one = stablehlo.constant dense<1> : tensor<1xi32> %two = stablehlo.constant dense<2> : tensor<1xi32> "
+            "%l = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32> "
+            "%0 = stablehlo.real_dynamic_slice %x, %one, %l, %two : (tensor<8xf32>, tensor<1xi32>, tensor<1xi32>, tensor<1xi32>)"
+            f" -> {B8} return %0 : {B8}",
+            B8,
+        ),
+        X,
+        lambda x, n: x[1:n:2] if n else None,
+    ),
+    "a loop": (
+        program(
+            "%zero = stablehlo.constant dense<0> : tensor<i32> %one = stablehlo.constant dense<1> : tensor<i32> "
+            f"%0:2 = stablehlo.while(%i = %zero, %a = %s) : tensor<i32>, {B8} cond {{ "
+            f"%m = stablehlo.get_dimension_size %a, dim = 0 : ({B8}) -> tensor<i32> "
+            "%p = stablehlo.compare LT, %i, %m : (tensor<i32>, tensor<i32>) -> tensor<i1> stablehlo.return %p : tensor<i1> "
+            f"}} do {{ %j = stablehlo.add %i, %one : tensor<i32> %b = stablehlo.add %a, %a : {B8} "
+            f"stablehlo.return %j, %b : tensor<i32>, {B8} }} return %0#1 : {B8}",
+            B8,
+        ),
+        X,
+        lambda x, n: x[:n] * np.float32(2**n),
+    ),
+    "a branch": (
+        program(
+            "%three = stablehlo.constant dense<3> : tensor<i32> "
+            "%p = stablehlo.compare LT, %n, %three : (tensor<i32>, tensor<i32>) -> tensor<i1> "
+            f'%0 = "stablehlo.if"(%p) ({{ stablehlo.return %s : {B8} }}, {{ '
+            f"%t = stablehlo.set_dimension_size %x, %three, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8} "
+            f"%u = stablehlo.negate %t : {B8} stablehlo.return %u : {B8} }}) : (tensor<i1>) -> {B8} return %0 : {B8}",
+            B8,
+        ),
+        X,
+        lambda x, n: x[:n] if n < 3 else -x[:3],
+    ),
+    "a broadcast to a size": (
+        program(
+            "%l = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32> %c = stablehlo.constant dense<5.0> : tensor<f32> "
+            f"%0 = stablehlo.dynamic_broadcast_in_dim %c, %l, dims = [] : (tensor<f32>, tensor<1xi32>) -> {B8} "
+            f"%1 = stablehlo.dynamic_iota %l, dim = 0 : (tensor<1xi32>) -> {B8} %2 = stablehlo.add %0, %1 : {B8} "
+            f"return %2 : {B8}",
+            B8,
+        ),
+        X,
+        lambda x, n: 5 + np.arange(n, dtype=np.float32),
+    ),
+    "a product over the size": (
+        program(
+            f"%0 = stablehlo.dot_general %s, %s, contracting_dims = [0] x [0] : ({ROWS}, {ROWS}) -> tensor<3x3xf32> "
+            "return %0 : tensor<3x3xf32>",
+            "tensor<3x3xf32>",
+            ROWS_OF_X,
+        ),
+        R,
+        lambda x, n: x[:n].T @ x[:n],
+    ),
+    "NaN beyond the size": (
+        program(
+            "%z = stablehlo.constant dense<0.0> : tensor<f32> "
+            f"%0 = stablehlo.reduce(%s init: %z) applies stablehlo.add across dimensions = [0] : ({B8}, tensor<f32>) -> tensor<f32> "
+            f"%1 = stablehlo.dot_general %s, %s, contracting_dims = [0] x [0] : ({B8}, {B8}) -> tensor<f32> "
+            "%2 = stablehlo.add %0, %1 : tensor<f32> return %2 : tensor<f32>",
+            "tensor<f32>",
+        ),
+        np.array([1, 2, 3, 4, 5, np.nan, np.nan, np.inf], np.float32),
+        lambda x, n: x[:n].sum() + (x[:n] ** 2).sum() if n < 6 else None,
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CASES)
+def test_results_have_their_actual_sizes(name: str, backend: str) -> None:
+    text, x, expected = CASES[name]
+    executable = hlojit.compile(text, backend=backend, options={"dynamic_shapes": "specialize"})
+    for n in (0, 1, 3, 4, 8):
+        wanted = expected(x, n)
+        if wanted is not None:
+            result = executable(x, np.int32(n))
+            assert result.shape == np.shape(wanted)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_compilation_serves_all_sizes_and_the_type_says_so(backend: str) -> None:
+    executable = hlojit.compile(CASES["elementwise"][0], backend=backend)
+    assert executable.dynamic_shapes == "static"
+    assert str(executable.output_types[0]) == B8
+    assert str(executable.input_types[0]) == "tensor<8xf32>"
+    assert B8 in repr(executable)
+
+
+@pytest.mark.parametrize("size", [-1, 9, 2**31 - 1])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_beyond_the_bound_are_errors(size: int, backend: str) -> None:
+    executable = hlojit.compile(CASES["itself"][0], backend=backend)
+    with pytest.raises(hlojit.ExecutionError, match=f"size {size}"):
+        executable(X, np.int32(size))
+
+
+def test_results_can_stay_on_a_device() -> None:
+    executable = hlojit.compile(CASES["itself"][0])
+    for result in (executable.execute(X, np.int32(3)), executable(hlojit.put(X), hlojit.put(np.int32(3)))):
+        assert isinstance(result, hlojit.Array)
+        assert result.device is not None
+        np.testing.assert_array_equal(np.asarray(result), X[:3])
+
+
+def test_beside_sizes_of_arguments() -> None:
+    kind = "tensor<?x?xf32, #stablehlo.bounds<8, ?>>"
+    executable = hlojit.compile(f"""
+    func.func @main(%x: tensor<8x?xf32>, %n: tensor<i32>) -> {kind} {{
+      %s = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<8x?xf32>, tensor<i32>) -> {kind}
+      %0 = stablehlo.negate %s : {kind}
+      return %0 : {kind}
+    }}
+    """)
+    for columns in (1, 4):
+        x = np.ones((8, columns), np.float32)
+        for n in (2, 5):
+            np.testing.assert_array_equal(executable(x, np.int32(n)), -x[:n])
+    assert len(executable.specializations) == 2
+
+
+def test_ops_that_cannot_be_padded_are_named_with_their_place() -> None:
+    kind = "tensor<3x?xf32, #stablehlo.bounds<?, 8>>"
+    text = f"""
+    func.func @main(%x: tensor<3x8xf32>, %n: tensor<i32>) -> tensor<?xf32> {{
+      %s = stablehlo.set_dimension_size %x, %n, dim = 1 : (tensor<3x8xf32>, tensor<i32>) -> {kind}
+      %0 = stablehlo.reshape %s : ({kind}) -> tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }}
+    """
+    with pytest.raises(hlojit.UnsupportedError, match="(?s)reshape.*must be the outermost of the dimensions.*:4:7"):
+        hlojit.compile(text)
+    x = np.arange(24, dtype=np.float32).reshape(3, 8)
+    np.testing.assert_array_equal(hlojit.compile(text, backend="reference")(x, np.int32(5)), x[:, :5].reshape(-1))
+
+
+def test_the_pass_alone_makes_sizes_results() -> None:
+    module = hlojit.parse(CASES["a product over the size"][0])
+    parse_pipeline("dynamic-padder,cse,dce").run(module, verify="always")
+    assert "?" not in str(module)
+    assert [str(type) for type in module.main.result_types] == ["tensor<3x3xf32>"]
+    module = hlojit.parse(CASES["elementwise"][0])
+    parse_pipeline("dynamic-padder").run(module, verify="always")
+    assert [str(type) for type in module.main.result_types] == ["tensor<8xf32>", "tensor<i32>"]
