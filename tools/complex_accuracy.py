@@ -60,6 +60,7 @@ REFERENCES: Final[dict[str, Callable[[Any], Any]]] = {
     "sin": mpmath.sin,
     "sinh": mpmath.sinh,
     "sqrt": mpmath.sqrt,
+    "square": lambda z: z * z,
     "tan": mpmath.tan,
     "tanh": mpmath.tanh,
 }
@@ -111,7 +112,7 @@ def _digits(name: str, x: float, y: float) -> int:
     sizes = [abs(part) for part in (x, y) if part]
     if not sizes or (min(sizes) > 1e-20 and max(sizes) < 60):
         return 80
-    return 80 if name in ("sqrt", "abs", "sign") and max(sizes) / min(sizes) < 1e60 else 700
+    return 80 if name in ("sqrt", "square", "abs", "sign") and max(sizes) / min(sizes) < 1e60 else 700
 
 
 def unit_error(value: float, exact: Any, kind: str) -> float:

@@ -53,12 +53,33 @@ def _function(
     return _renamed(unary(name, kinds, lowering, widened(reference), parts=parts, summary=summary), name)
 
 
+def _asin_acos_kernel(z: Array) -> Array:
+    """The side beside the inverse sine in the triangle in which the real part lies opposite, and the imaginary part of acos."""
+    x, y = np.abs(z.real), np.abs(z.imag)
+    right, left = np.hypot(x + 1, y), np.hypot(x - 1, y)
+    middle = (right + left) / 2
+    with np.errstate(invalid="ignore"):
+        adjacent = np.sqrt((middle + x) * ((y * y / (right + x + 1)) + (left - (x - 1))) / 2)
+    return np.asarray(adjacent + 1j * np.abs(np.arccos(x + 1j * y).imag))
+
+
 ACOS = _function("acos", np.arccos, "Inverse cosine.")
 ACOSH = _function("acosh", np.arccosh, "Inverse hyperbolic cosine.")
 ASIN = _function("asin", np.arcsin, "Inverse sine.")
 ASINH = _function("asinh", np.arcsinh, "Inverse hyperbolic sine.")
 ATAN = _function("atan", np.arctan, "Inverse tangent.")
 ATANH = _function("atanh", np.arctanh, "Inverse hyperbolic tangent.")
+ASIN_ACOS_KERNEL = _renamed(
+    unary(
+        "_asin_acos_kernel",
+        (COMPLEX,),
+        None,
+        widened(_asin_acos_kernel),
+        parts={ComplexType: function_of_parts("asin_acos_kernel")},
+        summary="What the inverse sine and cosine of a complex number have in common.",
+    ),
+    "_asin_acos_kernel",
+)
 BESSEL_I1E = _renamed(
     unary(
         "bessel_i1e",
@@ -104,6 +125,12 @@ def _conjugate(builder: Any, x: Value) -> Any:
     return builder.complex(builder.real(x), builder.negate(builder.imag(x)))
 
 
+def _expand_square(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """A product; complex numbers have a rule of their own, in whose real part nothing cancels."""
+    (x,) = instruction.operands
+    return None if isinstance(x.tensor_type.element_type, ComplexType) else [builder.multiply(x, x)]
+
+
 CONJ = _renamed(
     unary("conj", _KINDS, _expansion(_conjugate), lambda call, x: np.conj(x), summary="Complex conjugate."), "conj"
 )
@@ -111,8 +138,9 @@ SQUARE = _renamed(
     unary(
         "square",
         (INTEGER, FLOAT, COMPLEX),
-        _expansion(lambda b, x: b.multiply(x, x)),
+        Expand(_expand_square),
         lambda call, x: x * x,
+        parts={ComplexType: function_of_parts("square")},
         summary="The operand times itself.",
     ),
     "square",

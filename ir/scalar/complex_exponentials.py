@@ -1,7 +1,8 @@
 """exp, sinh, cosh, tanh, sin, cos, tan, expm1 and logistic of complex numbers x + iy.
 
 Every rule takes the parts as f64 and gives those of the result, each rounded once but for what numbers
-(``hlojit.ir.scalar.wide_numbers``) miss.  Infinities, NaN and signed zeros are as in Annex G of the C standard.
+(``hlojit.ir.scalar.wide_numbers``) miss.  Infinities, NaN and signed zeros are as in Annex G of the C standard, but for one
+point: where the sine of an infinite part is a factor, the result is NaN also if the other factor is zero or infinite.
 """
 
 from __future__ import annotations
@@ -47,11 +48,7 @@ def exp(x: Term, y: Term, pair: bool) -> Parts:
     mantissa, exponent = exponential(clamped(x, BEYOND), pair)
     sine, cosine = sine_and_cosine(y, pair)
     real = product_with_power(mantissa, cosine, exponent)
-    imag = where(y.equals(0.0), y, product_with_power(mantissa, sine, exponent))
-    astray = ~is_finite(y)
-    none = x.equals(-INFINITY) & astray
-    real = where(none, 0.0, where(x.equals(INFINITY) & astray, INFINITY, real))
-    return real, where(none, 0.0, imag)
+    return real, where(y.equals(0.0), y, product_with_power(mantissa, sine, exponent))
 
 
 def _hyperbolic(x: Term, y: Term, pair: bool) -> tuple[Number, Number, Term, Number, Number]:
@@ -67,8 +64,7 @@ def sinh(x: Term, y: Term, pair: bool) -> Parts:
     # a sinh that is small is its argument: nothing is scaled there
     real = _times(sinh_x, cosine, exponent)
     real = times_zero(real, x, cosine.high)
-    imag = where(y.equals(0.0), y, product_with_power(cosh_x, sine, exponent))
-    return where(x.abs().equals(INFINITY) & ~is_finite(y), x, real), imag
+    return real, where(y.equals(0.0), y, product_with_power(cosh_x, sine, exponent))
 
 
 def _times(a: Number, b: Number, exponent: Term) -> Term:
@@ -82,7 +78,7 @@ def cosh(x: Term, y: Term, pair: bool) -> Parts:
     sinh_x, cosh_x, exponent, sine, cosine = _hyperbolic(x, y, pair)
     real = product_with_power(cosh_x, cosine, exponent)
     imag = times_zero(_times(sinh_x, sine, exponent), where(y.equals(0.0), clamped(x, 1.0), x), sine.high)
-    return where(x.abs().equals(INFINITY) & ~is_finite(y), INFINITY, real), imag
+    return real, imag
 
 
 def tanh(x: Term, y: Term, pair: bool) -> Parts:
@@ -138,10 +134,9 @@ def _far_expm1(x: Term, y: Term, pair: bool) -> Term:
     mantissa, exponent = exponential(clamped(x, BEYOND), pair)
     _, cosine = sine_and_cosine(y, pair)
     large = product_with_power(mantissa, cosine, exponent)
-    large = where(x.equals(INFINITY) & ~is_finite(y), INFINITY, large)
     # one still matters where the cosine is small
     beside = (_moderate(mantissa, exponent) * cosine - 1.0).rounded()
-    return where(x.equals(-INFINITY), -1.0, where(large.abs() < 2.0**60, beside, large))
+    return where(large.abs() < 2.0**60, beside, large)
 
 
 def _moderate(mantissa: Number, exponent: Term) -> Number:

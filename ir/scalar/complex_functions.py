@@ -40,6 +40,7 @@ _FORMULAS: Final[tuple[Callable[..., Any], ...]] = (
     complex_inverses.acos,
     complex_inverses.acosh,
     complex_inverses.asin,
+    complex_inverses.asin_acos_kernel,
     complex_inverses.asinh,
     complex_inverses.atan,
     complex_inverses.atanh,
@@ -50,6 +51,7 @@ _FORMULAS: Final[tuple[Callable[..., Any], ...]] = (
     complex_roots.power,
     complex_roots.rsqrt,
     complex_roots.sqrt,
+    complex_roots.square,
 )
 
 FUNCTIONS: Final[Mapping[str, Rule]] = {

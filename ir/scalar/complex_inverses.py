@@ -106,6 +106,11 @@ def _inverse_sine_parts(x: Term, y: Term, pair: bool) -> tuple[Term, Term]:
     return adjacent.rounded(), log1p_of(above_one + root)
 
 
+def asin_acos_kernel(x: Term, y: Term, pair: bool) -> Parts:
+    """``inverse_sine_parts`` of the magnitudes."""
+    return inverse_sine_parts(x.abs(), y.abs(), pair)
+
+
 def asin(x: Term, y: Term, pair: bool) -> Parts:
     """Inverse sine."""
     adjacent, log_part = inverse_sine_parts(x.abs(), y.abs(), pair)

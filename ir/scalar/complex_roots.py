@@ -1,4 +1,4 @@
-"""abs, sign, sqrt, rsqrt, cbrt, power and atan2 of complex numbers x + iy."""
+"""square, sqrt, rsqrt, cbrt, power and atan2 of complex numbers x + iy."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ def _inverse(scale: Term | float) -> Term | float:
 def _unless_zero(value: Number) -> Number:
     """The number, or one in place of zero."""
     return choose(value.high.equals(0.0), number(value.high.constant(1.0), like=value), value)
+
+
+def square(x: Term, y: Term, pair: bool) -> Parts:
+    """(x - y) (x + y) + 2ixy."""
+    if not pair:
+        return x.fma(x, -(y * y)), (x + x) * y
+    # halves where sums could overflow
+    large = (x.abs() > 1.0) | (y.abs() > 1.0)
+    half, fourfold = where(large, x.constant(0.5), 1.0), where(large, x.constant(4.0), 1.0)
+    u, v = x * half, y * half
+    real = (u - v) * (u + v) * fourfold
+    narrow = x.abs() < y.abs()
+    imag = where(narrow, x + x, x) * where(narrow, y, y + y)
+    return real, imag
 
 
 def _root_of_scale(scale: Term | float) -> Term | float:

@@ -34,6 +34,8 @@ SPECIAL = {
     "tan": np.tan,
     "tanh": np.tanh,
 }
+TURNING = {"cos": np.real, "cosh": np.imag, "exp": np.imag, "sin": np.real, "sinh": np.imag}
+"""The part whose sine and cosine are factors."""
 
 
 def evaluated(name: str, kind: str, *parts: np.ndarray) -> list[np.ndarray]:
@@ -62,6 +64,12 @@ def test_special_values_are_those_of_annex_g(name: str, kind: str) -> None:
     with np.errstate(all="ignore"):
         wanted = SPECIAL[name](points.astype(np.complex128))
     real, imag = evaluated(name, kind, points.real, points.imag)
+    if name in TURNING:
+        # the sine of infinity is a factor of both parts
+        astray = ~np.isfinite(TURNING[name](points)) & ~np.isfinite(points)
+        astray &= (points.real != 0) & (points.imag != 0)
+        assert np.all(np.isnan(real[astray]) & np.isnan(imag[astray]))
+        points, wanted, real, imag = (values[~astray] for values in (points, wanted, real, imag))
     for found, exact, other in ((real, wanted.real, imag), (imag, wanted.imag, real)):
         exceptional = ~np.isfinite(exact) | (exact == 0)
         same = (found == exact) & (np.signbit(found) == np.signbit(exact)) | np.isnan(found) & np.isnan(exact)
