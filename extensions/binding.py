@@ -17,6 +17,7 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
+from hlojit.ir.ops.lapack import expand_lapack, is_lapack_target
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 
@@ -38,7 +39,7 @@ def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
 
 def built_in_call(target: str) -> ExpansionRule | None:
     """What custom calls of a target become that hlojit knows itself; a plugin's of the same name comes first."""
-    return CALL_EXPANSIONS.get(target)
+    return CALL_EXPANSIONS.get(target) or (expand_lapack if is_lapack_target(target) else None)
 
 
 def is_foreign(instruction: Instruction) -> bool:

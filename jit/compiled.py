@@ -123,6 +123,8 @@ class CompiledProgram:
     provenance: Provenance
     processes: tuple[int, int] = (1, 1)
     """How many replicas, and partitions of each, run it together."""
+    imports: tuple[tuple[str, str], ...] = ()
+    """Symbols that the objects leave open, with the names by which whoever loads them finds the functions."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
@@ -198,6 +200,8 @@ def _check(values: dict[str, Any]) -> None:
         and isinstance(values["processes"], tuple)
         and [type(count) for count in values["processes"]] == [int, int]
         and all(1 <= count <= MOST_PROCESSES for count in values["processes"])
+        and all_of(tuple, values["imports"])
+        and all([type(part) for part in pair] == [str, str] for pair in values["imports"])
     )
     if not sound:
         raise FormatError("the file does not hold a compiled program")

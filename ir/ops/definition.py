@@ -200,6 +200,8 @@ class Kernel(Lowering):
 
     ``operations(instruction)`` counts its arithmetic, two for a multiply-add; ``runs(instruction)`` says how often its region
     runs, about.  Without either the region counts as run once for each element of the result or of the last operand.
+    ``expansion`` is a rule as that of ``Expand``, for back ends without the routine and for instructions that it is not for:
+    ``declines(instruction)`` says why, or an empty string.  ``without`` says why a back end may have none.
     """
 
     name: str
@@ -207,6 +209,9 @@ class Kernel(Lowering):
     runs: Callable[[Instruction], int] | None = field(default=None, compare=False)
     takes_pairs: bool | Callable[[Instruction], bool] = field(default=False, compare=False)
     """Whether it takes complex numbers as they are in memory (or those of which instructions); to others they are their parts."""
+    expansion: Callable[[Any, Instruction], Sequence[Value] | None] | None = field(default=None, compare=False)
+    declines: Callable[[Instruction], str] | None = field(default=None, compare=False)
+    without: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from hlojit.ir.formats import ComplexType, FloatFormat, element_type
@@ -32,7 +32,32 @@ from hlojit.ir.ops.rules import (
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Instruction
+    from hlojit.ir.graph import Instruction, Value
+
+NATIVE: Final = ("f32", "f64", "complex<f32>", "complex<f64>")
+"""Element types that factorizations are computed in."""
+
+
+def _declined(instruction: Instruction) -> str:
+    element = instruction.operands[0].tensor_type.element_type
+    return "" if element.name in NATIVE else f"elements of type {element} are computed in a wider one"
+
+
+def _widened(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """The op in the type in which sums of short floats are taken."""
+    kind = instruction.result.tensor_type
+    if kind.element_type.name in NATIVE or not isinstance(kind.element_type, FloatFormat):
+        return None
+    wide = element_type(kind.element_type.accumulator)
+    operands = [builder.convert(operand, wide) for operand in instruction.operands]
+    made = builder.create(
+        instruction.op.name,
+        operands,
+        attributes=instruction.attributes,
+        result_types=[kind.with_element_type(wide)],
+    )
+    return [builder.convert(made.result, kind.element_type)]
+
 
 # cholesky
 
@@ -77,7 +102,7 @@ CHOLESKY = define(
         constraints=(*CHOLESKY_RULES, inferred("C1")),
         reference=_cholesky_reference,
         syntax="cholesky",
-        lowering=Kernel("cholesky"),
+        lowering=Kernel("cholesky", expansion=_widened, declines=_declined, takes_pairs=True),
         summary="the Cholesky factors of matrices",
     )
 )
@@ -162,7 +187,7 @@ TRIANGULAR_SOLVE = define(
         infer=checked(TRIANGULAR_SOLVE_RULES, lambda request: (request.operand_types[1],)),
         constraints=(*TRIANGULAR_SOLVE_RULES, inferred("C4")),
         reference=_solve_reference,
-        lowering=Kernel("triangular_solve"),
+        lowering=Kernel("triangular_solve", expansion=_widened, declines=_declined, takes_pairs=True),
         summary="solutions of triangular systems",
     )
 )

@@ -210,6 +210,25 @@ class SortView(View):
 
 
 @dataclass(frozen=True, slots=True)
+class CholeskyView(View):
+    """``cholesky``: which triangle is read and written."""
+
+    lower: bool = field(metadata=_read(lambda attributes: bool(attributes.get("lower"))))
+
+
+@dataclass(frozen=True, slots=True)
+class TriangularSolveView(View):
+    """``triangular_solve``; ``transpose`` is ``N`` for none, ``T``, or ``C`` for the adjoint."""
+
+    left_side: bool = field(metadata=_as_stored("left_side"))
+    lower: bool = field(metadata=_as_stored("lower"))
+    unit_diagonal: bool = field(metadata=_as_stored("unit_diagonal"))
+    transpose: str = field(
+        metadata=_read(lambda attributes: {"TRANSPOSE": "T", "ADJOINT": "C"}.get(attributes["transpose_a"], "N"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class DotView(View):
     """``dot_general``."""
 

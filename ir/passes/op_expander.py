@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import described
-from hlojit.ir.ops.definition import Expand, Indexed
+from hlojit.ir.ops.definition import Expand, Indexed, Kernel
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 
 _DEEPEST: Final = 32
@@ -30,7 +30,7 @@ ExpansionRule = Callable[[Any, Instruction], Sequence[Value] | None]
 def expansion_of(instruction: Instruction) -> ExpansionRule | None:
     """The expansion in the instruction's op record, or None."""
     lowering = instruction.op.lowering
-    if isinstance(lowering, Indexed):
+    if isinstance(lowering, (Indexed, Kernel)):
         return lowering.expansion
     return lowering.rule if isinstance(lowering, Expand) else None
 

@@ -102,6 +102,7 @@ def compiled_program(
             versions=dict(versions()),
         ),
         processes=(grid.replicas, grid.partitions),
+        imports=tuple(sorted({pair for code in kernels_of(program) for pair in code.imports})),
         unkeyable=(*unkeyable, *(code.unkeyable for code in kernels_of(program) if code.unkeyable)),
     )
 

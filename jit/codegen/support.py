@@ -65,6 +65,11 @@ class Support:
         reason = self.lowering_reason(instruction.op)
         if reason:
             return reason
+        lowering = instruction.op.lowering
+        if isinstance(lowering, Kernel) and lowering.declines is not None:
+            reason = lowering.declines(instruction)
+            if reason:
+                return reason
         with_pairs = takes_pairs(instruction)
         for value in (*instruction.operands, *instruction.results):
             reason = self._type_reason(value, with_pairs=with_pairs)

@@ -13,6 +13,7 @@ from hlojit.compiled import CompiledProgram
 from hlojit.cpu.collectives import collective_symbols
 from hlojit.cpu.compile_workers import Batch, Request, compilation
 from hlojit.cpu.devices import cpu_devices
+from hlojit.cpu.imports import imported_symbols
 from hlojit.cpu.kernels import has_kernel, kernel_emitter
 from hlojit.extensions import Device
 from hlojit.extensions.backend import Backend, Capability, CompileOptions
@@ -146,6 +147,7 @@ class CpuBackend(Backend):
         symbols = native().symbols()
         if compiled.grid.processes > 1:
             symbols |= collective_symbols()
+        symbols |= imported_symbols(compiled.imports)
         loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], symbols)
         return ExecutableSpec(
             name=compiled.name,
@@ -181,7 +183,7 @@ def lowering_reason(record: OpDefinition) -> str:
     if isinstance(lowering, (Pointwise, Indexed, Reduction, Expand)):
         return ""
     if isinstance(lowering, Kernel):
-        return "" if has_kernel(lowering.name) else f"no CPU kernel {lowering.name!r} yet"
+        return "" if has_kernel(lowering.name) else lowering.without or f"no CPU kernel {lowering.name!r} yet"
     if isinstance(lowering, Structural) and lowering.role in HOST_ROLES:
         return ""
     if isinstance(lowering, DeviceFunction):

@@ -46,7 +46,8 @@ class KernelCode:
     share the operand's buffer.  With ``updates`` it must: the kernel only changes a part of what lies there.
     ``candidate`` is the name of the way in which it was made (``candidates``), empty for the default.
     ``parts`` hold functions that this code calls by their symbols: codes of their own, without launches, which many kernels
-    share.  ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
+    share.  ``imports`` pairs symbols that the code calls with the names by which whoever loads it finds the functions.
+    ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
     empty.
     """
 
@@ -60,6 +61,7 @@ class KernelCode:
     unkeyable: str = ""
     candidate: str = ""
     parts: tuple[KernelCode, ...] = ()
+    imports: tuple[tuple[str, str], ...] = ()
 
     @property
     def symbol(self) -> str:

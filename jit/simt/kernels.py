@@ -123,7 +123,7 @@ def lowering_reason(record: OpDefinition) -> str:
     if isinstance(lowering, Reduction):
         return "" if has_fusion(FusionKind.REDUCTION) else "no GPU kernel for reductions yet"
     if isinstance(lowering, Kernel):
-        return "" if has_kernel(lowering.name) else f"no GPU kernel {lowering.name!r} yet"
+        return "" if has_kernel(lowering.name) else lowering.without or f"no GPU kernel {lowering.name!r} yet"
     if isinstance(lowering, Structural) and lowering.role in HOST_ROLES:
         return ""
     return "the op has no lowering yet"

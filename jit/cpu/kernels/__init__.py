@@ -22,6 +22,9 @@ _EMITTERS = {
     "dynamic_update_slice": "hlojit.cpu.kernels.update:emit_dynamic_update_slice",
     "scatter": "hlojit.cpu.kernels.scatter:emit_scatter",
     "sort": "hlojit.cpu.kernels.sort:emit_sort",
+    "cholesky": "hlojit.cpu.kernels.factorizations:emit_cholesky",
+    "triangular_solve": "hlojit.cpu.kernels.factorizations:emit_triangular_solve",
+    "lapack": "hlojit.cpu.kernels.lapack:emit_lapack",
     "reduce_window": "hlojit.llvm.reduce_window:emit_reduce_window",
 }
 

@@ -1,0 +1,379 @@
+"""LAPACK routines as JAX's programs for CPUs call them: ``stablehlo.custom_call @lapack_dgesdd_ffi`` and its kin.
+
+    %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%a) {mhlo.backend_config = {uplo = 76 : ui8},
+             operand_layouts = [dense<[0, 1]> : tensor<2xindex>], ...} : (tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<i32>)
+
+become an instruction of the op ``hlojit.lapack`` between transposes, whose matrices lie in memory by columns as LAPACK has
+them.  A *signature* says what a routine takes and gives, in the routine's own terms (letters are dimensions, ``T`` is its
+element type and ``R`` the real one of that); every operand and result may have more dimensions in front, the batch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hlojit.ir.attributes import Attribute, BoolAttr, DictAttr, IntegerAttr, StringAttr
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.formats import ElementType, element_type
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.attribute_kinds import GENERIC, STRING
+from hlojit.ir.ops.definition import (
+    Array,
+    AttributeSpec,
+    Constraint,
+    Kernel,
+    OpDefinition,
+    Operand,
+    ReferenceCall,
+    define,
+    op,
+)
+from hlojit.ir.ops.lapack_reference import lapack_results
+from hlojit.ir.ops.layouts import LayoutError, column_major, from_physical, logical, orders, physical, to_physical
+from hlojit.ir.types import TensorType, Type
+
+LETTERS: Final = {"s": "f32", "d": "f64", "c": "complex<f32>", "z": "complex<f64>"}
+"""Of routines' names, with their element types."""
+_REALS: Final = {"s": "f32", "d": "f64", "c": "f32", "z": "f64"}
+_COMPLEX_NAMES: Final = {"heevd": "syevd", "hetrd": "sytrd", "ungqr": "orgqr", "unmqr": "ormqr"}
+"""What real routines are called whose complex ones have names of their own."""
+_TARGET: Final = re.compile(r"lapack_([sdcz])(\w+)_ffi")
+LARGEST_DIMENSION: Final = (1 << 31) - 1
+"""LAPACK's integers have 32 bits."""
+
+Dimensions = dict[str, int]
+Options = Mapping[str, str | int | bool]
+
+
+def _nothing(dimensions: Dimensions, options: Options) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """One routine for all element types.
+
+    ``options`` name the attributes of a call, each with the letters that it may be, or the type that it has.  ``check``
+    says what is wrong with dimensions that fit the signature, or nothing.  Results of ``complex_results`` instead of
+    ``results`` are those of complex routines; ``in_place`` pairs operands with the results that begin as copies of them.
+    """
+
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    options: Mapping[str, str | type] = field(default_factory=dict)
+    complex_results: tuple[str, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ((0, 0),)
+    check: Callable[[Dimensions, Options], str] = _nothing
+
+
+def _at_most(small: str, large: str) -> Callable[[Dimensions, Options], str]:
+    return lambda d, _: "" if d[small] <= d[large] else f"{small} = {d[small]} is more than {large} = {d[large]}"
+
+
+def _svd_sizes(d: Dimensions, options: Options) -> str:
+    wanted = {"A": (d["m"], d["n"]), "S": (d["k"], d["k"])}.get(str(options["mode"]), (d["u"], d["v"]))
+    if (d["u"], d["v"]) == wanted and d["k"] == min(d["m"], d["n"]):
+        return ""
+    return f"{d['u']} left and {d['v']} right singular vectors of {d['k']} values do not fit mode {options['mode']}"
+
+
+def _side_size(d: Dimensions, options: Options) -> str:
+    left = options["side"] == "L" if "side" in options else options["left"]
+    size = d["m"] if left else d["n"]
+    order = d["r"]
+    if order == size and d.get("k", 0) <= order:
+        return ""
+    return f"a matrix of {order} rows does not fit one of shape {d['m']}x{d['n']} on this side"
+
+
+def _smaller(d: Dimensions, options: Options) -> str:
+    return "" if d["k"] == min(d["m"], d["n"]) else f"{d['k']} factors of a matrix of shape {d['m']}x{d['n']}"
+
+
+def _one_less(d: Dimensions, options: Options) -> str:
+    return "" if d["e"] == max(0, d["n"] - 1) else f"{d['e']} reflectors of a matrix of order {d['n']}"
+
+
+_SVD = Routine(("T m n",), ("T m n", "R k", "T m u", "T v n", "i"), {"mode": "ASN"}, check=_svd_sizes)
+
+ROUTINES: Final[Mapping[str, Routine]] = {
+    "potrf": Routine(("T n n",), ("T n n", "i"), {"uplo": "LU"}),
+    "getrf": Routine(("T m n",), ("T m n", "i k", "i"), check=_smaller),
+    "geqrf": Routine(("T m n",), ("T m n", "T k"), check=_smaller),
+    "geqp3": Routine(("T m n", "i n"), ("T m n", "i n", "T k"), in_place=((0, 0), (1, 1)), check=_smaller),
+    "orgqr": Routine(
+        ("T m n", "T k"), ("T m n",), check=lambda d, o: _at_most("k", "n")(d, o) or _at_most("n", "m")(d, o)
+    ),
+    "ormqr": Routine(
+        ("T r k", "T k", "T m n"), ("T m n",), {"left": bool, "transpose": bool}, in_place=((2, 0),), check=_side_size
+    ),
+    "gesdd": _SVD,
+    "gesvd": _SVD,
+    "syevd": Routine(("T n n",), ("T n n", "R n", "i"), {"mode": "VN", "uplo": "LU"}),
+    "geev": Routine(
+        ("T n n",),
+        ("R n", "R n", "C n n", "C n n", "i"),
+        {"compute_left": "VN", "compute_right": "VN"},
+        ("T n", "T n n", "T n n", "i"),
+        (),
+    ),
+    "gees": Routine(
+        ("T n n",),
+        ("T n n", "T n n", "R n", "R n", "i", "i"),
+        {"mode": "VN", "sort": "N"},
+        ("T n n", "T n n", "T n", "i", "i"),
+    ),
+    "gehrd": Routine(("T n n",), ("T n n", "T e", "i"), {"low": int, "high": int}, check=_one_less),
+    "sytrd": Routine(("T n n",), ("T n n", "R n", "R e", "T e", "i"), {"uplo": "LU"}, check=_one_less),
+    "gtsv": Routine(
+        ("T n", "T n", "T n", "T n m"),
+        ("T n", "T n", "T n", "T n m", "i"),
+        in_place=((0, 0), (1, 1), (2, 2), (3, 3)),
+    ),
+    "trsm": Routine(
+        ("T r r", "T m n"),
+        ("T m n",),
+        {"side": "LR", "uplo": "LU", "trans_x": "NTC", "diag": "NU"},
+        in_place=((1, 0),),
+        check=_side_size,
+    ),
+}
+"""By the names that their real forms have.  ``gtsv`` takes diagonals of one length: the first element of the lower one and
+the last of the upper one are not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class LapackCall:
+    """One call: which routine for which element type, with which options, of what sizes; all is known to be sound."""
+
+    letter: str
+    name: str
+    routine: Routine
+    options: Options
+    dimensions: Dimensions
+    batch: int
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the routine is one of complex numbers."""
+        return self.letter in "cz"
+
+    @property
+    def function(self) -> str:
+        """LAPACK's name of it."""
+        names = {real: complex_ for complex_, real in _COMPLEX_NAMES.items()} if self.is_complex else {}
+        return self.letter + names.get(self.name, self.name)
+
+    @classmethod
+    def of(cls, instruction: Instruction) -> LapackCall:
+        """Of an instruction of ``hlojit.lapack``; raises ``SignatureError``."""
+        name = instruction.attributes["routine"]
+        options = {key: _plain(value) for key, value in instruction.attributes["options"].as_dict().items()}
+        kinds = [*instruction.operand_types, *instruction.result_types]
+        shapes = [
+            logical(kind, column_major(kind.rank)) if _is_matrix(spec) else kind for kind, spec in _paired(name, kinds)
+        ]
+        return signature(name, options, shapes[: len(instruction.operands)], shapes[len(instruction.operands) :])
+
+
+class SignatureError(ValueError):
+    """A call that does not fit the routine's signature."""
+
+
+def _plain(attribute: Attribute) -> str | int | bool:
+    assert isinstance(attribute, (StringAttr, IntegerAttr, BoolAttr))
+    return attribute.value
+
+
+def _routine(name: str) -> tuple[str, str, Routine] | None:
+    """Letter, real name and record of a routine such as ``zungqr``."""
+    letter, rest = name[:1], name[1:]
+    real = _COMPLEX_NAMES.get(rest, rest) if letter in "cz" else rest
+    if letter not in LETTERS or real not in ROUTINES or (letter in "cz" and rest in _COMPLEX_NAMES.values()):
+        return None
+    return letter, real, ROUTINES[real]
+
+
+def _specs(name: str) -> tuple[str, ...]:
+    found = _routine(name)
+    if found is None:
+        raise SignatureError(f"there is no routine {name!r}")
+    letter, _, routine = found
+    results = routine.complex_results if letter in "cz" and routine.complex_results else routine.results
+    return (*routine.operands, *results)
+
+
+def _is_matrix(spec: str) -> bool:
+    return len(spec.split()) == 3
+
+
+def _paired(name: str, kinds: Sequence[Type]) -> list[tuple[TensorType, str]]:
+    specs = _specs(name)
+    if len(specs) != len(kinds):
+        raise SignatureError(f"{name} has {len(specs)} operands and results, not {len(kinds)}")
+    for kind in kinds:
+        if not isinstance(kind, TensorType) or not kind.is_static:
+            raise SignatureError(f"{name} takes and gives tensors of known shapes, not {kind}")
+    return [(kind, spec) for kind, spec in zip(kinds, specs) if isinstance(kind, TensorType)]
+
+
+def signature(name: str, options: Options, operands: Sequence[Type], results: Sequence[Type]) -> LapackCall:
+    """What a call of a routine with these types is; raises ``SignatureError`` where they are not the routine's."""
+    found = _routine(name)
+    pairs = _paired(name, [*operands, *results])
+    assert found is not None
+    letter, real, routine = found
+    dimensions: Dimensions = {}
+    batches: set[tuple[int, ...]] = set()
+    for kind, spec in pairs:
+        element, *letters = spec.split()
+        if kind.element_type != _element(element, letter) or kind.rank < len(letters):
+            raise SignatureError(
+                f"{name}: {kind} stands where {_element(element, letter)} of {len(letters)} dimensions does"
+            )
+        split = kind.rank - len(letters)
+        batches.add(kind.shape[:split])
+        for dimension, extent in zip(letters, kind.shape[split:]):
+            if dimensions.setdefault(dimension, extent) != extent:
+                raise SignatureError(
+                    f"{name}: dimension {dimension} is {dimensions[dimension]} and, in {kind}, {extent}"
+                )
+    if len(batches) != 1:
+        raise SignatureError(f"{name}: the dimensions in front differ")
+    complaint = _option_complaint(routine, options) or routine.check(dimensions, options)
+    if max(dimensions.values()) > LARGEST_DIMENSION:
+        complaint = "LAPACK's integers have 32 bits"
+    if complaint:
+        raise SignatureError(f"{name}: {complaint}")
+    return LapackCall(letter, real, routine, options, dimensions, math.prod(next(iter(batches))))
+
+
+def _element(symbol: str, letter: str) -> ElementType:
+    if symbol == "i":
+        return element_type("i32")
+    real = _REALS[letter]
+    return element_type({"T": LETTERS[letter], "R": real, "C": f"complex<{real}>"}[symbol])
+
+
+def _option_complaint(routine: Routine, options: Options) -> str:
+    if set(options) != set(routine.options):
+        return f"the attributes are {sorted(options)}, not {sorted(routine.options)}"
+    for name, allowed in routine.options.items():
+        value = options[name]
+        if isinstance(allowed, type):
+            if type(value) is not allowed:
+                return f"{name} is {value!r}, not of type {allowed.__name__}"
+        elif not isinstance(value, str) or len(value) != 1 or value not in allowed:
+            return f"{name} is {value!r}, none of {', '.join(allowed)}"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------ custom calls
+
+
+def is_lapack_target(target: str) -> bool:
+    """Whether a custom call target is one of JAX's that is a LAPACK routine."""
+    match = _TARGET.fullmatch(target)
+    return match is not None and _routine(match[1] + match[2]) is not None
+
+
+def expand_lapack(builder: Any, instruction: Instruction) -> list[Value]:
+    """The routine between transposes; raises ``UnsupportedError`` where the call does not fit its signature."""
+    target = instruction.attributes["call_target_name"]
+    try:
+        return _expanded(builder, instruction, target)
+    except (SignatureError, LayoutError) as error:
+        raise UnsupportedError(f"custom_call @{target}", "", str(error), instruction.location) from None
+
+
+def _expanded(builder: Any, instruction: Instruction, target: str) -> list[Value]:
+    match = _TARGET.fullmatch(target)
+    assert match is not None
+    name = match[1] + match[2]
+    options = _options(instruction, name)
+    operands = _without_factor(builder, instruction, name)
+    count = len(operands)
+    kinds = [*(operand.type for operand in operands), *instruction.result_types]
+    pairs = _paired(name, kinds)
+    signature(name, options, kinds[:count], kinds[count:])
+    expected = [column_major(kind.rank) if _is_matrix(spec) else tuple(range(kind.rank)) for kind, spec in pairs]
+    given = (
+        *orders(instruction.attributes, "operand_layouts", instruction.operand_types)[:count],
+        *orders(instruction.attributes, "result_layouts", kinds[count:]),
+    )
+    for wanted, order in zip(expected, given):
+        if order != wanted:
+            raise LayoutError(f"the dimensions of a layout are, from the slowest to the fastest, {order}, not {wanted}")
+    made = Instruction(
+        op("hlojit.lapack"),
+        [to_physical(builder, value, order) for value, order in zip(operands, expected)],
+        [physical(kind, order) for (kind, _), order in zip(pairs[count:], expected[count:])],
+        {"routine": name, "options": DictAttr(tuple((key, _attribute(options[key])) for key in sorted(options)))},
+        location=instruction.location,
+    )
+    results = builder.insert(made).results
+    return [from_physical(builder, value, order) for value, order in zip(results, expected[count:])]
+
+
+def _without_factor(builder: Any, instruction: Instruction, name: str) -> list[Value]:
+    """The operands; programs from before JAX 0.6 give ``trsm`` the scalar factor of its right sides as a third one."""
+    operands = list(instruction.operands)
+    if name[1:] != "trsm" or len(operands) != 3:
+        return operands
+    matrix, sides, factor = operands
+    if factor.type != sides.tensor_type.with_shape(()):
+        raise SignatureError(f"{name}: the factor is {factor.type}")
+    return [matrix, builder.multiply(builder.broadcast_in_dim(factor, sides.tensor_type, ()), sides)]
+
+
+def _options(instruction: Instruction, name: str) -> dict[str, str | int | bool]:
+    """The attributes of a call in plain form: what LAPACK has letters for are letters, which JAX writes as numbers."""
+    found = _routine(name)
+    assert found is not None
+    config = instruction.discardable.get("mhlo.backend_config", instruction.attributes.get("backend_config"))
+    items = config.items if isinstance(config, DictAttr) else ()
+    options: dict[str, str | int | bool] = {}
+    for key, attribute in items:
+        if not isinstance(attribute, (StringAttr, IntegerAttr, BoolAttr)):
+            raise SignatureError(f"{name}: the attribute {key} is {attribute}")
+        value: str | int | bool = attribute.value
+        if isinstance(found[2].options.get(key), str) and type(value) is int and 0 <= value < 128:
+            value = chr(value)
+        options[key] = value
+    return options
+
+
+def _attribute(value: str | int | bool) -> Attribute:
+    if isinstance(value, bool):
+        return BoolAttr(value)
+    return IntegerAttr(value, "i32") if isinstance(value, int) else StringAttr(value)
+
+
+def _reference(call: ReferenceCall, *arrays: Array) -> tuple[Array, ...]:
+    types = [result.tensor_type for result in call.instruction.results]
+    return lapack_results(LapackCall.of(call.instruction), types, arrays)
+
+
+def _check(instruction: Instruction) -> str | None:
+    try:
+        LapackCall.of(instruction)
+    except SignatureError as error:
+        return str(error)
+    return None
+
+
+LAPACK = define(
+    OpDefinition(
+        "hlojit.lapack",
+        operands=(Operand("operands", variadic=True),),
+        attributes=(AttributeSpec("routine", STRING), AttributeSpec("options", GENERIC)),
+        constraints=(Constraint("C1", _check),),
+        reference=_reference,
+        lowering=Kernel("lapack", without="LAPACK's routines run on the host", takes_pairs=True),
+        summary="a LAPACK routine, over matrices that lie in memory by columns",
+    )
+)
