@@ -19,6 +19,7 @@ from hlojit.extensions.devices import (
 )
 from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
+from hlojit.extensions.foreign_calls import ForeignCall
 from hlojit.extensions.hooks import hookimpl, hookspec
 from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
 from hlojit.extensions.registered import API_VERSION
@@ -62,6 +63,7 @@ __all__ = [
     "Event",
     "ExpansionCall",
     "FloatFormat",
+    "ForeignCall",
     "KernelCall",
     "KernelSite",
     "Launch",

@@ -30,6 +30,7 @@ from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, repr_of
 from hlojit.ir.types import TensorType
 from hlojit.lowering.abi import Status
 from hlojit.runtime import layout, objects
+from hlojit.runtime.ffi import explained
 from hlojit.runtime.native import Native, native
 
 SHORT_CALL_NANOSECONDS: Final = 5_000.0
@@ -318,6 +319,8 @@ class _Explaining:
             # The message is part of the kernel's code, which is alive as long as the call is.
             text = ctypes.string_at(detail0, detail1).decode()
             raise ExecutionError(f"{self.spec.name}: {with_place(text, self.places)}")
+        if status == Status.FOREIGN_CALL_FAILED:
+            raise ExecutionError(f"{self.spec.name}: {explained(detail0, detail1)}")
         if self.spec.explain is not None:
             raise self.spec.explain(status, detail0, detail1)
         raise ExecutionError(f"{self.spec.name} failed with status {status} ({detail0}, {detail1})")

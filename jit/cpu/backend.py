@@ -147,7 +147,8 @@ class CpuBackend(Backend):
         symbols = native().symbols()
         if compiled.grid.processes > 1:
             symbols |= collective_symbols()
-        symbols |= imported_symbols(compiled.imports)
+        imported, owners = imported_symbols(compiled.imports)
+        symbols |= imported
         loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], symbols)
         return ExecutableSpec(
             name=compiled.name,
@@ -156,7 +157,7 @@ class CpuBackend(Backend):
             outputs=compiled.outputs,
             arena_bytes=compiled.arena_bytes,
             constants=tuple(constant.ctypes.data for constant in compiled.constants),
-            keepalive=(loaded, compiled),
+            keepalive=(loaded, compiled, owners),
             donated=compiled.donated,
             estimated_nanoseconds=compiled.estimated_nanoseconds,
             compiled=compiled,

@@ -290,6 +290,12 @@ class LlvmBuilder(LlvmArithmetic):
         self._globals[symbol] = f'{symbol} = private unnamed_addr constant [{len(content)} x i8] c"{text}"'
         return Val(symbol, "ptr")
 
+    def constant_record(self, body: str) -> Val:
+        """A private constant of any type, ``body`` being LLVM's text of type and value; returns its address."""
+        symbol = f"@.record.{len(self._globals)}"
+        self._globals[symbol] = f"{symbol} = private unnamed_addr constant {body}, align 16"
+        return Val(symbol, "ptr")
+
     def constant_table(self, kind: str, table: tuple[int | float, ...]) -> Val:
         """A private constant array; returns its address."""
         element = LLVM_TYPE[kind]

@@ -79,6 +79,8 @@ class Status(enum.IntEnum):
     """The program itself failed; the details are the host program's own."""
     FUNCTION_FAILED = 4
     """A plugin's function failed; the details are the address and the length of a message in UTF-8."""
+    FOREIGN_CALL_FAILED = 5
+    """A handler of XLA's FFI failed; the details are the addresses of its error, and of what was called where."""
 
 
 def identity() -> str:

@@ -114,6 +114,14 @@ def _give_back(program: Program) -> None:
             buffer.storage = replace(buffer.storage, donated=False)
 
 
+def _is_needed(instruction: Instruction) -> bool:
+    """Whether a kernel has something to do: results with elements, or an effect beside its results."""
+    has_effect = instruction.op.effect
+    return any(result.tensor_type.size for result in instruction.results) or (
+        has_effect is not None and has_effect(instruction)
+    )
+
+
 class StepEmitter:
     """Writes the steps of placed instructions."""
 
@@ -150,7 +158,7 @@ class StepEmitter:
                 steps.append(ProcessId(self.buffer(instruction.result)))
             elif role == "collective":
                 steps.extend(self._collective(instruction))
-            elif any(result.tensor_type.size for result in instruction.results):
+            elif _is_needed(instruction):
                 steps.append(self._launch(instruction))
             steps.extend(placement.after.get(instruction, ()))
         steps.extend(placement.at_end.get(block, ()))

@@ -1,0 +1,117 @@
+"""Custom calls that are native functions: handlers of XLA's foreign function interface (FFI), called from generated code.
+
+    ForeignCall("acme.scale", handler=library.acme_scale)       # XLA_FFI_Error* acme_scale(XLA_FFI_CallFrame*)
+    %1 = stablehlo.custom_call @acme.scale(%0) {mhlo.backend_config = {factor = 2.0 : f32}, api_version = 4 : i32} : ...
+
+The handler gets a call frame of version 0.3 (API version 4 of custom calls): buffers with element types and dimensions,
+attributes sorted by name and typed exactly as the program says, and a table of functions for errors and memory.  Handlers are
+*trusted native*.  Compiled programs hold the target's name; the function is looked up when they are loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from hlojit.extensions.custom_calls import CustomCall
+from hlojit.extensions.kernel_calls import substituted
+from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.definition import OpDefinition, ReferenceCall
+from hlojit.ir.ops.foreign import ForeignCallError, ForeignCallView, foreign_call, foreign_record, plain
+from hlojit.ir.ops.layouts import LayoutError, Order, logical
+
+CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
+"""What JAX's capsules of handlers are called; those of other names are taken, too."""
+
+_C_FUNCTION: Final = ctypes.CFUNCTYPE(None).__mro__[1]
+"""The base of ctypes' functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCall(CustomCall):
+    """A handler: a PyCapsule, a function of ``ctypes``, a ``numba.cfunc``, or an address.
+
+    ``substitute`` is a function of NumPy arrays (and of the attributes, by name) that returns the results, for back ends
+    without native calls such as ``reference``.  ``asks_version=False`` is for handlers written without XLA's headers, which do
+    not answer for which version they were built: a frame with an extension and without buffers.
+    """
+
+    hlojit_runtime = ("handler",)
+    handler: Any = field(kw_only=True, default=None)
+    substitute: Callable[..., Any] | None = field(kw_only=True, default=None)
+    asks_version: bool = field(kw_only=True, default=True)
+
+    def __post_init__(self) -> None:
+        self.address()
+        if self.substitute is not None and not callable(self.substitute):
+            raise PluginError(f"{self.user}: substitute is {self.substitute!r}, which is not a function")
+
+    @property
+    def user(self) -> str:
+        """How messages name the call."""
+        return f"custom call target {self.target!r}"
+
+    @property
+    def trust(self) -> str:
+        return "trusted native"
+
+    def address(self) -> int:
+        """The handler's address; raises ``PluginError`` where there is none."""
+        found = address_of(self.handler)
+        if not found:
+            raise PluginError(
+                f"{self.user}: handler is {self.handler!r}; give a PyCapsule, a function of ctypes or of numba.cfunc, or "
+                "an address"
+            )
+        return found
+
+    def records(self) -> Sequence[OpDefinition]:
+        """The op that calls of the target become."""
+        return (foreign_record(self.target, _reference(self.user, self.substitute)),)
+
+    def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
+        """One instruction of that op, between transposes where layouts want them."""
+        try:
+            return foreign_call(builder, instruction)
+        except (ForeignCallError, LayoutError) as error:
+            raise PluginError(f"{self.user}: {error}\n  at {instruction.location}") from None
+
+
+def address_of(handler: Any) -> int:
+    """The address of a C function in any of the forms of ``ForeignCall``, or 0."""
+    if isinstance(handler, int) and not isinstance(handler, bool):
+        return handler if 0 < handler < 1 << 63 else 0
+    if type(handler).__name__ == "PyCapsule":
+        name_of = ctypes.pythonapi.PyCapsule_GetName
+        name_of.restype, name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        return int(pointer_of(handler, name_of(handler)) or 0)
+    if isinstance(handler, _C_FUNCTION):
+        return int(ctypes.cast(handler, ctypes.c_void_p).value or 0)
+    found = getattr(handler, "address", None)
+    return found if isinstance(found, int) else 0
+
+
+def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[..., Any]:
+    def reference(record: ReferenceCall, *arrays: Any) -> Any:
+        if substitute is None:
+            raise HlojitError(f"{user} is a native function, and has no substitute= for back ends without such")
+        view = ForeignCallView.of(record.instruction)
+        named = {name: plain(attribute) for name, attribute in view.attributes}
+        given = [_logical(array, order) for array, order in zip(arrays, view.operand_orders)]
+        kinds = [result.tensor_type for result in record.instruction.results]
+        types = [logical(kind, order) for kind, order in zip(kinds, view.result_orders)]
+        found = substituted(user, lambda *values: substitute(*values, **named), given, types)
+        results = tuple(np.transpose(array, order) for array, order in zip(found, view.result_orders))
+        return results[0] if len(results) == 1 else results
+
+    return reference
+
+
+def _logical(array: np.ndarray[Any, Any], order: Order) -> np.ndarray[Any, Any]:
+    return np.transpose(array, sorted(range(len(order)), key=order.__getitem__))
