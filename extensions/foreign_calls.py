@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from hlojit.extensions.custom_calls import CustomCall
@@ -92,7 +92,7 @@ def address_of(handler: Any) -> int:
         pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
         return int(pointer_of(handler, name_of(handler)) or 0)
     if isinstance(handler, _C_FUNCTION):
-        return int(ctypes.cast(handler, ctypes.c_void_p).value or 0)
+        return int(ctypes.cast(cast(Any, handler), ctypes.c_void_p).value or 0)
     found = getattr(handler, "address", None)
     return found if isinstance(found, int) else 0
 

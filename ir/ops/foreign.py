@@ -210,6 +210,6 @@ def foreign_record(target: str, reference: Callable[..., Any] | None) -> OpDefin
         ),
         reference=reference,
         effect=_has_side_effect,
-        lowering=Kernel("foreign_call", without="handlers of XLA's FFI run on the host", has_complex=True),
+        lowering=Kernel("foreign_call", without="handlers of XLA's FFI run on the host", takes_pairs=True),
         summary="a native function, called through XLA's foreign function interface",
     )

@@ -154,11 +154,11 @@ def _geev(c: _Call) -> Made:
         return made, finite_or_refused(batch, c.real, 3, 2 * squared)
     made.add(c.result(0), c.result(1), Scratch(c.letter, squared), order, Scratch(c.letter, squared), order)
     made.wanted(c.letter).add(c.result(4))
-    sides = ((c.option("compute_left"), 6, c.result(2)), (c.option("compute_right"), 8, c.result(3)))
+    # Parameters: imaginary parts are the sixth behind the first, left vectors the seventh, right ones the ninth.
+    sides = ((c.option("compute_left"), 7, c.result(2)), (c.option("compute_right"), 9, c.result(3)))
     wanted = [(packed, joined) for mode, packed, joined in sides if mode == "V"]
-    joining = vectors_joined(
-        finite_or_refused(batch, c.real, 3, squared), c.letter, c["n"], [each for each, _ in wanted]
-    )
+    batch = finite_or_refused(batch, c.real, 3, squared)
+    joining = vectors_joined(batch, c.letter, c["n"], 6, [packed for packed, _ in wanted])
     made.beside = tuple(joined for _, joined in wanted)
     return made, joining
 

@@ -32,17 +32,17 @@ def finite_or_refused(batch: Batch, letter: str, matrix: int, count: int) -> Bat
     return replace(batch, before=before)
 
 
-def vectors_joined(batch: Batch, letter: str, order: int, packed: Sequence[int]) -> Batch:
+def vectors_joined(batch: Batch, letter: str, order: int, imaginary: int, packed: Sequence[int]) -> Batch:
     """Behind the call, make complex vectors of packed ones, of which conjugate pairs share two columns.
 
-    ``packed`` are the numbers of parameters; the places beside are where the vectors go.  Parameter 5 has the eigenvalues'
-    imaginary parts.
+    ``packed`` are numbers of parameters, ``imaginary`` is that of the eigenvalues' imaginary parts; the places beside are
+    where the vectors go.
     """
 
     def after(b: LlvmBuilder, addresses: list[Val]) -> None:
         targets = addresses[len(addresses) - len(packed) :]
         for number, target in zip(packed, targets):
-            _join(b, FLOATS[letter], order, addresses[6 - 1], addresses[number], target)
+            _join(b, FLOATS[letter], order, addresses[imaginary], addresses[number], target)
 
     return replace(batch, after=after)
 
