@@ -30,6 +30,7 @@ from hlojit.ir.ops.definition import (
     Reduction,
     Structural,
 )
+from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.versions import versions_text
 from hlojit.llvm.host import emit_host
 from hlojit.llvm.math_library import with_own_math
@@ -41,6 +42,9 @@ from hlojit.lowering.target import Target
 from hlojit.runtime.native import native
 
 BACKEND_NAME = "cpu"
+
+LONGEST_SELECTION = 1 << 31
+"""Of a sorted line any part may be all that is wanted."""
 
 ENTRY = "hlojit_main"
 """Symbol of the host program."""
@@ -86,6 +90,7 @@ class CpuBackend(Backend):
 
     name = BACKEND_NAME
     fuses = True
+    fusion_limits = FusionLimits(rows=True, longest_selection=LONGEST_SELECTION)
 
     def __init__(self) -> None:
         self._caches: dict[str, KernelCache] = {}

@@ -23,6 +23,7 @@ from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.sort_order import SortKey, sort_order
 from hlojit.ir.ops.views import SortView
 from hlojit.lowering.sort_keys import KeyCode
+from hlojit.lowering.sorted_arrays import SortedArrays
 from hlojit.lowering.stored_order import StoredOrder
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -49,8 +50,9 @@ class LineSortPlan:
     tasks: int
 
     @staticmethod
-    def of(instruction: Instruction, target: Target) -> LineSortPlan | None:
-        """The plan of a sort instruction with elements, or None where its comparator is no order by keys."""
+    def of(arrays: SortedArrays, target: Target) -> LineSortPlan | None:
+        """The plan of a sort with elements, or None where its comparator is no order by keys."""
+        instruction = arrays.sort
         comparator = instruction.regions[0]
         keys = _keys(instruction, comparator)
         if keys is None:
@@ -63,7 +65,7 @@ class LineSortPlan:
         if bits > WORD_BITS or length > 1 << 31:
             return None
         order = None
-        if len(instruction.operands) == 1 and len(keys) == 1:
+        if len(instruction.operands) == len(keys) == 1 and arrays.count == length:
             order = StoredOrder.of(keys[0], codes[0], comparator)
         needed = bits if order is not None else bits + number_bits(length)
         narrow = order is not None and needed <= 16 and target.has_feature("avx512vbmi2") and target.has_masks

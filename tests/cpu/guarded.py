@@ -55,11 +55,15 @@ def run_guarded(text: str, *arguments: Array, target: Target | None = None) -> l
 
     ``target`` may have fewer features than the processor.
     """
+    return run_instruction(kernel_instruction(text), *arguments, target=target)
+
+
+def run_instruction(instruction: Instruction, *arguments: Array, target: Target | None = None) -> list[Array]:
+    """Run the kernel of an instruction or a fusion in the same way."""
     target = target or host_target()
-    instruction = kernel_instruction(text)
     lowering = instruction.op.lowering
-    assert isinstance(lowering, Kernel)
-    code = kernel_emitter(lowering.name)(instruction, target, "kernel")
+    name = lowering.name if isinstance(lowering, Kernel) else "fusion"
+    code = kernel_emitter(name)(instruction, target, "kernel")
     loaded = load_objects(
         [_image(each, target) for each in code.all_codes], [phase.symbol for phase in code.phases], _SYMBOLS
     )

@@ -16,7 +16,7 @@ from hlojit.lowering.target import Target
 KernelEmitter = Callable[[Instruction, Target, str], KernelCode]
 
 _EMITTERS = {
-    "fusion": "hlojit.llvm.fusion_emitter:emit_fusion",
+    "fusion": "hlojit.cpu.kernels.sort:emit_fused",
     "dot_general": "hlojit.cpu.kernels.dot_forms:emit_dot_general",
     "convolution": "hlojit.cpu.kernels.convolution_forms:emit_convolution",
     "dynamic_update_slice": "hlojit.cpu.kernels.update:emit_dynamic_update_slice",

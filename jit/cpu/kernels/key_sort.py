@@ -11,32 +11,32 @@ from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.partitioning import VectorForm
 from hlojit.cpu.kernels.quicksort import ONE, sorter_of
 from hlojit.cpu.kernels.sort_words import WordMaker
+from hlojit.cpu.kernels.sorted_lines import Lines, gather_lines, line_start, operand_lines, result_lines
 from hlojit.cpu.kernels.update import byte_pointer, load_buffer
-from hlojit.ir.graph import Instruction
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.region import Variable, while_loop
-from hlojit.lowering.elements import memory_kind
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.line_sort_plan import LineSortPlan
+from hlojit.lowering.sorted_arrays import SortedArrays
 from hlojit.lowering.target import Target
 
 
-def emit_key_sort(plan: LineSortPlan, instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+def emit_key_sort(plan: LineSortPlan, arrays: SortedArrays, target: Target, symbol: str) -> KernelCode:
     """The kernel of a sort by keys."""
-    return _KeySort(plan, instruction, target, symbol).emit()
+    return _KeySort(plan, arrays, target, symbol).emit()
 
 
 class _KeySort:
-    def __init__(self, plan: LineSortPlan, instruction: Instruction, target: Target, symbol: str):
+    def __init__(self, plan: LineSortPlan, arrays: SortedArrays, target: Target, symbol: str):
         self.plan = plan
+        self.arrays = arrays
         self.machine = target.machine
         self.symbol = symbol
-        self.kinds = [memory_kind(operand.tensor_type.element_type) for operand in instruction.operands]
         form = VectorForm.of(plan.word, target)
         self.b = LlvmBuilder(form.lanes)
         self.sorter = sorter_of(plan.word, target)
-        self.words = WordMaker(self.b, plan, self.kinds, form.lanes)
+        self.words = WordMaker(self.b, plan, arrays.kinds, form.lanes)
         self.joined = JoinedCodes(self.b, plan, symbol, form.lanes)
 
     def emit(self) -> KernelCode:
@@ -54,7 +54,7 @@ class _KeySort:
             b.end_loop(lines)
             b.end_loop(tasks)
         lines_of_task = -(-plan.lines // plan.tasks)
-        cost = self.machine.nanoseconds(plan.cycles(len(self.kinds)) * lines_of_task)
+        cost = self.machine.nanoseconds(plan.cycles(len(self.arrays.outputs)) * lines_of_task)
         return kernel_code(
             b,
             (Phase(self.symbol, plan.tasks, cost),),
@@ -66,15 +66,9 @@ class _KeySort:
 
     def _emit_line(self, context: Val, buffers: Val, task: Val, line: Val) -> None:
         b, plan = self.b, self.plan
-        start = self._start(line)
-        operands, results = (
-            [
-                b.element_pointer(load_buffer(b, buffers, first + number), kind, start)
-                for number, kind in enumerate(self.kinds)
-            ]
-            for first in (0, len(self.kinds))
-        )
-        workspace = load_buffer(b, buffers, 2 * len(self.kinds))
+        operands = operand_lines(b, self.arrays, buffers, line_start(b, line, plan.length, plan.inner))
+        results = result_lines(b, self.arrays, buffers, line_start(b, line, self.arrays.count, plan.inner))
+        workspace = load_buffer(b, buffers, self.arrays.workspace)
         areas = [
             byte_pointer(
                 b, workspace, b.mul(b.add(b.mul(task, literal(plan.areas)), literal(n)), literal(plan.area_bytes))
@@ -84,17 +78,11 @@ class _KeySort:
         y = areas[0]
         x = results[0] if plan.sorts_in_result else areas[1]
         if plan.order is not None:
-            self._sort_keys(context, operands[0], results[0], x, y)
+            (operand,) = operands
+            assert operand is not None
+            self._sort_keys(context, operand, results[0], x, y)
         else:
             self._sort_numbered(context, operands, results, areas)
-
-    def _start(self, line: Val) -> Val:
-        """Linear index of the line's first element in operands and results."""
-        b, plan = self.b, self.plan
-        if plan.inner == 1:
-            return b.mul(line, literal(plan.length))
-        inner = literal(plan.inner)
-        return b.add(b.mul(b.udiv(line, inner), literal(plan.inner * plan.length)), b.urem(line, inner))
 
     def _sort_keys(self, context: Val, operand: Val, result: Val, x: Val, y: Val) -> None:
         b = self.b
@@ -111,7 +99,7 @@ class _KeySort:
 
     # ------------------------------------------------------ keys with numbers
 
-    def _sort_numbered(self, context: Val, operands: list[Val], results: list[Val], areas: list[Val]) -> None:
+    def _sort_numbered(self, context: Val, operands: Lines, results: list[Val], areas: list[Val]) -> None:
         b, plan = self.b, self.plan
         y, x = areas[:2]
         length = literal(plan.length)
@@ -128,7 +116,7 @@ class _KeySort:
         else:
             self.words.numbered(operands, y)
             self.sorter.call(b, context, x, y, length, self.sorter.smallest, self.sorter.largest)
-        self._gather(x, operands, results)
+        gather_lines(b, plan, self.arrays, x, operands, results)
 
     def _sort_equal_runs(self, context: Val, x: Val, y: Val, keys: Val, base: Val, lost: Val) -> None:
         """Sort words of equal keys, as far as these are in them, by the rest of the keys."""
@@ -164,19 +152,3 @@ class _KeySort:
             place.set(end.get())
 
         while_loop(b, lambda: b.icmp("slt", place.get(), literal(plan.length)), run)
-
-    def _gather(self, x: Val, operands: list[Val], results: list[Val]) -> None:
-        """Results from the elements whose numbers words hold."""
-        b, plan = self.b, self.plan
-        mask = b.constant(plan.word, (1 << plan.number_bits) - 1)
-        loop = b.begin_loop(ZERO, literal(plan.length))
-        word = b.load(plan.word, b.element_pointer(x, plan.word, loop.index))
-        number = b.zext(b.and_(word, mask), "i64")
-        here, there = (
-            index if plan.inner == 1 else b.mul(index, literal(plan.inner)) for index in (number, loop.index)
-        )
-        for kind, operand, result in zip(self.kinds, operands, results):
-            memory = "i8" if kind == "i1" else kind
-            value = b.load(memory, b.element_pointer(operand, memory, here))
-            b.store(value, b.element_pointer(result, memory, there))
-        b.end_loop(loop)

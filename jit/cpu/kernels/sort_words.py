@@ -13,10 +13,12 @@ from typing import cast, final
 from hlojit.cpu.kernels.addresses import ZERO, literal
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.line_sort_plan import LineSortPlan
-from hlojit.lowering.sort_keys import stored_operands
+from hlojit.lowering.sort_keys import KeyCode, stored_operands
 from hlojit.lowering.target import KIND_BITS
 
 Values = tuple[Val, ...]
+Operands = Sequence[Val | None]
+"""Addresses of the first element of a line in each operand; None: elements' numbers."""
 
 
 def load_lanes(b: LlvmBuilder, kind: str, base: Val, index: Val, lanes: int) -> Val:
@@ -35,6 +37,40 @@ def reduced(b: LlvmBuilder, stem: str, vector: Val) -> Val:
     type = b.type_of(vector)
     b.declare(symbol, f"declare {vector.kind} @{symbol}({type})")
     return b.emit(vector.kind, 1, f"call {vector.kind} @{symbol}({type} {vector.text})")
+
+
+def numbers_from(b: LlvmBuilder, index: Val, kind: str, lanes: int) -> Val:
+    """``index``, ``index + 1``, ... as integers of a kind."""
+    number = b.trunc(index, kind)
+    if lanes == 1:
+        return number
+    steps = ", ".join(f"{kind} {lane}" for lane in range(lanes))
+    return b.add(b.splat(number, lanes), Val(f"<{steps}>", kind, lanes))
+
+
+def key_at(
+    b: LlvmBuilder,
+    codes: Sequence[KeyCode],
+    word: str,
+    kinds: Sequence[str],
+    operands: Operands,
+    index: Val,
+    place: Val,
+    lanes: int,
+) -> Val:
+    """All keys of elements as one unsigned integer of kind ``word``; ``place`` is where element ``index`` lies."""
+    stored = {}
+    for number in stored_operands(codes):
+        base, kind = operands[number], kinds[number]
+        stored[number] = (
+            numbers_from(b, index, kind, lanes) if base is None else load_lanes(b, kind, base, place, lanes)
+        )
+    together: Val | None = None
+    for code in codes:
+        key = b.zext(cast(Val, code.compute(scalars(b), stored)), word)
+        together = key if together is None else b.or_(b.shl(together, b.constant(word, code.bits)), key)
+    assert together is not None
+    return together
 
 
 @final
@@ -128,7 +164,7 @@ class WordMaker:
 
     # ------------------------------------------------------------- keys with numbers
 
-    def numbered(self, operands: Sequence[Val], y: Val) -> None:
+    def numbered(self, operands: Operands, y: Val) -> None:
         """Words of key and number."""
         plan = self.plan
 
@@ -140,33 +176,19 @@ class WordMaker:
 
         self.each_vector((), body)
 
-    def _key(self, operands: Sequence[Val], index: Val) -> Val:
+    def _key(self, operands: Operands, index: Val) -> Val:
         """All keys as one unsigned word."""
         b, plan = self.b, self.plan
-        place = self._place(index)
-        stored = {
-            number: load_lanes(b, self.kinds[number], operands[number], place, self.lanes)
-            for number in stored_operands(plan.codes)
-        }
-        together: Val | None = None
-        for code in plan.codes:
-            key = b.zext(cast(Val, code.compute(scalars(b), stored)), plan.word)
-            above = None if together is None else b.shl(together, b.constant(plan.word, code.bits))
-            together = key if above is None else b.or_(above, key)
-        assert together is not None
-        return together
+        return key_at(b, plan.codes, plan.word, self.kinds, operands, index, self._place(index), self.lanes)
 
     def _with_number(self, key: Val, index: Val) -> Val:
         b, plan = self.b, self.plan
-        number = index if plan.word == "i64" else b.trunc(index, plan.word)
-        if key.lanes > 1:
-            lanes = ", ".join(f"{plan.word} {lane}" for lane in range(key.lanes))
-            number = b.add(b.splat(number, key.lanes), Val(f"<{lanes}>", plan.word, key.lanes))
+        number = numbers_from(b, index, plan.word, key.lanes)
         return b.or_(b.shl(key, b.constant(plan.word, plan.number_bits)), number)
 
     # ------------------------------------------------------- shortened keys with numbers
 
-    def shortened(self, operands: Sequence[Val], keys: Val, y: Val) -> tuple[Val, Val]:
+    def shortened(self, operands: Operands, keys: Val, y: Val) -> tuple[Val, Val]:
         """Words of the highest bits of keys and numbers; returns the smallest key and how many bits were lost."""
         b, plan = self.b, self.plan
         room = 64 - plan.number_bits

@@ -1,0 +1,57 @@
+"""Lines of a sort's operands and results in memory, and results gathered by the numbers that sorted words hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlojit.cpu.kernels.addresses import ZERO, literal
+from hlojit.cpu.kernels.update import load_buffer
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.line_sort_plan import LineSortPlan
+from hlojit.lowering.sorted_arrays import SortedArrays
+
+Lines = list[Val | None]
+"""Addresses of a line's first element in each operand of the sort; None: elements' numbers."""
+
+
+def line_start(b: LlvmBuilder, line: Val, length: int, inner: int) -> Val:
+    """Linear index of the first element of a line, in arrays whose lines have ``length`` elements, ``inner`` apart."""
+    if inner == 1:
+        return b.mul(line, literal(length))
+    return b.add(b.mul(b.udiv(line, literal(inner)), literal(inner * length)), b.urem(line, literal(inner)))
+
+
+def operand_lines(b: LlvmBuilder, arrays: SortedArrays, buffers: Val, start: Val) -> Lines:
+    """The operands' lines."""
+    return [
+        None if source is None else b.element_pointer(load_buffer(b, buffers, source), kind, start)
+        for source, kind in zip(arrays.sources, arrays.kinds)
+    ]
+
+
+def result_lines(b: LlvmBuilder, arrays: SortedArrays, buffers: Val, start: Val) -> list[Val]:
+    """The results' lines."""
+    return [
+        b.element_pointer(load_buffer(b, buffers, arrays.buffers + number), arrays.kinds[operand], start)
+        for number, operand in enumerate(arrays.outputs)
+    ]
+
+
+def gather_lines(
+    b: LlvmBuilder, plan: LineSortPlan, arrays: SortedArrays, words: Val, operands: Lines, results: Sequence[Val]
+) -> None:
+    """Results from the elements whose numbers words hold."""
+    mask = b.constant(plan.word, (1 << plan.number_bits) - 1)
+    loop = b.begin_loop(ZERO, literal(arrays.count))
+    word = b.load(plan.word, b.element_pointer(words, plan.word, loop.index))
+    number = b.zext(b.and_(word, mask), "i64")
+    here, there = (index if plan.inner == 1 else b.mul(index, literal(plan.inner)) for index in (number, loop.index))
+    for operand, result in zip(arrays.outputs, results):
+        kind, source = arrays.kinds[operand], operands[operand]
+        memory = "i8" if kind == "i1" else kind
+        if source is None:
+            value = b.trunc(number, memory)
+        else:
+            value = b.load(memory, b.element_pointer(source, memory, here))
+        b.store(value, b.element_pointer(result, memory, there))
+    b.end_loop(loop)
