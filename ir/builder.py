@@ -26,7 +26,7 @@ from hlojit.ir.environment import scope_for, tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
-from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.graph import Block, Function, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Trait, find_op, op
 from hlojit.ir.types import TensorType, Type, tensor
@@ -221,6 +221,14 @@ class Builder:
     def case(self, index: Value, branches: Sequence[Callable[..., Any]]) -> tuple[Value, ...]:
         """A choice among branches, which take a builder."""
         return self.create("stablehlo.case", [index], regions=[self.region((), branch) for branch in branches]).results
+
+    def inline(self, region: Block, operands: Sequence[Value]) -> list[Value]:
+        """Copy a region's instructions to the builder's place, ``operands`` for its arguments; what it returns there."""
+        mapping = dict(zip(region.arguments, operands))
+        for instruction in region:
+            if not instruction.op.is_terminator:
+                self.insert(clone_instruction(instruction, mapping))
+        return [mapping.get(value, value) for value in region.returned]
 
     def lift_region(self, region: Block, operands: Sequence[Value], shape: Sequence[int]) -> list[Value] | None:
         """Apply a region of scalars to tensors of ``shape``; None if it holds more than pointwise ops and constants."""

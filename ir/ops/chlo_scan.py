@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from hlojit.ir.blocks import clone_instruction
 from hlojit.ir.ops.attribute_kinds import BOOL, I64
 from hlojit.ir.ops.definition import (
     Array,
@@ -28,7 +27,7 @@ from hlojit.ir.ops.rules import OpCall, dimension_in_range, region_inputs, same_
 from hlojit.ir.types import TensorType, tensor
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Block, Instruction, Value
+    from hlojit.ir.graph import Instruction, Value
 
 INDEX = tensor((), "i32")
 
@@ -153,8 +152,7 @@ def _as_loop(builder: Any, instruction: Instruction, count: int, length: int) ->
         place = inner.create("stablehlo.subtract", [last, step]).result if is_reverse else step
         taken = [_slice_at(inner, each, dimension, place) for each in inputs]
         region = instruction.regions[0]
-        mapping = dict(zip(region.arguments, (*taken, *values[: carried - 1])))
-        returned = _inlined(inner, region, mapping)
+        returned = inner.inline(region, (*taken, *values[: carried - 1]))
         made = returned[: len(returned) - len(inits)]
         kept = [_with_slice(inner, whole, dimension, place, part) for whole, part in zip(values[carried - 1 :], made)]
         following = inner.create("stablehlo.add", [step, inner.constant(1, INDEX)]).result
@@ -166,14 +164,6 @@ def _as_loop(builder: Any, instruction: Instruction, count: int, length: int) ->
         body,
     )
     return [*found[carried - 1 :], *found[: carried - 1]]
-
-
-def _inlined(builder: Any, region: Block, mapping: dict[Value, Value]) -> list[Value]:
-    """What a region returns, computed at the builder's place."""
-    for each in region:
-        if not each.op.is_terminator:
-            builder.insert(clone_instruction(each, mapping))
-    return [mapping.get(value, value) for value in region.returned]
 
 
 def _starts(builder: Any, rank: int, dimension: int, place: Value) -> list[Value]:

@@ -12,6 +12,7 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Expand,
     InferenceRequest,
     Kernel,
     OpDefinition,
@@ -45,6 +46,7 @@ from hlojit.ir.ops.rules import (
     scalar_type,
     show,
 )
+from hlojit.ir.ops.window_selection import expand_select_and_scatter
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 if TYPE_CHECKING:
@@ -361,7 +363,7 @@ SELECT_AND_SCATTER = define(
         constraints=(*SELECT_AND_SCATTER_RULES, Constraint("C11", result_keeps_shape), inferred("C12")),
         reference=_select_and_scatter_reference,
         syntax="generic",
-        lowering=Kernel("select_and_scatter"),
+        lowering=Expand(expand_select_and_scatter),
         summary="scatters values to the elements that windows select",
     )
 )

@@ -454,7 +454,7 @@ CASES: dict[str, Case] = {
         "stablehlo.return %s : tensor<i1>\n}, {\n^bb0(%a: tensor<F>, %b: tensor<F>):\n%s = stablehlo.add %a, %b : tensor<F>\n"
         "stablehlo.return %s : tensor<F>\n}) {window_dimensions = array<i64: 1, 2>, window_strides = array<i64: 1, 2>} "
         f": ({X}, tensor<5x3xF>, tensor<F>) -> {X}",
-        [X], lambda x: [pooled(x)], small=True, backends=("reference",)),
+        [X], lambda x: [pooled(x)], small=True),
     "dot_general": Case(
         number(2.0, "k", "tensor<7x4xF>")
         + f"%r0 = stablehlo.dot_general %x, %k, contracting_dims = [1] x [0] : ({X}, tensor<7x4xF>) -> tensor<5x4xF>\n"

@@ -101,6 +101,7 @@ EXPANSIONS: list[Call] = [
         ("?x?xf32",),
     ),
     Call("set_dimension_size", ("5x6xf32", Constant(6, "i32")), ("5x6xf32",), {"dimension": 1}),
+    CALLS["select_and_scatter"],
 ]
 
 
