@@ -207,9 +207,12 @@ class ComplexType(ElementType):
 
 @dataclass(frozen=True, slots=True)
 class QuantizedType(ElementType):
-    """``!quant.uniform<storage:expressed, scale:zero_point>``, per tensor or (``axis`` set) per axis.
+    """``!quant.uniform<storage:expressed, scale:zero_point>``: integers that stand for ``(integer - zero_point) * scale``.
 
-    ``name`` is the whole MLIR spelling.  Instances are made by the parser; they are not rows of the table.
+    Per tensor; per axis, where ``axis`` is set (a scale and a zero point for each index of that dimension); or by blocks
+    (MLIR's sub-channel quantization), where ``blocks`` holds pairs of a dimension and the size of its blocks, and ``grid``
+    how many blocks there are in each dimension of the tensor.  ``name`` is the whole MLIR spelling.  Instances are made by
+    ``hlojit.ir.quantized.quantized_type``; they are not rows of the table.
     """
 
     storage_type: str = "i8"
@@ -219,6 +222,8 @@ class QuantizedType(ElementType):
     axis: int | None = None
     storage_min: int | None = None
     storage_max: int | None = None
+    blocks: tuple[tuple[int, int], ...] = ()
+    grid: tuple[int, ...] = ()
 
     __hash__ = ElementType.__hash__
 
@@ -226,6 +231,40 @@ class QuantizedType(ElementType):
     def storage(self) -> np.dtype[Any]:
         """The storage integer's dtype."""
         return element_type(self.storage_type).storage
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """The dtype of arrays of this type outside: the storage integer's."""
+        return element_type(self.storage_type).dtype
+
+    @property
+    def storage_element(self) -> IntegerType:
+        """The row of the storage integer."""
+        row = element_type(self.storage_type)
+        assert isinstance(row, IntegerType)
+        return row
+
+    @property
+    def expressed_element(self) -> FloatFormat:
+        """The row of the float that elements stand for."""
+        row = element_type(self.expressed_type)
+        assert isinstance(row, FloatFormat)
+        return row
+
+    @property
+    def minimum(self) -> int:
+        """Smallest integer that may be stored."""
+        return self.storage_element.minimum if self.storage_min is None else self.storage_min
+
+    @property
+    def maximum(self) -> int:
+        """Largest integer that may be stored."""
+        return self.storage_element.maximum if self.storage_max is None else self.storage_max
+
+    @property
+    def is_per_tensor(self) -> bool:
+        """Whether one scale and one zero point serve all elements."""
+        return self.axis is None and not self.blocks
 
 
 def register_element_type(row: ElementType, *, replace: bool = False) -> ElementType:

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError
-from hlojit.ir.formats import BooleanType, QuantizedType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import Pointwise, Trait
-from hlojit.ir.ops.quantization import dequantize, quantize
+from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.quantization import computes_with_numbers, dequantize, quantize
+from hlojit.ir.quantized import is_quantized
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
@@ -87,7 +87,7 @@ class Interpreter:
         record = instruction.op
         if record.reference is None:
             raise ExecutionError(f"{record.name} at {instruction.location} has no reference semantics")
-        quantized = _is_on_quantized(instruction)
+        quantized = computes_with_numbers(instruction)
         if quantized:
             operands = [_dequantize(value, operand.type) for value, operand in zip(operands, instruction.operands)]
         try:
@@ -152,30 +152,12 @@ def _settle(value: Any, type: Type, constant: bool) -> Any:
 # quantized numbers: most ops work on what they stand for, and quantize the result
 
 
-def _is_on_quantized(instruction: Instruction) -> bool:
-    """Whether operands are quantized and the op computes with them; ops that only move elements move the storage."""
-    if not any(_is_quantized(operand.type) for operand in instruction.operands):
-        return False
-    if Trait.DEQUANTIZES in instruction.op.traits:
-        return True
-    computes = isinstance(instruction.op.lowering, Pointwise)
-    return computes and all(_is_quantized(type) or _is_boolean(type) for type in instruction.result_types)
-
-
-def _is_quantized(type: Type) -> bool:
-    return isinstance(type, TensorType) and isinstance(type.element_type, QuantizedType)
-
-
-def _is_boolean(type: Type) -> bool:
-    return isinstance(type, TensorType) and isinstance(type.element_type, BooleanType)
-
-
 def _dequantize(value: Any, type: Type) -> Any:
-    return dequantize(value, type) if isinstance(type, TensorType) and _is_quantized(type) else value
+    return dequantize(value, type) if isinstance(type, TensorType) and is_quantized(type) else value
 
 
 def _quantize(value: Any, type: Type) -> Any:
-    return quantize(np.asarray(value), type) if isinstance(type, TensorType) and _is_quantized(type) else value
+    return quantize(np.asarray(value), type) if isinstance(type, TensorType) and is_quantized(type) else value
 
 
 # arguments and results

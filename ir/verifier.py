@@ -11,15 +11,19 @@ One pass over the instructions, in loops: time is linear in the size of the modu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hlojit.ir.builder import short_name, signature_complaint
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
+from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import InferenceRequest, Pointwise, Structural, ops
-from hlojit.ir.ops.rules import compatible, compatible_lists, compatible_shape_types, spell
+from hlojit.ir.ops.definition import InferenceRequest, Pointwise, Structural, Trait, ops
+from hlojit.ir.ops.rules import agreement, compatible_lists, spell
+from hlojit.ir.quantized import tensor_complaint
+from hlojit.ir.types import TensorType, Type
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
 """What a check may raise on an instruction that is broken in a way that another check reports."""
@@ -63,6 +67,8 @@ class _FunctionCheck:
         self.faults = faults
         self.allow_unregistered = allow_unregistered
         self.visible: set[Value] = set()
+        self.known_types: set[Type] = set()
+        self.per_axis = False
         self.correct: set[tuple[Any, ...]] = set()
 
     def run(self) -> None:
@@ -92,6 +98,7 @@ class _FunctionCheck:
     def enter(self, block: Block, owner: Instruction | None) -> _Frame:
         """Make the arguments visible and check how the block ends."""
         self.visible.update(block.arguments)
+        self.check_types([argument.type for argument in block.arguments], owner)
         ends = "function" if owner is None else "region"
         where = f"function @{self.function.name}" if owner is None else short_name(owner.name)
         last = block.last
@@ -126,6 +133,7 @@ class _FunctionCheck:
         for position, operand in enumerate(instruction.operands):
             if operand not in self.visible:
                 self.fault(instruction, f"operand {position} ({operand!r}) is not defined before its use")
+        self.check_types(instruction.result_types, instruction)
         if not record.registered:
             if not self.allow_unregistered:
                 self.fault(instruction, f"the op is not registered{tables().failures()}")
@@ -145,11 +153,39 @@ class _FunctionCheck:
             if key in self.correct:
                 return
         count = len(self.faults)
+        if self.per_axis:
+            self.check_per_axis(instruction)
         self.check_constraints(instruction)
         if len(self.faults) == count and record.infer is not None:
             self.check_results(instruction)
         if key is not None and len(self.faults) == count:
             self.correct.add(key)
+
+    def check_types(self, types: Sequence[Type], instruction: Instruction | None) -> None:
+        """Report what is wrong with types that the function has not had before."""
+        for type in types:
+            if type not in self.known_types:
+                self.known_types.add(type)
+                element = type.element_type if isinstance(type, TensorType) else None
+                self.per_axis |= isinstance(element, QuantizedType) and not element.is_per_tensor
+                complaint = tensor_complaint(type) if isinstance(type, TensorType) else None
+                if complaint is not None:
+                    self.fault(instruction, complaint[1], complaint[0])
+
+    def check_per_axis(self, instruction: Instruction) -> None:
+        """Most ops take and give tensors that are quantized per tensor, or not."""
+        record = instruction.op
+        structural = isinstance(record.lowering, Structural) and record.lowering.role != "alias"
+        if structural or Trait.PER_AXIS in record.traits:
+            return
+        for position, type in enumerate((*instruction.operand_types, *instruction.result_types)):
+            element = type.element_type if isinstance(type, TensorType) else None
+            if isinstance(element, QuantizedType) and not element.is_per_tensor:
+                count = len(instruction.operands)
+                name = f"operand {position}" if position < count else f"result {position - count}"
+                label = f"I{position + 1}" if position < count else ""
+                self.fault(instruction, f"{name} must not be quantized per axis, found {type}", label)
+                return
 
     def check_constraints(self, instruction: Instruction) -> None:
         """Run the record's constraints."""
@@ -183,9 +219,8 @@ class _FunctionCheck:
         except _CANNOT_CHECK as error:
             self.fault(instruction, f"result types cannot be inferred: {type(error).__name__}: {error}")
             return
-        agree = compatible_shape_types if record.widens else compatible
         found = instruction.result_types
-        if len(found) != len(expected) or not all(map(agree, found, expected)):
+        if len(found) != len(expected) or not all(map(agreement(record), found, expected)):
             self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
 
 

@@ -63,7 +63,7 @@ IR_ORDER = (
     ("environment", "fingerprint", "versions", "frozen", "switches"),
     ("formats", "process_identity"),
     ("types",),
-    ("attributes",),
+    ("attributes", "quantized"),
     ("scalar", "blocks"),
     ("graph",),
     ("compare", "donation", "resolution", "binary", "process_grid"),

@@ -27,7 +27,7 @@ from hlojit.ir.types import TOKEN, OpaqueType, TensorType, TokenType, Type, opaq
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
 
-EFFECT = frozenset({Trait.EFFECT})
+EFFECT = frozenset({Trait.EFFECT, Trait.PER_AXIS})
 _NO_HOST = "the reference has no streams and no other process"
 
 

@@ -17,10 +17,12 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
     op,
 )
-from hlojit.ir.ops.rules import OpCall, inferred, operand_tensor, operand_tensors, same_element
+from hlojit.ir.ops.rules import OpCall, inferred, operand_tensor, operand_tensors
+from hlojit.ir.quantized import same_baseline
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def _reference(plain: str) -> Any:
 def _same_elements(call: OpCall) -> TensorType:
     first = operand_tensor(call, 0)
     for type in operand_tensors(call, 1):
-        if not same_element(type.element_type, first.element_type):
+        if not same_baseline(type.element_type, first.element_type):
             raise TypeInferenceError(f"operands have different element types: {first} and {type}")
     return first
 
@@ -134,25 +136,17 @@ def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefini
     )
 
 
+_DEQUANTIZES = frozenset({Trait.DEQUANTIZES})
+_ORDERS = _DEQUANTIZES | {Trait.ORDERS}
+
 BROADCASTING = tuple(
-    _define(f"broadcast_{name}", f"stablehlo.{name}")
-    for name in (
-        "add",
-        "and",
-        "atan2",
-        "divide",
-        "maximum",
-        "minimum",
-        "multiply",
-        "or",
-        "power",
-        "remainder",
-        "shift_left",
-        "shift_right_arithmetic",
-        "shift_right_logical",
-        "subtract",
-        "xor",
+    _define(f"broadcast_{name}", f"stablehlo.{name}", traits=traits)
+    for traits, names in (
+        (_DEQUANTIZES, ("add", "atan2", "divide", "multiply", "power", "remainder", "subtract")),
+        (_ORDERS, ("maximum", "minimum")),
+        (frozenset(), ("and", "or", "shift_left", "shift_right_arithmetic", "shift_right_logical", "xor")),
     )
+    for name in names
 )
 BROADCASTING_CHLO = tuple(_define(f"broadcast_{name}", f"chlo.{name}") for name in ("next_after", "polygamma", "zeta"))
 
@@ -173,6 +167,7 @@ BROADCAST_COMPARE = _define(
         ),
     ),
     syntax="pretty-function-type",
+    traits=_ORDERS,
 )
 BROADCAST_SELECT = _define(
     "broadcast_select",
@@ -180,4 +175,5 @@ BROADCAST_SELECT = _define(
     _infer_select,
     operands=(Operand("pred"), Operand("on_true"), Operand("on_false")),
     attributes=(),
+    traits=_ORDERS,
 )

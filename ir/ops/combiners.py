@@ -15,6 +15,7 @@ from hlojit.ir.formats import ElementType, FloatFormat
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.views import CompareView
+from hlojit.ir.quantized import is_quantized
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def _simple(region: Block) -> RecognizedCombiner | None:
     if Trait.IDEMPOTENT not in record.traits and record.identity is None:
         return None
     a, b = region.arguments
+    if is_quantized(a.type):
+        return None
     # Exchanged operands compute the same: the op is commutative.
     if step.operands not in ((a, b), (b, a)) or step.result.type is not a.type:
         return None

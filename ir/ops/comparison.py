@@ -33,14 +33,14 @@ from hlojit.ir.ops.pointwise import ANY, BOOLEAN, inferred_element, inferred_sha
 from hlojit.ir.ops.ranges import clamped, union_of
 from hlojit.ir.ops.rules import (
     OpCall,
+    baseline_compatible,
     checked,
-    compatible,
     compatible_shapes,
     inferred,
     operand_tensor,
-    same_element,
 )
 from hlojit.ir.ops.views import CompareView
+from hlojit.ir.quantized import same_baseline
 from hlojit.ir.scalar import arithmetic
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.types import TensorType, Type, tensor
@@ -53,7 +53,7 @@ COMPARE_TYPES = ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
 
 def _same_elements(call: OpCall) -> str | None:
     lhs, rhs = operand_tensor(call, 0), operand_tensor(call, 1)
-    same = same_element(lhs.element_type, rhs.element_type)
+    same = same_baseline(lhs.element_type, rhs.element_type)
     return None if same else f"lhs and rhs have different element types: {lhs} and {rhs}"
 
 
@@ -64,9 +64,10 @@ def _same_shapes(call: OpCall) -> str | None:
 
 def allowed_compare_types(element: ElementType) -> tuple[str, ...]:
     """The values of ``compare_type`` for an element type, the default first."""
-    if isinstance(element, FloatFormat):
+    if isinstance(element, (FloatFormat, QuantizedType)):
+        # The numbers that quantized elements stand for are floats without NaN and -0.0: both orders are one.
         return ("FLOAT", "TOTALORDER")
-    if isinstance(element, (ComplexType, QuantizedType)):
+    if isinstance(element, ComplexType):
         return ("FLOAT",)
     return ("SIGNED",) if is_signed(element) else ("UNSIGNED",)
 
@@ -119,7 +120,7 @@ def _total_order(x: Array) -> Array:
 def _compare_arrays(call: Any, x: Array, y: Array) -> Array:
     view = CompareView.of(call)
     direction = view.direction
-    if view.is_total_order:
+    if view.is_total_order and x.dtype.kind == "f":
         x, y = _total_order(x), _total_order(y)
     function = _COMPARISONS[direction]
     if x.dtype.kind != "c" or direction in ("EQ", "NE"):
@@ -147,7 +148,7 @@ COMPARE = define(
         constraints=(*_COMPARE_RULES, inferred_shape("C2"), inferred_element("O1")),
         reference=_compare_arrays,
         syntax="compare",
-        traits=frozenset({Trait.COMPARISON}),
+        traits=frozenset({Trait.COMPARISON, Trait.DEQUANTIZES, Trait.ORDERS}),
         lowering=Pointwise(_compare, exact=True),
         cost=Cost.CHEAP,
         parts={ComplexType: complex_arithmetic.compared},
@@ -170,7 +171,7 @@ def _scalar_or_shaped(label: str, position: int, name: str, other: int, other_na
 
 def _same_branches(call: OpCall) -> str | None:
     on_true, on_false = call.operand_types[1:]
-    if compatible(on_true, on_false):
+    if baseline_compatible(on_true, on_false):
         return None
     return f"on_true and on_false have different types: {on_true} and {on_false}"
 
@@ -198,7 +199,7 @@ SELECT = define(
         constraints=(*_SELECT_RULES, inferred("C2")),
         reference=lambda call, pred, on_true, on_false: np.where(pred, on_true, on_false),
         syntax="select",
-        traits=frozenset({Trait.SELECTION}),
+        traits=frozenset({Trait.SELECTION, Trait.DEQUANTIZES, Trait.ORDERS}),
         lowering=Pointwise(
             lambda b, call, pred, on_true, on_false: b.select(pred, on_true, on_false), exact=True, moves=True
         ),
@@ -213,7 +214,7 @@ SELECT = define(
 
 def _one_element_type(call: OpCall) -> str | None:
     types = [operand_tensor(call, position) for position in range(3)]
-    if all(same_element(type.element_type, types[1].element_type) for type in types):
+    if all(same_baseline(type.element_type, types[1].element_type) for type in types):
         return None
     return f"min, operand and max have different element types: {', '.join(map(str, types))}"
 
@@ -260,6 +261,7 @@ CLAMP = define(
         constraints=(*_CLAMP_RULES, inferred("C4")),
         reference=_clamp_arrays,
         syntax="pretty-same-type",
+        traits=frozenset({Trait.DEQUANTIZES, Trait.ORDERS}),
         lowering=Pointwise(_clamp, exact=True),
         cost=Cost.CHEAP,
         value_range=clamped,

@@ -133,6 +133,7 @@ GET_DIMENSION_SIZE = define(
         reference=lambda call, operand: np.int32(operand.shape[call.attributes["dimension"]]),
         known_value=_known_size,
         syntax="get_dimension_size",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(
             lambda emitter, instruction, index: emitter.builder.constant(
                 "i32", instruction.operands[0].tensor_type.shape[instruction.attributes["dimension"]]

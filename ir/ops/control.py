@@ -188,6 +188,7 @@ COMPOSITE = define(
         ),
         reference=lambda call, *values: call.call(call.attributes["decomposition"], *values),
         syntax="composite",
+        traits=frozenset({Trait.PER_AXIS}),
         callees=("decomposition",),
         lowering=Expand(_expand_composite),
         summary="an op made of other ops, given by a function",

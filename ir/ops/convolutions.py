@@ -37,6 +37,7 @@ from hlojit.ir.ops.products import (
     quantized_complaint,
     storage_complaint,
 )
+from hlojit.ir.ops.quantized_rules import per_tensor
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -190,6 +191,7 @@ CONVOLUTION_RULES = (
     _divisible("C16", "the output feature dimension of rhs", 1, "kernel_output_feature", "feature_group_count"),
     Constraint("C24", precision_complaint),
     Constraint("C27", elements_complaint),
+    per_tensor("I1", 0, "lhs"),
     Constraint("C29", _kernel_axis),
     Constraint("C31", storage_complaint),
 )
@@ -327,7 +329,7 @@ CONVOLUTION = define(
         constraints=(*CONVOLUTION_RULES, Constraint("C25", _result_shape), *_RESULT_RULES),
         reference=lambda call, lhs, rhs: convolve(call, lhs, rhs, conv_padding(call.instruction)),
         syntax="convolution",
-        traits=frozenset({Trait.DEQUANTIZES}),
+        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
         lowering=Kernel("convolution", operations=_operations, takes_pairs=True),
         summary="products of windows of an image with a kernel",
     )
@@ -410,6 +412,7 @@ DYNAMIC_CONV = define(
         constraints=(*DYNAMIC_CONV_RULES, Constraint("C25", _dynamic_result), *_RESULT_RULES),
         reference=lambda call, lhs, rhs, padding: convolve(call, lhs, rhs, padding.tolist()),
         syntax="generic",
+        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
         lowering=Expand(_expand_dynamic_conv),
         summary="a convolution whose padding is an operand",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I32, STRING, SYMBOL, ArrayOfKind
-from hlojit.ir.ops.definition import AttributeSpec, Kernel, OpDefinition, Operand, ReferenceCall, define
+from hlojit.ir.ops.definition import AttributeSpec, Kernel, OpDefinition, Operand, ReferenceCall, Trait, define
 from hlojit.ir.ops.dynamic_types import custom_call
 from hlojit.ir.ops.shape_assertions import SHAPE_ASSERTION, assertion_reference
 from hlojit.ir.types import TensorType
@@ -100,6 +100,7 @@ CUSTOM_CALL = define(
         ),
         reference=_reference,
         syntax="custom_call",
+        traits=frozenset({Trait.PER_AXIS}),
         effect=has_side_effect,
         callees=("called_computations",),
         lowering=Kernel("custom_call"),

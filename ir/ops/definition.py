@@ -57,6 +57,8 @@ class Trait(enum.Enum):
     CONJUNCTION = "of booleans: true where both operands are"
     DISJUNCTION = "of booleans: true where at least one operand is"
     DEQUANTIZES = "computes with the numbers that quantized elements stand for, and quantizes what it gives"
+    ORDERS = "only compares elements and moves them: stored integers of one quantized type as well as their numbers"
+    PER_AXIS = "takes and gives tensors quantized per axis, too"
     ASYNCHRONOUS = "may be the body of an asynchronous call"
     PARTS = "takes numbers apart into their parts, or puts them together: all that must know them in memory"
     FUSION = "its one region is the body of one kernel"

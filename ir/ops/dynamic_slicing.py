@@ -28,10 +28,10 @@ from hlojit.ir.ops.dynamism import (
     constants,
     one_entry_a_dimension,
     result_type,
-    same_element_as_result,
     scalar_of,
 )
 from hlojit.ir.ops.gather import GATHER_RULES, INDICES_ARE_SORTED, gather_array, gather_numbers, gather_shape
+from hlojit.ir.ops.quantized_rules import moved_elements
 from hlojit.ir.ops.rules import (
     OpCall,
     compatible_extents,
@@ -142,7 +142,7 @@ DYNAMIC_GATHER = define(
             Constraint("C11", _slice_count),
             Constraint("C12", _slices_fit),
             Constraint("C13", _gathered_shape),
-            same_element_as_result("C14"),
+            moved_elements("C14"),
         ),
         reference=lambda call, operand, indices, sizes: gather_array(
             operand, indices, gather_numbers(call.instruction), tuple(map(int, sizes))
@@ -205,7 +205,7 @@ REAL_DYNAMIC_SLICE = define(
         ),
         refine=dynamic_types.real_dynamic_slice,
         constraints=(
-            same_element_as_result(""),
+            moved_elements(""),
             one_entry_a_dimension("", 1, "start_indices, limit_indices and strides"),
             Constraint("", _known_bounds),
         ),
@@ -265,7 +265,7 @@ SET_DIMENSION_SIZE = define(
         operands=(Operand("operand"), Operand("size")),
         refine=dynamic_types.shaped(_set_shape),
         attributes=(AttributeSpec("dimension", I64),),
-        constraints=(Constraint("", _set_size_range), Constraint("", _same_rank), same_element_as_result("")),
+        constraints=(Constraint("", _set_size_range), Constraint("", _same_rank), moved_elements("")),
         reference=_set_size_reference,
         syntax="set_dimension_size",
         lowering=Expand(_expand_set_size),

@@ -21,8 +21,10 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
+from hlojit.ir.ops.quantized_rules import broadcast_axis, moved_elements, reshaped_axis
 from hlojit.ir.ops.rules import (
     OpCall,
     compatible_extents,
@@ -34,7 +36,6 @@ from hlojit.ir.ops.rules import (
     not_negative,
     operand_tensor,
     operand_tensors,
-    same_element,
     same_elements,
     show,
     unique,
@@ -49,16 +50,6 @@ if TYPE_CHECKING:
 def result_type(instruction: Instruction) -> TensorType:
     """The type of the only result."""
     return instruction.results[0].tensor_type
-
-
-def same_element_as_result(label: str) -> Constraint:
-    def check(instruction: Instruction) -> str | None:
-        operand, result = operand_tensor(instruction, 0), result_type(instruction)
-        if same_element(operand.element_type, result.element_type):
-            return None
-        return f"operand {operand} and result {result} have different element types"
-
-    return Constraint(label, check)
 
 
 def _shape_operand(label: str, position: int, name: str) -> Constraint:
@@ -125,7 +116,8 @@ def _expand_broadcast(builder: Any, instruction: Instruction) -> Sequence[Value]
     shape = known_shape(instruction, 1)
     if shape is None or not operand_tensor(instruction, 0).is_static:
         return None
-    return [builder.broadcast_in_dim(instruction.operands[0], shape, _dimensions(instruction))]
+    type = result_type(instruction).with_shape(shape)
+    return [builder.broadcast_in_dim(instruction.operands[0], type, _dimensions(instruction))]
 
 
 def broadcast_array(operand: Array, shape: Sequence[int], dimensions: Sequence[int]) -> Array:
@@ -148,11 +140,12 @@ DYNAMIC_BROADCAST_IN_DIM = define(
             AttributeSpec("known_nonexpanding_dimensions", I64_ARRAY, optional=True),
         ),
         constraints=(
-            same_element_as_result("C1"),
+            moved_elements("C1", parameters_may_differ=True),
             Constraint("C2", lambda c: has_size("broadcast_dimensions", _dimensions(c), operand_tensor(c, 0).rank)),
             Constraint("C3", lambda i: in_range("broadcast_dimensions", _dimensions(i), result_type(i).rank)),
             Constraint("C4", lambda c: unique("broadcast_dimensions", _dimensions(c))),
             Constraint("C5", _expands),
+            broadcast_axis("C6", _dimensions),
             _shape_operand("C7", 1, "output_dimensions"),
             Constraint("C8", lambda c: unique("known expanding and nonexpanding dimensions", _known(c))),
             _known_range("C9", "known_expanding_dimensions"),
@@ -162,6 +155,7 @@ DYNAMIC_BROADCAST_IN_DIM = define(
             operand, tuple(map(int, shape)), _dimensions(call.instruction)
         ),
         syntax="dynamic_broadcast_in_dim",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Expand(_expand_broadcast),
         summary="broadcast_in_dim to a shape given by an operand",
     )
@@ -181,7 +175,7 @@ def _expand_reshape(builder: Any, instruction: Instruction) -> Sequence[Value] |
     shape = known_shape(instruction, 1)
     if shape is None or not operand_tensor(instruction, 0).is_static:
         return None
-    return [builder.reshape(instruction.operands[0], shape)]
+    return [builder.reshape(instruction.operands[0], result_type(instruction).with_shape(shape))]
 
 
 DYNAMIC_RESHAPE = define(
@@ -190,12 +184,14 @@ DYNAMIC_RESHAPE = define(
         operands=(Operand("operand"), Operand("output_shape", sizes=True)),
         refine=dynamic_types.dynamic_reshape,
         constraints=(
-            same_element_as_result("C1"),
+            moved_elements("C1"),
             Constraint("C2", _same_size),
+            reshaped_axis("C3"),
             _shape_operand("C4", 1, "output_shape"),
         ),
         reference=lambda call, operand, shape: operand.reshape(tuple(map(int, shape))),
         syntax="pretty-function-type",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Expand(_expand_reshape),
         summary="reshape to a shape given by an operand",
     )

@@ -43,7 +43,7 @@ from hlojit.ir.ops.pointwise import (
     with_element,
 )
 from hlojit.ir.ops.ranges import monotonic
-from hlojit.ir.ops.rules import checked
+from hlojit.ir.ops.rules import checked, compatible_unless_quantized
 from hlojit.ir.scalar import arithmetic
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.formats import round_to_format
@@ -51,7 +51,7 @@ from hlojit.ir.types import TensorType
 
 _NUMBERS = (INTEGER, FLOAT, COMPLEX, QUANTIZED)
 _COMMUTATIVE = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE})
-_EXTREMUM = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE, Trait.IDEMPOTENT})
+_EXTREMUM = frozenset({Trait.COMMUTATIVE, Trait.ASSOCIATIVE, Trait.IDEMPOTENT, Trait.ORDERS})
 
 # sums and products
 
@@ -113,6 +113,7 @@ ADD = define(
             boolean=lambda b, x, y: b.or_(x, y),
         ),
         plain(np.add),
+        agree=compatible_unless_quantized,
         further=(
             Constraint("C2", _all_quantized),
             Constraint("C3", _same_quantized_part("storage_type", "storage type")),
@@ -121,7 +122,7 @@ ADD = define(
             Constraint("C6", _same_axis(0, "lhs")),
             Constraint("C7", _same_axis(1, "rhs")),
         ),
-        traits=_COMMUTATIVE,
+        traits=_COMMUTATIVE | {Trait.PER_AXIS},
         # 0.0 + -0.0 would lose a sign.
         identity=lambda element: -0.0 if isinstance(element, FloatFormat) else 0,
         value_range=monotonic(operator.add),
@@ -348,7 +349,7 @@ ABS = define(
         constraints=(*_ABS_RULES, inferred_shape("C1"), inferred_element("C2")),
         reference=plain(np.abs),
         syntax="pretty-same-type",
-        traits=frozenset({Trait.IDEMPOTENT}),
+        traits=frozenset({Trait.IDEMPOTENT, Trait.DEQUANTIZES}),
         lowering=by_type(
             real=lambda b, x: b.fabs(x),
             integer=lambda b, element, x: arithmetic.integer_absolute(b, x),

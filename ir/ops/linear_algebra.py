@@ -17,6 +17,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
 from hlojit.ir.ops.rules import (
@@ -26,7 +27,7 @@ from hlojit.ir.ops.rules import (
     compatible_shapes,
     inferred,
     operand_tensor,
-    same_elements,
+    same_baselines,
     show,
 )
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
@@ -102,6 +103,7 @@ CHOLESKY = define(
         constraints=(*CHOLESKY_RULES, inferred("C1")),
         reference=_cholesky_reference,
         syntax="cholesky",
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Kernel("cholesky", expansion=_widened, declines=_declined, takes_pairs=True),
         summary="the Cholesky factors of matrices",
     )
@@ -169,7 +171,7 @@ def _substitute(a: Array, b: Array, lower: bool) -> Array:
 
 
 TRIANGULAR_SOLVE_RULES = (
-    Constraint("C1", lambda c: same_elements("a and b", [operand_tensor(c, 0), operand_tensor(c, 1)])),
+    Constraint("C1", lambda c: same_baselines("a and b", [operand_tensor(c, 0), operand_tensor(c, 1)])),
     Constraint("C2", _same_rank),
     Constraint("C3", _system_shape),
 )
@@ -187,6 +189,7 @@ TRIANGULAR_SOLVE = define(
         infer=checked(TRIANGULAR_SOLVE_RULES, lambda request: (request.operand_types[1],)),
         constraints=(*TRIANGULAR_SOLVE_RULES, inferred("C4")),
         reference=_solve_reference,
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Kernel("triangular_solve", expansion=_widened, declines=_declined, takes_pairs=True),
         summary="solutions of triangular systems",
     )

@@ -5,11 +5,11 @@ Their lowering says from which index of which operand an element of the result c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY
@@ -24,7 +24,8 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
-from hlojit.ir.ops.pointwise import ANY, ANY_PER_AXIS, inferred_element, takes
+from hlojit.ir.ops.pointwise import ANY, ANY_PER_AXIS, inferred_shape, takes
+from hlojit.ir.ops.quantized_rules import broadcast_axis, moved_elements, reshaped_axis
 from hlojit.ir.ops.ranges import same_range
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -34,29 +35,20 @@ from hlojit.ir.ops.rules import (
     in_range,
     inferred,
     operand_tensor,
-    same_element,
     show,
     unique,
 )
 from hlojit.ir.ops.views import BroadcastView, DimensionsView, TransposeView
+from hlojit.ir.quantized import with_axis
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
-from hlojit.ir.types import DYNAMIC, TensorType, Type
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 
 def _result_tensor(instruction: Any) -> TensorType | None:
-    """The result's type; None if it is no tensor (``_element_kept`` says so)."""
+    """The result's type; None if it is no tensor (``moved_elements`` says so)."""
     type = instruction.result_types[0]
     return type if isinstance(type, TensorType) else None
-
-
-def _element_kept(instruction: Any) -> str | None:
-    operand, result = operand_tensor(instruction, 0), instruction.result_types[0]
-    if not isinstance(result, TensorType):
-        return f"result must be a tensor, found {result}"
-    if same_element(operand.element_type, result.element_type):
-        return None
-    return f"operand and result have different element types: {operand} and {result}"
 
 
 # broadcast_in_dim
@@ -89,17 +81,6 @@ def _broadcast_extents(instruction: Any) -> str | None:
     return None
 
 
-def _broadcast_quantized(instruction: Any) -> str | None:
-    operand, result = operand_tensor(instruction, 0), _result_tensor(instruction)
-    source = getattr(operand.element_type, "axis", None)
-    target = getattr(result.element_type, "axis", None) if result else None
-    if source is None or target is None or source >= len(_targets(instruction)):
-        return None
-    if _targets(instruction)[source] == target:
-        return None
-    return f"the quantization dimension {source} becomes {_targets(instruction)[source]}, the result says {target}"
-
-
 def _broadcast(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
     shape = instruction.operands[0].tensor_type.shape
     source = [0 if extent == 1 else index[target] for extent, target in zip(shape, _targets(instruction))]
@@ -122,17 +103,18 @@ BROADCAST_IN_DIM = define(
         attributes=(AttributeSpec("broadcast_dimensions", I64_ARRAY),),
         constraints=(
             takes("I1", 0, "operand", ANY_PER_AXIS),
-            Constraint("C1", _element_kept),
+            moved_elements("C1", parameters_may_differ=True),
             Constraint(
                 "C2", lambda call: has_size("broadcast_dimensions", _targets(call), operand_tensor(call, 0).rank)
             ),
             Constraint("C3", _broadcast_range),
             Constraint("C4", lambda call: unique("broadcast_dimensions", _targets(call))),
             Constraint("C5", _broadcast_extents),
-            Constraint("C6", _broadcast_quantized),
+            broadcast_axis("C6", _targets),
         ),
         reference=_broadcast_array,
         syntax="broadcast_in_dim",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(_broadcast, broadcasts=_targets, moves=True),
         value_range=same_range,
         summary="Elements repeated along new dimensions and those of size 1.",
@@ -154,8 +136,11 @@ def _is_permutation(call: OpCall) -> str | None:
 
 
 def _transposed_type(request: InferenceRequest) -> tuple[Type, ...]:
-    operand = operand_tensor(request, 0)
-    return (operand.with_shape([operand.shape[dimension] for dimension in _permutation(request)]),)
+    operand, permutation = operand_tensor(request, 0), _permutation(request)
+    element = operand.element_type
+    if isinstance(element, QuantizedType) and element.axis in permutation:
+        element = with_axis(element, permutation.index(element.axis))
+    return (tensor([operand.shape[dimension] for dimension in permutation], element),)
 
 
 def _transposed_quantized(instruction: Any) -> str | None:
@@ -185,12 +170,13 @@ TRANSPOSE = define(
         infer=checked(_TRANSPOSE_RULES, _transposed_type),
         constraints=(
             *_TRANSPOSE_RULES,
-            inferred_element("C1"),
-            inferred("C3"),
+            moved_elements("C1"),
+            inferred_shape("C3"),
             Constraint("C4", _transposed_quantized),
         ),
         reference=lambda call, x: np.transpose(x, _permutation(call)),
         syntax="transpose",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(_transpose, moves=True),
         value_range=same_range,
         summary="Dimensions in another order.",
@@ -205,21 +191,6 @@ def _same_size(instruction: Any) -> str | None:
     if result is None or not (operand.is_static and result.is_static) or operand.size == result.size:
         return None
     return f"operand has {operand.size} elements, result {result.size}: {operand} and {result}"
-
-
-def _reshaped_quantized(instruction: Any) -> str | None:
-    operand, result = operand_tensor(instruction, 0), _result_tensor(instruction)
-    source = getattr(operand.element_type, "axis", None)
-    target = getattr(result.element_type, "axis", None) if result else None
-    if result is None or source is None or target is None or source >= operand.rank or target >= result.rank:
-        return None
-    parts = [
-        (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
-        for shape, axis in ((operand.shape, source), (result.shape, target))
-    ]
-    if parts[0] == parts[1] or not (operand.is_static and result.is_static):
-        return None
-    return f"sizes before, at and after the quantization dimension: {parts[0]} in the operand, {parts[1]} in the result"
 
 
 def reshaped_index(shape: Sequence[int], source: Sequence[int], index: Sequence[Any]) -> list[Any]:
@@ -272,15 +243,15 @@ RESHAPE = define(
         refine=dynamic_types.reshape,
         constraints=(
             takes("I1", 0, "operand", ANY_PER_AXIS),
-            Constraint("C1", _element_kept),
+            moved_elements("C1"),
             Constraint("C2", _same_size),
-            Constraint("C3", _reshaped_quantized),
+            reshaped_axis("C3"),
         ),
         reference=lambda call, x: x.reshape(
             [-1 if extent == DYNAMIC else extent for extent in call.instruction.result.tensor_type.shape]
         ),
         syntax="pretty-function-type",
-        traits=frozenset({Trait.BITCAST}),
+        traits=frozenset({Trait.BITCAST, Trait.PER_AXIS}),
         lowering=Indexed(_reshape, moves=True),
         value_range=same_range,
         summary="The same elements in the same order, in another shape.",

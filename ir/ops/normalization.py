@@ -16,6 +16,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Trait,
     define,
 )
 from hlojit.ir.ops.rules import (
@@ -26,7 +27,7 @@ from hlojit.ir.ops.rules import (
     inferred,
     operand_tensor,
     operand_tensors,
-    same_elements,
+    same_baselines,
     same_shapes,
 )
 from hlojit.ir.types import DYNAMIC, TensorType, Type
@@ -44,7 +45,7 @@ def _feature_range(call: OpCall) -> str | None:
 def _one_element_type(instruction: Any) -> str | None:
     types = [type for type in instruction.operand_types if isinstance(type, TensorType)]
     types += [type for type in getattr(instruction, "result_types", ()) if isinstance(type, TensorType)]
-    return same_elements("operands and results", types)
+    return same_baselines("operands and results", types)
 
 
 def _per_feature(label: str, name: str, position: int) -> Constraint:
@@ -219,6 +220,7 @@ BATCH_NORM_INFERENCE = define(
         infer=checked(INFERENCE_RULES, lambda request: (request.operand_types[0],)),
         constraints=(*INFERENCE_RULES, inferred("C7")),
         reference=_inference,
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=_expand("inference"),
         summary="normalizes with known means and variances",
     )
@@ -248,6 +250,7 @@ BATCH_NORM_TRAINING = define(
             Constraint("C7", _output_type),
         ),
         reference=_training,
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=_expand("training"),
         summary="normalizes with the means and variances of the batch",
     )
@@ -282,6 +285,7 @@ BATCH_NORM_GRAD = define(
         infer=checked(GRAD_RULES, _infer_training),
         constraints=GRAD_RULES,
         reference=_grad,
+        traits=frozenset({Trait.DEQUANTIZES}),
         lowering=_expand("grad"),
         summary="the gradients of batch_norm_training",
     )

@@ -31,8 +31,9 @@ from hlojit.ir.ops.definition import (
 from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.rules import (
     OpCall,
+    agreement,
+    baseline_compatible,
     checked,
-    compatible,
     compatible_shapes,
     inferred,
     spell,
@@ -83,11 +84,13 @@ def takes(label: str, position: int, name: str, kinds: Sequence[str]) -> Constra
     return Constraint(label, check)
 
 
-def same_operand_types(label: str, names: Sequence[str]) -> Constraint:
+def same_operand_types(
+    label: str, names: Sequence[str], agree: Callable[[Type, Type], bool] = baseline_compatible
+) -> Constraint:
     """The constraint that all operands have one type (of quantized ones, one baseline type)."""
 
     def check(call: OpCall) -> str | None:
-        if all(compatible(type, call.operand_types[0]) for type in call.operand_types[1:]):
+        if all(agree(type, call.operand_types[0]) for type in call.operand_types[1:]):
             return None
         return f"{' and '.join(names)} have different types: {spell(call.operand_types)}"
 
@@ -120,7 +123,7 @@ def _result_differs(instruction: Instruction, *, shape: bool) -> str | None:
             if compatible_shapes(found.shape, expected.shape)
             else (f"result has type {found}, expected shape {expected.shape}")
         )
-    same = compatible(found.with_shape(()), expected.with_shape(()))
+    same = agreement(instruction.op)(found.with_shape(()), expected.with_shape(()))
     return None if same else f"result has type {found}, expected element type {expected.element_type}"
 
 
@@ -159,6 +162,11 @@ Rule = Callable[..., "Scalar"]
 Reference = Callable[..., Array]
 
 
+def dequantizing(kinds: Sequence[str]) -> frozenset[Trait]:
+    """The traits of an op that computes with elements of these kinds, if quantized ones are among them."""
+    return frozenset({Trait.DEQUANTIZES}) if QUANTIZED in kinds else frozenset()
+
+
 def unary(
     mnemonic: str,
     kinds: Sequence[str],
@@ -181,7 +189,7 @@ def unary(
         constraints=(*rules, inferred("C1")),
         reference=reference,
         syntax="pretty-same-type",
-        traits=traits,
+        traits=traits | dequantizing(kinds),
         lowering=lowering,
         cost=cost,
         parts=parts,
@@ -196,6 +204,7 @@ def binary(
     reference: Reference,
     *,
     further: tuple[Constraint, ...] = (),
+    agree: Callable[[Type, Type], bool] = baseline_compatible,
     traits: frozenset[Trait] = frozenset(),
     cost: Cost = Cost.CHEAP,
     identity: Callable[[ElementType], Any] | None = None,
@@ -203,11 +212,14 @@ def binary(
     parts: Mapping[type[Any], RuleOfParts] = NO_RULES,
     summary: str = "",
 ) -> OpDefinition:
-    """The record of an op with two operands of one type, which is the result's too."""
+    """The record of an op with two operands of one type, which is the result's too.
+
+    ``agree`` says of two types whether the operands may have them.
+    """
     rules = (
         takes("I1", 0, "lhs", kinds),
         takes("I2", 1, "rhs", kinds),
-        same_operand_types("C1", ("lhs", "rhs")),
+        same_operand_types("C1", ("lhs", "rhs"), agree),
     )
     return OpDefinition(
         f"stablehlo.{mnemonic}",
@@ -216,7 +228,7 @@ def binary(
         constraints=(*rules, inferred("C1"), *further),
         reference=reference,
         syntax="pretty-same-type",
-        traits=traits,
+        traits=traits | dequantizing(kinds),
         lowering=lowering,
         cost=cost,
         identity=identity,

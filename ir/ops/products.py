@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
+from hlojit.ir.formats import ComplexType, IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.complex_products import has_many_terms, product_of_few_terms
@@ -25,6 +25,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.quantized_rules import per_tensor, quantized_element
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -34,7 +35,6 @@ from hlojit.ir.ops.rules import (
     in_range,
     operand_tensor,
     positive,
-    same_element,
     same_size,
     show,
     unique,
@@ -70,14 +70,10 @@ def precision_complaint(call: OpCall) -> str | None:
     return has_size("precision_config", config, 2, "one for each side") if len(config) > 2 else None
 
 
-def _quantized(type: TensorType) -> QuantizedType | None:
-    return type.element_type if isinstance(type.element_type, QuantizedType) else None
-
-
 def elements_complaint(call: OpCall) -> str | None:
     """Both sides have one element type (quantized ones aside); mixed float formats are what the dot's rows allow."""
     lhs, rhs = operand_tensor(call, 0), operand_tensor(call, 1)
-    if _quantized(lhs) or _quantized(rhs) or same_element(lhs.element_type, rhs.element_type):
+    if quantized_element(lhs) or quantized_element(rhs) or lhs.element_type == rhs.element_type:
         return None
     if is_float(lhs.element_type) and is_float(rhs.element_type):
         # Beyond the specification: JAX multiplies one f8 format by another.
@@ -86,14 +82,14 @@ def elements_complaint(call: OpCall) -> str | None:
 
 
 def _zero_points(call: OpCall) -> str | None:
-    quantized = _quantized(operand_tensor(call, 1))
+    quantized = quantized_element(operand_tensor(call, 1))
     if quantized is None or not any(quantized.zero_points):
         return None
     return f"zero points of rhs must be 0, found {show(quantized.zero_points)}"
 
 
 def _quantization_dimension(call: OpCall) -> str | None:
-    quantized = _quantized(operand_tensor(call, 1))
+    quantized = quantized_element(operand_tensor(call, 1))
     if quantized is None or quantized.axis is None or quantized.axis not in numbers(call).rhs_contracting:
         return None
     return f"quantization dimension {quantized.axis} of rhs must not be contracted"
@@ -101,7 +97,7 @@ def _quantization_dimension(call: OpCall) -> str | None:
 
 def storage_complaint(call: OpCall) -> str | None:
     """Quantized sides have one storage type."""
-    lhs, rhs = _quantized(operand_tensor(call, 0)), _quantized(operand_tensor(call, 1))
+    lhs, rhs = quantized_element(operand_tensor(call, 0)), quantized_element(operand_tensor(call, 1))
     if lhs is None or rhs is None or lhs.storage_type == rhs.storage_type:
         return None
     return f"storage types of lhs and rhs differ: {lhs.storage_type} and {rhs.storage_type}"
@@ -109,8 +105,8 @@ def storage_complaint(call: OpCall) -> str | None:
 
 def quantized_complaint(instruction: Any) -> str | None:
     """Where lhs is quantized, so are rhs and the result, and the other way round."""
-    lhs, rhs = _quantized(operand_tensor(instruction, 0)), _quantized(operand_tensor(instruction, 1))
-    result = _quantized(instruction.result_types[0])
+    lhs, rhs = quantized_element(operand_tensor(instruction, 0)), quantized_element(operand_tensor(instruction, 1))
+    result = quantized_element(instruction.result_types[0])
     if lhs is None and rhs is None and result is None:
         return None
     if (lhs is not None) == (result is not None) and rhs is not None:
@@ -120,8 +116,8 @@ def quantized_complaint(instruction: Any) -> str | None:
 
 def expressed_complaint(instruction: Any) -> str | None:
     """Expressed types of quantized operands and results agree."""
-    found = [_quantized(operand_tensor(instruction, 0)), _quantized(operand_tensor(instruction, 1))]
-    found.append(_quantized(instruction.result_types[0]))
+    found = [quantized_element(operand_tensor(instruction, 0)), quantized_element(operand_tensor(instruction, 1))]
+    found.append(quantized_element(instruction.result_types[0]))
     expressed = {quantized.expressed_type for quantized in found if quantized is not None}
     if found[0] is None or len(expressed) == 1:
         return None
@@ -130,8 +126,8 @@ def expressed_complaint(instruction: Any) -> str | None:
 
 def per_tensor_complaint(instruction: Any) -> str | None:
     """A rhs quantized per tensor gives a result quantized per tensor."""
-    lhs, rhs = _quantized(operand_tensor(instruction, 0)), _quantized(operand_tensor(instruction, 1))
-    result = _quantized(instruction.result_types[0])
+    lhs, rhs = quantized_element(operand_tensor(instruction, 0)), quantized_element(operand_tensor(instruction, 1))
+    result = quantized_element(instruction.result_types[0])
     if lhs is None or rhs is None or rhs.axis is not None or result is None or result.axis is None:
         return None
     return "rhs is quantized per tensor, so the result must be, too"
@@ -139,8 +135,8 @@ def per_tensor_complaint(instruction: Any) -> str | None:
 
 def hybrid_complaint(instruction: Any) -> str | None:
     """With only rhs quantized, lhs and result have its expressed type."""
-    lhs, rhs = operand_tensor(instruction, 0), _quantized(operand_tensor(instruction, 1))
-    if rhs is None or _quantized(lhs) is not None:
+    lhs, rhs = operand_tensor(instruction, 0), quantized_element(operand_tensor(instruction, 1))
+    if rhs is None or quantized_element(lhs) is not None:
         return None
     result = instruction.result_types[0].element_type.name
     if lhs.element_type.name == rhs.expressed_type == result:
@@ -226,6 +222,7 @@ DOT_GENERAL_RULES = (
     ),
     Constraint("C11", precision_complaint),
     Constraint("C13", elements_complaint),
+    per_tensor("I1", 0, "lhs"),
     Constraint("C15", _zero_points),
     Constraint("C16", _quantization_dimension),
     Constraint("C17", storage_complaint),
@@ -325,7 +322,7 @@ DOT_GENERAL = define(
         ),
         reference=_dot_general_reference,
         syntax="dot_general",
-        traits=frozenset({Trait.DEQUANTIZES}),
+        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
         lowering=Kernel("dot_general", operations=_operations, takes_pairs=has_many_terms),
         parts={ComplexType: product_of_few_terms},
         summary="products of matrices, batched, over any dimensions",
@@ -385,6 +382,7 @@ DOT = define(
             accumulate(lhs, call.instruction.result.tensor_type), accumulate(rhs, call.instruction.result.tensor_type)
         ),
         syntax="dot",
+        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
         lowering=Expand(_expand_dot),
         summary="product of vectors and matrices",
     )

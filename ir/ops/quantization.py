@@ -1,14 +1,30 @@
-"""Conversions between floats and uniformly quantized numbers."""
+"""Quantized numbers: what stored integers stand for, and the conversions between them and floats.
+
+The functions on arrays are the specification's ``dequantize`` and ``quantize``: every step is rounded to the expressed type.
+The interpreter puts them around the reference semantics of ops that compute with the numbers (``Trait.DEQUANTIZES``).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.formats import FloatFormat, IntegerType, QuantizedType, element_type
-from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, OpDefinition, Operand, ReferenceCall, define
+from hlojit.ir.formats import FloatFormat, QuantizedType, element_type
+from hlojit.ir.ops.definition import (
+    Array,
+    Constraint,
+    InferenceRequest,
+    OpDefinition,
+    Operand,
+    ReferenceCall,
+    Trait,
+    define,
+)
 from hlojit.ir.ops.dynamic_types import keeps_shape
 from hlojit.ir.ops.rules import OpCall, checked, inferred, operand_tensor, result_keeps_shape
+from hlojit.ir.quantized import is_quantized
+from hlojit.ir.scalar.arrays import round_array
+from hlojit.ir.scalar.numpy_builder import saturate
 from hlojit.ir.types import TensorType, Type, tensor
 
 if TYPE_CHECKING:
@@ -17,35 +33,79 @@ if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
 
 
-def parameters(type: TensorType) -> tuple[Array, Array]:
-    """Scales and zero points of a quantized type, in shapes that broadcast over its elements."""
+def quantized_element_of(type: TensorType) -> QuantizedType:
+    """The element type of a tensor that is known to be quantized."""
     element = type.element_type
     assert isinstance(element, QuantizedType)
-    scales, zeros = np.array(element.scales, np.float32), np.array(element.zero_points, np.float32)
+    return element
+
+
+def spread_parameters(values: Array, type: TensorType, shape: Sequence[int]) -> Array:
+    """Scales or zero points of a quantized type in a shape that broadcasts over ``shape``, the sizes at run time."""
+    element = quantized_element_of(type)
+    if element.blocks:
+        values = values.reshape(element.grid)
+        for dimension, size in element.blocks:
+            values = np.repeat(values, size, axis=dimension)
+        return values
     if element.axis is None:
-        return scales.reshape(()), zeros.reshape(())
-    shape = [1] * type.rank
-    shape[element.axis] = len(scales)
-    return scales.reshape(shape), zeros.reshape(shape)
+        return values.reshape(())
+    return values.reshape([-1 if dimension == element.axis else 1 for dimension in range(len(shape))])
+
+
+def _float_parameters(values: Sequence[float], type: TensorType, shape: Sequence[int]) -> Array:
+    """Parameters as numbers of the expressed type, in compute form."""
+    expressed = quantized_element_of(type).expressed_element
+    return spread_parameters(round_array(np.array(values, np.float64), expressed), type, shape)
 
 
 def dequantize(values: Array, type: TensorType) -> Array:
     """The numbers that quantized ``values`` of ``type`` stand for: (value - zero point) * scale."""
-    scales, zeros = parameters(type)
-    return (values.astype(np.float32) - zeros) * scales
+    element = quantized_element_of(type)
+    expressed = element.expressed_element
+    zeros = spread_parameters(np.array(element.zero_points, np.int64), type, values.shape)
+    differences = _from_integers(values.astype(np.int64) - zeros, expressed)
+    return round_array(differences * _float_parameters(element.scales, type, values.shape), expressed)
 
 
 def quantize(values: Array, type: TensorType) -> Array:
-    """The nearest quantized values, within the storage type's limits."""
-    element = type.element_type
-    assert isinstance(element, QuantizedType)
-    storage = element_type(element.storage_type)
-    assert isinstance(storage, IntegerType)
-    low = storage.minimum if element.storage_min is None else element.storage_min
-    high = storage.maximum if element.storage_max is None else element.storage_max
-    scales, zeros = parameters(type)
-    rounded = np.round(values.astype(np.float32) / scales) + zeros
-    return np.clip(np.nan_to_num(rounded, nan=0.0), low, high).astype(storage.storage)
+    """The nearest stored integers, within the storage range; NaN becomes the integer nearest to 0."""
+    element = quantized_element_of(type)
+    expressed = element.expressed_element
+    scaled = round_array(values / _float_parameters(element.scales, type, values.shape), expressed)
+    zeros = [float(zero) for zero in element.zero_points]
+    return stored_nearest(scaled, _float_parameters(zeros, type, values.shape), element, expressed)
+
+
+def stored_nearest(scaled: Array, zeros: Array, element: QuantizedType, expressed: FloatFormat) -> Array:
+    """``scaled`` plus zero points, rounded to even and clamped: the end of ``quantize``."""
+    moved = round_array(scaled + zeros, expressed)
+    low, high = (float(round_array(np.array(float(limit)), expressed)) for limit in (element.minimum, element.maximum))
+    whole = saturate(np.rint(np.clip(moved, low, high)), np.dtype(np.int64))
+    return np.clip(whole, element.minimum, element.maximum).astype(element.storage)
+
+
+def _from_integers(values: Array, expressed: FloatFormat) -> Array:
+    """Integers of less than 53 bits as numbers of a float format, in compute form."""
+    return round_array(values.astype(np.float64), expressed)
+
+
+def requantize(values: Array, source: TensorType, target: TensorType) -> Array:
+    """Stored integers of one quantized type as those of another."""
+    return quantize(dequantize(values, source), target)
+
+
+def computes_with_numbers(instruction: Instruction) -> bool:
+    """Whether an instruction computes with the numbers that quantized operands stand for.
+
+    What only compares and moves elements of one quantized type does so with the stored integers, exactly.
+    """
+    traits = instruction.op.traits
+    if Trait.DEQUANTIZES not in traits:
+        return False
+    types = (*instruction.operand_types, *instruction.result_types)
+    elements = {type.element_type for type in types if isinstance(type, TensorType) and is_quantized(type)}
+    return len(elements) > 1 or (len(elements) == 1 and Trait.ORDERS not in traits)
 
 
 def _expressed(type: TensorType) -> str:
@@ -67,7 +127,7 @@ def _operand_is_number(call: OpCall) -> str | None:
 
 def _infer_dequantized(request: InferenceRequest) -> Sequence[Type]:
     type = operand_tensor(request, 0)
-    return [tensor(type.shape, _expressed(type))]
+    return [tensor(type.shape, element_type(_expressed(type)))]
 
 
 UNIFORM_DEQUANTIZE = define(
@@ -82,6 +142,7 @@ UNIFORM_DEQUANTIZE = define(
         ),
         reference=lambda call, values: dequantize(values, operand_tensor(call.instruction, 0)),
         syntax="pretty-same-type",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=None,
         summary="quantized numbers as floats",
     )
@@ -113,6 +174,7 @@ UNIFORM_QUANTIZE = define(
         ),
         reference=_quantize_reference,
         syntax="pretty-same-type",
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=None,
         summary="floats as quantized numbers",
     )

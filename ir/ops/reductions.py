@@ -37,7 +37,6 @@ from hlojit.ir.ops.rules import (
     region_inputs,
     region_is,
     region_outputs,
-    same_element,
     same_shapes,
     scalar_type,
     show,
@@ -115,7 +114,7 @@ def as_many_inits(call: OpCall) -> str | None:
 def inits_match(call: OpCall) -> str | None:
     """Init values are scalars of the inputs' element types."""
     for position, (value, init) in enumerate(zip(*halves(call))):
-        if not same_element(value.element_type, init.element_type) or init.shape:
+        if value.element_type != init.element_type or init.shape:
             return f"init value {position} has type {init}, expected {scalar_type(value.element_type)}"
     return None
 

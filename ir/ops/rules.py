@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from hlojit.ir.attributes import Dense
 from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
-from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, InferenceRule, Trait
+from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, InferenceRule, OpDefinition, Trait
+from hlojit.ir.quantized import same_baseline
 from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, function_type, tensor
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def result_complaint(instruction: Instruction) -> str | None:
     except TypeInferenceError:
         return None  # the cause is reported under its own label
     found = instruction.result_types
-    agree = compatible_shape_types if instruction.op.widens else compatible
-    if len(found) == len(expected) and all(map(agree, found, expected)):
+    if len(found) == len(expected) and all(map(agreement(instruction.op), found, expected)):
         return None
     return f"result types are {spell(found)}, expected {spell(expected)}"
 
@@ -120,11 +120,31 @@ def compatible_shapes(a: Sequence[int], b: Sequence[int]) -> bool:
     return len(a) == len(b) and all(map(compatible_extents, a, b))
 
 
-def same_element(a: ElementType, b: ElementType) -> bool:
-    """Whether element types agree; of quantized ones, storage and expressed type (the specification's baseline)."""
-    if isinstance(a, QuantizedType) and isinstance(b, QuantizedType):
-        return (a.storage_type, a.expressed_type) == (b.storage_type, b.expressed_type)
-    return a == b
+def agreement(record: OpDefinition) -> Callable[[Type, Type], bool]:
+    """How a written result type of an op must agree with the inferred one.
+
+    Where quantized results are computed, the operands' scales and zero points do not say what the results' are.
+    """
+    if record.widens:
+        return compatible_shape_types
+    if Trait.DEQUANTIZES not in record.traits:
+        return compatible
+    return compatible_unless_quantized if Trait.PER_AXIS in record.traits else baseline_compatible
+
+
+def compatible_unless_quantized(a: Type, b: Type) -> bool:
+    """Whether shapes can be the same, and element types are, or both are quantized."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        quantized = isinstance(a.element_type, QuantizedType) and isinstance(b.element_type, QuantizedType)
+        return (quantized or a.element_type == b.element_type) and compatible_shapes(a.shape, b.shape)
+    return compatible(a, b)
+
+
+def baseline_compatible(a: Type, b: Type) -> bool:
+    """``compatible``, whatever scales and zero points of quantized elements are."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return same_baseline(a.element_type, b.element_type) and compatible_shapes(a.shape, b.shape)
+    return compatible(a, b)
 
 
 def compatible(a: Type, b: Type) -> bool:
@@ -132,7 +152,7 @@ def compatible(a: Type, b: Type) -> bool:
     if a is b:
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return same_element(a.element_type, b.element_type) and compatible_shapes(a.shape, b.shape)
+        return a.element_type == b.element_type and compatible_shapes(a.shape, b.shape)
     if isinstance(a, TupleType) and isinstance(b, TupleType):
         return len(a.elements) == len(b.elements) and all(map(compatible, a.elements, b.elements))
     return False
@@ -159,7 +179,8 @@ def is_promotable(source: ElementType, target: ElementType) -> bool:
     if isinstance(source, ComplexType) and isinstance(target, ComplexType):
         return source.bits <= target.bits
     if isinstance(source, QuantizedType) and isinstance(target, QuantizedType):
-        return source.expressed_type == target.expressed_type
+        narrower = source.storage_element.bits <= target.storage_element.bits
+        return source.expressed_type == target.expressed_type and narrower
     return False
 
 
@@ -243,7 +264,15 @@ def result_keeps_shape(instruction: Instruction) -> str | None:
 def same_elements(name: str, types: Sequence[TensorType]) -> str | None:
     """All element types agree."""
     for type in types[1:]:
-        if not same_element(type.element_type, types[0].element_type):
+        if type.element_type != types[0].element_type:
+            return f"{name} have different element types: {types[0]} and {type}"
+    return None
+
+
+def same_baselines(name: str, types: Sequence[TensorType]) -> str | None:
+    """All element types agree, scales and zero points of quantized ones aside."""
+    for type in types[1:]:
+        if not same_baseline(type.element_type, types[0].element_type):
             return f"{name} have different element types: {types[0]} and {type}"
     return None
 

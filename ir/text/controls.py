@@ -10,6 +10,7 @@ from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.location import UNKNOWN
 from hlojit.ir.ops.definition import OpDefinition, Trait, find_op
+from hlojit.ir.quantized import is_quantized
 from hlojit.ir.text.dense import print_dense
 from hlojit.ir.text.lexer import WORD
 from hlojit.ir.text.spelling import print_symbol
@@ -65,7 +66,8 @@ class ConstantForm(Form):
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """Attributes and elements."""
         value = instruction.attributes["value"]
-        if value.type is not instruction.result_types[0]:
+        if value.type is not instruction.result_types[0] or is_quantized(value.type):
+            # MLIR has no elements of quantized types: the generic form has their integers.
             raise Unspellable
         dictionary = printer.attribute_dictionary(instruction, frozenset({"value"}))
         return f"{' ' if dictionary else ''}{dictionary} {print_dense(value)}"

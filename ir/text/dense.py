@@ -405,8 +405,12 @@ def print_dense(value: Dense) -> str:
     >>> from hlojit.ir.types import tensor
     >>> print_dense(Dense(tensor((2,), "i32"), np.array([1, 2], np.int32)))
     'dense<[1, 2]> : tensor<2xi32>'
+
+    Of quantized elements, the stored integers with the type of these.
     """
-    return f"dense<{print_elements(value)}> : {value.type}"
+    element = value.type.element_type
+    type = value.type.with_element_type(element.storage_element) if isinstance(element, QuantizedType) else value.type
+    return f"dense<{print_elements(value)}> : {type}"
 
 
 def print_elements(value: Dense) -> str:

@@ -10,17 +10,18 @@ from typing import Any, Final
 from hlojit.ir.attributes import Attribute, Dense, DenseArrayAttr
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
+from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.location import UNKNOWN, FileLocation, Location
 from hlojit.ir.ops.custom_calls import PARTITIONER
-from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, find_op, ops, unregistered_op
+from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Trait, find_op, ops, unregistered_op
 from hlojit.ir.text.attributes import AttributeReader
 from hlojit.ir.text.form_table import form_of
 from hlojit.ir.text.lexer import BLOCK_NAME, KEYWORD, SSA_NAME, STRING, Cursor, unquote
 from hlojit.ir.text.locations import LocationReader
 from hlojit.ir.text.templates import Form, OpState
 from hlojit.ir.text.types import TypeReader
-from hlojit.ir.types import Type
+from hlojit.ir.types import TensorType, Type
 
 _HEAD: Final = re.compile(r"(?:(%[\w$.-]+)(?::([0-9]{1,6}))? = )?([a-z][\w.]*)")
 _NUMERIC: Final = re.compile(r"%[0-9]+")
@@ -317,6 +318,8 @@ class InstructionReader:
                 f"{state.record.name} has {len(result_types)} results, {state.result_count} names are given",
                 state.start,
             )
+        if Trait.CONSTANT in state.record.traits:
+            _take_stored(state, result_types[0])
         return Instruction(
             state.record, operands, result_types, state.attributes, state.regions, state.discardable, location
         )
@@ -405,3 +408,12 @@ class InstructionReader:
         for name in self._scopes.pop():
             del self.values[name]
             self.groups.pop(name, None)
+
+
+def _take_stored(state: OpState, type: Type) -> None:
+    """Of a quantized constant the text has the stored integers; inside, its elements have the result's type."""
+    value = state.attributes.get("value")
+    element = type.element_type if isinstance(type, TensorType) else None
+    if isinstance(value, Dense) and isinstance(type, TensorType) and isinstance(element, QuantizedType):
+        stored = type.with_element_type(element.storage_element)
+        state.attributes["value"] = Dense(type, value.array) if value.type is stored else value

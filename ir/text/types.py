@@ -9,7 +9,8 @@ from typing import Final
 
 from hlojit.ir.environment import tables
 from hlojit.ir.formats import ElementType, IntegerType, QuantizedType, element_types, find_element_type
-from hlojit.ir.text.lexer import INTEGER, KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor, compact
+from hlojit.ir.quantized import element_complaint, quantized_type
+from hlojit.ir.text.lexer import KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.types import (
     DYNAMIC,
     TOKEN,
@@ -232,6 +233,16 @@ class TypeReader:
         if name != "quant.uniform":
             cursor.fail(f"unknown element type !{name}; expected !quant.uniform<...>", start)
         cursor.expect("<")
+        element = self._uniform()
+        cursor.expect(">")
+        complaint = element_complaint(element)
+        if complaint is not None:
+            cursor.fail(f"({complaint[0]}): {complaint[1]}" if complaint[0] else complaint[1], start)
+        return element
+
+    def _uniform(self) -> QuantizedType:
+        """``storage<min:max>:expressed:axis, parameters``, and ``:{dimension:size, ...}`` in place of an axis."""
+        cursor = self.cursor
         storage = self._storage()
         low = high = None
         if cursor.accept("<"):
@@ -242,24 +253,30 @@ class TypeReader:
         cursor.expect(":")
         expressed = cursor.take(_ELEMENT_NAME, "the expressed element type")
         axis = None
-        blocks = ""
+        blocks: list[tuple[int, int]] = []
         if cursor.accept(":"):
             if cursor.at("{"):
-                blocks = cursor.balanced("{")
+                blocks = cursor.items("{", "}", self._block) or cursor.expected("a quantized dimension")
             else:
                 axis = cursor.integer("the quantized dimension", minimum=0)
         cursor.expect(",")
-        tree = cursor.pos
-        scales: list[float] = []
-        zeros: list[int] = []
+        parameters: list[tuple[float, int]] = []
+        grid: list[int] = []
         if axis is None and not blocks:
-            self._parameters(scales, zeros)
+            self._parameters(parameters)
+        elif blocks:
+            grid = self._parameter_tree(parameters)
         else:
-            self._parameter_tree(scales, zeros)
-        if blocks:
-            blocks += f", {compact(cursor.text[tree : cursor.pos]).strip()}"
-        cursor.expect(">")
-        return quantized(storage, expressed, tuple(scales), tuple(zeros), axis, low, high, blocks)
+            cursor.items("{", "}", lambda: self._parameters(parameters))
+        scales, zeros = zip(*parameters) if parameters else ((), ())
+        return quantized_type(
+            storage, expressed, scales, zeros, axis, storage_min=low, storage_max=high, blocks=blocks, grid=grid
+        )
+
+    def _block(self) -> tuple[int, int]:
+        dimension = self.cursor.integer("a quantized dimension", minimum=0)
+        self.cursor.expect(":")
+        return dimension, self.cursor.integer("the size of its blocks", minimum=1)
 
     def _storage(self) -> str:
         cursor = self.cursor
@@ -267,62 +284,33 @@ class TypeReader:
         name = cursor.take(_ELEMENT_NAME, "the storage type")
         if name.startswith("u") and find_element_type(f"ui{name[1:]}"):
             name = f"ui{name[1:]}"
-        if find_element_type(name) is None:
-            cursor.fail(f"unknown storage type {name!r}", start)
+        if not isinstance(find_element_type(name), IntegerType):
+            cursor.fail(f"{name!r} is no storage type; expected an integer type", start)
         return name
 
-    def _parameters(self, scales: list[float], zeros: list[int]) -> None:
+    def _parameters(self, parameters: list[tuple[float, int]]) -> None:
         cursor = self.cursor
-        scales.append(float(cursor.take(NUMBER, "a scale")))
-        zeros.append(int(cursor.take(INTEGER, "a zero point")) if cursor.accept(":") else 0)
+        start = cursor.pos
+        scale = cursor.take(NUMBER, "a scale")
+        if "x" in scale:
+            cursor.fail("expected a decimal number for a scale", start)
+        parameters.append((float(scale), cursor.integer("a zero point") if cursor.accept(":") else 0))
 
-    def _parameter_tree(self, scales: list[float], zeros: list[int]) -> None:
+    def _parameter_tree(self, parameters: list[tuple[float, int]]) -> list[int]:
+        """Read nested braces with parameters; return the shape of the array that they are."""
         cursor = self.cursor
+        if not cursor.at("{"):
+            self._parameters(parameters)
+            return []
+        start = cursor.pos
         cursor.enter()
-        if cursor.at("{"):
-            cursor.items("{", "}", lambda: self._parameter_tree(scales, zeros))
-        else:
-            self._parameters(scales, zeros)
+        shapes = cursor.items("{", "}", lambda: self._parameter_tree(parameters))
         cursor.leave()
+        if any(shape != shapes[0] for shape in shapes):
+            cursor.fail("lists of scales of one level must have one size", start)
+        return [len(shapes), *(shapes[0] if shapes else [])]
 
 
 def dimensions(text: str) -> tuple[int, ...]:
     """``2x?x3x`` as a tuple."""
     return tuple(DYNAMIC if word == "?" else int(word[:30]) for word in text.split("x")[:-1])
-
-
-def quantized(
-    storage: str,
-    expressed: str,
-    scales: tuple[float, ...],
-    zeros: tuple[int, ...],
-    axis: int | None = None,
-    low: int | None = None,
-    high: int | None = None,
-    blocks: str = "",
-) -> QuantizedType:
-    """The quantized element type of these parameters, named as MLIR spells it.
-
-    ``blocks`` is the text of sub-channel blocks and their tree of scales, kept as it was read.
-    """
-    row = find_element_type(storage)
-    assert isinstance(row, IntegerType)
-    spelling = storage.replace("ui", "u")
-    if (low, high) in ((row.minimum, row.maximum), (None, None)):
-        low = high = None
-    else:
-        spelling += f"<{low}:{high}>"
-    pairs = [_number(scale) + (f":{zero}" if zero else "") for scale, zero in zip(scales, zeros)]
-    if blocks:
-        body = f":{blocks}"
-    elif axis is not None:
-        body = f":{axis}, {{{','.join(pairs)}}}"
-    else:
-        body = f", {pairs[0]}"
-    name = f"!quant.uniform<{spelling}:{expressed}{body}>"
-    return QuantizedType(name, row.bits, storage, expressed, scales, zeros, axis, low, high)
-
-
-def _number(value: float) -> str:
-    short = f"{value:e}"
-    return short if float(short) == value else repr(value) if "." in repr(value) else f"{value:.17e}"

@@ -19,20 +19,22 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import Fault
-from hlojit.ir.formats import QuantizedType, element_type
+from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Block, Function, Instruction, Module
 from hlojit.ir.ops.definition import op
+from hlojit.ir.quantized import quantized_type
 from hlojit.ir.types import DYNAMIC, TOKEN, Type, tensor, tuple_type
 from hlojit.ir.verifier import collect_faults
 
 Region = Callable[[], Block]
 
 
-def quantized(storage: str = "i8", expressed: str = "f32", axis: int | None = None, zero: int = 0) -> QuantizedType:
-    """A quantized element type of scale 0.5."""
-    name = f"!quant.uniform<{storage}:{expressed}{'' if axis is None else f':{axis}'}, 0.5:{zero}>"
-    count = 1 if axis is None else 3
-    return QuantizedType(name, element_type(storage).bits, storage, expressed, (0.5,) * count, (zero,) * count, axis)
+def quantized(
+    storage: str = "i8", expressed: str = "f32", axis: int | None = None, zero: int = 0, count: int = 3
+) -> QuantizedType:
+    """A quantized element type of scale 0.5: ``count`` times, where it is quantized per axis."""
+    count = 1 if axis is None else count
+    return quantized_type(storage, expressed, (0.5,) * count, (zero,) * count, axis)
 
 
 def shaped(text: str | Type | tuple[str, QuantizedType]) -> Type:

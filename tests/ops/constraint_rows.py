@@ -440,6 +440,12 @@ ROWS: list[tuple[str, str, dict, str]] = [
         "broadcast_dimensions (1, 1) repeats a value",
     ),
     ("dynamic_broadcast_in_dim", "C5", {"results": ["2x?x4xf32"]}, "dimension 1 of tensor<1x3xf32> must be 1 or fit"),
+    (
+        "dynamic_broadcast_in_dim",
+        "C6",
+        {"at": {0: ("1x3", quantized(axis=1))}, "results": [("2x4x3", quantized(axis=1, count=4))]},
+        "the quantization dimension 1 becomes 2, the result says 1",
+    ),
     ("dynamic_broadcast_in_dim", "C7", {"at": {1: "2xi64"}}, "output_dimensions has type tensor<2xi64>, expected 3"),
     ("dynamic_broadcast_in_dim", "C7", {"at": {1: Constant([2, 1, 4], "3xi64")}}, "(2, 1, 4) does not fit the result"),
     ("dynamic_broadcast_in_dim", "C8", {"known_expanding_dimensions": (1,)}, "(1, 1) repeats a value"),
@@ -447,6 +453,15 @@ ROWS: list[tuple[str, str, dict, str]] = [
     ("dynamic_broadcast_in_dim", "C10", {"known_nonexpanding_dimensions": (2,)}, "known_nonexpanding_dimensions (2,)"),
     ("dynamic_reshape", "C1", {"results": ["6xi32"]}, "different element types"),
     ("dynamic_reshape", "C2", {"results": ["7xf32"]}, "has 6 elements but the result of shape (7,) has 7"),
+    (
+        "dynamic_reshape",
+        "C3",
+        {
+            "at": {0: ("2x3", quantized(axis=1)), 1: Constant([3, 2], "2xi64")},
+            "results": [("3x2", quantized(axis=0))],
+        },
+        "sizes before, at and after the quantization dimension: (2, 3, 1) in the operand, (1, 3, 2) in the result",
+    ),
     ("dynamic_reshape", "C4", {"at": {1: "2xi64"}}, "output_shape has type tensor<2xi64>, expected 1 elements"),
     ("dynamic_iota", "C1", {"iota_dimension": 2}, "iota_dimension (2,) must lie in [0, 2)"),
     ("dynamic_iota", "C2", {"at": {0: "3xi64"}}, "output_shape has type tensor<3xi64>, expected 2 elements"),

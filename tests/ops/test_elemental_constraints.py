@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from hlojit.ir.attributes import Dense
 from hlojit.ir.errors import TypeInferenceError
-from hlojit.ir.formats import ElementType, QuantizedType, element_type
+from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.graph import Function, Instruction, Module
 from hlojit.ir.ops.definition import InferenceRequest, op
+from hlojit.ir.quantized import quantized_type
 from hlojit.ir.types import TOKEN, Type, tensor
 from hlojit.ir.verifier import collect_faults
 
@@ -32,10 +33,7 @@ LABELS = {
 
 
 def quantized(storage: str = "i8", expressed: str = "f32", axis: int | None = None, count: int = 1) -> QuantizedType:
-    scales, zeros = (0.5,) * count, (0,) * count
-    name = f"!quant.uniform<{storage}:{expressed}{'' if axis is None else f':{axis}'}, 0.5 x {count}>"
-    bits = element_type(storage).bits
-    return QuantizedType(name, bits, storage, expressed, scales, zeros, axis)
+    return quantized_type(storage, expressed, (0.5,) * count, (0,) * count, axis)
 
 
 Q8 = quantized()
@@ -242,9 +240,9 @@ ROWS = [
         {"start_indices": (0,), "limit_indices": (3,), "strides": (2,)},
         "expected tensor<2xf32>",
     ),
-    Row("C1", "transpose", (F23,), shaped(3, 2, of="i32"), {"permutation": (1, 0)}, "expected element type f32"),
+    Row("C1", "transpose", (F23,), shaped(3, 2, of="i32"), {"permutation": (1, 0)}, "different element types"),
     Row("C2", "transpose", (F23,), F23, {"permutation": (0, 0)}, "permutation (0, 0) is not a permutation of range(2)"),
-    Row("C3", "transpose", (F23,), F23, {"permutation": (1, 0)}, "expected tensor<3x2xf32>"),
+    Row("C3", "transpose", (F23,), F23, {"permutation": (1, 0)}, "expected shape (3, 2)"),
     Row(
         "C4",
         "transpose",

@@ -39,9 +39,6 @@ ELSEWHERE = {
 NOT_CHECKED = {
     # A value at run time.
     "collective_broadcast": {"C6"},
-    # Parameters of types quantized per axis, which no back end computes with.
-    "dynamic_broadcast_in_dim": {"C6"},
-    "dynamic_reshape": {"C3"},
     # How many replicas and partitions there are is known when a program is compiled; the ids are checked as a range.
 }
 

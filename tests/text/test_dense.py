@@ -61,7 +61,6 @@ def again(value: Dense) -> Dense:
         ("[]", "tensor<0xf32>", np.zeros(0, np.float32)),
         ("[[], []]", "tensor<2x0xf32>", np.zeros((2, 0), np.float32)),
         ("7", "tensor<2x2xi16>", np.full((2, 2), 7, np.int16)),
-        ("[1, 2]", "tensor<2x!quant.uniform<i8:f32, 2.0:15>>", np.array([1, 2], np.int8)),
     ],
 )
 def test_values(body: str, type: str, expected: Array) -> None:
