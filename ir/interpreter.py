@@ -17,7 +17,7 @@ from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import Trait
-from hlojit.ir.ops.quantization import computes_with_numbers, dequantize, quantize
+from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize
 from hlojit.ir.quantized import is_quantized
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import Dense
-from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, element_type
+from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, QuantizedType, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ELEMENTS, I64
 from hlojit.ir.ops.complex_arithmetic import counted
@@ -25,8 +25,11 @@ from hlojit.ir.ops.definition import (
     ValueRange,
     define,
 )
+from hlojit.ir.ops.quantized_arithmetic import quantized_indices
+from hlojit.ir.ops.quantized_arrays import quantize
 from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred, operand_tensor
 from hlojit.ir.ops.views import ConstantView, IotaView
+from hlojit.ir.quantized import is_quantized
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
@@ -77,6 +80,8 @@ def iota_array(shape: tuple[int, ...], dimension: int) -> Array:
 def _iota_reference(call: Any) -> Array:
     type = call.instruction.result.tensor_type
     counts = iota_array(type.shape, IotaView.of(call).dimension)
+    if is_quantized(type):
+        return quantize(counts.astype(np.float64), type)
     return (
         counts.astype(np.float64)
         if isinstance(type.element_type, FloatFormat)
@@ -107,7 +112,7 @@ IOTA = define(
         traits=frozenset({Trait.NUMBERS}),
         lowering=Indexed(_iota),
         value_range=_iota_range,
-        parts={ComplexType: counted},
+        parts={ComplexType: counted, QuantizedType: quantized_indices},
         summary="The index along one dimension.",
     )
 )

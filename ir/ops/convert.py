@@ -53,6 +53,7 @@ from hlojit.ir.ops.pointwise import (
     takes,
     with_element,
 )
+from hlojit.ir.ops.quantized_arithmetic import same_bits
 from hlojit.ir.ops.rules import OpCall, checked, compatible_extents, compatible_shapes, inferred, operand_tensor
 from hlojit.ir.scalar import arrays, formats
 from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
@@ -241,7 +242,7 @@ BITCAST_CONVERT = define(
         syntax="pretty-function-type",
         traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(_bitcast),
-        parts={ComplexType: bits_of_parts},
+        parts={ComplexType: bits_of_parts, QuantizedType: same_bits},
         summary="The same bits as another element type; wider elements are made of, or split into, a last dimension.",
     )
 )

@@ -37,7 +37,8 @@ from hlojit.ir.ops.products import (
     quantized_complaint,
     storage_complaint,
 )
-from hlojit.ir.ops.quantized_rules import per_tensor
+from hlojit.ir.ops.quantized_products import convolution_dimension, convolution_parts, evaluated, product_of
+from hlojit.ir.ops.quantized_rules import per_tensor, quantized_element
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -239,14 +240,21 @@ def _result_axis(instruction: Any) -> str | None:
 
 
 def convolve(call: ReferenceCall, lhs: Array, rhs: Array, padding: Sequence[Sequence[int]]) -> Array:
-    """Windows of the padded input, laid out as rows of a matrix, times the kernel; group by group."""
-    at, dims = call.instruction, conv_numbers(call.instruction)
+    """The reference semantics, with padding known."""
+    at = call.instruction
     result = at.result.tensor_type
+    if quantized_element(at.operand_types[1]) is not None:
+        product = product_of(at, convolution_dimension(at))
+        return evaluated(at, lhs, rhs, product, lambda a, b: _windows_times_kernel(at, a, b, padding))
+    return _windows_times_kernel(at, accumulate(lhs, result), accumulate(rhs, result), padding)
+
+
+def _windows_times_kernel(at: Instruction, lhs: Array, rhs: Array, padding: Sequence[Sequence[int]]) -> Array:
+    """Windows of the padded input, laid out as rows of a matrix, times the kernel; group by group."""
+    dims = conv_numbers(at)
     strides, dilations = conv_attribute(at, "window_strides"), conv_attribute(at, "rhs_dilation")
-    image = accumulate(lhs, result).transpose(dims.input_batch, dims.input_feature, *dims.input_spatial)
-    kernel = accumulate(rhs, result).transpose(
-        dims.kernel_output_feature, dims.kernel_input_feature, *dims.kernel_spatial
-    )
+    image = lhs.transpose(dims.input_batch, dims.input_feature, *dims.input_spatial)
+    kernel = rhs.transpose(dims.kernel_output_feature, dims.kernel_input_feature, *dims.kernel_spatial)
     reversal = conv_attribute(at, "window_reversal", False)
     kernel = np.flip(kernel, tuple(number + 2 for number, reverse in enumerate(reversal) if reverse))
     image = pad_array(image, 0, ((0, 0), (0, 0), *padding), (1, 1, *conv_attribute(at, "lhs_dilation")))
@@ -329,8 +337,9 @@ CONVOLUTION = define(
         constraints=(*CONVOLUTION_RULES, Constraint("C25", _result_shape), *_RESULT_RULES),
         reference=lambda call, lhs, rhs: convolve(call, lhs, rhs, conv_padding(call.instruction)),
         syntax="convolution",
-        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Kernel("convolution", operations=_operations, takes_pairs=True),
+        parts={QuantizedType: convolution_parts},
         summary="products of windows of an image with a kernel",
     )
 )
@@ -412,8 +421,9 @@ DYNAMIC_CONV = define(
         constraints=(*DYNAMIC_CONV_RULES, Constraint("C25", _dynamic_result), *_RESULT_RULES),
         reference=lambda call, lhs, rhs, padding: convolve(call, lhs, rhs, padding.tolist()),
         syntax="generic",
-        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Expand(_expand_dynamic_conv),
+        parts={QuantizedType: convolution_parts},
         summary="a convolution whose padding is an operand",
     )
 )

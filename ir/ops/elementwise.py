@@ -42,6 +42,7 @@ from hlojit.ir.ops.pointwise import (
     widened,
     with_element,
 )
+from hlojit.ir.ops.quantized_arithmetic import all_finite
 from hlojit.ir.ops.ranges import monotonic
 from hlojit.ir.ops.rules import checked, compatible_unless_quantized
 from hlojit.ir.scalar import arithmetic
@@ -434,6 +435,7 @@ IS_FINITE = define(
         reference=plain(np.isfinite),
         syntax="pretty-function-type",
         lowering=by_type(real=_is_finite, exact=True),
+        parts={QuantizedType: all_finite},
         cost=Cost.CHEAP,
         summary="Whether the operand is neither infinite nor NaN.",
     )

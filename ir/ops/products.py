@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import ComplexType, IntegerType
+from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.complex_products import has_many_terms, product_of_few_terms
@@ -25,6 +25,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.quantized_products import dot_dimension, dot_parts, evaluated, product_of
 from hlojit.ir.ops.quantized_rules import per_tensor, quantized_element
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -268,8 +269,11 @@ def accumulate(values: Array, result: TensorType) -> Array:
 
 
 def _dot_general_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array:
-    result = call.instruction.result.tensor_type
-    dims = numbers(call.instruction)
+    at = call.instruction
+    dims, result = numbers(at), at.result.tensor_type
+    if quantized_element(at.operand_types[1]) is not None:
+        product = product_of(at, dot_dimension(at))
+        return evaluated(at, lhs, rhs, product, lambda a, b: dot_arrays(a, b, dims))
     return dot_arrays(
         accumulate(lhs, result),
         accumulate(rhs, result),
@@ -322,9 +326,9 @@ DOT_GENERAL = define(
         ),
         reference=_dot_general_reference,
         syntax="dot_general",
-        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Kernel("dot_general", operations=_operations, takes_pairs=has_many_terms),
-        parts={ComplexType: product_of_few_terms},
+        parts={ComplexType: product_of_few_terms, QuantizedType: dot_parts},
         summary="products of matrices, batched, over any dimensions",
     )
 )
@@ -367,6 +371,15 @@ def _expand_dot(builder: Any, instruction: Any) -> Any:
     return list(call.results)
 
 
+def _dot_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array:
+    at = call.instruction
+    result = at.result.tensor_type
+    if quantized_element(at.operand_types[1]) is not None:
+        product = product_of(at, lambda axis: result.rank - 1)
+        return evaluated(at, lhs, rhs, product, np.matmul)
+    return np.asarray(np.matmul(accumulate(lhs, result), accumulate(rhs, result)))
+
+
 DOT = define(
     OpDefinition(
         "stablehlo.dot",
@@ -378,11 +391,9 @@ DOT = define(
             *DOT_RULES,
             Constraint("", lambda i: has_shape("result", i.results[0].tensor_type, _infer_dot_shape(i))),
         ),
-        reference=lambda call, lhs, rhs: np.matmul(
-            accumulate(lhs, call.instruction.result.tensor_type), accumulate(rhs, call.instruction.result.tensor_type)
-        ),
+        reference=_dot_reference,
         syntax="dot",
-        traits=frozenset({Trait.DEQUANTIZES, Trait.PER_AXIS}),
+        traits=frozenset({Trait.PER_AXIS}),
         lowering=Expand(_expand_dot),
         summary="product of vectors and matrices",
     )

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, final
 
-from hlojit.ir.formats import ComplexType, ElementType, element_type
+from hlojit.ir.formats import ComplexType, ElementType, QuantizedType, element_type
 from hlojit.ir.ops.definition import Indexed, OpDefinition, Pointwise, Trait
 from hlojit.ir.ops.parts import Parts, Representation, RuleOfParts, each_part, rule_of_record
+from hlojit.ir.ops.quantization import STORAGE_CAST
+from hlojit.ir.ops.quantized_arithmetic import dequantize_op_quantize, on_stored, stored_type
 from hlojit.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -52,7 +54,54 @@ class ComplexParts:
         return found
 
 
-COMPLEX_PARTS: Final[Representation] = ComplexParts()
+@final
+class QuantizedParts:
+    """A quantized number as its stored integer."""
 
-REPRESENTATIONS: Final[tuple[Representation, ...]] = (COMPLEX_PARTS,)
+    element_class: type[ElementType] = QuantizedType
+
+    def types(self, element: ElementType) -> tuple[ElementType, ...]:
+        """The storage type."""
+        assert isinstance(element, QuantizedType)
+        return (element.storage_element,)
+
+    def take_apart(self, builder: Any, value: Value) -> Parts:
+        """The same memory."""
+        return (_cast(builder, value, stored_type(value.type)),)
+
+    def put_together(self, builder: Any, parts: Parts, type: TensorType) -> Value:
+        """The same memory."""
+        return _cast(builder, parts[0], type)
+
+    def constants(self, array: Any) -> tuple[Any, ...]:
+        """The elements as they are stored."""
+        return (array,)
+
+    def is_edge(self, instruction: Instruction) -> bool:
+        """Whether it is a storage cast."""
+        return Trait.PARTS in instruction.op.traits
+
+    def rule(self, record: OpDefinition) -> RuleOfParts | None:
+        """The record's; what computes with numbers dequantizes, what else is no call works on the stored integers."""
+        found = record.parts.get(QuantizedType)
+        if found is not None:
+            return found
+        if Trait.DEQUANTIZES in record.traits:
+            return dequantize_op_quantize
+        found = rule_of_record(record, QuantizedType)
+        called = record.callees or record.effect is not None or Trait.EFFECT in record.traits
+        if found is None and record.registered and not record.regions and not called:
+            return on_stored
+        return found
+
+
+def _cast(builder: Any, value: Value, type: TensorType) -> Value:
+    made: Value = builder.create(STORAGE_CAST.name, [value], result_types=[type]).result
+    return made
+
+
+COMPLEX_PARTS: Final[Representation] = ComplexParts()
+QUANTIZED_PARTS: Final[Representation] = QuantizedParts()
+
+REPRESENTATIONS: Final[tuple[Representation, ...]] = (COMPLEX_PARTS, QUANTIZED_PARTS)
 """In the order in which they are asked."""

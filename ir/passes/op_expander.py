@@ -18,6 +18,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel
+from hlojit.ir.ops.quantized_arrays import computes_with_numbers
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 
 _DEEPEST: Final = 32
@@ -72,7 +73,8 @@ class OpExpander(Pass):
         pending: list[tuple[Instruction, ExpansionRule, _Origin | None]] = []
 
         def plan(instruction: Instruction, origin: _Origin | None) -> None:
-            rule = self.rule_of(instruction)
+            # What computes with quantized numbers is expanded when it computes with floats.
+            rule = None if computes_with_numbers(instruction) else self.rule_of(instruction)
             if rule is not None and instruction.op.name not in kept:
                 pending.append((instruction, rule, origin))
 

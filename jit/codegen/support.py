@@ -8,7 +8,7 @@ from typing import Final, final
 
 from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType
+from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand, Kernel, OpDefinition, Structural, Trait
@@ -20,24 +20,34 @@ MAXIMUM_BYTES: Final = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
 
 
-def takes_pairs(instruction: Instruction) -> bool:
-    """Whether an instruction knows complex numbers in memory; to all others they are two numbers each.
+_NUMBERS: Final = (BooleanType, IntegerType, FloatFormat)
+_IN_MEMORY: Final = (*_NUMBERS, ComplexType, QuantizedType)
 
-    What stands in memory already may be taken for an array of another shape.
+
+def known_elements(instruction: Instruction) -> tuple[type[ElementType], ...]:
+    """The classes of element types that an instruction's code knows, as elements in memory.
+
+    To most ops complex numbers are two numbers each, and quantized ones their stored integers.  What stands in memory already
+    may be taken for an array of another shape.
     """
     record = instruction.op
     lowering = record.lowering
+    if Trait.PARTS in record.traits or Trait.FUSION in record.traits:
+        return _IN_MEMORY
     if Trait.BITCAST in record.traits:
         source = instruction.operands[0]
         while (producer := source.producer) is not None and Trait.BITCAST in producer.op.traits:
             source = producer.operands[0]
-        return source.is_argument_of_function if producer is None else takes_pairs(producer)
+        if producer is None:
+            return _IN_MEMORY if source.is_argument_of_function else _NUMBERS
+        return known_elements(producer)
     if isinstance(lowering, Structural):
-        return lowering.role in ("constant", "collective") or lowering.ends == "function"
+        as_a_whole = lowering.role in ("constant", "collective") or lowering.ends == "function"
+        return _IN_MEMORY if as_a_whole else _NUMBERS
     if isinstance(lowering, Kernel):
         takes = lowering.takes_pairs
-        return Trait.FUSION in record.traits or (takes if isinstance(takes, bool) else takes(instruction))
-    return Trait.PARTS in record.traits
+        return (*_NUMBERS, ComplexType) if (takes if isinstance(takes, bool) else takes(instruction)) else _NUMBERS
+    return _NUMBERS
 
 
 @final
@@ -70,9 +80,9 @@ class Support:
             reason = lowering.declines(instruction)
             if reason:
                 return reason
-        with_pairs = takes_pairs(instruction)
+        known = known_elements(instruction)
         for value in (*instruction.operands, *instruction.results):
-            reason = self._type_reason(value, with_pairs=with_pairs)
+            reason = self._type_reason(value, known)
             if reason:
                 return reason
         if instruction.regions and not isinstance(instruction.op.lowering, Structural):
@@ -86,21 +96,20 @@ class Support:
         main = module.main
         for kind, values in (("argument", main.body.arguments), ("result", main.body.returned)):
             for number, value in enumerate(values):
-                reason = self._type_reason(value, with_pairs=True)
+                reason = self._type_reason(value, _IN_MEMORY)
                 if not reason and not isinstance(value.type, TensorType):
                     reason = "tuples are not passed in and out; give the tensors as arguments or results of their own"
                 if reason:
                     raise UnsupportedError(f"{kind} {number} of @{main.name}", self.backend, reason, main.location)
 
-    def _type_reason(self, value: Value, *, with_pairs: bool) -> str:
+    def _type_reason(self, value: Value, known: tuple[type[ElementType], ...]) -> str:
         kind = value.type
         if not isinstance(kind, TensorType):
             is_tuple = str(kind).startswith("tuple")
             return "" if is_tuple else f"values of type {kind} have no {self.machine} representation yet"
         if not kind.is_static:
             return f"{kind} has dimensions that are not known; give the shapes"
-        known = (BooleanType, IntegerType, FloatFormat)
-        if not isinstance(kind.element_type, (*known, ComplexType) if with_pairs else known):
+        if not isinstance(kind.element_type, known):
             return f"element type {kind.element_type} has no {self.machine} code yet"
         if kind.nbytes > MAXIMUM_BYTES:
             return f"{kind} takes {kind.nbytes} bytes, more than any machine has"
