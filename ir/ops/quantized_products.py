@@ -138,7 +138,7 @@ def evaluated(
     """The reference semantics of a product with quantized operands; ``multiply`` is that of arrays of numbers."""
     types = [operand.tensor_type for operand in instruction.operands[:2]]
     if product is None:
-        return multiply(lhs, dequantize(rhs, types[1]))
+        return np.asarray(multiply(lhs, dequantize(rhs, types[1])))
     if not product.is_exact:
         numbers = multiply(dequantize(lhs, types[0]), dequantize(rhs, types[1]))
         return quantize(round_array(numbers, product.lhs.expressed_element), product.result)
