@@ -159,7 +159,7 @@ def _scaled(sums: Array, product: QuantizedProduct) -> Array:
     zeros = spread_parameters(np.array(element.zero_points, np.int64), product.result, sums.shape)
     factors = product.factors()
     if (factors == 1).all():
-        return np.clip(sums + zeros, element.minimum, element.maximum).astype(element.storage)
+        return np.asarray(np.clip(sums + zeros, element.minimum, element.maximum).astype(element.storage))
     row = product.scaled_in
     return stored_nearest(sums.astype(row.storage) * factors, zeros.astype(row.storage), element, row)
 

@@ -44,7 +44,7 @@ def operated(name: str, a: Number, b: Number) -> Number:
     """An operation of arithmetic, infinities and NaN as IEEE 754 has them (no zero here is negative)."""
     if isinstance(a, float) or isinstance(b, float) or (name == "divide" and b == 0):
         with np.errstate(all="ignore"):
-            return float(getattr(np, name)(np.float64(a), np.float64(b)))
+            return exact(getattr(np, name)(np.float64(a), np.float64(b)))
     return {"add": a + b, "subtract": a - b, "multiply": a * b, "divide": a / b if b else 0}[name]
 
 
