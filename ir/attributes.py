@@ -171,6 +171,18 @@ class DotAlgorithm(Attribute):
 
 
 @dataclass(frozen=True, slots=True)
+class ResultAccuracy(Attribute):
+    """``#stablehlo.result_accuracy``: how far elements may be off: ``atol + rtol * |exact| + ulps`` units in the last place
+    where ``mode`` is ``TOLERANCE``; as far as is usual (``DEFAULT``), or as little as there is code for (``HIGHEST``).
+    """
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+    mode: str = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
 class ConvDimensionNumbers(Attribute):
     """``#stablehlo.conv``: the position of batch, feature and spatial dimensions in input, kernel and output."""
 
@@ -215,6 +227,60 @@ class ChannelHandle(Attribute):
 
     handle: int
     type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOperandAlias(Attribute):
+    """``#stablehlo.output_operand_alias``: a result of a custom call, or a part of one, is the memory of an operand's part."""
+
+    output_tuple_indices: tuple[int, ...]
+    operand_index: int
+    operand_tuple_indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedDotDimensionNumbers(Attribute):
+    """``#chlo.ragged_dot``: the numbers of a dot_general, the dimension of lhs that is ragged and that of rhs by group."""
+
+    lhs_batching: tuple[int, ...] = ()
+    rhs_batching: tuple[int, ...] = ()
+    lhs_contracting: tuple[int, ...] = ()
+    rhs_contracting: tuple[int, ...] = ()
+    lhs_ragged: tuple[int, ...] = ()
+    rhs_group: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRef(Attribute):
+    """``#stablehlo.axis_ref``: an axis of a mesh, or the part of one of ``size`` behind parts of ``pre_size`` in all."""
+
+    name: str
+    pre_size: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeshAxis(Attribute):
+    """``#stablehlo.mesh_axis``: name and size of an axis of a mesh."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh(Attribute):
+    """``#stablehlo.mesh``: a grid of devices; ``axes`` are (name, size), ``device_ids`` numbers its places in row-major order."""
+
+    axes: tuple[tuple[str, int], ...]
+    device_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeshAxes(Attribute):
+    """``#stablehlo.replica_group_mesh_axes``: groups of devices that differ along ``axes`` of a mesh, or of one by name."""
+
+    mesh: Mesh | str
+    axes: tuple[AxisRef, ...]
 
 
 AttributeValue = Any

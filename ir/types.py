@@ -24,6 +24,9 @@ from hlojit.ir.formats import ElementType, FloatFormat, element_type
 DYNAMIC: Final = -1
 """A dimension whose size is known only at run time (``?`` in the text)."""
 
+BOUNDS_PREFIX: Final = "#stablehlo.bounds<"
+"""How an encoding begins that gives bounds; one size or ``?`` for each dimension follows."""
+
 
 class Type:
     """Base of all types."""
@@ -130,7 +133,52 @@ def bounds_text(bounds: Sequence[int]) -> str:
     """The encoding of a tensor type with these upper bounds, of which ``DYNAMIC`` is none; empty without any."""
     if all(bound == DYNAMIC for bound in bounds):
         return ""
-    return f"#stablehlo.bounds<{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>"
+    return f"{BOUNDS_PREFIX}{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>"
+
+
+class UnrankedTensorType(Type):
+    """``tensor<*xf32>``: a tensor of which not even the rank is known.  Create through ``unranked``.
+
+    StableHLO has none; CHLO's ops and those of other dialects that stand beside them take it.
+    """
+
+    element_type: ElementType
+
+    def __init__(self, element: ElementType):
+        super().__init__(element_type=element)
+
+    def __str__(self) -> str:
+        return f"tensor<*x{self.element_type.name}>"
+
+
+class BufferType(Type):
+    """``memref<2x3xf32>``: memory that custom calls read and write; ``layout`` is what follows the element type, as it was read.
+
+    Create through ``buffer_type``.
+    """
+
+    shape: tuple[int, ...]
+    element_type: ElementType
+    layout: str
+
+    def __init__(self, shape: tuple[int, ...], element: ElementType, layout: str = ""):
+        super().__init__(shape=shape, element_type=element, layout=layout)
+
+    def __str__(self) -> str:
+        dimensions = "".join("?x" if extent == DYNAMIC else f"{extent}x" for extent in self.shape)
+        return f"memref<{dimensions}{self.element_type.name}{f', {self.layout}' if self.layout else ''}>"
+
+
+class FutureType(Type):
+    """``!stablehlo.future<tensor<f32>>``: values that an asynchronous op gives later.  Create through ``future_type``."""
+
+    elements: tuple[Type, ...]
+
+    def __init__(self, elements: tuple[Type, ...]):
+        super().__init__(elements=elements)
+
+    def __str__(self) -> str:
+        return f"!stablehlo.future<{', '.join(map(str, self.elements))}>"
 
 
 class TupleType(Type):
@@ -186,6 +234,9 @@ _tensors: WeakValueDictionary[tuple[tuple[int, ...], ElementType, str], TensorTy
 _tuples: WeakValueDictionary[tuple[Type, ...], TupleType] = WeakValueDictionary()
 _functions: WeakValueDictionary[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType] = WeakValueDictionary()
 _opaque: WeakValueDictionary[str, OpaqueType] = WeakValueDictionary()
+_futures: WeakValueDictionary[tuple[Type, ...], FutureType] = WeakValueDictionary()
+_unranked: WeakValueDictionary[ElementType, UnrankedTensorType] = WeakValueDictionary()
+_buffers: WeakValueDictionary[tuple[tuple[int, ...], ElementType, str], BufferType] = WeakValueDictionary()
 _lock = threading.RLock()
 """Held to make a type: two threads must not make one each.  Looking one up takes no lock."""
 
@@ -230,9 +281,28 @@ def opaque_type(text: str) -> OpaqueType:
     return _opaque.get(text) or cast(OpaqueType, _intern(_opaque, text, OpaqueType(text)))
 
 
+def future_type(elements: Sequence[Type]) -> FutureType:
+    """Return the type of futures of these types."""
+    key = tuple(elements)
+    return _futures.get(key) or cast(FutureType, _intern(_futures, key, FutureType(key)))
+
+
+def unranked(element: ElementType) -> UnrankedTensorType:
+    """Return the type of tensors of an element type and of any rank."""
+    return _unranked.get(element) or cast(UnrankedTensorType, _intern(_unranked, element, UnrankedTensorType(element)))
+
+
+def buffer_type(shape: Sequence[int], element: ElementType, layout: str = "") -> BufferType:
+    """Return the type of buffers of this shape and element type."""
+    key = (tuple(shape), element, layout)
+    return _buffers.get(key) or cast(BufferType, _intern(_buffers, key, BufferType(*key)))
+
+
 def interned_count() -> int:
     """How many types there are; those that nothing refers to are gone."""
-    return len(_tensors) + len(_tuples) + len(_functions) + len(_opaque)
+    return (
+        len(_tensors) + len(_tuples) + len(_functions) + len(_opaque) + len(_futures) + len(_unranked) + len(_buffers)
+    )
 
 
 def is_float(element: ElementType) -> bool:

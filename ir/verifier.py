@@ -20,7 +20,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import InferenceRequest, Pointwise, Structural, Trait, ops
+from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
 from hlojit.ir.types import TensorType, Type
@@ -156,7 +156,7 @@ class _FunctionCheck:
         if self.per_axis:
             self.check_per_axis(instruction)
         self.check_constraints(instruction)
-        if len(self.faults) == count and record.infer is not None:
+        if len(self.faults) == count and record.infer is not None and not _compares_results(record):
             self.check_results(instruction)
         if key is not None and len(self.faults) == count:
             self.correct.add(key)
@@ -195,6 +195,8 @@ class _FunctionCheck:
             try:
                 complaint = constraint.check(instruction)
             except TypeInferenceError as error:
+                if constraint.compares_results and len(self.faults) > before:
+                    continue
                 complaint, label = error.message, error.label or label
             except _CANNOT_CHECK as error:
                 if len(self.faults) > before:
@@ -222,6 +224,11 @@ class _FunctionCheck:
         found = instruction.result_types
         if len(found) != len(expected) or not all(map(agreement(record), found, expected)):
             self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
+
+
+def _compares_results(record: OpDefinition) -> bool:
+    """Whether one of the record's constraints is about all of the result types."""
+    return any(constraint.compares_results for constraint in record.constraints)
 
 
 def _ends(instruction: Instruction, what: str) -> bool:

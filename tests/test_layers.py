@@ -66,7 +66,7 @@ IR_ORDER = (
     ("attributes", "quantized"),
     ("scalar", "blocks"),
     ("graph",),
-    ("compare", "donation", "resolution", "binary", "process_grid"),
+    ("compare", "donation", "resolution", "binary", "process_grid", "meshes"),
     ("files",),
     ("ops",),
     ("builder", "interpreter"),

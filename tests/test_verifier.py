@@ -155,8 +155,8 @@ def test_calls() -> None:
         builder.create("func.call", builder.arguments, attributes={"callee": "main"}, result_types=[SCALAR])
         builder.return_()
     assert complaints(module) == [
-        "func.call: there is no function @nobody in the module",
-        "func.call: @main has type (tensor<2xf32>) -> tensor<2xf32> but is called as (tensor<i32>) -> tensor<i32>",
+        "func.call (callee): there is no function @nobody in the module",
+        "func.call (callee): @main has type (tensor<2xf32>) -> tensor<2xf32> but is called as (tensor<i32>) -> tensor<i32>",
     ]
 
 

@@ -19,6 +19,7 @@ from hlojit.ir.attributes import (
     DenseArrayAttr,
     FloatAttr,
     IntegerAttr,
+    MeshAxes,
     OpaqueAttr,
     StringAttr,
     SymbolAttr,
@@ -176,7 +177,7 @@ class IntegerArrayKind(AttributeKind):
     def from_generic(self, attribute: Attribute) -> tuple[Any, ...]:
         if isinstance(attribute, DenseArrayAttr):
             return tuple(attribute.values)
-        if isinstance(attribute, Dense):
+        if isinstance(attribute, Dense) and attribute.array.dtype.kind in "iub":
             return tuple(attribute.array.ravel().tolist())
         if isinstance(attribute, ArrayAttr) and all(isinstance(e, (IntegerAttr, BoolAttr)) for e in attribute.elements):
             return tuple(e.value for e in attribute.elements if isinstance(e, (IntegerAttr, BoolAttr)))
@@ -195,14 +196,29 @@ class IntegerMatrixKind(AttributeKind):
         return "a dense matrix of i64"
 
     def from_generic(self, attribute: Attribute) -> tuple[tuple[int, ...], ...]:
-        if isinstance(attribute, Dense) and attribute.array.ndim == 2:
+        if isinstance(attribute, Dense) and attribute.array.ndim == 2 and attribute.array.dtype.kind in "iub":
             return tuple(tuple(row) for row in attribute.array.tolist())
         raise self.refuse(attribute)
 
-    def to_generic(self, value: tuple[tuple[int, ...], ...]) -> Dense:
+    def to_generic(self, value: Any) -> Attribute:
         # Without rows the width is not known; every such attribute of StableHLO then has pairs.
         shape = (len(value), len(value[0]) if value else 2)
         return Dense(tensor(shape, "i64"), np.array(value, np.int64).reshape(shape))
+
+
+@dataclass(frozen=True)
+class GroupsKind(IntegerMatrixKind):
+    """Groups of processes: ``dense<[[0, 1]]> : tensor<1x2xi64>``, a tuple of tuples, or ``MeshAxes``."""
+
+    @property
+    def expected(self) -> str:
+        return "a dense matrix of i64 or #stablehlo.replica_group_mesh_axes<...>"
+
+    def from_generic(self, attribute: Attribute) -> Any:
+        return attribute if isinstance(attribute, MeshAxes) else super().from_generic(attribute)
+
+    def to_generic(self, value: Any) -> Attribute:
+        return value if isinstance(value, MeshAxes) else super().to_generic(value)
 
 
 @dataclass(frozen=True)
@@ -313,5 +329,6 @@ SYMBOL = SymbolKind()
 I64_ARRAY = IntegerArrayKind("i64")
 BOOL_ARRAY = IntegerArrayKind("i1")
 I64_MATRIX = IntegerMatrixKind()
+GROUPS = GroupsKind()
 ELEMENTS = ElementsKind()
 GENERIC = GenericKind()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hlojit.ir.attributes import ChannelHandle
+from hlojit.ir.attributes import ArrayAttr, ChannelHandle, IntegerAttr
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I64_MATRIX, STRING, RecordKind
 from hlojit.ir.ops.collective_expansion import expand_async_done, expand_async_start
 from hlojit.ir.ops.collectives import PAIR_RULES
@@ -22,7 +22,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.rules import OpCall, checked, compatible_lists, inferred, region_inputs, region_outputs, spell
-from hlojit.ir.types import TOKEN, OpaqueType, TensorType, TokenType, Type, opaque_type
+from hlojit.ir.types import TOKEN, TensorType, TokenType, Type, future_type
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
@@ -57,6 +57,20 @@ def _result_token(instruction: Instruction) -> str | None:
     return f"the last result must be a token, found {spell(instruction.result_types)}"
 
 
+def _layouts(instruction: Instruction) -> str | None:
+    """A layout has a list of dimensions for each result before the token."""
+    layout = instruction.attributes.get("layout")
+    if layout is None:
+        return None
+    count = len(instruction.results) - 1
+    if not isinstance(layout, ArrayAttr) or len(layout.elements) != count:
+        return f"layout must be a list with an element for each of the {count} results before the token"
+    for element in layout.elements:
+        if not isinstance(element, ArrayAttr) or not all(isinstance(each, IntegerAttr) for each in element.elements):
+            return "each element of layout must be a list of integers"
+    return None
+
+
 INFEED = define(
     OpDefinition(
         "stablehlo.infeed",
@@ -70,6 +84,7 @@ INFEED = define(
             Constraint("C1", _some_results),
             Constraint("C2", _payload_is_tensors),
             Constraint("C3", _result_token),
+            Constraint("layout", _layouts),
         ),
         reference=unsupported_reference(_NO_HOST),
         traits=EFFECT,
@@ -120,7 +135,7 @@ _CHANNEL = (
     AttributeSpec("source_target_pairs", I64_MATRIX, optional=True),
 )
 
-_RECEIVED = (Constraint("", _payload_is_tensors), Constraint("", _result_token))
+_RECEIVED = (Constraint("results", _payload_is_tensors), Constraint("results", _result_token))
 
 SEND_RULES = (Constraint("I2", _token_last), *PAIR_RULES, _channel_type(2))
 
@@ -154,11 +169,6 @@ RECV = define(
 # asynchronous calls
 
 
-def future_of(types: Sequence[Type]) -> OpaqueType:
-    """``!stablehlo.future<T, ...>``."""
-    return opaque_type(f"!stablehlo.future<{', '.join(map(str, types))}>")
-
-
 def _one_op(call: OpCall) -> str | None:
     count = len(call.regions[0])
     return None if count == 2 else f"body must be one op and a return, found {count} instructions"
@@ -185,7 +195,7 @@ ASYNC_START = define(
         "stablehlo.async_start",
         operands=(Operand("operands", variadic=True),),
         regions=("body",),
-        infer=checked(ASYNC_START_RULES, lambda request: [future_of(region_outputs(request.regions[0]))]),
+        infer=checked(ASYNC_START_RULES, lambda request: [future_type(region_outputs(request.regions[0]))]),
         constraints=(*ASYNC_START_RULES, inferred("C4")),
         reference=lambda call, *values: (call.run(0, *values[: len(call.instruction.regions[0].arguments)]),),
         lowering=Expand(expand_async_start),
@@ -196,7 +206,7 @@ ASYNC_START = define(
 
 def _future_result(instruction: Instruction) -> str | None:
     found = instruction.operand_types[0]
-    if found is future_of(instruction.result_types):
+    if found is future_type(instruction.result_types):
         return None
     return f"operand has type {found} but the results are {spell(instruction.result_types)}"
 

@@ -127,7 +127,7 @@ def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefini
         OpDefinition(
             f"chlo.{name}",
             infer=infer,
-            constraints=(inferred(""),),
+            constraints=(inferred("result"),),
             reference=_reference(plain),
             lowering=_expand(plain),
             summary=f"{plain.partition('.')[2]} with broadcasting",

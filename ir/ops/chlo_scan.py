@@ -10,21 +10,35 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from hlojit.ir.ops.attribute_kinds import BOOL, I64
+from hlojit.ir.ops.attribute_kinds import BOOL, I64, IntegerArrayKind
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
     Expand,
     Indexed,
+    InferenceRequest,
     OpDefinition,
     Operand,
     ReferenceCall,
     Trait,
     define,
 )
-from hlojit.ir.ops.rules import OpCall, dimension_in_range, region_inputs, same_types
-from hlojit.ir.types import TensorType, tensor
+from hlojit.ir.ops.rules import (
+    OpCall,
+    checked,
+    compatible_extents,
+    compatible_lists,
+    in_range,
+    inferred,
+    operand_tensors,
+    region_inputs,
+    region_outputs,
+    show,
+    spell,
+    without,
+)
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
@@ -34,6 +48,9 @@ INDEX = tensor((), "i32")
 
 def scan_inputs(call: OpCall) -> int:
     """How many operands are inputs: those whose slices, not they themselves, the body takes."""
+    sizes = call.attributes.get("operandSegmentSizes")
+    if sizes:
+        return int(sizes[0])
     arguments = region_inputs(call.regions[0])
     return sum(
         isinstance(operand, TensorType) and isinstance(argument, TensorType) and operand.rank == argument.rank + 1
@@ -41,21 +58,71 @@ def scan_inputs(call: OpCall) -> int:
     )
 
 
-def _scan_body(call: OpCall) -> str | None:
-    count, arguments = scan_inputs(call), region_inputs(call.regions[0])
-    if len(arguments) != len(call.operand_types):
-        return f"body takes {len(arguments)} values, expected {len(call.operand_types)}"
-    for carry, argument in zip(call.operand_types[count:], arguments[count:]):
-        complaint = same_types("an init and the body's argument", [carry, argument])
+def _segments(call: OpCall) -> str | None:
+    sizes, count = call.attributes.get("operandSegmentSizes"), len(call.operand_types)
+    if sizes and (len(sizes) != 2 or min(sizes) < 0 or sum(sizes) != count):
+        return f"operandSegmentSizes {show(sizes)} must be the numbers of inputs and of inits, {count} together"
+    if scan_inputs(call) or len(region_outputs(call.regions[0])) > count:
+        return None
+    return "there must be at least one input or output"
+
+
+def _scan_dimension(call: OpCall) -> str | None:
+    for type in operand_tensors(call)[: scan_inputs(call)]:
+        complaint = in_range("dimension", (call.attributes["dimension"],), type.rank, f"rank of {type}")
         if complaint:
             return complaint
     return None
 
 
-def _scan_dimension(call: OpCall) -> str | None:
-    if not scan_inputs(call):
-        return None
-    return dimension_in_range(call)
+def _scan_size(call: OpCall) -> int:
+    """How many slices there are, as far as it is known."""
+    dimension = call.attributes["dimension"]
+    sizes = [call.attributes.get("scan_dim_size", DYNAMIC)]
+    sizes += [type.shape[dimension] for type in operand_tensors(call)[: scan_inputs(call)]]
+    return next((size for size in sizes if size != DYNAMIC), DYNAMIC)
+
+
+def _same_size(call: OpCall) -> str | None:
+    dimension, expected = call.attributes["dimension"], _scan_size(call)
+    for type in operand_tensors(call)[: scan_inputs(call)]:
+        if not compatible_extents(type.shape[dimension], expected):
+            return f"dimension {dimension} of {type} has not the size {expected} of the scan"
+    return None
+
+
+def _scan_body(call: OpCall) -> str | None:
+    count, arguments, dimension = scan_inputs(call), region_inputs(call.regions[0]), call.attributes["dimension"]
+    types = operand_tensors(call)
+    slices = [type.with_shape(without(type.shape, (dimension,))) for type in types[:count]]
+    expected = [*slices, *types[count:]]
+    if not compatible_lists(arguments, expected):
+        return f"body takes {spell(arguments)}, expected {spell(expected)}"
+    carries = len(types) - count
+    returned = region_outputs(call.regions[0])
+    if len(returned) < carries or not compatible_lists(returned[len(returned) - carries :], types[count:]):
+        return f"body returns {spell(returned)}, expected it to end in the {carries} values that are carried"
+    return None
+
+
+SCAN_RULES = (
+    Constraint("segments", _segments),
+    Constraint("dimension", _scan_dimension),
+    Constraint("size", _same_size),
+    Constraint("body", _scan_body),
+)
+
+
+def _infer_scan(request: InferenceRequest) -> Sequence[Type]:
+    """What the body collects, with a dimension for the steps, and what it carries."""
+    dimension, returned = request.attributes["dimension"], region_outputs(request.regions[0])
+    carries = len(request.operand_types) - scan_inputs(request)
+    found: list[Type] = []
+    for type in returned[: len(returned) - carries]:
+        assert isinstance(type, TensorType)
+        shape = [*type.shape[:dimension], _scan_size(request), *type.shape[dimension:]]
+        found.append(type.with_shape(shape))
+    return [*found, *returned[len(returned) - carries :]]
 
 
 def _scan_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
@@ -193,13 +260,16 @@ SCAN = define(
         "chlo.scan",
         operands=(Operand("inputs", variadic=True), Operand("inits", variadic=True)),
         attributes=(
+            AttributeSpec("operandSegmentSizes", IntegerArrayKind("i32"), optional=True),
+            AttributeSpec("resultSegmentSizes", IntegerArrayKind("i32"), optional=True),
             AttributeSpec("dimension", I64),
             AttributeSpec("scan_dim_size", I64, optional=True),
             AttributeSpec("is_reverse", BOOL, optional=True, default=False),
             AttributeSpec("is_associative", BOOL, optional=True),
         ),
         regions=("body",),
-        constraints=(Constraint("", _scan_body), Constraint("", _scan_dimension)),
+        infer=checked(SCAN_RULES, _infer_scan),
+        constraints=(*SCAN_RULES, inferred("result")),
         reference=_scan_reference,
         syntax="scan",
         lowering=Expand(_expand_scan),

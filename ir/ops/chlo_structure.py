@@ -1,4 +1,4 @@
-"""CHLO's ops that are not elementwise: constants, top_k and ragged_dot."""
+"""CHLO's ops that are not elementwise: constants and top_k."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.attributes import BoolAttr, Dense, FloatAttr, IntegerAttr
 from hlojit.ir.formats import ElementType, FloatFormat, element_type
-from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64, ArrayOfKind, EnumKind
+from hlojit.ir.ops.attribute_kinds import BOOL, ELEMENTS, GENERIC, I64
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -38,7 +38,7 @@ CONSTANT = define(
         "chlo.constant",
         attributes=(AttributeSpec("value", ELEMENTS),),
         infer=lambda request: [request.attributes["value"].type],
-        constraints=(inferred(""),),
+        constraints=(inferred("result"),),
         reference=lambda call: call.attributes["value"].array,
         syntax="chlo.constant",
         traits=frozenset({Trait.CONSTANT}),
@@ -72,7 +72,7 @@ CONSTANT_LIKE = define(
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("value", GENERIC),),
         infer=lambda request: [operand_tensor(request, 0).with_element_type(like_element(request))],
-        constraints=(inferred(""),),
+        constraints=(inferred("result"),),
         reference=lambda call, operand: np.full(operand.shape, like_value(call.instruction)),
         lowering=Expand(
             lambda builder, i: (
@@ -95,7 +95,7 @@ def _largest(call: OpCall) -> str | None:
     return f"k {k} must lie within the last dimension of {type}"
 
 
-TOP_K_RULES = (Constraint("", _largest),)
+TOP_K_RULES = (Constraint("k", _largest),)
 
 
 def _infer_top_k(request: InferenceRequest) -> Sequence[Type]:
@@ -150,28 +150,10 @@ TOP_K = define(
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("k", I64), AttributeSpec("is_stable", BOOL, optional=True, default=True)),
         infer=checked(TOP_K_RULES, _infer_top_k),
-        constraints=(*TOP_K_RULES, inferred("")),
+        constraints=(*TOP_K_RULES, inferred("result")),
         reference=_top_k_reference,
         syntax="top_k",
         lowering=Expand(_expand_top_k),
         summary="the k largest elements of each row and their indices",
-    )
-)
-
-RAGGED_DOT = define(
-    OpDefinition(
-        "chlo.ragged_dot",
-        operands=(Operand("lhs"), Operand("rhs"), Operand("group_sizes")),
-        attributes=(
-            AttributeSpec("ragged_dot_dimension_numbers", GENERIC),
-            AttributeSpec(
-                "precision_config",
-                ArrayOfKind(EnumKind("precision", ("DEFAULT", "HIGH", "HIGHEST"), "chlo")),
-                optional=True,
-            ),
-        ),
-        reference=None,
-        lowering=None,
-        summary="a product over groups of rows of different sizes",
     )
 )

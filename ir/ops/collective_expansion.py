@@ -92,8 +92,8 @@ def _even_groups(instruction: Instruction, strategy: StrategyOf) -> Groups:
     return groups
 
 
-def _checked_extent(instruction: Instruction, label: str, dimension: int, expected: int) -> None:
-    found = instruction.results[0].tensor_type.shape[dimension]
+def _checked_extent(instruction: Instruction, label: str, dimension: int, expected: int, result: int = 0) -> None:
+    found = instruction.results[result].tensor_type.shape[dimension]
     if found != expected:
         message = f"dimension {dimension} of the result is {found}, expected {expected} for the groups of this grid"
         raise _refuse(instruction, label, message)
@@ -253,9 +253,9 @@ def expand_all_gather(builder: Builder, instruction: Instruction) -> Sequence[Va
     if not _is_static(instruction):
         return None
     groups, dimension = _even_groups(instruction, spanning), instruction.attributes["all_gather_dim"]
-    extent = instruction.operands[0].tensor_type.shape[dimension] if instruction.operands else 0
-    if instruction.operands:
-        _checked_extent(instruction, "C6", dimension, extent * members(groups))
+    for number, operand in enumerate(instruction.operands):
+        expected = operand.tensor_type.shape[dimension] * members(groups)
+        _checked_extent(instruction, "C6", dimension, expected, number)
     stacked = [_stacked(builder, operand, instruction, groups) for operand in instruction.operands]
     return [_joined(builder, each, dimension) for each in stacked]
 

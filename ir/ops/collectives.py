@@ -38,6 +38,7 @@ from hlojit.ir.ops.process_groups import (
     along_one_axis,
     along_one_axis_or_global,
     covering_rules,
+    empty_groups,
     global_ids_need_channel,
     group_size,
     pairs_complaint,
@@ -50,6 +51,7 @@ from hlojit.ir.ops.rules import (
     checked,
     combined_elements,
     combiner_is,
+    compatible,
     compatible_lists,
     in_range,
     inferred,
@@ -93,6 +95,38 @@ def _dimension(label: str, name: str) -> Constraint:
     return Constraint(label, check)
 
 
+def _gathers(call: OpCall) -> str | None:
+    dimension = call.attributes["all_gather_dim"]
+    for type in operand_tensors(call):
+        if type.shape[dimension] == 0:
+            return f"dimension {dimension} of {type}, along which operands are gathered, is empty"
+    return None
+
+
+def _gathered_types(instruction: Instruction) -> str | None:
+    """Results are a multiple of the operands along the dimension: how many times may be for the grid to say.
+
+    StableHLO's own verifier does not ask for as many as a group has members, even where groups say it.
+    """
+    operands, results, dimension = (
+        operand_tensors(instruction),
+        instruction.result_types,
+        instruction.attributes["all_gather_dim"],
+    )
+    if len(operands) != len(results):
+        return f"there are {len(results)} results, expected {len(operands)}, one for each operand"
+    for operand, result in zip(operands, results):
+        expected = operand.with_shape([DYNAMIC if d == dimension else n for d, n in enumerate(operand.shape)])
+        if not isinstance(result, TensorType) or not compatible(result, expected):
+            return f"result has type {result}, expected {expected}"
+        if (
+            DYNAMIC not in (result.shape[dimension], operand.shape[dimension])
+            and result.shape[dimension] % operand.shape[dimension]
+        ):
+            return f"dimension {dimension} of {result} is not a multiple of that of {operand}"
+    return None
+
+
 def _divides(label: str, name: str, count: Callable[[OpCall], int | None]) -> Constraint:
     def check(call: OpCall) -> str | None:
         for type in operand_tensors(call):
@@ -121,7 +155,8 @@ def _spanned(call: OpCall) -> int | None:
 
 ALL_GATHER_RULES = (
     _dimension("C1", "all_gather_dim"),
-    *covering_rules("C2", "C3", "C4", spanning),
+    Constraint("C6", _gathers),
+    *covering_rules("C2", "C3", "C4", spanning, even=True),
     Constraint("C5", global_ids_need_channel),
 )
 
@@ -136,7 +171,7 @@ ALL_GATHER = define(
                 _scaled(type, {r.attributes["all_gather_dim"]: (_spanned(r), 1)}) for type in operand_tensors(r)
             ],
         ),
-        constraints=(*ALL_GATHER_RULES, inferred("C6")),
+        constraints=(*ALL_GATHER_RULES, Constraint("C6", _gathered_types, compares_results=True)),
         reference=semantics.all_gather,
         traits=ASYNCHRONOUS_EFFECT,
         lowering=Expand(expand_all_gather),
@@ -182,7 +217,7 @@ ALL_REDUCE = define(
 REDUCE_SCATTER_RULES = (
     _dimension("C2", "scatter_dimension"),
     _divides("C1", "scatter_dimension", _spanned),
-    *covering_rules("C3", "C4", "C5", spanning),
+    *covering_rules("C3", "C4", "C5", spanning, even=True),
     Constraint("C6", global_ids_need_channel),
     _computation_is("C7"),
 )
@@ -223,6 +258,8 @@ def _split_count(call: OpCall) -> int:
 
 
 def _split_is_group(call: OpCall) -> str | None:
+    if empty_groups(call):
+        return f"replica_groups are empty, expected groups of split_count {_split_count(call)} members"
     count = group_size(call, along_one_axis)
     if count in (None, _split_count(call)):
         return None
@@ -234,7 +271,7 @@ ALL_TO_ALL_RULES = (
     _dimension("C1", "split_dimension"),
     _divides("C2", "split_dimension", _split_count),
     _dimension("C3", "concat_dimension"),
-    *covering_rules("C5", "C6", "C7", along_one_axis),
+    *covering_rules("C5", "C6", "C7", along_one_axis, even=True),
     Constraint("C8", _split_is_group),
 )
 
@@ -367,7 +404,7 @@ COLLECTIVE_REDUCE_RULES = (
     Constraint("C3", _static_root),
     Constraint("C3", _dynamic_root),
     _computation_is("C4"),
-    Constraint("", global_ids_need_channel),
+    Constraint("channel", global_ids_need_channel),
 )
 
 COLLECTIVE_REDUCE = define(
@@ -398,7 +435,7 @@ CROSS_REPLICA_SUM = define(
         operands=(Operand("operand"),),
         attributes=(REPLICA_GROUPS,),
         infer=lambda request: request.operand_types,
-        constraints=(some_rules("", "", spanning)[0], inferred("")),
+        constraints=(*some_rules("groups", "groups", spanning)[:2], inferred("result")),
         reference=semantics.cross_replica_sum,
         traits=EFFECT,
         lowering=Expand(expand_cross_replica_sum),
@@ -414,7 +451,7 @@ def _own_id(name: str, read: Callable[[ReferenceCall], Any], expand: Callable[..
         OpDefinition(
             f"stablehlo.{name}",
             infer=lambda request: [tensor((), element_type("ui32"))],
-            constraints=(inferred(""),),
+            constraints=(inferred("result"),),
             reference=read,
             syntax="pretty-result-type",
             lowering=Expand(expand),

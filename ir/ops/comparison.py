@@ -63,13 +63,15 @@ def _same_shapes(call: OpCall) -> str | None:
 
 
 def allowed_compare_types(element: ElementType) -> tuple[str, ...]:
-    """The values of ``compare_type`` for an element type, the default first."""
-    if isinstance(element, (FloatFormat, QuantizedType)):
-        # The numbers that quantized elements stand for are floats without NaN and -0.0: both orders are one.
-        return ("FLOAT", "TOTALORDER")
-    if isinstance(element, ComplexType):
-        return ("FLOAT",)
-    return ("SIGNED",) if is_signed(element) else ("UNSIGNED",)
+    """The values of ``compare_type`` for an element type, the default first.
+
+    Beyond the specification: StableHLO's own verifier takes any, and its tests and older programs have signs that are not
+    those of the elements.  What is compared how follows from the element type; a total order is one of floats.  The numbers
+    that quantized elements stand for are floats without NaN and -0.0: both orders are one.
+    """
+    if isinstance(element, (FloatFormat, ComplexType, QuantizedType)):
+        return ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
+    return ("SIGNED", "UNSIGNED") if is_signed(element) else ("UNSIGNED", "SIGNED")
 
 
 def _compare_type_fits(call: OpCall) -> str | None:

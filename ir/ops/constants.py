@@ -27,7 +27,7 @@ from hlojit.ir.ops.definition import (
 )
 from hlojit.ir.ops.quantized_arithmetic import quantized_indices
 from hlojit.ir.ops.quantized_arrays import quantize
-from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred, operand_tensor
+from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred, operand_tensor, sized_result
 from hlojit.ir.ops.views import ConstantView, IotaView
 from hlojit.ir.quantized import is_quantized
 from hlojit.ir.scalar import formats
@@ -106,7 +106,7 @@ IOTA = define(
     OpDefinition(
         "stablehlo.iota",
         attributes=(AttributeSpec("iota_dimension", I64),),
-        constraints=(Constraint("C1", _iota_dimension),),
+        constraints=(Constraint("C1", _iota_dimension), Constraint("O1", sized_result)),
         reference=_iota_reference,
         syntax="iota",
         traits=frozenset({Trait.NUMBERS}),

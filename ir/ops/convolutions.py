@@ -164,6 +164,13 @@ def _kernel_axis(call: OpCall) -> str | None:
     return f"rhs is quantized along dimension {element.axis}, expected the output feature dimension {expected}"
 
 
+def _window_is_there(call: OpCall) -> str | None:
+    """Beyond the specification: StableHLO's own verifier refuses a kernel without elements."""
+    shape = operand_tensor(call, 1).shape
+    sizes = [shape[d] for d in conv_numbers(call).kernel_spatial]
+    return None if 0 not in sizes else f"sizes {show(sizes)} of the kernel's spatial dimensions must be positive"
+
+
 CONVOLUTION_RULES = (
     Constraint("C1", _ranks),
     _sized("C2", "window_strides"),
@@ -191,6 +198,7 @@ CONVOLUTION_RULES = (
     _divisible("C15", "the output feature dimension of rhs", 1, "kernel_output_feature", "batch_group_count"),
     _divisible("C16", "the output feature dimension of rhs", 1, "kernel_output_feature", "feature_group_count"),
     Constraint("C24", precision_complaint),
+    Constraint("window", _window_is_there),
     Constraint("C27", elements_complaint),
     per_tensor("I1", 0, "lhs"),
     Constraint("C29", _kernel_axis),

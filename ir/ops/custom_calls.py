@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I32, STRING, SYMBOL, ArrayOfKind
+from hlojit.ir.ops.custom_call_rules import CUSTOM_CALL_RULES
 from hlojit.ir.ops.definition import AttributeSpec, Kernel, OpDefinition, Operand, ReferenceCall, Trait, define
 from hlojit.ir.ops.dynamic_types import custom_call
 from hlojit.ir.ops.shape_assertions import SHAPE_ASSERTION, assertion_reference
@@ -98,6 +99,7 @@ CUSTOM_CALL = define(
             AttributeSpec("output_operand_aliases", GENERIC, optional=True),
             AttributeSpec("result_tilings", GENERIC, optional=True),
         ),
+        constraints=CUSTOM_CALL_RULES,
         reference=_reference,
         syntax="custom_call",
         traits=frozenset({Trait.PER_AXIS}),

@@ -93,10 +93,15 @@ class AttributeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A rule of the specification under its label (``C1``, ``I2``); ``check`` returns a complaint or None."""
+    """A rule under its label; ``check`` returns a complaint or None.
+
+    The label is the specification's (``C1``, ``I2``), or a word (``aliases``) for a rule that it does not number.
+    """
 
     label: str
     check: Callable[[Instruction], str | None]
+    compares_results: bool = False
+    """Whether it says all there is to say of the result types; without such a one the verifier compares them itself."""
 
 
 @dataclass(frozen=True, slots=True)

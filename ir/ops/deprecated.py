@@ -46,7 +46,7 @@ def _expand_broadcast(builder: Any, instruction: Instruction) -> Sequence[Value]
     return [builder.broadcast_in_dim(instruction.operands[0], (*sizes, *operand.shape), tuple(dimensions))]
 
 
-BROADCAST_RULES = (Constraint("", lambda c: not_negative("broadcast_sizes", _sizes_in_front(c))),)
+BROADCAST_RULES = (Constraint("broadcast_sizes", lambda c: not_negative("broadcast_sizes", _sizes_in_front(c))),)
 
 BROADCAST = define(
     OpDefinition(
@@ -54,7 +54,7 @@ BROADCAST = define(
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("broadcast_sizes", I64_ARRAY),),
         infer=checked(BROADCAST_RULES, _infer_broadcast),
-        constraints=(*BROADCAST_RULES, inferred("")),
+        constraints=(*BROADCAST_RULES, inferred("result")),
         reference=lambda call, operand: np.broadcast_to(operand, (*_sizes_in_front(call.instruction), *operand.shape)),
         syntax="broadcast",
         lowering=Expand(_expand_broadcast),
@@ -128,7 +128,7 @@ EINSUM = define(
         attributes=(AttributeSpec("einsum_config", STRING),),
         infer=_infer_einsum,
         widens=True,
-        constraints=(inferred(""),),
+        constraints=(inferred("result"),),
         reference=_einsum_reference,
         syntax="einsum",
         lowering=Expand(_expand_einsum),
@@ -157,7 +157,7 @@ UNARY_EINSUM = define(
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("einsum_config", STRING),),
         infer=_infer_einsum,
-        constraints=(inferred(""),),
+        constraints=(inferred("result"),),
         reference=_einsum_reference,
         syntax="unary_einsum",
         lowering=Expand(_expand_unary_einsum),
@@ -176,7 +176,7 @@ def _select_range(call: OpCall) -> str | None:
     return f"batch_dims {batch} must lie in [0, {dim}], the selected dimension"
 
 
-INDEX_SELECT_RULES = (Constraint("", _select_range),)
+INDEX_SELECT_RULES = (Constraint("dim", _select_range),)
 
 
 def _infer_index_select(request: InferenceRequest) -> Sequence[Type]:
@@ -221,7 +221,7 @@ TORCH_INDEX_SELECT = define(
         operands=(Operand("operand"), Operand("index")),
         attributes=(AttributeSpec("dim", I64), AttributeSpec("batch_dims", I64)),
         infer=checked(INDEX_SELECT_RULES, _infer_index_select),
-        constraints=(*INDEX_SELECT_RULES, inferred("")),
+        constraints=(*INDEX_SELECT_RULES, inferred("result")),
         reference=_index_select_reference,
         lowering=Expand(_expand_index_select),
         summary="slices at indices, as torch.index_select",

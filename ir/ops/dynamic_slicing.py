@@ -59,7 +59,7 @@ _GATHER_LABELS = {
     "C8": "C7",
     "C18": "C9",
     "C19": "C10",
-    **dict.fromkeys(("C10", "C11", "C13", "C14", "C15", "C16", "C17"), ""),
+    **{label: f"gather {label}" for label in ("C10", "C11", "C13", "C14", "C15", "C16", "C17")},
 }
 
 
@@ -205,9 +205,9 @@ REAL_DYNAMIC_SLICE = define(
         ),
         refine=dynamic_types.real_dynamic_slice,
         constraints=(
-            moved_elements(""),
-            one_entry_a_dimension("", 1, "start_indices, limit_indices and strides"),
-            Constraint("", _known_bounds),
+            moved_elements("element_type"),
+            one_entry_a_dimension("bounds", 1, "start_indices, limit_indices and strides"),
+            Constraint("known_bounds", _known_bounds),
         ),
         reference=lambda call, operand, starts, limits, strides: operand[
             tuple(slice(int(a), int(b), int(c)) for a, b, c in zip(starts, limits, strides))
@@ -265,7 +265,11 @@ SET_DIMENSION_SIZE = define(
         operands=(Operand("operand"), Operand("size")),
         refine=dynamic_types.shaped(_set_shape),
         attributes=(AttributeSpec("dimension", I64),),
-        constraints=(Constraint("", _set_size_range), Constraint("", _same_rank), moved_elements("")),
+        constraints=(
+            Constraint("size", _set_size_range),
+            Constraint("rank", _same_rank),
+            moved_elements("element_type"),
+        ),
         reference=_set_size_reference,
         syntax="set_dimension_size",
         lowering=Expand(_expand_set_size),

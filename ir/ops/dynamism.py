@@ -57,9 +57,11 @@ def _shape_operand(label: str, position: int, name: str) -> Constraint:
 
     def check(instruction: Instruction) -> str | None:
         type, rank = operand_tensor(instruction, position), result_type(instruction).rank
-        if type.rank != 1 or not compatible_extents(type.shape[0], rank):
+        if type.rank != 1 or type.shape[0] != rank:
             return f"{name} has type {type}, expected {rank} elements, the rank of the result"
         shape = constant_operand(instruction, position)
+        if shape is not None and (shape < 0).any():
+            return f"{name} {show(shape.tolist())} has a negative size"
         if shape is None or compatible_shapes(result_type(instruction).shape, shape.tolist()):
             return None
         return f"{name} {show(shape.tolist())} does not fit the result type {result_type(instruction)}"

@@ -36,6 +36,7 @@ from hlojit.ir.ops.rules import (
     inferred,
     operand_tensor,
     show,
+    sized_result,
     unique,
 )
 from hlojit.ir.ops.views import BroadcastView, DimensionsView, TransposeView
@@ -111,6 +112,7 @@ BROADCAST_IN_DIM = define(
             Constraint("C4", lambda call: unique("broadcast_dimensions", _targets(call))),
             Constraint("C5", _broadcast_extents),
             broadcast_axis("C6", _targets),
+            Constraint("O1", sized_result),
         ),
         reference=_broadcast_array,
         syntax="broadcast_in_dim",
@@ -246,6 +248,7 @@ RESHAPE = define(
             moved_elements("C1"),
             Constraint("C2", _same_size),
             reshaped_axis("C3"),
+            Constraint("O1", sized_result),
         ),
         reference=lambda call, x: x.reshape(
             [-1 if extent == DYNAMIC else extent for extent in call.instruction.result.tensor_type.shape]

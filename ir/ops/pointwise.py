@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hlojit.ir.attributes import ResultAccuracy
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
-from hlojit.ir.ops.attribute_kinds import GENERIC
+from hlojit.ir.ops.attribute_kinds import RecordKind
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -36,6 +37,8 @@ from hlojit.ir.ops.rules import (
     checked,
     compatible_shapes,
     inferred,
+    merged_type,
+    show,
     spell,
 )
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
@@ -66,7 +69,7 @@ _TESTS: dict[str, Callable[[ElementType], bool]] = {
     PER_AXIS: lambda element: isinstance(element, QuantizedType) and element.axis is not None,
 }
 
-ACCURACY = (AttributeSpec("result_accuracy", GENERIC, optional=True),)
+ACCURACY = (AttributeSpec("result_accuracy", RecordKind(ResultAccuracy), optional=True),)
 
 # constraints
 
@@ -82,6 +85,22 @@ def takes(label: str, position: int, name: str, kinds: Sequence[str]) -> Constra
         return f"{name} must be a tensor of {listed} type, found {type}"
 
     return Constraint(label, check)
+
+
+def _tolerances(call: OpCall) -> str | None:
+    found: ResultAccuracy | None = call.attributes.get("result_accuracy")
+    if found is None:
+        return None
+    tolerances = (found.atol, found.rtol, found.ulps)
+    if any(value < 0 for value in tolerances):
+        return f"result_accuracy has a negative tolerance: {show(tolerances)}"
+    if found.mode != "TOLERANCE" and any(tolerances):
+        return f"result_accuracy of mode {found.mode} must have no tolerances, found {show(tolerances)}"
+    return None
+
+
+ACCURACY_RULE = Constraint("accuracy", _tolerances)
+"""Tolerances are not negative, and belong to the mode ``TOLERANCE`` alone."""
 
 
 def same_operand_types(
@@ -141,8 +160,8 @@ def like_operands(request: InferenceRequest) -> tuple[Type, ...]:
     first = request.operand_types[0]
     if len(request.operand_types) == 1 or all(type is first for type in request.operand_types):
         return (first,)
-    assert isinstance(first, TensorType)
-    return (tensor(merged_shape(request.operand_types), first.element_type),)
+    types = [type for type in request.operand_types if isinstance(type, TensorType)]
+    return (merged_type(types) if types else first,)
 
 
 def with_element(element: Callable[[ElementType], ElementType]) -> Callable[[InferenceRequest], tuple[Type, ...]]:
@@ -177,6 +196,7 @@ def unary(
     traits: frozenset[Trait] = frozenset(),
     cost: Cost = Cost.CHEAP,
     parts: Mapping[type[Any], RuleOfParts] = NO_RULES,
+    further: tuple[Constraint, ...] = (),
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with one operand whose result has the operand's type."""
@@ -186,7 +206,7 @@ def unary(
         operands=(Operand("operand"),),
         attributes=attributes,
         infer=checked(rules, like_operands),
-        constraints=(*rules, inferred("C1")),
+        constraints=(*rules, inferred("C1"), *further),
         reference=reference,
         syntax="pretty-same-type",
         traits=traits | dequantizing(kinds),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
+from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, QuantizedType, find_element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.complex_products import has_many_terms, product_of_few_terms
@@ -165,62 +165,96 @@ def _algorithm_count(name: str) -> Any:
     return check
 
 
+_F8 = frozenset({"f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"})
+
+KNOWN_ALGORITHMS = frozenset(
+    {
+        ("f16", "f16", 1), ("f16", "f32", 1), ("bf16", "bf16", 1), ("bf16", "f32", 1), ("bf16", "f32", 3),
+        ("bf16", "f32", 6), ("bf16", "f32", 9), ("tf32", "f32", 1), ("tf32", "f32", 3), ("f32", "f32", 1),
+        ("f64", "f64", 1),
+    }
+)  # fmt: skip
+"""What some hardware computes: precision of both sides, type of the sums, operations a product; beside pairs of f8 types."""
+
+
+def _algorithm_type(name: str) -> Any:
+    def check(call: OpCall) -> str | None:
+        algorithm = _algorithm(call)
+        if algorithm is None:
+            return None
+        found = getattr(algorithm, name)
+        if found == "tf32" or isinstance(find_element_type(found), FloatFormat):
+            return None
+        return f"{name} of the algorithm must be a floating-point type, found {found}"
+
+    return check
+
+
+def _known_algorithm(call: OpCall) -> str | None:
+    algorithm = _algorithm(call)
+    if algorithm is None or is_known_algorithm(algorithm):
+        return None
+    return f"no hardware is known to have the algorithm {algorithm}"
+
+
+def is_known_algorithm(algorithm: DotAlgorithm) -> bool:
+    """Whether some hardware multiplies in this way."""
+    lhs, rhs, sums = algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type
+    count = algorithm.num_primitive_operations
+    if (algorithm.lhs_component_count, algorithm.rhs_component_count) != (1, 1):
+        return False
+    if lhs in _F8 and rhs in _F8 and sums == "f32" and count == 1:
+        return True
+    return lhs == rhs and (lhs, sums, count) in KNOWN_ALGORITHMS and not algorithm.allow_imprecise_accumulation
+
+
+def dot_dimension_rules(numbers: Callable[[OpCall], DotDimensionNumbers]) -> tuple[Constraint, ...]:
+    """What the dimension numbers of a product must be, C1 to C10."""
+
+    def same_number(name: str) -> Callable[[OpCall], str | None]:
+        return lambda call: same_size(
+            f"lhs_{name}_dimensions",
+            getattr(numbers(call), f"lhs_{name}"),
+            f"rhs_{name}_dimensions",
+            getattr(numbers(call), f"rhs_{name}"),
+        )
+
+    def distinct(side: str) -> Callable[[OpCall], str | None]:
+        def check(call: OpCall) -> str | None:
+            dims = numbers(call)
+            both = getattr(dims, f"{side}_batching") + getattr(dims, f"{side}_contracting")
+            return unique(f"{side}_batching_dimensions + {side}_contracting_dimensions", both)
+
+        return check
+
+    def within(position: int, side: str, name: str) -> Callable[[OpCall], str | None]:
+        def check(call: OpCall) -> str | None:
+            found, rank = getattr(numbers(call), f"{side}_{name}"), operand_tensor(call, position).rank
+            return in_range(f"{side}_{name}_dimensions", found, rank, f"rank of {side}")
+
+        return check
+
+    def same_extents(name: str) -> Callable[[OpCall], str | None]:
+        return lambda call: _same_extents(
+            call, name, getattr(numbers(call), f"lhs_{name}"), getattr(numbers(call), f"rhs_{name}")
+        )
+
+    return (
+        Constraint("C1", same_number("batching")),
+        Constraint("C2", same_number("contracting")),
+        Constraint("C3", distinct("lhs")),
+        Constraint("C4", distinct("rhs")),
+        Constraint("C5", within(0, "lhs", "batching")),
+        Constraint("C6", within(0, "lhs", "contracting")),
+        Constraint("C7", within(1, "rhs", "batching")),
+        Constraint("C8", within(1, "rhs", "contracting")),
+        Constraint("C9", same_extents("batching")),
+        Constraint("C10", same_extents("contracting")),
+    )
+
+
 DOT_GENERAL_RULES = (
-    Constraint(
-        "C1",
-        lambda c: same_size(
-            "lhs_batching_dimensions", numbers(c).lhs_batching, "rhs_batching_dimensions", numbers(c).rhs_batching
-        ),
-    ),
-    Constraint(
-        "C2",
-        lambda c: same_size(
-            "lhs_contracting_dimensions",
-            numbers(c).lhs_contracting,
-            "rhs_contracting_dimensions",
-            numbers(c).rhs_contracting,
-        ),
-    ),
-    Constraint(
-        "C3",
-        lambda c: unique(
-            "lhs_batching_dimensions + lhs_contracting_dimensions", numbers(c).lhs_batching + numbers(c).lhs_contracting
-        ),
-    ),
-    Constraint(
-        "C4",
-        lambda c: unique(
-            "rhs_batching_dimensions + rhs_contracting_dimensions", numbers(c).rhs_batching + numbers(c).rhs_contracting
-        ),
-    ),
-    Constraint(
-        "C5",
-        lambda c: in_range(
-            "lhs_batching_dimensions", numbers(c).lhs_batching, operand_tensor(c, 0).rank, "rank of lhs"
-        ),
-    ),
-    Constraint(
-        "C6",
-        lambda c: in_range(
-            "lhs_contracting_dimensions", numbers(c).lhs_contracting, operand_tensor(c, 0).rank, "rank of lhs"
-        ),
-    ),
-    Constraint(
-        "C7",
-        lambda c: in_range(
-            "rhs_batching_dimensions", numbers(c).rhs_batching, operand_tensor(c, 1).rank, "rank of rhs"
-        ),
-    ),
-    Constraint(
-        "C8",
-        lambda c: in_range(
-            "rhs_contracting_dimensions", numbers(c).rhs_contracting, operand_tensor(c, 1).rank, "rank of rhs"
-        ),
-    ),
-    Constraint("C9", lambda c: _same_extents(c, "batching", numbers(c).lhs_batching, numbers(c).rhs_batching)),
-    Constraint(
-        "C10", lambda c: _same_extents(c, "contracting", numbers(c).lhs_contracting, numbers(c).rhs_contracting)
-    ),
+    *dot_dimension_rules(numbers),
     Constraint("C11", precision_complaint),
     Constraint("C13", elements_complaint),
     per_tensor("I1", 0, "lhs"),
@@ -231,6 +265,10 @@ DOT_GENERAL_RULES = (
     Constraint("C22", _algorithm_count("lhs_component_count")),
     Constraint("C23", _algorithm_count("rhs_component_count")),
     Constraint("C24", _algorithm_count("num_primitive_operations")),
+    Constraint("I8", _algorithm_type("lhs_precision_type")),
+    Constraint("I9", _algorithm_type("rhs_precision_type")),
+    Constraint("I10", _algorithm_type("accumulation_type")),
+    Constraint("algorithm", _known_algorithm),
 )
 
 
@@ -353,7 +391,11 @@ def _dot_extents(call: OpCall) -> str | None:
     return _same_extents(call, "contracting", dims.lhs_contracting, dims.rhs_contracting)
 
 
-DOT_RULES = (Constraint("", _dot_ranks), Constraint("", _dot_extents), Constraint("", precision_complaint))
+DOT_RULES = (
+    Constraint("rank", _dot_ranks),
+    Constraint("contracting", _dot_extents),
+    Constraint("precision_config", precision_complaint),
+)
 
 
 def _infer_dot(request: InferenceRequest) -> Sequence[Type]:
@@ -389,7 +431,7 @@ DOT = define(
         widens=True,
         constraints=(
             *DOT_RULES,
-            Constraint("", lambda i: has_shape("result", i.results[0].tensor_type, _infer_dot_shape(i))),
+            Constraint("result", lambda i: has_shape("result", i.results[0].tensor_type, _infer_dot_shape(i))),
         ),
         reference=_dot_reference,
         syntax="dot",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
@@ -30,6 +31,7 @@ from hlojit.ir.ops.rules import (
     checked,
     combined_elements,
     combiner_is,
+    compatible_extents,
     compatible_lists,
     in_range,
     inferred,
@@ -111,17 +113,44 @@ def as_many_inits(call: OpCall) -> str | None:
     return f"{count} operands are not as many inputs as init values" if count else "there must be at least one input"
 
 
-def inits_match(call: OpCall) -> str | None:
-    """Init values are scalars of the inputs' element types."""
-    for position, (value, init) in enumerate(zip(*halves(call))):
-        if value.element_type != init.element_type or init.shape:
-            return f"init value {position} has type {init}, expected {scalar_type(value.element_type)}"
-    return None
+def inits_match(kept: Callable[[OpCall], Sequence[int]]) -> Callable[[OpCall], str | None]:
+    """Init values have the inputs' element types, and are scalars, or have some of the sizes that are ``kept``.
+
+    Beyond the specification, whose init values are scalars: StableHLO's own verifier and tests have such programs.  They
+    have no meaning, and no back end computes them.
+    """
+
+    def check(call: OpCall) -> str | None:
+        sizes = None
+        for position, (value, init) in enumerate(zip(*halves(call))):
+            is_same = value.element_type == init.element_type
+            if init.shape and sizes is None:
+                sizes = kept(call)
+            if not is_same or (init.shape and not _is_part_of(init.shape, sizes or ())):
+                return f"init value {position} has type {init}, expected {scalar_type(value.element_type)}"
+        return None
+
+    return check
+
+
+def _is_part_of(shape: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether sizes appear, in their order, among others."""
+    rest = iter(sizes)
+    return all(any(compatible_extents(extent, size) for size in rest) for extent in shape)
 
 
 def body_combines(call: OpCall) -> str | None:
-    """The body combines values of the inputs' element types."""
-    return combiner_is("body", call.regions[0], [type.element_type for type in halves(call)[0]])
+    """The body combines values of the inputs' element types and of the init values' shapes."""
+    inputs, inits = halves(call)
+    return combiner_is("body", call.regions[0], [type.element_type for type in inputs], [type.shape for type in inits])
+
+
+def check_scalars(instruction: Instruction) -> None:
+    """Raise ``ExecutionError`` where a region takes no scalars, which has no meaning."""
+    for argument in instruction.regions[0].arguments:
+        if argument.tensor_type.shape:
+            message = f"its region takes values of type {argument.type}; what that means is not specified"
+            raise ExecutionError(f"{instruction.name} at {instruction.location}: {message}")
 
 
 def _dimensions(call: OpCall) -> tuple[int, ...]:
@@ -131,7 +160,7 @@ def _dimensions(call: OpCall) -> tuple[int, ...]:
 REDUCE_RULES = (
     Constraint("C3", as_many_inits),
     Constraint("C1", lambda call: same_shapes("inputs", halves(call)[0])),
-    Constraint("C2", inits_match),
+    Constraint("C2", inits_match(lambda c: without(halves(c)[0][0].shape, _dimensions(c)))),
     Constraint("C4", lambda call: in_range("dimensions", _dimensions(call), halves(call)[0][0].rank)),
     Constraint("C5", lambda call: unique("dimensions", _dimensions(call))),
     Constraint("C6", body_combines),
@@ -152,6 +181,7 @@ def _reduce_shape(instruction: Any) -> str | None:
 
 
 def _reduce_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
+    check_scalars(call.instruction)
     dimensions = call.attributes["dimensions"]
     inputs, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     rank = inputs[0].ndim

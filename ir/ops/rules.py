@@ -18,7 +18,17 @@ from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
 from hlojit.ir.ops.definition import Array, Constraint, InferenceRequest, InferenceRule, OpDefinition, Trait
 from hlojit.ir.quantized import same_baseline
-from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, function_type, tensor
+from hlojit.ir.types import (
+    DYNAMIC,
+    FutureType,
+    TensorType,
+    TupleType,
+    Type,
+    UnrankedTensorType,
+    bounds_text,
+    function_type,
+    tensor,
+)
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Block, Instruction
@@ -58,11 +68,7 @@ def checked(rules: Sequence[Constraint], infer: InferenceRule) -> InferenceRule:
 
 def inferred(label: str) -> Constraint:
     """The constraint that the written result types are those that follow from the operands."""
-
-    def check(instruction: Instruction) -> str | None:
-        return result_complaint(instruction)
-
-    return Constraint(label, check)
+    return Constraint(label, result_complaint, compares_results=True)
 
 
 def result_complaint(instruction: Instruction) -> str | None:
@@ -70,10 +76,7 @@ def result_complaint(instruction: Instruction) -> str | None:
     infer = instruction.op.infer
     if infer is None:
         return None
-    try:
-        expected = infer(InferenceRequest(instruction.operand_types, instruction.attributes, instruction.regions))
-    except TypeInferenceError:
-        return None  # the cause is reported under its own label
+    expected = infer(InferenceRequest(instruction.operand_types, instruction.attributes, instruction.regions))
     found = instruction.result_types
     if len(found) == len(expected) and all(map(agreement(instruction.op), found, expected)):
         return None
@@ -136,14 +139,14 @@ def compatible_unless_quantized(a: Type, b: Type) -> bool:
     """Whether shapes can be the same, and element types are, or both are quantized."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         quantized = isinstance(a.element_type, QuantizedType) and isinstance(b.element_type, QuantizedType)
-        return (quantized or a.element_type == b.element_type) and compatible_shapes(a.shape, b.shape)
+        return (quantized or a.element_type == b.element_type) and compatible_sizes(a, b)
     return compatible(a, b)
 
 
 def baseline_compatible(a: Type, b: Type) -> bool:
     """``compatible``, whatever scales and zero points of quantized elements are."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return same_baseline(a.element_type, b.element_type) and compatible_shapes(a.shape, b.shape)
+        return same_baseline(a.element_type, b.element_type) and compatible_sizes(a, b)
     return compatible(a, b)
 
 
@@ -152,10 +155,47 @@ def compatible(a: Type, b: Type) -> bool:
     if a is b:
         return True
     if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return a.element_type == b.element_type and compatible_shapes(a.shape, b.shape)
-    if isinstance(a, TupleType) and isinstance(b, TupleType):
-        return len(a.elements) == len(b.elements) and all(map(compatible, a.elements, b.elements))
-    return False
+        return a.element_type == b.element_type and compatible_sizes(a, b)
+    if isinstance(a, (TupleType, FutureType)) and type(a) is type(b):
+        return compatible_lists(a.elements, b.elements)
+    return _compatible_unranked(a, b)
+
+
+def compatible_sizes(a: TensorType, b: TensorType) -> bool:
+    """Whether two types can have the same sizes at run time: none of one is beyond a bound of the other."""
+    if not compatible_shapes(a.shape, b.shape):
+        return False
+    if not (a.encoding or b.encoding):
+        return True
+    return all(
+        bound == DYNAMIC or extent <= bound
+        for one, other in ((a, b), (b, a))
+        for extent, bound in zip(one.shape, other.bounds)
+    )
+
+
+def _compatible_unranked(a: Type, b: Type) -> bool:
+    tensors = (TensorType, UnrankedTensorType)
+    if not isinstance(a, tensors) or not isinstance(b, tensors):
+        return False
+    has_no_rank = isinstance(a, UnrankedTensorType) or isinstance(b, UnrankedTensorType)
+    return has_no_rank and a.element_type == b.element_type
+
+
+def merged_type(types: Sequence[TensorType]) -> TensorType:
+    """What compatible types share: sizes that any of them knows, the smallest bound of others; elements of the first."""
+    first = types[0]
+    if all(type is first for type in types):
+        return first
+    shape = tuple(
+        next((n for n in extents if n != DYNAMIC), DYNAMIC) for extents in zip(*(type.shape for type in types))
+    )
+    given = [type.bounds for type in types if type.bounds]
+    if not given or DYNAMIC not in shape:
+        return tensor(shape, first.element_type)
+    bounds = [min((n for n in each if n != DYNAMIC), default=DYNAMIC) for each in zip(*given)]
+    kept = [bound if extent == DYNAMIC else DYNAMIC for bound, extent in zip(bounds, shape)]
+    return tensor(shape, first.element_type, bounds_text(kept))
 
 
 def compatible_shape_types(a: Type, b: Type) -> bool:
@@ -248,6 +288,16 @@ def same_size(name: str, values: Sequence[Any], other_name: str, other: Sequence
     return f"{name} has {len(values)} elements but {other_name} has {len(other)}"
 
 
+def sized_result(instruction: Instruction) -> str | None:
+    """The result's sizes are known, or all but one that is bounded."""
+    type = instruction.result_types[0]
+    if not isinstance(type, TensorType) or type.is_static:
+        return None  # another rule says that it must be a tensor
+    if type.shape.count(DYNAMIC) == 1 and sum(bound != DYNAMIC for bound in type.bounds) == 1:
+        return None
+    return f"result has type {type}, of which at most one size may be unknown, and that with a bound"
+
+
 def same_shapes(name: str, types: Sequence[TensorType]) -> str | None:
     """All shapes agree."""
     for type in types[1:]:
@@ -318,14 +368,21 @@ def region_is(name: str, block: Block, inputs: Sequence[Type], outputs: Sequence
     return f"{name} has type {found}, expected {function_type(inputs, outputs)}"
 
 
-def combiner_is(name: str, block: Block, elements: Sequence[ElementType]) -> str | None:
-    """The region maps two lists of scalars to one, of types to which ``elements`` can be promoted."""
-    outputs = region_outputs(block)
-    if len(outputs) == len(elements) and all(isinstance(type, TensorType) and type.shape == () for type in outputs):
-        promoted = [type.element_type for type in outputs if isinstance(type, TensorType)]
-        if all(map(is_promotable, elements, promoted)) and compatible_lists(region_inputs(block), [*outputs, *outputs]):
+def combiner_is(
+    name: str, block: Block, elements: Sequence[ElementType], shapes: Sequence[Sequence[int]] | None = None
+) -> str | None:
+    """The region maps two lists of scalars to one, of types to which ``elements`` can be promoted.
+
+    ``shapes``: of its values, where they are no scalars.
+    """
+    outputs, shapes = region_outputs(block), shapes or [()] * len(elements)
+    promoted = [type for type in outputs if isinstance(type, TensorType)]
+    if len(promoted) == len(outputs) == len(elements):
+        fits = all(compatible_shapes(type.shape, shape) for type, shape in zip(promoted, shapes))
+        types = [type.element_type for type in promoted]
+        if fits and all(map(is_promotable, elements, types)) and compatible_lists(region_inputs(block), [*outputs] * 2):
             return None
-    expected = [scalar_type(element) for element in elements]
+    expected = [tensor(shape, element) for element, shape in zip(elements, shapes)]
     found = function_type(region_inputs(block), outputs)
     return f"{name} has type {found}, expected {function_type([*expected, *expected], expected)} or a promotion of it"
 

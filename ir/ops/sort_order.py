@@ -102,8 +102,11 @@ def _key(value: Value, comparator: Block) -> SortKey | None:
         return None
     view = CompareView.of(compare)
     left, right = compare.operands
-    if view.direction not in ("LT", "GT") or not _orders(left.tensor_type.element_type):
+    element = left.tensor_type.element_type
+    if view.direction not in ("LT", "GT") or not _orders(element):
         return None
+    if view.is_total_order and not isinstance(element, FloatFormat):
+        return None  # says nothing more of integers
     if _are_sides(left, right, comparator):
         return SortKey(left, view.direction == "GT", view.is_total_order)
     if _are_sides(right, left, comparator):

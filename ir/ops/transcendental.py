@@ -10,7 +10,7 @@ from hlojit.ir.formats import ComplexType
 from hlojit.ir.ops.complex_functions import function_of_parts, logarithm
 from hlojit.ir.ops.definition import Array, Cost, OpDefinition, define
 from hlojit.ir.ops.parts import PartsRule
-from hlojit.ir.ops.pointwise import ACCURACY, COMPLEX, FLOAT, QUANTIZED, binary, by_type, unary, widened
+from hlojit.ir.ops.pointwise import ACCURACY, ACCURACY_RULE, COMPLEX, FLOAT, QUANTIZED, binary, by_type, unary, widened
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 
 _KINDS = (FLOAT, COMPLEX, QUANTIZED)
@@ -39,6 +39,7 @@ def _function(
             lowering,
             widened(reference),
             attributes=ACCURACY,
+            further=(ACCURACY_RULE,),
             cost=Cost.EXPENSIVE,
             parts={ComplexType: parts},
             summary=summary,

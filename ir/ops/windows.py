@@ -24,6 +24,7 @@ from hlojit.ir.ops.parts import SEPARATELY
 from hlojit.ir.ops.reductions import (
     as_many_inits,
     body_combines,
+    check_scalars,
     halves,
     inits_match,
     reduce_last_axis,
@@ -133,7 +134,6 @@ def padding_is_pairs(call: OpCall) -> str | None:
 REDUCE_WINDOW_RULES = (
     Constraint("C1", as_many_inits),
     Constraint("C2", lambda c: same_shapes("inputs", halves(c)[0])),
-    Constraint("C3", inits_match),
     _sized("C4", "window_dimensions"),
     _positive("C5", "window_dimensions"),
     _sized("C6", "window_strides"),
@@ -143,6 +143,7 @@ REDUCE_WINDOW_RULES = (
     _sized("C10", "window_dilations"),
     _positive("C11", "window_dilations"),
     Constraint("C12", padding_is_pairs),
+    Constraint("C3", inits_match(lambda c: c.attributes["window_dimensions"])),
     Constraint("C13", body_combines),
 )
 
@@ -181,6 +182,7 @@ def _results_have_window_shape(instruction: Instruction) -> str | None:
 
 def _reduce_window_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
     at = call.instruction
+    check_scalars(at)
     inputs, inits = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     counts = [
         window_count(*numbers)
@@ -270,10 +272,15 @@ def _init_type(call: OpCall) -> str | None:
     return same_elements("init_value and operand", [init, operand])
 
 
+def _windows_given(call: OpCall) -> str | None:
+    given = call.attributes.get("window_dimensions") or ()
+    return has_size("window_dimensions", given, operand_tensor(call, 0).rank, "the rank of the operand")
+
+
 SELECT_AND_SCATTER_RULES = (
     Constraint("C1", lambda c: same_elements("operand and source", [operand_tensor(c, 0), operand_tensor(c, 1)])),
     Constraint("C3", _init_type),
-    _sized("C4", "window_dimensions"),
+    Constraint("C4", _windows_given),
     _positive("C5", "window_dimensions"),
     _sized("C6", "window_strides"),
     _positive("C7", "window_strides"),

@@ -25,6 +25,7 @@ from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, find_elemen
 from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
 from hlojit.ir.text.dimension_numbers import RECORDS, RecordReader
 from hlojit.ir.text.lexer import NESTING_LIMIT, NUMBER, WORD, Cursor
+from hlojit.ir.text.meshes import MESH_RECORDS
 from hlojit.ir.text.spelling import print_attribute
 from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import TensorType
@@ -44,7 +45,7 @@ class AttributeReader:
     def __init__(self, cursor: Cursor, types: TypeReader):
         self.cursor = cursor
         self.types = types
-        self.records = RecordReader(cursor)
+        self.records = RecordReader(cursor, self.read)
         self.aliases: dict[str, int] = {}
         self.resources: dict[str, Resource] = {}
         self._read_aliases: dict[str, tuple[Attribute, int, int, int]] = {}
@@ -268,7 +269,7 @@ class AttributeReader:
         if "." not in name and not cursor.at("<"):
             cursor.fail(f"undefined attribute alias #{name}", start)
         if name.startswith(("stablehlo", "chlo", "mhlo")):
-            record = RECORDS.get(name.partition(".")[2])
+            record = _RECORDS.get(name.partition(".")[2])
             if record is not None and cursor.at("<"):
                 return record(self.records)
         text = f"#{name}"
@@ -332,6 +333,8 @@ class AttributeReader:
     def _text_of_attribute(self) -> str:
         return print_attribute(self.read())
 
+
+_RECORDS: Final = RECORDS | MESH_RECORDS
 
 _BY_WORD: Final[dict[str, Callable[[AttributeReader], Attribute]]] = {
     "true": AttributeReader._true,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -13,19 +14,27 @@ from hlojit.ir.attributes import (
     DotAlgorithm,
     DotDimensionNumbers,
     GatherDimensionNumbers,
+    OutputOperandAlias,
+    RaggedDotDimensionNumbers,
+    ResultAccuracy,
     ScatterDimensionNumbers,
 )
 from hlojit.ir.text.lexer import WORD, Cursor
 
 _SCALAR_TYPE: Final = re.compile(r"[a-z]\w*")
+_DECIMAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,4})?")
+ACCURACY_MODES: Final = ("DEFAULT", "HIGHEST", "TOLERANCE")
+_ACCURACY_MODE: Final = re.compile(rf"(?:#stablehlo\.result_accuracy_mode)?<\s*({'|'.join(ACCURACY_MODES)})\s*>")
 _DIMENSION_LETTERS: Final = re.compile(r"[bfio?]|[0-9]+")
 
 
 class RecordReader:
     """Reads the part in angle brackets of each record."""
 
-    def __init__(self, cursor: Cursor):
+    def __init__(self, cursor: Cursor, attribute: Callable[[], Attribute]):
         self.cursor = cursor
+        self.attribute = attribute
+        """Reads any attribute, for records that hold others."""
 
     def fields(self, readers: dict[str, Callable[[], Any]], what: str) -> dict[str, Any]:
         """Read ``<a = 1, b = [2]>`` in any order; fields may be left out."""
@@ -58,6 +67,23 @@ class RecordReader:
         found = self.fields({f"{name}_dimensions": self.cursor.integers for name in names}, "#stablehlo.dot")
         return DotDimensionNumbers(*(found.get(f"{name}_dimensions", ()) for name in names))
 
+    def ragged_dot(self) -> Attribute:
+        """``#chlo.ragged_dot<...>``."""
+        names = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting", "lhs_ragged", "rhs_group")
+        found = self.fields({f"{name}_dimensions": self.cursor.integers for name in names}, "#chlo.ragged_dot")
+        return RaggedDotDimensionNumbers(*(found.get(f"{name}_dimensions", ()) for name in names))
+
+    def output_operand_alias(self) -> Attribute:
+        """``#stablehlo.output_operand_alias<...>``."""
+        cursor = self.cursor
+        readers: dict[str, Callable[[], Any]] = {
+            "output_tuple_indices": cursor.integers,
+            "operand_index": cursor.integer,
+            "operand_tuple_indices": cursor.integers,
+        }
+        found = self.fields(readers, "#stablehlo.output_operand_alias")
+        return OutputOperandAlias(*(found.get(name, 0 if name == "operand_index" else ()) for name in readers))
+
     def dot_algorithm(self) -> Attribute:
         """``#stablehlo.dot_algorithm<...>``."""
         cursor = self.cursor
@@ -83,6 +109,33 @@ class RecordReader:
             if name not in found:
                 cursor.fail(f"expected field {name!r} of #stablehlo.dot_algorithm", start)
         return DotAlgorithm(**found)
+
+    def result_accuracy(self) -> Attribute:
+        """``#stablehlo.result_accuracy<atol = 0.0, rtol = 0.0, ulps = 1, mode = ...>``."""
+        cursor = self.cursor
+
+        def number() -> float:
+            start = cursor.pos
+            value = float(cursor.take(_DECIMAL, "a number such as 1.0e-5")[:400])
+            if not math.isfinite(value):
+                cursor.fail("a tolerance must be finite", start)
+            return value + 0.0  # not -0.0
+
+        def mode() -> str:
+            start = cursor.pos
+            match = _ACCURACY_MODE.match(cursor.text, start)
+            if match is None:
+                cursor.expected(f"#stablehlo.result_accuracy_mode<...> with {', '.join(ACCURACY_MODES)}")
+            cursor.pos = match.end()
+            cursor.skip_blank()
+            return match[1]
+
+        readers: dict[str, Callable[[], Any]] = {"atol": number, "rtol": number, "ulps": cursor.integer, "mode": mode}
+        start = cursor.pos
+        found = self.fields(readers, "#stablehlo.result_accuracy")
+        if "mode" not in found:
+            cursor.fail("expected field 'mode' of #stablehlo.result_accuracy", start)
+        return ResultAccuracy(**found)
 
     def gather(self) -> Attribute:
         """``#stablehlo.gather<...>``."""
@@ -188,5 +241,8 @@ RECORDS: Final[dict[str, Callable[[RecordReader], Attribute]]] = {
     "scatter": RecordReader.scatter,
     "conv": RecordReader.conv,
     "channel_handle": RecordReader.channel_handle,
+    "ragged_dot": RecordReader.ragged_dot,
+    "output_operand_alias": RecordReader.output_operand_alias,
+    "result_accuracy": RecordReader.result_accuracy,
 }
 """What reads ``#stablehlo.name<...>``, by name."""

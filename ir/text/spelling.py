@@ -15,6 +15,7 @@ import numpy as np
 from hlojit.ir.attributes import (
     ArrayAttr,
     Attribute,
+    AxisRef,
     BoolAttr,
     ChannelHandle,
     ConvDimensionNumbers,
@@ -26,7 +27,13 @@ from hlojit.ir.attributes import (
     FloatAttr,
     GatherDimensionNumbers,
     IntegerAttr,
+    Mesh,
+    MeshAxes,
+    MeshAxis,
     OpaqueAttr,
+    OutputOperandAlias,
+    RaggedDotDimensionNumbers,
+    ResultAccuracy,
     ScatterDimensionNumbers,
     StringAttr,
     SymbolAttr,
@@ -123,10 +130,44 @@ def _dot(dot: DotDimensionNumbers) -> str:
     return _fields("dot", {name: value for name, value in values.items() if value})
 
 
+def _ragged_dot(dot: RaggedDotDimensionNumbers) -> str:
+    fields = [f"{name}_dimensions = {_integers(getattr(dot, name))}" for name in dot.__dataclass_fields__]
+    return f"#chlo.ragged_dot<{', '.join(fields)}>"
+
+
+def _alias(alias: OutputOperandAlias) -> str:
+    return _fields("output_operand_alias", {name: getattr(alias, name) for name in alias.__dataclass_fields__})
+
+
 def dot_algorithm_fields(algorithm: DotAlgorithm) -> str:
     """Spell what follows ``#stablehlo.dot_algorithm``."""
     names = list(DotAlgorithm.__dataclass_fields__)
     return _fields("dot_algorithm", {name: getattr(algorithm, name) for name in names}).partition("algorithm")[2]
+
+
+def _accuracy(accuracy: ResultAccuracy) -> str:
+    tolerances = {name: value for name in ("atol", "rtol") if (value := getattr(accuracy, name))}
+    written = [f"{name} = {_float(value, 'f64').partition(' :')[0]}" for name, value in tolerances.items()]
+    written += [f"ulps = {accuracy.ulps}"] if accuracy.ulps else []
+    written.append(f"mode = #stablehlo.result_accuracy_mode<{accuracy.mode}>")
+    return f"#stablehlo.result_accuracy<{', '.join(written)}>"
+
+
+def _mesh(mesh: Mesh) -> str:
+    axes = ", ".join(f"#stablehlo.mesh_axis<name = {quote(name)}, size = {size}>" for name, size in mesh.axes)
+    ids = ", ".join(map(str, mesh.device_ids))
+    numbers = f", device_ids = dense<[{ids}]> : tensor<{len(mesh.device_ids)}xi64>" if mesh.device_ids else ""
+    return f"#stablehlo.mesh<axes = [{axes}]{numbers}>"
+
+
+def _axis_ref(axis: AxisRef) -> str:
+    part = f", sub_axis_info = ({axis.pre_size}){axis.size}" if axis.size else ""
+    return f"#stablehlo.axis_ref<name = {quote(axis.name)}{part}>"
+
+
+def _mesh_axes(groups: MeshAxes) -> str:
+    mesh = print_symbol(groups.mesh) if isinstance(groups.mesh, str) else _mesh(groups.mesh)
+    return f"#stablehlo.replica_group_mesh_axes<mesh = {mesh}, axes = [{', '.join(map(_axis_ref, groups.axes))}]>"
 
 
 def conv_dimensions(conv: ConvDimensionNumbers) -> str:
@@ -193,5 +234,12 @@ _PRINTERS: Final[dict[type, Callable[[Any], str]]] = {
     ConvDimensionNumbers: _conv,
     GatherDimensionNumbers: lambda a: _record_fields("gather", a),
     ScatterDimensionNumbers: lambda a: _record_fields("scatter", a),
+    ResultAccuracy: _accuracy,
+    RaggedDotDimensionNumbers: _ragged_dot,
+    OutputOperandAlias: _alias,
+    Mesh: _mesh,
+    MeshAxis: lambda a: f"#stablehlo.mesh_axis<name = {quote(a.name)}, size = {a.size}>",
+    AxisRef: _axis_ref,
+    MeshAxes: _mesh_axes,
     ChannelHandle: lambda a: f"#stablehlo.channel_handle<handle = {a.handle}, type = {a.type}>",
 }

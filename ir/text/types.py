@@ -12,15 +12,19 @@ from hlojit.ir.formats import ElementType, IntegerType, QuantizedType, element_t
 from hlojit.ir.quantized import element_complaint, quantized_type
 from hlojit.ir.text.lexer import KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.types import (
+    BOUNDS_PREFIX,
     DYNAMIC,
     TOKEN,
     FunctionType,
     TensorType,
     Type,
+    buffer_type,
     function_type,
+    future_type,
     opaque_type,
     tensor,
     tuple_type,
+    unranked,
 )
 
 INDEX: Final = IntegerType("index", 64)
@@ -30,6 +34,9 @@ _SIZE_LIMIT: Final = 1 << 20
 _DIMENSIONS: Final = re.compile(r"(?:(?:[0-9]+|\?)x)*")
 _SIMPLE_TENSOR: Final = re.compile(r"tensor<((?:(?:[0-9]{1,18}|\?)x)*)([A-Za-z]\w*|complex<f(?:32|64)>)>")
 _ELEMENT_NAME: Final = re.compile(r"[A-Za-z]\w*")
+_BOUNDS: Final = re.compile(
+    r"#(?:stablehlo|mhlo)\.(?:bounds<([^<>]*)>|type_extensions<\s*bounds\s*=\s*\[([^\[\]]*)\]\s*>)"
+)
 _BUILTIN: Final = re.compile(r"none|index|(?:i|ui|si)[0-9]+|b?f[0-9]+\w*|tf32|complex|vector|memref")
 
 
@@ -119,6 +126,8 @@ class TypeReader:
         if word is not None and (find_element_type(word) or _BUILTIN.fullmatch(word)):
             start = cursor.pos
             cursor.take(WORD)
+            if word == "memref" and cursor.at("<"):
+                return self._buffer()
             body = cursor.balanced("<") if cursor.at("<") else ""
             if word == "tensor":
                 cursor.fail("expected a type", start)
@@ -136,9 +145,15 @@ class TypeReader:
         if name == "stablehlo.token":
             cursor.skip_blank()
             return TOKEN
+        if name == "stablehlo.future":
+            return self._future()
         if cursor.at("<"):
             return opaque_type(f"!{name}{cursor.balanced('<')}")
         cursor.skip_blank()
+        if name.startswith("stablehlo.") and name not in self.aliases:
+            cursor.fail(
+                f"unknown type !{name} of StableHLO; expected !stablehlo.token or !stablehlo.future<...>", start
+            )
         if name in self.aliases:
             return self._alias(name)
         if "." not in name:
@@ -173,8 +188,8 @@ class TypeReader:
         start = cursor.pos
         cursor.expect_word("tensor")
         cursor.expect("<")
-        if cursor.at("*"):
-            cursor.fail("unranked tensors are not supported: expected dimensions and an element type")
+        if cursor.accept("*"):
+            return self._unranked()
         match = _DIMENSIONS.match(cursor.text, cursor.pos)
         assert match is not None
         shape = dimensions(match[0])
@@ -184,7 +199,76 @@ class TypeReader:
         if cursor.accept(","):
             encoding = self.attribute_text()
         cursor.expect(">")
-        return self._checked_tensor(shape, element, encoding, start)
+        return self._checked_tensor(shape, element, self._bounds(encoding, shape, start), start)
+
+    def _bounds(self, encoding: str, shape: tuple[int, ...], start: int) -> str:
+        """The one spelling of an encoding that gives bounds, which must fit the shape; other encodings as they are."""
+        match = _BOUNDS.fullmatch(encoding)
+        if match is None:
+            return encoding
+        body = (match[1] or match[2] or "").strip()
+        words = [word.strip() for word in body.split(",")] if body else []
+        if any(re.fullmatch(r"\?|[0-9]{1,18}", word) is None for word in words):
+            self.cursor.fail(f"expected a size or '?' for each bound, found {encoding}", start)
+        if len(words) != len(shape):
+            self.cursor.fail(f"there are {len(words)} bounds, expected {len(shape)}, one for each dimension", start)
+        for dimension, (word, extent) in enumerate(zip(words, shape)):
+            if word != "?" and extent != DYNAMIC:
+                self.cursor.fail(f"dimension {dimension} of size {extent} must have no bound but '?'", start)
+        return f"{BOUNDS_PREFIX}{', '.join(words)}>"
+
+    def _unranked(self) -> Type:
+        cursor = self.cursor
+        if not cursor.at("x"):
+            cursor.expected("'x' and an element type behind '*'")
+        cursor.pos += 1
+        element = self.element()
+        cursor.expect(">")
+        return unranked(element)
+
+    def _future(self) -> Type:
+        cursor = self.cursor
+        cursor.skip_blank()
+
+        def element() -> Type:
+            start = cursor.pos
+            found = self.read()
+            if not isinstance(found, TensorType):
+                cursor.fail(f"a future holds tensors of known rank, found {found}", start)
+            return found
+
+        elements = cursor.items("<", ">", element)
+        if not elements:
+            cursor.expected("a tensor type in '!stablehlo.future<...>'")
+        return self._measured(future_type(elements), elements)
+
+    def _buffer(self) -> Type:
+        """Read what follows ``memref``: dimensions and element type, and a layout that is kept as text."""
+        cursor = self.cursor
+        start = cursor.pos
+        text = cursor.balanced("<")
+        end, cursor.pos = cursor.pos, start
+        cursor.expect("<")
+        match = _DIMENSIONS.match(cursor.text, cursor.pos)
+        assert match is not None
+        found = _ELEMENT_NAME.match(cursor.text, match.end())
+        element = find_element_type(found[0]) if found is not None else None
+        if found is None or element is None or match[0].startswith("*"):
+            cursor.pos = end  # of elements that are no numbers
+            return opaque_type(f"memref{text}")
+        cursor.pos = found.end()
+        cursor.skip_blank()
+        layout = ""
+        if cursor.at(","):
+            layout = text[text.index(",") + 1 : -1].strip()
+        elif not cursor.at(">"):
+            cursor.pos = end
+            return opaque_type(f"memref{text}")
+        cursor.pos = end
+        shape = dimensions(match[0])
+        if any(extent >= 1 << 63 for extent in shape):
+            cursor.fail("a dimension is out of range", start)
+        return buffer_type(shape, element, layout)
 
     def _checked_tensor(self, shape: tuple[int, ...], element: ElementType, encoding: str, start: int) -> TensorType:
         size = 1

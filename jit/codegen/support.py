@@ -86,6 +86,9 @@ class Support:
             if reason:
                 return reason
         if instruction.regions and not isinstance(instruction.op.lowering, Structural):
+            reason = _region_reason(instruction)
+            if reason:
+                return reason
             for value in captured(instruction):
                 if not is_constant(value.producer):
                     return f"its region uses a value of type {value.type} from outside that is not a constant"
@@ -114,3 +117,14 @@ class Support:
         if kind.nbytes > MAXIMUM_BYTES:
             return f"{kind} takes {kind.nbytes} bytes, more than any machine has"
         return ""
+
+
+def _region_reason(instruction: Instruction) -> str:
+    """Why a combiner, comparator or other region of scalars cannot be compiled, or an empty string."""
+    if Trait.FUSION in instruction.op.traits:
+        return ""
+    for region in instruction.regions:
+        for argument in region.arguments:
+            if isinstance(argument.type, TensorType) and argument.type.shape:
+                return f"its region takes values of type {argument.type}; what that means is not specified"
+    return ""

@@ -22,6 +22,7 @@ from hlojit.ir.attributes import (
     DotDimensionNumbers,
     GatherDimensionNumbers,
     IntegerAttr,
+    ResultAccuracy,
     ScatterDimensionNumbers,
     StringAttr,
     UnitAttr,
@@ -36,7 +37,16 @@ from hlojit.ir.types import TensorType, TupleType, Type
 
 _PLAIN = frozenset(
     {type(None), bool, int, float, str, bytes, DotDimensionNumbers, ConvDimensionNumbers, GatherDimensionNumbers}
-    | {ScatterDimensionNumbers, DotAlgorithm, ChannelHandle, StringAttr, IntegerAttr, BoolAttr, UnitAttr}
+    | {
+        ScatterDimensionNumbers,
+        DotAlgorithm,
+        ResultAccuracy,
+        ChannelHandle,
+        StringAttr,
+        IntegerAttr,
+        BoolAttr,
+        UnitAttr,
+    }
 )
 """Attributes whose ``repr`` says everything."""
 

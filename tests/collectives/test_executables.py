@@ -174,7 +174,7 @@ CHANNEL = ", channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
         (
             program(GATHER.format(groups="[[0, 1], [2, -1]]", type="tensor<2x2xi64>", more=""), "tensor<8x4xi32>"),
             {"num_replicas": 3},
-            "its groups have different sizes",
+            r"\(C4\): replica_groups .* must all have one size",
         ),
         (
             program('"stablehlo.collective_permute"(%x) {source_target_pairs = dense<[[0, 2]]> : tensor<1x2xi64>}'),

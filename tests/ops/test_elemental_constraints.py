@@ -108,7 +108,7 @@ ROWS = [
         (I2, I2),
         shaped(2, of="i1"),
         {"comparison_direction": "LT", "compare_type": "FLOAT"},
-        "compare_type of i32 elements must be SIGNED, found FLOAT",
+        "compare_type of i32 elements must be SIGNED or UNSIGNED, found FLOAT",
     ),
     Row("I1", "complex", (I2, I2), shaped(2, of="complex<f32>"), {}, "lhs must be a tensor of f32 or f64"),
     Row("C1", "complex", (F2, shaped(2, of="f64")), shaped(2, of="complex<f32>"), {}, "different types"),

@@ -10,7 +10,7 @@ from hlojit.ir.builder import Builder
 from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.graph import Block, Function, Module
 from hlojit.ir.ops.definition import InferenceRequest, op
-from hlojit.ir.types import opaque_type
+from hlojit.ir.types import future_type
 from hlojit.ir.verifier import collect_faults
 
 from .calls import CALLS, Call, Constant, region, shaped
@@ -122,10 +122,10 @@ FUTURE = "!stablehlo.future<tensor<2xf32>>"
 @pytest.mark.parametrize(
     ("label", "arguments", "returned", "build", "result", "text"),
     [
-        ("C1", ["2xf32"], ["2xf32", "2xf32"], "", FUTURE, "body must be one op and a return"),
-        ("C2", ["2xf32", "2xf32"], [], "add", FUTURE, "body must be a collective or a slice, found stablehlo.add"),
-        ("C3", ["3xf32"], [], "collective_permute", FUTURE, "body takes tensor<3xf32> but is given tensor<2xf32>"),
-        ("C4", ["2xf32"], [], "collective_permute", "!stablehlo.future<tensor<3xf32>>", f"expected {FUTURE}"),
+        ("C1", ["2xf32"], ["2xf32", "2xf32"], "", "2xf32", "body must be one op and a return"),
+        ("C2", ["2xf32", "2xf32"], [], "add", "2xf32", "body must be a collective or a slice, found stablehlo.add"),
+        ("C3", ["3xf32"], [], "collective_permute", "2xf32", "body takes tensor<3xf32> but is given tensor<2xf32>"),
+        ("C4", ["2xf32"], [], "collective_permute", "3xf32", f"expected {FUTURE}"),
     ],
 )
 def test_async_start(label: str, arguments: list, returned: list, build: str, result: str, text: str) -> None:
@@ -138,11 +138,11 @@ def test_async_start(label: str, arguments: list, returned: list, build: str, re
         builder.return_(*moved.results)
         return block
 
-    faults = Call("async_start", ("2xf32",), (opaque_type(result),), {}, (body,)).faults()
+    faults = Call("async_start", ("2xf32",), (future_type([shaped(result)]),), {}, (body,)).faults()
     assert any(fault.label == label and text in fault.message for fault in faults), faults
 
 
 def test_async_done_c1_result_is_what_the_future_holds() -> None:
-    assert not Call("async_done", (opaque_type(FUTURE),), ("2xf32",)).faults()
-    (fault,) = Call("async_done", (opaque_type(FUTURE),), ("3xf32",)).faults()
+    assert not Call("async_done", (future_type([shaped("2xf32")]),), ("2xf32",)).faults()
+    (fault,) = Call("async_done", (future_type([shaped("2xf32")]),), ("3xf32",)).faults()
     assert fault.label == "C1"
