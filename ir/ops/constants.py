@@ -42,12 +42,23 @@ def _constant_type(request: InferenceRequest) -> tuple[Type, ...]:
     return (value.type,)
 
 
+def _written_type(instruction: Instruction) -> str | None:
+    """The result has the type of the elements; of a quantized result these are what it stores."""
+    value, found = instruction.attributes["value"].type, instruction.result_types[0]
+    if found is value:
+        return None
+    if isinstance(found, TensorType) and isinstance(found.element_type, QuantizedType) and found.shape == value.shape:
+        stored = found.element_type.storage_type
+        return None if stored == value.element_type.name else f"result stores {stored}, its elements are {value}"
+    return f"result types are {found}, expected {value}"
+
+
 CONSTANT = define(
     OpDefinition(
         "stablehlo.constant",
         attributes=(AttributeSpec("value", ELEMENTS),),
         infer=_constant_type,
-        constraints=(inferred("C1"),),
+        constraints=(Constraint("C1", _written_type, compares_results=True),),
         reference=lambda call: ConstantView.of(call).value.array,
         syntax="constant",
         traits=frozenset({Trait.CONSTANT}),

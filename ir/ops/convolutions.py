@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,15 +70,18 @@ def spatial_rank(call: OpCall) -> int:
 
 
 def conv_attribute(call: OpCall, name: str, default: Any = 1) -> tuple[Any, ...]:
-    """``window_strides``, ``lhs_dilation``, ``rhs_dilation`` or ``window_reversal``, one value a spatial dimension."""
+    """``window_strides``, ``lhs_dilation``, ``rhs_dilation`` or ``window_reversal``, one value a spatial dimension.
+
+    An empty list is the same as none, as in StableHLO's own verifier.
+    """
     found = call.attributes.get(name)
-    return tuple(found) if found is not None else (default,) * spatial_rank(call)
+    return tuple(found) if found else (default,) * spatial_rank(call)
 
 
 def conv_padding(call: OpCall) -> Padding:
     """Padding of each spatial dimension, (low, high)."""
     found = call.attributes.get("padding")
-    return tuple((low, high) for low, high in found) if found is not None else ((0, 0),) * spatial_rank(call)
+    return tuple((low, high) for low, high in found) if found else ((0, 0),) * spatial_rank(call)
 
 
 def _group_count(call: OpCall, name: str) -> int:
@@ -260,7 +263,7 @@ def convolve(call: ReferenceCall, lhs: Array, rhs: Array, padding: Sequence[Sequ
 def _windows_times_kernel(at: Instruction, lhs: Array, rhs: Array, padding: Sequence[Sequence[int]]) -> Array:
     """Windows of the padded input, laid out as rows of a matrix, times the kernel; group by group."""
     dims = conv_numbers(at)
-    strides, dilations = conv_attribute(at, "window_strides"), conv_attribute(at, "rhs_dilation")
+    strides, dilations = conv_attribute(at, "window_strides")[: spatial_rank(at)], conv_attribute(at, "rhs_dilation")
     image = lhs.transpose(dims.input_batch, dims.input_feature, *dims.input_spatial)
     kernel = rhs.transpose(dims.kernel_output_feature, dims.kernel_input_feature, *dims.kernel_spatial)
     reversal = conv_attribute(at, "window_reversal", False)
@@ -368,8 +371,15 @@ def _dynamic_result(instruction: Any) -> str | None:
     return f"result has type {found}, expected shape {show(expected)}"
 
 
+def _enough_strides(call: OpCall) -> str | None:
+    """Beyond the specification: StableHLO's own verifier and test data take more strides, of which the first count."""
+    found, rank = conv_attribute(call, "window_strides"), spatial_rank(call)
+    return has_size("window_strides", found, rank, "the number of spatial dimensions") if len(found) < rank else None
+
+
+_DYNAMIC_RULES: dict[str, Callable[[OpCall], str | None]] = {"C2": _enough_strides, "C4": _dynamic_padding_shape}
 DYNAMIC_CONV_RULES = tuple(
-    Constraint("C4", _dynamic_padding_shape) if rule.label == "C4" else rule for rule in CONVOLUTION_RULES
+    Constraint(rule.label, _DYNAMIC_RULES.get(rule.label, rule.check)) for rule in CONVOLUTION_RULES
 )
 
 
@@ -383,6 +393,8 @@ def _expand_dynamic_conv(builder: Any, instruction: Any) -> Any:
     if padding is None:
         return _expand_run_time_padding(builder, instruction)
     attributes = {**instruction.attributes, "padding": tuple(map(tuple, padding.tolist()))}
+    if attributes.get("window_strides"):
+        attributes["window_strides"] = tuple(attributes["window_strides"])[: spatial_rank(instruction)]
     return builder.create(
         "stablehlo.convolution",
         instruction.operands[:2],

@@ -39,6 +39,7 @@ from hlojit.ir.ops.random_expansion import (
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
+    compatible,
     compatible_shapes,
     constant_operand,
     operand_tensor,
@@ -157,7 +158,7 @@ def _state_type(call: OpCall) -> str | None:
 
 def _output_state(instruction: Instruction) -> str | None:
     found, expected = instruction.result_types[0], instruction.operand_types[0]
-    return None if found is expected else f"output_state has type {found}, expected {expected}"
+    return None if compatible(found, expected) else f"output_state has type {found}, expected {expected}"
 
 
 def _bit_generator_reference(call: ReferenceCall, state: Array) -> tuple[Array, Array]:

@@ -293,12 +293,12 @@ class ConvolutionView(View):
 
 def _each(attributes: Mapping[str, Any], name: str, default: int, rank: int) -> Integers:
     found = attributes.get(name)
-    return (default,) * rank if found is None else tuple(found)
+    return tuple(found) if found else (default,) * rank
 
 
 def _pairs(attributes: Mapping[str, Any], rank: int) -> Pairs:
     found = attributes.get("padding")
-    return ((0, 0),) * rank if found is None else tuple((low, high) for low, high in found)
+    return tuple((low, high) for low, high in found) if found else ((0, 0),) * rank
 
 
 @dataclass(frozen=True, slots=True)

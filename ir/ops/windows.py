@@ -104,12 +104,12 @@ def window_index(
 
 def _spec(call: OpCall, name: str, default: int = 1) -> tuple[int, ...]:
     found = call.attributes.get(name)
-    return tuple(found) if found is not None else (default,) * operand_tensor(call, 0).rank
+    return tuple(found) if found else (default,) * operand_tensor(call, 0).rank
 
 
 def _padding(call: OpCall) -> Padding:
     found = call.attributes.get("padding")
-    return tuple(map(tuple, found)) if found is not None else ((0, 0),) * operand_tensor(call, 0).rank
+    return tuple(map(tuple, found)) if found else ((0, 0),) * operand_tensor(call, 0).rank
 
 
 def _sized(label: str, name: str) -> Constraint:

@@ -125,7 +125,8 @@ class InstructionReader:
             here, cursor.pos = cursor.pos, match.start(group)
             found = read(self)
             end, cursor.pos = cursor.pos, here
-            if end < match.end(group) or "//" in text:
+            behind = cursor.text[match.end(group) : end].lstrip()
+            if end < match.end(group) or "//" in text or (behind and not behind.startswith("//")):
                 return None
             self._written[read, text] = found
         return found
