@@ -120,6 +120,11 @@ class IntegerType(ElementType):
         return (1 << (self.bits - self.signed)) - 1
 
 
+INDEX = IntegerType("index", 64)
+"""Sizes and places in memory.  Layouts have such elements, and shape computations of other dialects; StableHLO's values never
+do, so it is no row of the table of element types."""
+
+
 @dataclass(frozen=True, slots=True)
 class FloatFormat(ElementType):
     """A binary float: sign (optional), exponent, mantissa, and what its special patterns mean.

@@ -212,6 +212,21 @@ class OpaqueType(Type):
         return self.text
 
 
+class ScalarType(Type):
+    """``index``, ``i32``, ``f32``: a single number, as other dialects' ops compute with.  Create through ``scalar``.
+
+    StableHLO's values are tensors; shape computations that exports mix in have such numbers.
+    """
+
+    element_type: ElementType
+
+    def __init__(self, element: ElementType):
+        super().__init__(element_type=element)
+
+    def __str__(self) -> str:
+        return self.element_type.name
+
+
 class FunctionType(Type):
     """``(inputs) -> (results)``.  Create through ``function_type``."""
 
@@ -235,6 +250,7 @@ _tuples: WeakValueDictionary[tuple[Type, ...], TupleType] = WeakValueDictionary(
 _functions: WeakValueDictionary[tuple[tuple[Type, ...], tuple[Type, ...]], FunctionType] = WeakValueDictionary()
 _opaque: WeakValueDictionary[str, OpaqueType] = WeakValueDictionary()
 _futures: WeakValueDictionary[tuple[Type, ...], FutureType] = WeakValueDictionary()
+_scalars: WeakValueDictionary[ElementType, ScalarType] = WeakValueDictionary()
 _unranked: WeakValueDictionary[ElementType, UnrankedTensorType] = WeakValueDictionary()
 _buffers: WeakValueDictionary[tuple[tuple[int, ...], ElementType, str], BufferType] = WeakValueDictionary()
 _lock = threading.RLock()
@@ -287,6 +303,11 @@ def future_type(elements: Sequence[Type]) -> FutureType:
     return _futures.get(key) or cast(FutureType, _intern(_futures, key, FutureType(key)))
 
 
+def scalar(element: ElementType) -> ScalarType:
+    """Return the type of single numbers of an element type."""
+    return _scalars.get(element) or cast(ScalarType, _intern(_scalars, element, ScalarType(element)))
+
+
 def unranked(element: ElementType) -> UnrankedTensorType:
     """Return the type of tensors of an element type and of any rank."""
     return _unranked.get(element) or cast(UnrankedTensorType, _intern(_unranked, element, UnrankedTensorType(element)))
@@ -301,7 +322,14 @@ def buffer_type(shape: Sequence[int], element: ElementType, layout: str = "") ->
 def interned_count() -> int:
     """How many types there are; those that nothing refers to are gone."""
     return (
-        len(_tensors) + len(_tuples) + len(_functions) + len(_opaque) + len(_futures) + len(_unranked) + len(_buffers)
+        len(_tensors)
+        + len(_tuples)
+        + len(_functions)
+        + len(_opaque)
+        + len(_futures)
+        + len(_unranked)
+        + len(_buffers)
+        + len(_scalars)
     )
 
 

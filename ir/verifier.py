@@ -23,7 +23,7 @@ from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
-from hlojit.ir.types import TensorType, Type
+from hlojit.ir.types import TensorType, Type, UnrankedTensorType
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
 """What a check may raise on an instruction that is broken in a way that another check reports."""
@@ -146,6 +146,10 @@ class _FunctionCheck:
         if complaint:
             self.fault(instruction, complaint)
             return
+        for type in (*instruction.operand_types, *instruction.result_types):
+            if isinstance(type, UnrankedTensorType) and Trait.UNRANKED not in record.traits:
+                self.fault(instruction, f"{type} has no rank, which StableHLO's tensors have", "rank")
+                return
         key = None
         if isinstance(record.lowering, Pointwise):
             # These records look at types and attributes only, and programs repeat few combinations of them.

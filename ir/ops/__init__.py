@@ -1,6 +1,7 @@
 """The op table: importing this package fills it with the records of every built-in op."""
 
 from hlojit.ir.ops import (
+    arith,
     bitwise,
     channels,
     chlo,
@@ -33,6 +34,7 @@ from hlojit.ir.ops import (
     random_bits,
     reductions,
     scatter,
+    shape_computations,
     slicing,
     transcendental,
     windows,
@@ -40,6 +42,7 @@ from hlojit.ir.ops import (
 from hlojit.ir.ops.definition import ops
 
 __all__ = [
+    "arith",
     "bitwise",
     "channels",
     "chlo",
@@ -72,6 +75,7 @@ __all__ = [
     "random_bits",
     "reductions",
     "scatter",
+    "shape_computations",
     "slicing",
     "transcendental",
     "windows",

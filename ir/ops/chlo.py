@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat
 from hlojit.ir.ops.complex_functions import function_of_parts
-from hlojit.ir.ops.definition import Array, Cost, Expand, InferenceRequest, Lowering, OpDefinition, define
+from hlojit.ir.ops.definition import Array, Cost, Expand, InferenceRequest, Lowering, OpDefinition, Trait, define
 from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
 from hlojit.ir.ops.rules import checked, inferred, operand_tensor
@@ -37,7 +37,10 @@ def special(name: str) -> Callable[..., Any]:
 
 
 def _renamed(record: OpDefinition, name: str) -> OpDefinition:
-    return define(dataclasses.replace(record, name=f"chlo.{name}", syntax="pretty-arrow-type", cost=Cost.EXPENSIVE))
+    traits = record.traits | {Trait.UNRANKED}
+    return define(
+        dataclasses.replace(record, name=f"chlo.{name}", syntax="pretty-arrow-type", cost=Cost.EXPENSIVE, traits=traits)
+    )
 
 
 def _function(

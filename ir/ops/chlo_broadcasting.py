@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.errors import TypeInferenceError
-from hlojit.ir.formats import BooleanType
+from hlojit.ir.formats import BooleanType, ElementType, find_element_type
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, EnumKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -21,9 +21,9 @@ from hlojit.ir.ops.definition import (
     define,
     op,
 )
-from hlojit.ir.ops.rules import OpCall, inferred, operand_tensor, operand_tensors
+from hlojit.ir.ops.rules import OpCall, inferred, operand_tensor, operand_tensors, spell
 from hlojit.ir.quantized import same_baseline
-from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+from hlojit.ir.types import DYNAMIC, TensorType, Type, UnrankedTensorType, tensor, unranked
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
@@ -66,7 +66,7 @@ def _spread(builder: Any, instruction: Instruction, position: int, shape: tuple[
 
 def _expand(plain: str) -> Expand:
     def rule(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-        if not all(type.is_static for type in operand_tensors(instruction)):
+        if not all(isinstance(type, TensorType) and type.is_static for type in instruction.operand_types):
             return None
         shape = broadcast_shape(instruction)
         operands = [_spread(builder, instruction, position, shape) for position in range(len(instruction.operands))]
@@ -92,29 +92,44 @@ def _reference(plain: str) -> Any:
     return evaluate
 
 
-def _same_elements(call: OpCall) -> TensorType:
-    first = operand_tensor(call, 0)
-    for type in operand_tensors(call, 1):
-        if not same_baseline(type.element_type, first.element_type):
-            raise TypeInferenceError(f"operands have different element types: {first} and {type}")
+def _element(call: OpCall, position: int) -> ElementType:
+    type = call.operand_types[position]
+    return type.element_type if isinstance(type, UnrankedTensorType) else operand_tensor(call, position).element_type
+
+
+def _same_element(call: OpCall) -> ElementType:
+    first = _element(call, 0)
+    for position in range(1, len(call.operand_types)):
+        if not same_baseline(_element(call, position), first):
+            raise TypeInferenceError(f"operands have different element types: {spell(call.operand_types)}")
     return first
 
 
+def _broadcast(request: InferenceRequest, element: ElementType) -> Sequence[Type]:
+    """The operands' common shape, which is not known where one of them has no rank."""
+    if any(isinstance(type, UnrankedTensorType) for type in request.operand_types):
+        return [unranked(element)]
+    return [tensor(broadcast_shape(request), element)]
+
+
 def _infer(request: InferenceRequest) -> Sequence[Type]:
-    return [tensor(broadcast_shape(request), _same_elements(request).element_type)]
+    return _broadcast(request, _same_element(request))
 
 
 def _infer_predicate(request: InferenceRequest) -> Sequence[Type]:
-    _same_elements(request)
-    return [tensor(broadcast_shape(request), BooleanType())]
+    _same_element(request)
+    return _broadcast(request, BooleanType())
 
 
 def _infer_complex(request: InferenceRequest) -> Sequence[Type]:
-    return [tensor(broadcast_shape(request), f"complex<{_same_elements(request).element_type.name}>")]
+    element = find_element_type(f"complex<{_same_element(request).name}>")
+    if element is None:
+        raise TypeInferenceError(f"there are no complex numbers of {_same_element(request)}")
+    return _broadcast(request, element)
 
 
 def _infer_select(request: InferenceRequest) -> Sequence[Type]:
-    return [tensor(broadcast_shape(request), operand_tensor(request, 1).element_type)]
+    return _broadcast(request, _element(request, 1))
 
 
 def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefinition:
@@ -129,6 +144,7 @@ def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefini
             infer=infer,
             constraints=(inferred("result"),),
             reference=_reference(plain),
+            traits=frozenset({Trait.UNRANKED}),
             lowering=_expand(plain),
             summary=f"{plain.partition('.')[2]} with broadcasting",
             **(values | more),

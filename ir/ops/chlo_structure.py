@@ -28,7 +28,7 @@ from hlojit.ir.ops.rules import (
     inferred,
     operand_tensor,
 )
-from hlojit.ir.types import DYNAMIC, Type, tensor
+from hlojit.ir.types import DYNAMIC, TensorType, Type, UnrankedTensorType, tensor, unranked
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
@@ -66,18 +66,26 @@ def like_element(call: OpCall) -> ElementType:
     return value.type.element_type if isinstance(value, Dense) else operand_tensor(call, 0).element_type
 
 
+def _like(request: InferenceRequest) -> Sequence[Type]:
+    element = like_element(request)
+    if isinstance(request.operand_types[0], UnrankedTensorType):
+        return [unranked(element)]
+    return [operand_tensor(request, 0).with_element_type(element)]
+
+
 CONSTANT_LIKE = define(
     OpDefinition(
         "chlo.constant_like",
         operands=(Operand("operand"),),
         attributes=(AttributeSpec("value", GENERIC),),
-        infer=lambda request: [operand_tensor(request, 0).with_element_type(like_element(request))],
+        infer=_like,
         constraints=(inferred("result"),),
+        traits=frozenset({Trait.UNRANKED}),
         reference=lambda call, operand: np.full(operand.shape, like_value(call.instruction)),
         lowering=Expand(
             lambda builder, i: (
                 [builder.constant(like_value(i), i.results[0].tensor_type)]
-                if i.results[0].tensor_type.is_static
+                if isinstance(i.result_types[0], TensorType) and i.results[0].tensor_type.is_static
                 else None
             )
         ),
@@ -89,7 +97,10 @@ CONSTANT_LIKE = define(
 
 
 def _largest(call: OpCall) -> str | None:
-    type, k = operand_tensor(call, 0), call.attributes["k"]
+    k = call.attributes["k"]
+    if isinstance(call.operand_types[0], UnrankedTensorType):
+        return None if k >= 0 else f"k {k} must not be negative"
+    type = operand_tensor(call, 0)
     if type.rank >= 1 and k >= 0 and (type.shape[-1] == DYNAMIC or k <= type.shape[-1]):
         return None
     return f"k {k} must lie within the last dimension of {type}"
@@ -99,6 +110,9 @@ TOP_K_RULES = (Constraint("k", _largest),)
 
 
 def _infer_top_k(request: InferenceRequest) -> Sequence[Type]:
+    first = request.operand_types[0]
+    if isinstance(first, UnrankedTensorType):
+        return [first, unranked(element_type("i32"))]
     type = operand_tensor(request, 0)
     shape = (*type.shape[:-1], request.attributes["k"])
     return [tensor(shape, type.element_type), tensor(shape, "i32")]
@@ -121,8 +135,8 @@ def _top_k_reference(call: ReferenceCall, operand: Array) -> tuple[Array, Array]
 def _expand_top_k(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
     """A stable descending sort of values and indices, cut off behind k."""
     operand, k = instruction.operands[0], instruction.attributes["k"]
-    type = operand.tensor_type
-    if not type.is_static:
+    type = operand.type
+    if not isinstance(type, TensorType) or not type.is_static:
         return None
     index = tensor(type.shape, "i32")
     order = "TOTALORDER" if isinstance(type.element_type, FloatFormat) else None
@@ -153,6 +167,7 @@ TOP_K = define(
         constraints=(*TOP_K_RULES, inferred("result")),
         reference=_top_k_reference,
         syntax="top_k",
+        traits=frozenset({Trait.UNRANKED}),
         lowering=Expand(_expand_top_k),
         summary="the k largest elements of each row and their indices",
     )

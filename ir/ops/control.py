@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlojit.ir.graph import Function, Instruction, Value
 
 STRUCTURAL = frozenset({Trait.STRUCTURAL})
-TERMINATOR = frozenset({Trait.TERMINATOR, Trait.STRUCTURAL})
+TERMINATOR = frozenset({Trait.TERMINATOR, Trait.STRUCTURAL, Trait.UNRANKED})
 BOOLEAN = tensor((), BooleanType())
 
 
@@ -118,7 +118,7 @@ CALL = define(
         constraints=(Constraint("callee", lambda instruction: signature_complaint(instruction, "callee")),),
         reference=lambda call, *values: call.call(call.attributes["callee"], *values),
         syntax="call",
-        traits=STRUCTURAL,
+        traits=STRUCTURAL | {Trait.UNRANKED},
         callees=("callee",),
         lowering=Structural("call"),
         summary="calls a function of the module",

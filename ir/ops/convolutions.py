@@ -139,7 +139,7 @@ def _ranks(call: OpCall) -> str | None:
 
 def _padding_shape(call: OpCall) -> str | None:
     rows, rank = call.attributes.get("padding"), spatial_rank(call)
-    if rows is None or (len(rows) == rank and all(len(row) == 2 for row in rows)):
+    if not rows or (len(rows) == rank and all(len(row) == 2 for row in rows)):
         return None
     return f"padding has shape {show((len(rows), len(rows[0]) if rows else 0))}, expected {show((rank, 2))}"
 

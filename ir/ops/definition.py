@@ -61,6 +61,7 @@ class Trait(enum.Enum):
     PER_AXIS = "takes and gives tensors quantized per axis, too"
     ASYNCHRONOUS = "may be the body of an asynchronous call"
     PARTS = "takes numbers apart into their parts, or puts them together: all that must know them in memory"
+    UNRANKED = "takes and gives tensors of which not even the rank is known"
     FUSION = "its one region is the body of one kernel"
 
 

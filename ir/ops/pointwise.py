@@ -41,7 +41,7 @@ from hlojit.ir.ops.rules import (
     show,
     spell,
 )
-from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+from hlojit.ir.types import DYNAMIC, TensorType, Type, UnrankedTensorType, tensor
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction
@@ -79,7 +79,9 @@ def takes(label: str, position: int, name: str, kinds: Sequence[str]) -> Constra
 
     def check(call: OpCall) -> str | None:
         type = call.operand_types[position]
-        if isinstance(type, TensorType) and any(_TESTS[kind](type.element_type) for kind in kinds):
+        if isinstance(type, (TensorType, UnrankedTensorType)) and any(
+            _TESTS[kind](type.element_type) for kind in kinds
+        ):
             return None
         listed = " or ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
         return f"{name} must be a tensor of {listed} type, found {type}"

@@ -12,6 +12,7 @@ from hlojit.ir.environment import OPS, Bounded, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.text.controls import WHOLE_FORMS
+from hlojit.ir.text.dialect_forms import DIALECT_FORMS, DIALECT_PIECES
 from hlojit.ir.text.forms import FORMS
 from hlojit.ir.text.pieces import PIECES
 from hlojit.ir.text.templates import (
@@ -25,6 +26,8 @@ from hlojit.ir.text.templates import (
     TemplateForm,
 )
 
+_WHOLE: Final = WHOLE_FORMS | DIALECT_FORMS
+_PIECES: Final = PIECES | DIALECT_PIECES
 _forms: Final[Bounded[str, tuple[OpDefinition, Form | None]]] = Bounded(2048)
 """Of hlojit's own ops, by name; those of plugins' are kept with the tables that the op is from."""
 
@@ -47,8 +50,8 @@ def _compile(op: OpDefinition) -> Form | None:
         raise HlojitError(f"op {op.name!r} names an unknown pretty form {op.syntax!r}; known are {', '.join(FORMS)}")
     if not template:
         return None
-    if template in WHOLE_FORMS:
-        return WHOLE_FORMS[template](op)
+    if template in _WHOLE:
+        return _WHOLE[template](op)
 
     def piece(word: str) -> Piece:
         if word == "$operands":
@@ -60,7 +63,7 @@ def _compile(op: OpDefinition) -> Form | None:
             return AttributeValue(spec)
         if word == "attr-dict":
             return AttributeDictionary()
-        made = PIECES.get(word)
+        made = _PIECES.get(word)
         if made is None and re.fullmatch(r"types:.*|<\w+>", word):
             raise HlojitError(f"op {op.name!r}: its form {op.syntax!r} names an unknown piece {word}")
         return made(op) if made is not None else Literal(word)

@@ -26,6 +26,7 @@ pretty-same-type         unary and binary elementwise ops (also convert, real, i
 pretty-function-type     is_finite bitcast_convert reshape dynamic_reshape dynamic_update_slice real_dynamic_slice
                          dynamic_pad, chlo.broadcast_* (add ... select)
 pretty-arrow-type        chlo unary ops (erf, acos, ...), chlo.next_after polygamma zeta mulhi
+pretty-to-type           tensor.cast, arith.index_cast and other conversions: ``A to B``
 pretty-result-type       create_token replica_id partition_id
 (mnemonic)               the op of that mnemonic: use syntax="dot_general" for stablehlo.dot_general and so on
 =======================  ===============================================================================================
@@ -81,6 +82,17 @@ FORMS: Final[dict[str, str]] = {
     "reduce": "<reduce>",
     "while": "<while>",
     "scan": "<scan>",
+    "pretty-to-type": "$operands attr-dict : <to_types>",
+    "arith.constant": "<typed_constant>",
+    "arith.cmpi": "<predicate>",
+    "arith.select": "$operands attr-dict : <selected_types>",
+    "tensor.dim": "$operands attr-dict : <source_type>",
+    "tensor.from_elements": "$operands attr-dict : <elements_type>",
+    "tensor.extract": "<element>",
+    "shape.const_shape": "<written_shape>",
+    "shape.constraint": "$operands attr-dict : <constrained_types>",
+    "func.constant": "<function_value>",
+    "func.call_indirect": "<indirect_call>",
     "top_k": "<top_k>",
 }
 """Template of each pretty form, by the name that op records use."""

@@ -25,7 +25,12 @@ from hlojit.ir.types import TensorType, Type
 
 _HEAD: Final = re.compile(r"(?:(%[\w$.-]+)(?::([0-9]{1,6}))? = )?([a-z][\w.]*)")
 _NUMERIC: Final = re.compile(r"%[0-9]+")
-_SHORT_NAMES: Final = {"call": "func.call", "return": "func.return"}
+_SHORT_NAMES: Final = {
+    "call": "func.call",
+    "return": "func.return",
+    "call_indirect": "func.call_indirect",
+    "constant": "func.constant",
+}
 _SHARDY: Final = "sdy."
 """The dialect in which programs ask a partitioner for programs of single processes."""
 

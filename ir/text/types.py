@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from hlojit.ir.environment import tables
-from hlojit.ir.formats import ElementType, IntegerType, QuantizedType, element_types, find_element_type
+from hlojit.ir.formats import INDEX, ElementType, IntegerType, QuantizedType, element_types, find_element_type
 from hlojit.ir.quantized import element_complaint, quantized_type
 from hlojit.ir.text.lexer import KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.types import (
@@ -22,13 +22,11 @@ from hlojit.ir.types import (
     function_type,
     future_type,
     opaque_type,
+    scalar,
     tensor,
     tuple_type,
     unranked,
 )
-
-INDEX: Final = IntegerType("index", 64)
-"""The element type of layouts; never that of a value, so it is no row of the table of element types."""
 
 _SIZE_LIMIT: Final = 1 << 20
 _DIMENSIONS: Final = re.compile(r"(?:(?:[0-9]+|\?)x)*")
@@ -131,6 +129,8 @@ class TypeReader:
             body = cursor.balanced("<") if cursor.at("<") else ""
             if word == "tensor":
                 cursor.fail("expected a type", start)
+            if not body and (row := INDEX if word == INDEX.name else find_element_type(word)):
+                return scalar(row)
             return opaque_type(word + body)
         cursor.expected("a type")
 

@@ -8,8 +8,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-SCALARS = {"f": "f32", "i": "i32", "l": "i64", "b": "i1", "d": "f64", "c": "complex<f32>", "u": "ui32", "h": "f16"}
-SPECIAL = {"token": "!stablehlo.token", "buffer": "memref<2xf32>", "buffer3": "memref<3xf32>"}
+SCALARS = {"f": "f32", "i": "i32", "l": "i64", "b": "i1", "d": "f64", "c": "complex<f32>", "u": "ui32", "m": "index"}
+SPECIAL = {
+    "token": "!stablehlo.token",
+    "buffer": "memref<2xf32>",
+    "buffer3": "memref<3xf32>",
+    "n": "index",
+    "e": "f32",
+    "witness": "!shape.witness",
+    "function": "(tensor<2xf32>) -> tensor<2xf32>",
+}
 PAIR = "tuple<tensor<2xf32>, tensor<i32>>"
 DENSE_GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
 
