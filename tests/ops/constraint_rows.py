@@ -277,7 +277,7 @@ ROWS: list[tuple[str, str, dict, str]] = [
     ("reduce_window", "C7", {"window_strides": (4, 0)}, "window_strides (4, 0) must be positive"),
     ("reduce_window", "C8", {"base_dilations": (4,)}, "base_dilations has 1 element, expected 2"),
     ("reduce_window", "C9", {"base_dilations": (4, 0)}, "base_dilations (4, 0) must be positive"),
-    ("reduce_window", "C10", {"window_dilations": ()}, "window_dilations has 0 elements, expected 2"),
+    ("reduce_window", "C10", {"window_dilations": (1,)}, "window_dilations has 1 element, expected 2"),
     ("reduce_window", "C11", {"window_dilations": (4, -1)}, "window_dilations (4, -1) must be positive"),
     ("reduce_window", "C12", {"padding": ((0, 0),)}, "padding has shape (1, 2), expected (2, 2)"),
     ("reduce_window", "C13", {"regions": [combiner("i32")]}, "body has type"),
