@@ -490,7 +490,7 @@ INTERNAL = [
         for label, operands, result, function, expected in (
             ("I1", "i2 i2", "i2", "exp", "must be a tensor of"),
             ("C1", "f2 f2 f2", "f2", "exp", "the parts of one or two numbers"),
-            ("C2", "f2 f2", "f3", "exp", "expected tensor<2xf32>"),
+            ("C2", "f2 f2", "f3", "exp", "result types are tensor<3xf32>"),
             ("C3", "f2 f2", "f2", "novel", "is none of"),
         )
     ),
