@@ -213,6 +213,13 @@ MOVEMENT = [
         "must have 1 elements",
     ),
     Broken(
+        "stablehlo.real_dynamic_slice",
+        "known_bounds",
+        "%c = stablehlo.constant dense<1> : tensor<1xi64>\n  %d = stablehlo.constant dense<3> : tensor<1xi64>\n  "
+        '%r = "stablehlo.real_dynamic_slice"(%f2, %c, %d, %c) : ($f2, $l1, $l1, $l1) -> $fq',
+        "<= limit 3 <= size 2 does not hold",
+    ),
+    Broken(
         "stablehlo.set_dimension_size",
         "size",
         call("stablehlo.set_dimension_size", "f2 i1", "f2", "dimension = 0 : i64"),
