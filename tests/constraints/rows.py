@@ -10,7 +10,7 @@ FLOAT_FUNCTIONS = (
 BITWISE = "and or xor shift_left shift_right_arithmetic shift_right_logical".split()
 ARITHMETIC = "subtract multiply divide remainder power maximum minimum atan2".split()
 CHLO_UNARY = (
-    "acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf is_neg_inf is_pos_inf lgamma sinh "
+    "_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf is_neg_inf is_pos_inf lgamma sinh "
     "square tan"
 ).split()
 CHLO_BINARY = "mulhi next_after polygamma zeta".split()
@@ -487,20 +487,4 @@ CALLS = [
     ),
 ]  # fmt: skip
 
-INTERNAL = [
-    Broken("hlojit.fusion", "C1", call("hlojit.fusion", "f2", "f2", 'kind = "novel"', '{ ^bb0(%x0: $f2): "stablehlo.return"(%x0) : ($f2) -> () }'), "is none of"),
-    Broken("hlojit.fusion", "C2", call("hlojit.fusion", "f2", "f3", 'kind = "loop"', '{ ^bb0(%x0: $f3): "stablehlo.return"(%x0) : ($f3) -> () }'), "the body takes"),
-    Broken("hlojit.fusion", "C3", call("hlojit.fusion", "f2", "f3", 'kind = "loop"', '{ ^bb0(%x0: $f2): "stablehlo.return"(%x0) : ($f2) -> () }'), "the body returns"),
-    Broken("hlojit.collective", "C1", call("hlojit.collective", "f2", "f2", 'kind = "novel", groups = dense<0> : tensor<1x1xi64>'), "is none of"),
-    *(
-        Broken("hlojit.complex_function", label, call("hlojit.complex_function", operands, result, f'function = "{function}", part = 0 : i64'), expected)
-        for label, operands, result, function, expected in (
-            ("I1", "i2 i2", "i2", "exp", "must be a tensor of"),
-            ("C1", "f2 f2 f2", "f2", "exp", "the parts of one or two numbers"),
-            ("C2", "f2 f2", "f3", "exp", "result types are tensor<3xf32>"),
-            ("C3", "f2 f2", "f2", "novel", "is none of"),
-        )
-    ),
-]  # fmt: skip
-
-ROWS = [*ELEMENTWISE, *MOVEMENT, *PRODUCTS, *CHLO, *COLLECTIVES, *CALLS, *INTERNAL]
+ROWS = [*ELEMENTWISE, *MOVEMENT, *PRODUCTS, *CHLO, *COLLECTIVES, *CALLS]

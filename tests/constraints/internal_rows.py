@@ -1,0 +1,22 @@
+"""Programs that break constraints of ops that hlojit's own passes make."""
+
+from __future__ import annotations
+
+from .programs import Broken, call
+
+ROWS = [
+    Broken("hlojit.fusion", "C1", call("hlojit.fusion", "f2", "f2", 'kind = "novel"', '{ ^bb0(%x0: $f2): "stablehlo.return"(%x0) : ($f2) -> () }'), "is none of"),
+    Broken("hlojit.fusion", "C2", call("hlojit.fusion", "f2", "f3", 'kind = "loop"', '{ ^bb0(%x0: $f3): "stablehlo.return"(%x0) : ($f3) -> () }'), "the body takes"),
+    Broken("hlojit.fusion", "C3", call("hlojit.fusion", "f2", "f3", 'kind = "loop"', '{ ^bb0(%x0: $f2): "stablehlo.return"(%x0) : ($f2) -> () }'), "the body returns"),
+    Broken("hlojit.collective", "C1", call("hlojit.collective", "f2", "f2", 'kind = "novel", groups = dense<0> : tensor<1x1xi64>'), "is none of"),
+    *(
+        Broken("hlojit.complex_function", label, call("hlojit.complex_function", operands, result, f'function = "{function}", part = 0 : i64'), expected)
+        for label, operands, result, function, expected in (
+            ("I1", "i2 i2", "i2", "exp", "must be a tensor of"),
+            ("C1", "f2 f2 f2", "f2", "exp", "the parts of one or two numbers"),
+            ("C2", "f2 f2", "f3", "exp", "result types are tensor<3xf32>"),
+            ("C3", "f2 f2", "f2", "novel", "is none of"),
+        )
+    ),
+    Broken("hlojit.lapack", "C1", call("hlojit.lapack", "f2", "f2", 'routine = "novel", options = {}'), "novel"),
+]  # fmt: skip
