@@ -132,7 +132,9 @@ def _infer_select(request: InferenceRequest) -> Sequence[Type]:
     return _broadcast(request, _element(request, 1))
 
 
-def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefinition:
+def _define(
+    name: str, plain: str, infer: Any = _infer, traits: frozenset[Trait] = frozenset(), **more: Any
+) -> OpDefinition:
     values: dict[str, Any] = {
         "operands": (Operand("lhs"), Operand("rhs")),
         "attributes": (BROADCAST_DIMENSIONS,),
@@ -144,7 +146,7 @@ def _define(name: str, plain: str, infer: Any = _infer, **more: Any) -> OpDefini
             infer=infer,
             constraints=(inferred("result"),),
             reference=_reference(plain),
-            traits=frozenset({Trait.UNRANKED}),
+            traits=traits | {Trait.UNRANKED},
             lowering=_expand(plain),
             summary=f"{plain.partition('.')[2]} with broadcasting",
             **(values | more),

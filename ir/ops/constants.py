@@ -49,7 +49,7 @@ def _written_type(instruction: Instruction) -> str | None:
         return None
     if isinstance(found, TensorType) and isinstance(found.element_type, QuantizedType) and found.shape == value.shape:
         stored = found.element_type.storage_type
-        return None if stored == value.element_type.name else f"result stores {stored}, its elements are {value}"
+        return None if stored == value.element_type.name else f"result types are {found}, which stores {stored}"
     return f"result types are {found}, expected {value}"
 
 

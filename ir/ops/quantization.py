@@ -115,7 +115,7 @@ STORAGE_CAST = define(
     OpDefinition(
         "quant.scast",
         operands=(Operand("input"),),
-        constraints=(Constraint("", _casts), Constraint("", result_keeps_shape)),
+        constraints=(Constraint("types", _casts), Constraint("shape", result_keeps_shape)),
         reference=lambda call, values: values,
         traits=frozenset({Trait.BITCAST, Trait.PARTS, Trait.PER_AXIS}),
         lowering=Pointwise(lambda builder, call, operand: operand, exact=True),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 def breaking_tests() -> Mapping[tuple[str, str], list[str]]:
     """Files of tests in which a program breaks a constraint, by op and label."""
     from ..ops import constraint_rows, test_elemental_constraints, test_structural_constraints
-    from . import dialect_rows, internal_rows, rows
+    from . import dialect_rows, internal_rows, quantized_rows, rows
 
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
 
@@ -18,7 +18,7 @@ def breaking_tests() -> Mapping[tuple[str, str], list[str]]:
         if file not in found[name, label]:
             found[name, label].append(file)
 
-    for module in (rows, dialect_rows, internal_rows):
+    for module in (rows, dialect_rows, internal_rows, quantized_rows):
         for row in module.ROWS:
             add(row.op, row.label, f"constraints/{module.__name__.rpartition('.')[2]}.py")
     for name, label, *_ in constraint_rows.ROWS:

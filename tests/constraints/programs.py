@@ -8,7 +8,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-SCALARS = {"f": "f32", "i": "i32", "l": "i64", "b": "i1", "d": "f64", "c": "complex<f32>", "u": "ui32", "m": "index"}
+SCALARS = {
+    "f": "f32",
+    "i": "i32",
+    "l": "i64",
+    "b": "i1",
+    "d": "f64",
+    "c": "complex<f32>",
+    "u": "ui32",
+    "m": "index",
+    "y": "i8",
+}
+SCALARS |= {"q": "!quant.uniform<i8:f32, 0.5>", "t": "!quant.uniform<i8:f32:0, {0.5, 0.25}>"}
 SPECIAL = {
     "token": "!stablehlo.token",
     "buffer": "memref<2xf32>",

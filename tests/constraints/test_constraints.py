@@ -12,9 +12,10 @@ from .breaking import breaking_tests
 from .dialect_rows import ROWS as DIALECT_ROWS
 from .internal_rows import ROWS as INTERNAL_ROWS
 from .programs import Broken, text_of
+from .quantized_rows import ROWS as QUANTIZED_ROWS
 from .rows import ROWS as STABLEHLO_ROWS
 
-ROWS = [*STABLEHLO_ROWS, *DIALECT_ROWS, *INTERNAL_ROWS]
+ROWS = [*STABLEHLO_ROWS, *DIALECT_ROWS, *INTERNAL_ROWS, *QUANTIZED_ROWS]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.op}-{row.label}-{number}" for number, row in enumerate(ROWS)])
