@@ -57,6 +57,7 @@ class Trait(enum.Enum):
     CONJUNCTION = "of booleans: true where both operands are"
     DISJUNCTION = "of booleans: true where at least one operand is"
     DEQUANTIZES = "computes with the numbers that quantized elements stand for, and quantizes what it gives"
+    ADDS = "gives the sum of its two operands"
     ORDERS = "only compares elements and moves them: stored integers of one quantized type as well as their numbers"
     PER_AXIS = "takes and gives tensors quantized per axis, too"
     ASYNCHRONOUS = "may be the body of an asynchronous call"

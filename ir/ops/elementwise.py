@@ -123,7 +123,7 @@ ADD = define(
             Constraint("C6", _same_axis(0, "lhs")),
             Constraint("C7", _same_axis(1, "rhs")),
         ),
-        traits=_COMMUTATIVE | {Trait.PER_AXIS},
+        traits=_COMMUTATIVE | {Trait.PER_AXIS, Trait.ADDS},
         # 0.0 + -0.0 would lose a sign.
         identity=lambda element: -0.0 if isinstance(element, FloatFormat) else 0,
         value_range=monotonic(operator.add),

@@ -45,15 +45,18 @@ def in_pairs(groups: Sequence[Sequence[_Item]]) -> list[_Item]:
 class Separately:
     """The op takes any number of operands with a result each: parts are operands, results and arguments of their own.
 
-    ``arranged`` says in which order the parts of a region's arguments come.
+    ``arranged`` says in which order the parts of a region's arguments come; ``operands`` are parts in place of those of the
+    operands, for a rule that has worked on them.
     """
 
     arranged: Callable[[Sequence[Sequence[Any]]], list[Any]] = in_order
+    operands: tuple[Value, ...] | None = None
 
 
 SEPARATELY: Final = Separately()
 
-RuleOfParts = PartsRule | Separately
+RuleOfParts = Callable[[Any, "Instruction", Sequence[Parts]], "Sequence[Parts] | Separately | None"] | Separately
+"""A rule in a record: a ``PartsRule``, or one that may say that parts are operands of their own."""
 
 NO_RULES: Final[Mapping[type[Any], RuleOfParts]] = MappingProxyType({})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.errors import ExecutionError
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -26,6 +26,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.parts import SEPARATELY, Separately, in_pairs
+from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -208,10 +209,10 @@ REDUCE = define(
         regions=("body",),
         infer=checked(REDUCE_RULES, _infer_reduce),
         constraints=(*REDUCE_RULES, Constraint("C7", _reduce_shape), inferred("C8")),
-        reference=_reduce_reference,
+        reference=reduces_quantized(_reduce_reference),
         syntax="reduce",
         lowering=Reduction(),
-        parts={ElementType: SEPARATELY},
+        parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines the elements along dimensions",
     )
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops.attribute_kinds import BOOL, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -31,6 +31,7 @@ from hlojit.ir.ops.gather import (
     signed_indices,
 )
 from hlojit.ir.ops.parts import SEPARATELY, each_part
+from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
 from hlojit.ir.ops.rules import (
     OpCall,
     ascending,
@@ -270,10 +271,10 @@ SCATTER = define(
         regions=("update_computation",),
         infer=checked(SCATTER_RULES, _infer_scatter),
         constraints=(*SCATTER_RULES, Constraint("C24", _scatter_shapes), inferred("C25")),
-        reference=_scatter_reference,
+        reference=reduces_quantized(_scatter_reference),
         syntax="generic",
         lowering=Kernel("scatter"),
-        parts={ElementType: SEPARATELY},
+        parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines updates into the inputs at indices given by a tensor; those out of bounds are skipped",
     )
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, I64_MATRIX
 from hlojit.ir.ops.definition import (
     Array,
@@ -21,6 +21,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.parts import SEPARATELY
+from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
 from hlojit.ir.ops.reductions import (
     as_many_inits,
     body_combines,
@@ -225,10 +226,10 @@ REDUCE_WINDOW = define(
             Constraint("C15", _results_have_window_shape),
             inferred("C16"),
         ),
-        reference=_reduce_window_reference,
+        reference=reduces_quantized(_reduce_window_reference),
         syntax="generic",
         lowering=Kernel("reduce_window"),
-        parts={ElementType: SEPARATELY},
+        parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines the elements of sliding windows",
     )
 )

@@ -170,6 +170,8 @@ class _FunctionLegalizer:
             parts = rule(Builder.in_front_of(instruction), instruction, [self._of(v) for v in instruction.operands])
             if parts is None:
                 self._keep(instruction)
+            elif isinstance(parts, Separately):
+                self._replace(instruction, self._separately(instruction, parts))
             else:
                 self._replace(instruction, parts)
 
@@ -186,7 +188,7 @@ class _FunctionLegalizer:
 
     def _separately(self, instruction: Instruction, rule: Separately) -> list[Parts]:
         """The instruction with parts as operands, results and arguments of its regions."""
-        operands = [part for operand in instruction.operands for part in self._of(operand)]
+        operands = rule.operands or [part for operand in instruction.operands for part in self._of(operand)]
         groups = [self._types.parts(result.type) for result in instruction.results]
         for region in instruction.regions:
             self._arguments(region, rule)
