@@ -60,6 +60,8 @@ def constants() -> dict[str, Callable[[], Any]]:
         "HALF_PI_F32": lambda: split(mp.pi / 2, 24, 24, 24),
         "HALF_PI_F64": lambda: split(mp.pi / 2, 53, 53, 53),
         "TWO_OVER_PI": lambda: float(2 / mp.pi),
+        # of Euler and Maclaurin's formula: B(2j) / (2j)!
+        "BERNOULLI_QUOTIENTS": lambda: tuple(float(mp.bernoulli(2 * j) / mp.factorial(2 * j)) for j in range(1, 16)),
         # one zero word first, so that a window may begin before the point
         "TWO_OVER_PI_WORDS": lambda: (0, *two_over_pi_words()),
     }
@@ -244,6 +246,22 @@ def _error_function() -> dict[str, Fit]:
     }
 
 
+def _bessel() -> dict[str, Fit]:
+    def near(t: Any) -> Any:
+        x = mp.sqrt(t)
+        return mp.besseli(1, x) / x if x else mpf("0.5")
+
+    def far(v: Any) -> Any:
+        return mp.besseli(1, 1 / v) * mp.exp(-1 / v) / mp.sqrt(v)
+
+    return {
+        # i1(x) = x * q(x**2) for |x| <= 16
+        "BESSEL_I1_NEAR": relative(near, mpf(0), mpf(256), 22, "f64"),
+        # i1(x) = e**x / sqrt(x) * q(1 / x) for x >= 16
+        "BESSEL_I1E_FAR": relative(far, mpf("1e-9"), mpf(1) / 16, 14, "f64"),
+    }
+
+
 def fits() -> dict[str, Fit]:
     """All polynomials."""
-    return _exponential() | _logarithm() | _hyperbolic() | _trigonometric() | _error_function() | _gamma()
+    return _exponential() | _logarithm() | _hyperbolic() | _trigonometric() | _error_function() | _gamma() | _bessel()

@@ -10,13 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat
+from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, NanEncoding
 from hlojit.ir.ops.complex_functions import function_of_parts
-from hlojit.ir.ops.definition import Array, Cost, Expand, InferenceRequest, Lowering, OpDefinition, Trait, define
+from hlojit.ir.ops.definition import (
+    Array,
+    Cost,
+    Expand,
+    InferenceRequest,
+    Lowering,
+    OpDefinition,
+    Pointwise,
+    PointwiseCall,
+    Trait,
+    define,
+)
 from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
 from hlojit.ir.ops.rules import checked, inferred, operand_tensor
 from hlojit.ir.ops.transcendental import by_name
+from hlojit.ir.scalar import arithmetic
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.types import Type
 
 if TYPE_CHECKING:
@@ -83,15 +96,8 @@ ASIN_ACOS_KERNEL = _renamed(
     ),
     "_asin_acos_kernel",
 )
-BESSEL_I1E = _renamed(
-    unary(
-        "bessel_i1e",
-        (FLOAT,),
-        None,
-        widened(special("i1e")),
-        summary="Modified Bessel function of order 1, scaled by exp(-|x|).",
-    ),
-    "bessel_i1e",
+BESSEL_I1E = _function(
+    "bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,)
 )
 COSH = _function("cosh", np.cosh, "Hyperbolic cosine.")
 DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm of the gamma function.", (FLOAT,))
@@ -178,10 +184,12 @@ def _next_after(call: Any, x: Array, y: Array) -> Array:
     element = operand_tensor(call.instruction, 0).element_type
     bits = to_bits(x, element)
     assert isinstance(element, FloatFormat)
-    sign = bits.dtype.type(1 << (element.bits - 1))
+    sign = bits.dtype.type(1 << (element.bits - 1) if element.signed else 0)
     one = bits.dtype.type(1)
     away = (bits & sign == 0) == (y > x)  # larger magnitude: upwards from a positive number, downwards from a negative
     stepped = np.where(away, bits + one, bits - one)
+    if element.nan is NanEncoding.NEGATIVE_ZERO:
+        stepped = np.where(stepped == sign, bits.dtype.type(0), stepped)
     stepped = np.where(x == 0, np.where(y > 0, one, sign | one), stepped)
     stepped = np.where(x == y, to_bits(y, element), stepped)
     return np.where(np.isnan(x) | np.isnan(y), x + y, from_bits(stepped, element))
@@ -193,29 +201,17 @@ def _binary(
     return _renamed(binary(name, kinds, lowering, reference, summary=summary), name)
 
 
-def _expand_next_after(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    """On the bits, as the reference; formats of less than a byte have none that ``bitcast_convert`` gives."""
-    x, y = instruction.operands
-    element = x.tensor_type.element_type
-    if not isinstance(element, FloatFormat) or element.bits not in (8, 16, 32, 64) or not element.signed:
-        return None
-    b, type = builder, x.tensor_type
-    word = type.with_element_type(f"ui{element.bits}")
-    bits = b.bitcast_convert(x, word)
-    sign, one = b.constant(1 << (element.bits - 1), word), b.constant(1, word)
-    zero = b.constant(0.0, type)
-    positive = b.compare(b.and_(bits, sign), b.constant(0, word), "EQ")
-    away = b.compare(positive, b.compare(y, x, "GT"), "EQ")
-    stepped = b.select(away, b.add(bits, one), b.subtract(bits, one))
-    smallest = b.select(b.compare(y, zero, "GT"), one, b.or_(sign, one))
-    stepped = b.select(b.compare(x, zero, "EQ"), smallest, stepped)
-    stepped = b.select(b.compare(x, y, "EQ"), b.bitcast_convert(y, word), stepped)
-    unordered = b.or_(b.compare(x, x, "NE"), b.compare(y, y, "NE"))
-    return [b.select(unordered, b.add(x, y), b.bitcast_convert(stepped, type))]
+def _emit_next_after(b: ScalarBuilder, call: PointwiseCall, x: Scalar, y: Scalar) -> Scalar:
+    from hlojit.ir.scalar.neighbours import next_after
+
+    return next_after(b, call.operand_types[0], x, y)
 
 
 NEXT_AFTER = _binary(
-    "next_after", _next_after, "The number next to the first operand towards the second.", Expand(_expand_next_after)
+    "next_after",
+    _next_after,
+    "The number next to the first operand towards the second.",
+    Pointwise(_emit_next_after, exact=True),
 )
 
 
@@ -229,8 +225,18 @@ def _polygamma(n: Array, x: Array) -> Any:
     return np.where((n == np.floor(n)) & (n >= 0), value, np.nan)
 
 
-POLYGAMMA = _binary("polygamma", widened(_polygamma), "Derivatives of digamma.")
-ZETA = _binary("zeta", widened(special("zeta")), "Hurwitz zeta function.")
+def _zeta(s: Array, q: Array) -> Any:
+    """SciPy's; where both sides of a pole differ there is no value."""
+    import scipy.special
+
+    odd = (q <= 0) & (q == np.floor(q)) & (s % 2 == 1) & (s > 1)
+    limit = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
+    value = np.where(s == np.inf, np.where(np.isnan(q), q, limit), scipy.special.zeta(s, q))
+    return np.where(odd, np.nan, np.where((s > 1) & (q == np.inf), 0.0, value))
+
+
+POLYGAMMA = _binary("polygamma", widened(_polygamma), "Derivatives of digamma.", by_type(real=by_name("polygamma")))
+ZETA = _binary("zeta", widened(_zeta), "Hurwitz zeta function.", by_type(real=by_name("zeta")))
 
 
 def _mulhi(call: Any, x: Array, y: Array) -> Array:
@@ -238,17 +244,8 @@ def _mulhi(call: Any, x: Array, y: Array) -> Array:
     return np.array((x.astype(object) * y.astype(object)) >> bits, dtype=object).astype(x.dtype)
 
 
-def _expand_mulhi(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    """In twice the width; 64 bits have none."""
-    x, y = instruction.operands
-    element = x.tensor_type.element_type
-    if element.bits > 32:
-        return None
-    prefix = element.name.rstrip("0123456789")
-    wide = f"{prefix}{element.bits * 2}"
-    product = builder.multiply(builder.convert(x, wide), builder.convert(y, wide))
-    amount = builder.constant(element.bits, product.tensor_type)
-    return [builder.convert(builder.shift_right_logical(product, amount), element)]
+def _emit_mulhi(b: ScalarBuilder, element: IntegerType, x: Scalar, y: Scalar) -> Scalar:
+    return arithmetic.multiply_high(b, x, y, bits=element.bits, signed=element.signed)
 
 
-MULHI = _binary("mulhi", _mulhi, "Upper half of the product.", Expand(_expand_mulhi), (INTEGER,))
+MULHI = _binary("mulhi", _mulhi, "Upper half of the product.", by_type(integer=_emit_mulhi), (INTEGER,))

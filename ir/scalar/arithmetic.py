@@ -40,6 +40,31 @@ def _safe_divisor(b: ScalarBuilder, x: Scalar, y: Scalar, zero: Scalar, *, signe
     return b.select(undefined, b.constant(y.kind, 1), y)
 
 
+def multiply_high(b: ScalarBuilder, x: Scalar, y: Scalar, *, bits: int, signed: bool) -> Scalar:
+    """The upper ``bits`` of the product of two integers, which has twice as many."""
+    if x.kind == "i64":
+        return _multiply_high_64(b, x, y, signed=signed)
+    wide = {"i8": "i16", "i16": "i32", "i32": "i64"}[x.kind]
+    extended = [b.sext(each, wide) if signed else b.zext(each, wide) for each in (x, y)]
+    product, amount = b.mul(*extended), b.constant(wide, bits)
+    return b.trunc(b.ashr(product, amount) if signed else b.lshr(product, amount), x.kind)
+
+
+def _multiply_high_64(b: ScalarBuilder, x: Scalar, y: Scalar, *, signed: bool) -> Scalar:
+    """From products of halves; what a negative factor counts too much, 2**64 times the other one, is taken off."""
+    mask, half = b.constant("i64", 0xFFFFFFFF), b.constant("i64", 32)
+    x_low, x_high, y_low, y_high = b.and_(x, mask), b.lshr(x, half), b.and_(y, mask), b.lshr(y, half)
+    first = b.mul(x_low, y_low)
+    second = b.add(b.mul(x_high, y_low), b.lshr(first, half))
+    third = b.add(b.mul(x_low, y_high), b.and_(second, mask))
+    high = b.add(b.add(b.mul(x_high, y_high), b.lshr(second, half)), b.lshr(third, half))
+    if not signed:
+        return high
+    sign = b.constant("i64", 63)
+    surplus = b.add(b.and_(b.ashr(x, sign), y), b.and_(b.ashr(y, sign), x))
+    return b.sub(high, surplus)
+
+
 def shift_left(b: ScalarBuilder, x: Scalar, amount: Scalar, bits: int) -> Scalar:
     """X * 2**amount; 0 for amounts (taken as unsigned) of ``bits`` and more."""
     return _guarded_shift(b, b.shl, x, amount, bits)

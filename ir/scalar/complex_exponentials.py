@@ -8,6 +8,7 @@ point: where the sine of an infinite part is a factor, the result is NaN also if
 from __future__ import annotations
 
 from hlojit.ir.scalar.elementary_numbers import (
+    clamped,
     exponential,
     exponential_minus_one,
     hyperbolic,
@@ -29,11 +30,6 @@ Parts = tuple[Term, Term]
 def is_finite(x: Term) -> Term:
     """Whether neither infinite nor NaN."""
     return x.abs() < INFINITY
-
-
-def clamped(x: Term, bound: float) -> Term:
-    """The number of [-bound, bound] next to x; NaN stays."""
-    return minimum(maximum(x, -bound), bound)
 
 
 def times_zero(exact: Term, a: Term, b: Term) -> Term:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import final
 
 from hlojit.ir.scalar import coefficients as c
-from hlojit.ir.scalar.complex_exponentials import INFINITY, NAN, Parts, clamped, is_finite
+from hlojit.ir.scalar.complex_exponentials import INFINITY, NAN, Parts, is_finite
 from hlojit.ir.scalar.complex_inverses import angle, log
 from hlojit.ir.scalar.elementary_numbers import (
+    clamped,
     exponential,
     logarithm_as_number,
     modulus,

@@ -27,6 +27,11 @@ SMALL = 2.0**-485
 """Up to here too: the square has bits to spare above the denormal numbers."""
 
 
+def clamped(x: Term, bound: float) -> Term:
+    """The number of [-bound, bound] next to x; NaN stays."""
+    return minimum(maximum(x, -bound), bound)
+
+
 # sines
 
 
@@ -39,7 +44,7 @@ def sine_and_cosine(x: Term, pair: bool) -> tuple[Number, Number]:
     quadrant, r, r_low = reduce_twice_as_long(where(huge, 0.0, x))
     r = rare(huge, _huge_remainder, [x], r)
     r_low = rare(huge, _huge_rest, [x], r_low)
-    quadrant = where(huge, _integer(rare(huge, _huge_quadrant, [x], x.constant(0.0))), quadrant)
+    quadrant = where(huge, integer_of(rare(huge, _huge_quadrant, [x], x.constant(0.0))), quadrant)
     sine, cosine = _sine_and_cosine_of_reduced(r, r_low)
     odd = (quadrant & 1).differs(0)
     found = choose(odd, cosine, sine), choose(odd, sine, cosine)
@@ -55,7 +60,7 @@ def sine_and_cosine(x: Term, pair: bool) -> tuple[Number, Number]:
     return results[0], results[1]
 
 
-def _integer(value: Term) -> Term:
+def integer_of(value: Term) -> Term:
     """The integer that a small float is."""
     return (value + ROUNDING["f64"]).bits() - value.constant(ROUNDING["f64"]).bits()
 
@@ -128,14 +133,10 @@ def exponential_minus_one(x: Term, pair: bool) -> Number:
 
 def times_power(value: Number, exponent: Term) -> Term:
     """``value * 2**exponent`` rounded, for an i64 between -3000 and 3000, without overflow or loss on the way."""
-    first = _clamped(exponent, 1000)
-    second = _clamped(exponent - first, 1000)
-    third = _clamped(exponent - first - second, 1000)
+    first = clamped(exponent, 1000)
+    second = clamped(exponent - first, 1000)
+    third = clamped(exponent - first - second, 1000)
     return value.rounded() * power_of_two(first) * power_of_two(second) * power_of_two(third)
-
-
-def _clamped(exponent: Term, bound: int) -> Term:
-    return minimum(maximum(exponent, -bound), bound)
 
 
 def product_with_power(a: Number, b: Number, exponent: Term) -> Term:

@@ -16,6 +16,7 @@ from hlojit.ir.scalar.inverse_trigonometric import acos, asin, atan, atan2
 from hlojit.ir.scalar.logarithm import log, log1p, log2
 from hlojit.ir.scalar.power import cbrt, pow, rsqrt
 from hlojit.ir.scalar.trigonometric import cos, sin, tan
+from hlojit.ir.scalar.zeta import bessel_i1e, polygamma, zeta
 
 __all__ = [
     "acos",
@@ -25,6 +26,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bessel_i1e",
     "cbrt",
     "cos",
     "cosh",
@@ -41,10 +43,12 @@ __all__ = [
     "log1p",
     "log2",
     "logistic",
+    "polygamma",
     "pow",
     "rsqrt",
     "sin",
     "sinh",
     "tan",
     "tanh",
+    "zeta",
 ]

@@ -53,13 +53,23 @@ def _positive_power_f32(base: Term, exponent: Term) -> Term:
     normal = where(denormal, base * 2.0 ** LIFT["f32"], base)
     e, m = split_exponent(normal)
     e = where(denormal, e - int(LIFT["f32"]), e)
-    f = m.widen() - 1.0
+    return _short_power_of_parts(e, m.widen(), exponent).narrow()
+
+
+def short_power(base: Term, exponent: Term) -> Term:
+    """base**exponent for a positive normal base in f64, to the accuracy of f32."""
+    return _short_power_of_parts(*split_exponent(base), exponent)
+
+
+def _short_power_of_parts(e: Term, m: Term, exponent: Term) -> Term:
+    f = m - 1.0
     logarithm = f.fma(f.polynomial(c.LOG2_SHORT), e.to_float("f64"))
-    product = minimum(maximum(logarithm * exponent.widen(), -1000.0), 1000.0)
+    wide = exponent.widen() if exponent.kind == "f32" else exponent
+    product = minimum(maximum(logarithm * wide, -1000.0), 1000.0)
     shifted = product + ROUNDING["f64"]
     r = product - (shifted - ROUNDING["f64"])
     mantissa = r.fma(r.polynomial(c.EXP2_SHORT), 1.0)
-    return (mantissa.bits() + (shifted.bits() << 52)).as_float().narrow()
+    return (mantissa.bits() + (shifted.bits() << 52)).as_float()
 
 
 def _times(a: Term, a_low: Term | float, other: Term | float, other_low: Term | float) -> tuple[Term, Term]:
@@ -96,7 +106,7 @@ def log2_parts(e: Term, m: Term) -> tuple[Term, Term]:
     return total, (value - (total - e)) + value_low
 
 
-def _positive_power_f64(base: Term, exponent: Term) -> Term:
+def positive_power(base: Term, exponent: Term) -> Term:
     """base**exponent for a positive base; an infinite one, and zero, too."""
     denormal = base < LEAST_NORMAL["f64"]
     normal = where(denormal, base * 2.0 ** LIFT["f64"], base)
@@ -121,7 +131,7 @@ def pow(b: ScalarBuilder, x: Scalar, y: Scalar) -> Scalar:
     """x**y with C's special values: 1 for x = 1 or y = 0 even with NaN, NaN for a negative x and a fractional y."""
     base, exponent = Term(b, x), Term(b, y)
     magnitude = base.abs()
-    positive = _positive_power_f32 if x.kind == "f32" else _positive_power_f64
+    positive = _positive_power_f32 if x.kind == "f32" else positive_power
     result = positive(magnitude, exponent)
     # zero and infinity, of the base or of the exponent
     up = (magnitude > 1.0) ^ (exponent < 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlojit.ir.scalar import coefficients as c
+from hlojit.ir.scalar.arithmetic import multiply_high
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.exponential import ROUNDING
 from hlojit.ir.scalar.expression import Term, maximum, rare, where
@@ -48,13 +49,8 @@ def select_quadrant(quadrant: Term, r: Term) -> Term:
 
 
 def _multiply_high(a: Term, b: Term) -> Term:
-    """Upper 64 bits of an unsigned product, from products of halves."""
-    mask = 0xFFFFFFFF
-    a_low, a_high, b_low, b_high = a & mask, a.logical_shift(32), b & mask, b.logical_shift(32)
-    first = a_low * b_low
-    second = a_high * b_low + first.logical_shift(32)
-    third = a_low * b_high + (second & mask)
-    return a_high * b_high + second.logical_shift(32) + third.logical_shift(32)
+    """Upper 64 bits of an unsigned product."""
+    return Term(a.b, multiply_high(a.b, a.value, b.value, bits=64, signed=False))
 
 
 def _carry(total: Term, part: Term) -> Term:
