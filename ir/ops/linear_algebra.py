@@ -12,6 +12,7 @@ from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Expand,
     InferenceRequest,
     Kernel,
     OpDefinition,
@@ -20,6 +21,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.fourier import expand_fft
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -309,7 +311,7 @@ FFT = define(
         constraints=(*FFT_RULES, Constraint("C2", _fft_element), inferred("C5")),
         reference=_fft_reference,
         syntax="fft",
-        lowering=Kernel("fft"),
+        lowering=Expand(expand_fft),
         summary="Fourier transforms over the last one to three dimensions",
     )
 )

@@ -229,6 +229,22 @@ class TriangularSolveView(View):
 
 
 @dataclass(frozen=True, slots=True)
+class FftView(View):
+    """``fft``: its kind, and the lengths of the last dimensions of the side that is not halved."""
+
+    kind: str = field(metadata=_as_stored("fft_type"))
+    lengths: Integers = field(metadata=_integers("fft_length"))
+
+
+@dataclass(frozen=True, slots=True)
+class ButterfliesView(View):
+    """``hlojit.butterflies``."""
+
+    inverse: bool = field(metadata=_as_stored("inverse"))
+    scale: float = field(metadata=_as_stored("scale"))
+
+
+@dataclass(frozen=True, slots=True)
 class DotView(View):
     """``dot_general``."""
 

@@ -37,6 +37,7 @@ _FUSIONS: Final = {
     FusionKind.SELECTION: "hlojit.simt.selection:emit_selection",
 }
 _KERNELS: Final[dict[str, str]] = {
+    "butterflies": "hlojit.simt.fourier:emit_butterflies",
     "convolution": "hlojit.simt.dot:emit_convolution",
     "dot_general": "hlojit.simt.dot:emit_dot_general",
     "reduce_window": "hlojit.simt.windows:emit_reduce_window",

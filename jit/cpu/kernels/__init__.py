@@ -24,6 +24,7 @@ _EMITTERS = {
     "sort": "hlojit.cpu.kernels.sort:emit_sort",
     "cholesky": "hlojit.cpu.kernels.factorizations:emit_cholesky",
     "triangular_solve": "hlojit.cpu.kernels.factorizations:emit_triangular_solve",
+    "butterflies": "hlojit.cpu.kernels.fourier:emit_butterflies",
     "foreign_call": "hlojit.cpu.kernels.foreign_call:emit_foreign_call",
     "lapack": "hlojit.cpu.kernels.lapack:emit_lapack",
     "reduce_window": "hlojit.llvm.reduce_window:emit_reduce_window",
