@@ -89,7 +89,7 @@ def test_dense_configurations_arrive_as_arrays() -> None:
     )
     text = IDENTITY.replace(
         " return %x",
-        " %0 = stablehlo.custom_call @a.b(%x) {backend_config = {table = dense<[3.0, 4.0]> : tensor<2xf32>}} : "
+        " %0 = stablehlo.custom_call @a.b(%x) {api_version = 4 : i32, backend_config = {table = dense<[3.0, 4.0]> : tensor<2xf32>}} : "
         "(tensor<2xf32>) -> tensor<2xf32>\n return %0",
     )
     with ext.using(plugin):

@@ -8,7 +8,6 @@ becomes an instruction of the op ``hlojit.foreign.acme.scale`` that has operands
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +22,7 @@ from hlojit.ir.attributes import (
     DictAttr,
     FloatAttr,
     IntegerAttr,
-    OpaqueAttr,
+    OutputOperandAlias,
     StringAttr,
 )
 from hlojit.ir.graph import Instruction, Value
@@ -152,21 +151,15 @@ def _complaint(attribute: Attribute) -> str:
     return f"{attribute}, which XLA's FFI has no form for"
 
 
-_ALIAS: Final = re.compile(
-    r"#stablehlo\.output_operand_alias<output_tuple_indices = \[(\d*)\], operand_index = (\d+), operand_tuple_indices = \[\]>"
-)
-
-
 def aliases_of(attributes: Mapping[str, Any], operands: int, results: int) -> list[tuple[int, int]]:
     """Pairs of operand and result that ``output_operand_aliases`` wants in one memory."""
     given = attributes.get("output_operand_aliases")
     pairs = []
     for each in given.elements if isinstance(given, ArrayAttr) else ():
-        match = _ALIAS.fullmatch(each.text) if isinstance(each, OpaqueAttr) else None
-        if match is None:
+        if not isinstance(each, OutputOperandAlias) or each.operand_tuple_indices or len(each.output_tuple_indices) > 1:
             raise ForeignCallError(f"output_operand_aliases holds {each}")
-        pair = int(match[2]), int(match[1] or 0)
-        if pair[0] >= operands or pair[1] >= results:
+        pair = each.operand_index, *(each.output_tuple_indices or (0,))
+        if not (0 <= pair[0] < operands and 0 <= pair[1] < results):
             raise ForeignCallError(f"output_operand_aliases pairs operand {pair[0]} with result {pair[1]}")
         pairs.append(pair)
     if len({operand for operand, _ in pairs}) < len(pairs) or len({result for _, result in pairs}) < len(pairs):

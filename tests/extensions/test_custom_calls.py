@@ -253,7 +253,7 @@ def leaky_text(*configs: str) -> str:
 
 
 def config(slope: float) -> str:
-    return f"{{backend_config = {{slope = {slope} : f64}}}}"
+    return f"{{api_version = 4 : i32, backend_config = {{slope = {slope} : f64}}}}"
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -314,7 +314,7 @@ def test_a_configuration_that_a_function_does_not_look_at_is_refused() -> None:
                 hlojit.compile(leaky_text(attributes))
         for empty in (
             '{backend_config = ""}',
-            "{backend_config = {}}",
+            "{api_version = 4 : i32, backend_config = {}}",
             "{api_version = 4 : i32, mhlo.backend_config = {}}",
         ):
             np.testing.assert_allclose(hlojit.compile(leaky_text(empty))(X), np.logaddexp(0, X), rtol=1e-6)
@@ -405,7 +405,7 @@ def test_map_with_a_call(backend: str) -> None:
     func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
       %0 = "stablehlo.map"(%x) <{dimensions = array<i64: 0>}> ({
       ^bb0(%a: tensor<f32>):
-        %1 = stablehlo.custom_call @test.leaky(%a) {backend_config = {slope = 0.25 : f64}} : (tensor<f32>) -> tensor<f32>
+        %1 = stablehlo.custom_call @test.leaky(%a) {api_version = 4 : i32, backend_config = {slope = 0.25 : f64}} : (tensor<f32>) -> tensor<f32>
         %2 = stablehlo.add %1, %a : tensor<f32>
         stablehlo.return %2 : tensor<f32>
       }) : (tensor<1000xf32>) -> tensor<1000xf32>
@@ -466,7 +466,9 @@ def test_constants_in_a_configuration_are_told_apart() -> None:
     x = np.arange(1000, dtype="f4")
     with ext.using(plugin(ext.ElementwiseCall("test.leaky", factory=factory))):
         for first, second in ((2, 3), (5, 7)):
-            text = leaky_text(f"{{backend_config = {{table = dense<[{first}, {second}]> : tensor<2xi32>}}}}")
+            text = leaky_text(
+                f"{{api_version = 4 : i32, backend_config = {{table = dense<[{first}, {second}]> : tensor<2xi32>}}}}"
+            )
             np.testing.assert_array_equal(hlojit.compile(text)(x), x * first + second)
 
 
