@@ -158,7 +158,7 @@ def aliases_of(attributes: Mapping[str, Any], operands: int, results: int) -> li
     for each in given.elements if isinstance(given, ArrayAttr) else ():
         if not isinstance(each, OutputOperandAlias) or each.operand_tuple_indices or len(each.output_tuple_indices) > 1:
             raise ForeignCallError(f"output_operand_aliases holds {each}")
-        pair = each.operand_index, *(each.output_tuple_indices or (0,))
+        pair = each.operand_index, (each.output_tuple_indices or (0,))[0]
         if not (0 <= pair[0] < operands and 0 <= pair[1] < results):
             raise ForeignCallError(f"output_operand_aliases pairs operand {pair[0]} with result {pair[1]}")
         pairs.append(pair)
