@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
 from hlojit.ir.environment import CUSTOM_CALLS, tables
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand
@@ -143,6 +143,16 @@ class Backend(ABC):
         or an ``hlojit.executable.ExecutableSpec`` of native code; with devices of its own a ``DeviceProgram``.  A back end
         with ``load`` returns an ``hlojit.compiled.CompiledProgram``, plain data, which can be kept and saved.
         """
+
+    def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> Any:
+        """Compile a program that leaves sizes of its arguments open once for all of them.
+
+        ``size_arguments`` are numbers of integer arguments whose elements are sizes.  What is returned has a method
+        ``bind(types, values)``, which gives an ``ExecutableSpec`` for arguments of these types, some with known elements; it
+        raises ``ArgumentError`` where they do not fit each other.  Raises ``UnsupportedError`` for the first op that has
+        no code for that: the program is then compiled for each combination of shapes.
+        """
+        raise UnsupportedError("the program", self.name, "the back end compiles for sizes that are known")
 
     def cache_identity(self) -> str | None:
         """Everything that compiled programs depend on besides module, options and plugins: the device, and its software.

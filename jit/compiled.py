@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
-from hlojit.ir import location
+from hlojit.ir import location, sizes
 from hlojit.ir.binary import FormatError, Reader, Records, Writer, records_of
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import open_regular, read_aligned, sealed, unsealed, write_file
 from hlojit.ir.fingerprint import NotKeyable
 from hlojit.ir.process_grid import MOST_PROCESSES, ProcessGrid
 from hlojit.ir.types import TensorType
-from hlojit.lowering import kernel, program, sizes, storage
+from hlojit.lowering import kernel, program, storage
 from hlojit.lowering.program import Program
 from hlojit.lowering.program_check import check
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
+from hlojit.extensions.binding import expansion_or_binding
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.collection import collection_paused
@@ -24,6 +25,7 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import padded_program
+from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
@@ -187,12 +189,43 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
+    how, why = "specialize", ""
+    make: Callable[[Sequence[Type], Mapping[int, Any]], Any] = specialize
+    if settings.dynamic_shapes == "symbolic":
+        try:
+            make = _symbolic(module, backend, sources)
+            how = "symbolic"
+        except UnsupportedError as error:
+            why = f"{error.op} is not compiled for all sizes at once: {error.reason}"
     tensors = [_as_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
     results = [_as_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
     module.freeze()
     return DynamicExecutable(
-        main.name, tensors, results, specialize, size_arguments=sources, limit=settings.specializations, grid=grid
+        main.name,
+        tensors,
+        results,
+        make,
+        size_arguments=sources,
+        limit=settings.specializations,
+        grid=grid,
+        dynamic_shapes=how,
+        why=why,
     )
+
+
+def _symbolic(
+    module: Module, backend: Backend, sources: Sequence[int]
+) -> Callable[[Sequence[Type], Mapping[int, Any]], Any]:
+    """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
+    from hlojit.executable import Executable
+
+    copy = module.clone()
+    ShapeRefinement().run(copy)
+    CallInliner().run(copy)
+    OpExpander(rule_of=expansion_or_binding).run(copy)
+    ShapeRefinement().run(copy)
+    code = backend.compile_symbolic(copy, sources)
+    return lambda types, values: Executable(code.bind(types, values), backend)
 
 
 def _as_tensor(type_: Type, what: str) -> TensorType:

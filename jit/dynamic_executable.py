@@ -38,10 +38,9 @@ _compilations: Final = InFlight()
 class DynamicExecutable:
     """A program for arguments of many shapes, callable like an ``Executable``; see the module's docstring.
 
-    ``dynamic_shapes`` is ``"specialize"``: each combination of shapes has a compiled program of its own.
+    ``dynamic_shapes`` is ``"specialize"`` where each combination of shapes has a compiled program of its own, and ``"symbolic"``
+    where one serves all.
     """
-
-    dynamic_shapes: Final = "specialize"
 
     def __init__(
         self,
@@ -53,6 +52,7 @@ class DynamicExecutable:
         size_arguments: Sequence[int] = (),
         limit: int = 64,
         grid: ProcessGrid | None = None,
+        dynamic_shapes: str = "specialize",
         why: str = "",
     ):
         self.name = name
@@ -61,6 +61,7 @@ class DynamicExecutable:
         self.size_arguments: Final = tuple(size_arguments)
         """Numbers of the arguments whose elements decide shapes."""
         self.limit: Final = limit
+        self.dynamic_shapes: Final = dynamic_shapes
         self.why: Final = why
         """Why the program is not compiled once for all shapes, if that was asked for."""
         self._grid: Final = grid or ProcessGrid()
@@ -118,9 +119,14 @@ class DynamicExecutable:
         inputs, outputs = (", ".join(map(str, types)) for types in (self.input_types, self.output_types))
         count = len(self._known)
         return (
-            f"<DynamicExecutable {self.name}: ({inputs}) -> ({outputs}), {count} specialization"
-            f"{'' if count == 1 else 's'} of at most {self.limit}{f' ({self.why})' if self.why else ''}>"
+            f"<DynamicExecutable {self.name}: ({inputs}) -> ({outputs}), {self._how(count)}"
+            f"{f', because {self.why}' if self.why else ''}>"
         )
+
+    def _how(self, count: int) -> str:
+        if self.dynamic_shapes == "symbolic":
+            return "compiled once for all sizes"
+        return f"{count} specialization{'' if count == 1 else 's'} of at most {self.limit}"
 
     def _for(self, arguments: Sequence[Any]) -> Any:
         """The executable for arguments: the known one, or one that is compiled now."""

@@ -105,12 +105,51 @@ def arguments(shapes: list[Any], sizes: dict[str, int]) -> list[Any]:
     return found
 
 
+NOT_SYMBOLIC = {
+    "cumulative sum": "custom_call",
+    "sort": "sort",
+    "top k": "sort",
+    "top half": "custom_call",
+    "random bits": "custom_call",
+    "scatter": "scatter",
+    "scan": "while",
+    "loop over the size": "while",
+    "branches": "case",
+    "random numbers": "while",
+    "convolution": "convolution",
+    "max pool": "custom_call",
+}
+"""Programs that are compiled for each shape all the same, and the op that the reason names."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_compilation_for_all_sizes(name: str) -> None:
+    program = PROGRAMS[name]
+    text, shapes = exported(program)
+    executable = hlojit.compile(text, options={"dynamic_shapes": "symbolic"})
+    check(executable, program, shapes)
+    if name in NOT_SYMBOLIC:
+        assert executable.dynamic_shapes == "specialize"
+        assert executable.why.startswith(f"stablehlo.{NOT_SYMBOLIC[name]} is not compiled for all sizes at once: ")
+        return
+    assert executable.dynamic_shapes == "symbolic"
+    assert not executable.why
+    # The same machine code for all of them.
+    assert len({each.spec.entry for each in executable.specializations.values()}) == 1
+
+
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_exported_programs_run_at_several_shapes(name: str, backend: str) -> None:
     program = PROGRAMS[name]
     text, shapes = exported(program)
     executable = hlojit.compile(text, backend=backend)
+    check(executable, program, shapes)
+    assert executable.dynamic_shapes == "specialize"
+    assert len(executable.specializations) == len(program.sizes)
+
+
+def check(executable: Any, program: Program, shapes: list[Any]) -> None:
     for sizes in program.sizes:
         inputs = arguments(shapes, sizes)
         expected = jax.tree.leaves(jax.jit(program.function)(*inputs))
@@ -119,13 +158,12 @@ def test_exported_programs_run_at_several_shapes(name: str, backend: str) -> Non
         assert [result.shape for result in results] == [each.shape for each in expected]
         for result, each in zip(results, expected):
             np.testing.assert_allclose(result, each, rtol=program.tolerance, atol=program.tolerance)
-    assert executable.dynamic_shapes == "specialize"
-    assert len(executable.specializations) == len(program.sizes)
 
 
-def test_a_shape_that_breaks_a_constraint_is_refused_with_the_exporters_message() -> None:
+@pytest.mark.parametrize("how", ["specialize", "symbolic"])
+def test_a_shape_that_breaks_a_constraint_is_refused_with_the_exporters_message(how: str) -> None:
     text, _ = exported(Program(lambda x, y: x @ y, ("b, n", "n, 3"), constraints=("n >= 3",)))
-    executable = hlojit.compile(text)
+    executable = hlojit.compile(text, options={"dynamic_shapes": how})
     executable(np.ones((2, 4), np.float32), np.ones((4, 3), np.float32))
     with pytest.raises(
         hlojit.ArgumentError, match=r"Found inconsistency between dimension size args\[1\].shape\[0\] \(= 5\)"

@@ -212,10 +212,14 @@ def programs(draw: Any, unknown_to_data: bool) -> tuple[str, list[tuple[Size, ..
     return text, shapes
 
 
-def check(text: str, shapes: list[tuple[Size, ...]], sizes: list[int], numbers: list[tuple[int, int]]) -> None:
+def check(
+    text: str, shapes: list[tuple[Size, ...]], sizes: list[int], numbers: list[tuple[int, int]], how: str = "specialize"
+) -> None:
     module = hlojit.parse(text)
     hlojit.verify(module)
-    executable = hlojit.compile(module)
+    executable = hlojit.compile(module, options={"dynamic_shapes": how})
+    if how == "symbolic" and "?" in text and "sort" not in text:
+        assert executable.dynamic_shapes == how, executable.why
     generator = np.random.default_rng(0)
     for b, data in zip(sizes, numbers):
         inputs: list[Any] = [
@@ -235,6 +239,13 @@ def check(text: str, shapes: list[tuple[Size, ...]], sizes: list[int], numbers: 
 @given(programs(False), st.lists(st.integers(0, 9), min_size=2, max_size=2, unique=True))
 def test_sizes_of_arguments(program: tuple[str, list[tuple[Size, ...]]], sizes: list[int]) -> None:
     check(*program, sizes, [(0, 0)] * 2)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(programs(False), st.lists(st.integers(0, 40), min_size=3, max_size=3, unique=True))
+def test_one_compilation(program: tuple[str, list[tuple[Size, ...]]], sizes: list[int]) -> None:
+    check(*program, sizes, [(0, 0)] * 3, "symbolic")
 
 
 @pytest.mark.slow

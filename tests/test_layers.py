@@ -60,7 +60,7 @@ IR_ORDER = (
     ),
     ("once",),
     ("errors", "outside_reads"),
-    ("environment", "fingerprint", "versions", "frozen", "switches"),
+    ("environment", "fingerprint", "versions", "frozen", "switches", "sizes"),
     ("formats", "process_identity"),
     ("types",),
     ("attributes", "quantized"),

@@ -77,6 +77,19 @@ def _message(instruction: Instruction, inputs: Sequence[int | None]) -> str:
     return _SPECIFIER.sub(size, message.value)
 
 
+def assertion_template(instruction: Instruction) -> str:
+    """The message for ``str.format`` of the inputs; raises ``HlojitError`` where the assertion is none."""
+    complaint = assertion_complaint(instruction)
+    if complaint is not None:
+        raise HlojitError(f"custom_call @{SHAPE_ASSERTION} {complaint}\n  at {instruction.location}")
+    message = instruction.discardable["error_message"]
+    assert isinstance(message, StringAttr)
+    parts = _SPECIFIER.split(message.value)
+    # Every other part is the number of an input.
+    escaped = [part.replace("{", "{{").replace("}", "}}") for part in parts]
+    return "".join(f"{{{part}}}" if number % 2 else part for number, part in enumerate(escaped))
+
+
 def assertion_reference(call: ReferenceCall, condition: Any, *inputs: Any) -> tuple[()]:
     """Raise ``ArgumentError`` with the message of an assertion that does not hold."""
     complaint = assertion_complaint(call.instruction)

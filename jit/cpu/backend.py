@@ -143,6 +143,12 @@ class CpuBackend(Backend):
             entry=ENTRY,
         )
 
+    def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> Any:
+        """Compile once for all sizes; see ``hlojit.cpu.symbolic``."""
+        from hlojit.cpu.symbolic import compile_symbolic
+
+        return compile_symbolic(module, size_arguments, self.cache.target)
+
     def load(self, compiled: CompiledProgram) -> Any:
         """Load the code of a compiled program; returns an ``ExecutableSpec``."""
         from hlojit.executable import ExecutableSpec

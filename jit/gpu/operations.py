@@ -22,6 +22,7 @@ from typing import Final, final
 from hlojit.gpu.driver import Grid
 from hlojit.gpu.statuses import StatusLayout
 from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.sizes import Size
 from hlojit.lowering.program import (
     Branch,
     Buffer,
@@ -40,7 +41,6 @@ from hlojit.lowering.program import (
     Transfer,
     Wait,
 )
-from hlojit.lowering.sizes import Size
 from hlojit.lowering.storage import HOST
 
 

@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.sizes import Size
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.abi import CONTEXT
 from hlojit.lowering.machine import GENERIC, Machine
@@ -41,7 +42,6 @@ from hlojit.lowering.program import (
     Transfer,
     Wait,
 )
-from hlojit.lowering.sizes import Size
 from hlojit.lowering.storage import HOST
 
 SEGMENT_STEPS = 96

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
+from hlojit.ir.sizes import Size, add, round_up
 from hlojit.lowering.program import Buffer
-from hlojit.lowering.sizes import Size, add, round_up
 
 ALIGNMENT = 64
 """Bytes of a cache line of the host."""

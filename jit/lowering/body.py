@@ -8,9 +8,9 @@ from typing import Any
 
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Trait
+from hlojit.ir.sizes import known as known_size
 from hlojit.ir.types import TensorType
 from hlojit.lowering.index import Index, linear_index
-from hlojit.lowering.sizes import known as known_size
 from hlojit.lowering.storage import Storage
 
 

@@ -23,10 +23,10 @@ from hlojit.ir.attributes import Dense
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.definition import Structural
 from hlojit.ir.ops.views import ConstantView
+from hlojit.ir.sizes import Size
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, is_alias, is_invariant
 from hlojit.lowering.program import Buffer, BufferKind, Copy, PointCell, Step, Swap
-from hlojit.lowering.sizes import Size
 from hlojit.lowering.storage import Storage
 
 SWAP_THRESHOLD = 1024

@@ -20,8 +20,8 @@ from typing import Any, final
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.location import UNKNOWN, Location
+from hlojit.ir.sizes import Size
 from hlojit.lowering.kernel import KernelCode
-from hlojit.lowering.sizes import Size
 from hlojit.lowering.storage import HOST, Storage
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from hlojit.ir.sizes import Size, known, multiply
 from hlojit.lowering.liveness import Liveness
 from hlojit.lowering.program import (
     Branch,
@@ -36,7 +37,6 @@ from hlojit.lowering.program import (
     Wait,
 )
 from hlojit.lowering.program_text import step_text
-from hlojit.lowering.sizes import Size, known, multiply
 from hlojit.lowering.storage import HOST
 
 

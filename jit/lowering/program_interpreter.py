@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.sizes import evaluate
 from hlojit.lowering.program import (
     Branch,
     Buffer,
@@ -32,7 +33,6 @@ from hlojit.lowering.program import (
     Transfer,
     Wait,
 )
-from hlojit.lowering.sizes import evaluate
 from hlojit.lowering.storage_arrays import from_memory, to_memory
 
 Memory = np.ndarray[Any, Any]

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from hlojit.ir.sizes import Size, add, divide_up, extent, multiply
 from hlojit.ir.types import DYNAMIC, TensorType
-from hlojit.lowering.sizes import Size, add, divide_up, extent, multiply
 
 HOST = "host"
 """The memory space that the host program itself reads and writes.  Devices name theirs (``cuda:0``)."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.formats import ElementType, IntegerType, element_type
-from hlojit.lowering.sizes import evaluate
+from hlojit.ir.sizes import evaluate
 from hlojit.lowering.storage import Storage
 
 Array = np.ndarray[Any, Any]

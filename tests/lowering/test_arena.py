@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hlojit.ir.sizes import evaluate, extent, multiply
 from hlojit.lowering.arena import ALIGNMENT, assign_offsets
 from hlojit.lowering.program import Buffer, BufferKind
-from hlojit.lowering.sizes import evaluate, extent, multiply
 from hlojit.lowering.storage import Storage
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -20,6 +20,7 @@ from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir import evaluate
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.sizes import extent, multiply
 from hlojit.ir.types import tensor
 from hlojit.llvm.host import emit_host
 from hlojit.lowering.buffer_assignment import assign_buffers
@@ -47,7 +48,6 @@ from hlojit.lowering.program_calls import call
 from hlojit.lowering.program_check import check
 from hlojit.lowering.program_interpreter import run, run_together
 from hlojit.lowering.program_text import text
-from hlojit.lowering.sizes import extent, multiply
 from hlojit.lowering.storage import Storage
 from hlojit.machine_code.loading import compile_to_object, load_objects
 from hlojit.runtime import native_symbols

@@ -13,9 +13,9 @@ import pytest
 from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
+from hlojit.ir.sizes import add, divide_up, evaluate, extent, known, maximum, multiply, round_up, text
 from hlojit.ir.types import tensor
 from hlojit.llvm.fusion_emitter import emit_fusion
-from hlojit.lowering.sizes import add, divide_up, evaluate, extent, known, maximum, multiply, round_up, text
 from hlojit.lowering.storage import HOST, Storage
 from hlojit.lowering.storage_arrays import from_memory, to_memory
 from hlojit.machine_code.loading import compile_to_object, load_objects

@@ -1,0 +1,275 @@
+"""Shapes as expressions, and where elements come from: rules of the symbolic compilation, by op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.views import (
+    BroadcastView,
+    DimensionsView,
+    DimensionView,
+    DotView,
+    DynamicSliceView,
+    GatherView,
+    IotaView,
+    PadView,
+    SliceView,
+    TransposeView,
+)
+from hlojit.ir.passes.symbolic_values import (
+    Access,
+    Coordinate,
+    Folding,
+    Join,
+    Numbers,
+    Pick,
+    Product,
+    Relabel,
+    Shape,
+    ShapeRule,
+    Surround,
+    SymbolicShapes,
+    refused,
+)
+from hlojit.ir.sizes import Size, add, apply, divide_up, multiply
+from hlojit.ir.types import DYNAMIC
+
+
+def _operand(shapes: SymbolicShapes, instruction: Instruction, position: int = 0) -> Shape:
+    return shapes.dims[instruction.operands[position]]
+
+
+def _written(shapes: SymbolicShapes, instruction: Instruction, found: Sequence[Size]) -> Shape:
+    """The shape with what the written type knows."""
+    written = instruction.results[0].tensor_type.shape
+    return tuple(
+        size if extent == DYNAMIC else shapes.same(instruction, extent, size) for extent, size in zip(written, found)
+    )
+
+
+def _broadcast(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    operand, targets = _operand(shapes, instruction), BroadcastView.of(instruction).dimensions
+    result: list[Size] = list(instruction.results[0].tensor_type.shape)
+    if len(instruction.operands) > 1:
+        result = list(_written(shapes, instruction, shapes.known(instruction, 1)))
+    elif DYNAMIC in result:
+        raise refused(instruction, "nothing says how large its result is")
+    coordinates = []
+    for size, target in zip(operand, targets):
+        if size == 1:
+            coordinates.append(Coordinate(None))
+            continue
+        # Of a size that might be 1 nobody knows whether it is to be repeated: it has to be the result's.
+        result[target] = shapes.same(instruction, size, result[target])
+        coordinates.append(Coordinate(target))
+    return tuple(result), Pick(tuple(coordinates))
+
+
+def _transpose(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    operand, permutation = _operand(shapes, instruction), TransposeView.of(instruction).permutation
+    places = [permutation.index(d) for d in range(len(operand))]
+    return tuple(operand[d] for d in permutation), Pick(tuple(map(Coordinate, places)))
+
+
+def _reverse(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    operand, turned = _operand(shapes, instruction), DimensionsView.of(instruction).dimensions
+    return operand, Pick(
+        tuple(Coordinate(d, -1, add(size, -1)) if d in turned else Coordinate(d) for d, size in enumerate(operand))
+    )
+
+
+def _reshape(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    operand = _operand(shapes, instruction)
+    if len(instruction.operands) > 1:
+        result = _written(shapes, instruction, shapes.known(instruction, 1))
+    else:
+        written = instruction.results[0].tensor_type.shape
+        if written.count(DYNAMIC) > 1:
+            raise refused(instruction, "several sizes of its result are open")
+        known = multiply(*(extent for extent in written if extent != DYNAMIC)) if written else 1
+        rest = apply("divide", multiply(*operand) if operand else 1, known)
+        result = tuple(rest if extent == DYNAMIC else extent for extent in written)
+    totals = [multiply(*shape) if shape else 1 for shape in (operand, result)]
+    shapes.same(instruction, totals[0], totals[1])
+    return result, Relabel()
+
+
+def _slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    view, operand = SliceView.of(instruction), _operand(shapes, instruction)
+    return _part(shapes, instruction, operand, view.starts, view.limits, view.strides)
+
+
+def _real_dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    starts, limits, strides = (shapes.known(instruction, position) for position in (1, 2, 3))
+    steps = [step for step in strides if isinstance(step, int) and step > 0]
+    if len(steps) < len(strides):
+        raise refused(instruction, "its strides must be numbers above 0")
+    return _part(shapes, instruction, _operand(shapes, instruction), starts, limits, steps)
+
+
+def _part(
+    shapes: SymbolicShapes,
+    instruction: Instruction,
+    operand: Shape,
+    starts: Sequence[Size],
+    limits: Sequence[Size],
+    strides: Sequence[int],
+) -> tuple[Shape, Access]:
+    place = f"for {instruction.op.name} at {instruction.location}"
+    for size, start, limit in zip(operand, starts, limits):
+        for low, high in ((0, start), (start, limit), (limit, size)):
+            outside = apply("less", high, low)
+            message = f"0 <= start {{0}} <= limit {{1}} <= size {{2}} must hold {place}"
+            shapes.require(apply("equal", outside, 0), message, (start, limit, size))
+    result = [divide_up(apply("subtract", limit, start), step) for start, limit, step in zip(starts, limits, strides)]
+    coordinates = [Coordinate(d, step, start) for d, (start, step) in enumerate(zip(starts, strides))]
+    return _written(shapes, instruction, result), Pick(tuple(coordinates))
+
+
+def _dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    operand, sizes = _operand(shapes, instruction), DynamicSliceView.of(instruction).sizes
+    place = f"for {instruction.op.name} at {instruction.location}"
+    coordinates = []
+    for d, (extent, size) in enumerate(zip(operand, sizes)):
+        limit = apply("subtract", extent, size)
+        shapes.require(
+            apply("equal", apply("less", limit, 0), 0), f"size {size} must be at most {{0}} {place}", (extent,)
+        )
+        coordinates.append(Coordinate(d, 1, 0, instruction.operands[1 + d], limit))
+    return tuple(sizes), Pick(tuple(coordinates))
+
+
+def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    operand, indices = _operand(shapes, instruction), _operand(shapes, instruction, 1)
+    view = GatherView.of(instruction)
+    dims = view.numbers
+    sizes: Sequence[Size] = view.sizes if len(instruction.operands) < 3 else shapes.known(instruction, 2)
+    single = (*dims.collapsed_slice_dims, *dims.operand_batching_dims)
+    batch = [d for d in range(len(indices)) if d != dims.index_vector_dim]
+    offset = iter([size for d, size in enumerate(sizes) if d not in single])
+    rank = len(batch) + len(dims.offset_dims)
+    places = [d for d in range(rank) if d not in dims.offset_dims]
+    shape = tuple(next(offset) if d in dims.offset_dims else indices[batch[places.index(d)]] for d in range(rank))
+    windows = iter(dims.offset_dims)
+    coordinates = []
+    for d, (extent, size) in enumerate(zip(operand, sizes)):
+        limit = apply("subtract", extent, size)
+        message = f"slice size {{0}} must be at most {{1}} for {instruction.op.name} at {instruction.location}"
+        shapes.require(apply("equal", apply("less", limit, 0), 0), message, (size, extent))
+        if d in dims.operand_batching_dims:
+            source = dims.start_indices_batching_dims[dims.operand_batching_dims.index(d)]
+            coordinates.append(Coordinate(places[batch.index(source)]))
+            continue
+        own = next(windows) if d not in single else None
+        if d not in dims.start_index_map:
+            coordinates.append(Coordinate(own))
+            continue
+        number = Coordinate(None, start=dims.start_index_map.index(d))
+        at = [Coordinate(places[batch.index(b)]) if b in batch else number for b in range(len(indices))]
+        coordinates.append(Coordinate(own, 1, 0, instruction.operands[1], limit, tuple(at)))
+    return _written(shapes, instruction, shape), Pick(tuple(coordinates))
+
+
+def _concatenate(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    dimension = DimensionView.of(instruction).dimension
+    result = list(_operand(shapes, instruction))
+    for position in range(1, len(instruction.operands)):
+        for d, size in enumerate(_operand(shapes, instruction, position)):
+            result[d] = add(result[d], size) if d == dimension else shapes.same(instruction, result[d], size)
+    return _written(shapes, instruction, result), Join(dimension)
+
+
+def _pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    view = PadView.of(instruction)
+    return _padded(shapes, instruction, view.low, view.high, view.interior)
+
+
+def _dynamic_pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    low, high, interior = (shapes.known(instruction, position) for position in (2, 3, 4))
+    gaps = [gap for gap in interior if isinstance(gap, int) and gap >= 0]
+    if len(gaps) < len(interior):
+        raise refused(instruction, "its interior padding must be numbers")
+    return _padded(shapes, instruction, low, high, gaps)
+
+
+def _padded(
+    shapes: SymbolicShapes, instruction: Instruction, low: Sequence[Size], high: Sequence[Size], interior: Sequence[int]
+) -> tuple[Shape, Access]:
+    result = []
+    for size, before, behind, gap in zip(_operand(shapes, instruction), low, high, interior):
+        spread = add(size, multiply(apply("maximum", add(size, -1), 0), gap))
+        total = add(before, spread, behind)
+        shapes.require(
+            apply("equal", apply("less", total, 0), 0),
+            f"size {{0}} must not be negative for {instruction.op.name} at {instruction.location}",
+            (total,),
+        )
+        result.append(total)
+    return _written(shapes, instruction, result), Surround(tuple(low), tuple(interior))
+
+
+def _iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    result: Shape = instruction.results[0].tensor_type.shape
+    if instruction.operands:
+        result = _written(shapes, instruction, shapes.known(instruction, 0))
+    for size in result:
+        shapes.require(
+            apply("equal", apply("less", size, 0), 0),
+            f"size {{0}} must not be negative for {instruction.op.name} at {instruction.location}",
+            (size,),
+        )
+    return result, Numbers(IotaView.of(instruction).dimension)
+
+
+def _reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    dimensions = DimensionsView.of(instruction).dimensions
+    count = len(instruction.operands) // 2
+    operand = list(_operand(shapes, instruction))
+    for position in range(1, count):
+        operand = [shapes.same(instruction, a, b) for a, b in zip(operand, _operand(shapes, instruction, position))]
+    kept = tuple(size for d, size in enumerate(operand) if d not in dimensions)
+    return kept, Folding(tuple(sorted(dimensions)))
+
+
+def _dot_general(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    lhs, rhs = (list(_operand(shapes, instruction, position)) for position in (0, 1))
+    view = DotView.of(instruction)
+    if view.algorithm is not None:
+        raise refused(instruction, "products with a stated algorithm have no code for sizes that are given at run time")
+    numbers = view.numbers
+    batching = tuple(zip(numbers.lhs_batching, numbers.rhs_batching))
+    contracting = tuple(zip(numbers.lhs_contracting, numbers.rhs_contracting))
+    for left, right in (*batching, *contracting):
+        lhs[left] = rhs[right] = shapes.same(instruction, lhs[left], rhs[right])
+    free = [size for d, size in enumerate(lhs) if d not in (*numbers.lhs_batching, *numbers.lhs_contracting)]
+    free += [size for d, size in enumerate(rhs) if d not in (*numbers.rhs_batching, *numbers.rhs_contracting)]
+    return (*(lhs[left] for left, _ in batching), *free), Product(batching, contracting)
+
+
+RULES: Final[Mapping[str, ShapeRule]] = {
+    "stablehlo.broadcast_in_dim": _broadcast,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
+    "stablehlo.transpose": _transpose,
+    "stablehlo.reverse": _reverse,
+    "stablehlo.reshape": _reshape,
+    "stablehlo.dynamic_reshape": _reshape,
+    "stablehlo.slice": _slice,
+    "stablehlo.real_dynamic_slice": _real_dynamic_slice,
+    "stablehlo.dynamic_slice": _dynamic_slice,
+    "stablehlo.gather": _gather,
+    "stablehlo.dynamic_gather": _gather,
+    "stablehlo.concatenate": _concatenate,
+    "stablehlo.pad": _pad,
+    "stablehlo.dynamic_pad": _dynamic_pad,
+    "stablehlo.iota": _iota,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.reduce": _reduce,
+    "stablehlo.dot_general": _dot_general,
+}
+
+
+def rule_for(instruction: Instruction) -> ShapeRule | None:
+    """The rule for an instruction, or None."""
+    return RULES.get(instruction.op.name)

@@ -1,0 +1,181 @@
+"""Shapes of all values of a function as expressions over the sizes of its arguments.
+
+    shapes = symbolic_shapes(module.main, size_arguments)
+
+Raises ``UnsupportedError`` for the first op of which nobody knows how to compile it for sizes that are given at run time.  What
+has to hold of sizes - that some are equal, shape assertions - is in ``shapes.checks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, Final, cast
+
+from hlojit.ir.formats import BooleanType, IntegerType
+from hlojit.ir.graph import Function, Instruction, Value
+from hlojit.ir.ops.custom_calls import is_shape_assertion
+from hlojit.ir.ops.definition import Pointwise, PointwiseCall
+from hlojit.ir.ops.shape_assertions import assertion_template
+from hlojit.ir.passes.graph_facts import constant_of, is_terminator
+from hlojit.ir.passes.rules.symbolic import rule_for
+from hlojit.ir.passes.size_builder import NotASize, SizeBuilder, SizeScalar
+from hlojit.ir.passes.symbolic_values import (
+    Access,
+    Elementwise,
+    Join,
+    Numbers,
+    Pick,
+    Relabel,
+    Shape,
+    SymbolicShapes,
+    refused,
+)
+from hlojit.ir.sizes import Size
+from hlojit.ir.types import DYNAMIC, TensorType
+
+_LARGEST: Final = 64
+"""Elements of a tensor that sizes are computed with."""
+
+
+def symbolic_shapes(function: Function, size_arguments: Sequence[int]) -> SymbolicShapes:
+    """Run over the body; calls are inlined."""
+    shapes = SymbolicShapes(function)
+    for argument in function.body.arguments:
+        shapes.argument(argument, with_elements=argument.index in size_arguments)
+    for instruction in function.body:
+        if is_terminator(instruction):
+            break
+        if is_shape_assertion(instruction):
+            _assertion(shapes, instruction)
+            continue
+        if not all(isinstance(type, TensorType) for type in (*instruction.operand_types, *instruction.result_types)):
+            raise refused(instruction, "it has values that are no tensors")
+        shape, access = _shape_of(shapes, instruction)
+        shapes.access[instruction] = access
+        for result in instruction.results:
+            shapes.dims[result] = shape
+        _elements(shapes, instruction, access)
+    return shapes
+
+
+def _assertion(shapes: SymbolicShapes, instruction: Instruction) -> None:
+    (condition,), *inputs = (shapes.known(instruction, position) for position in range(len(instruction.operands)))
+    shapes.require(condition, assertion_template(instruction), [size for (size,) in inputs])
+
+
+def _shape_of(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    dense = constant_of(instruction.results[0]) if instruction.results else None
+    if dense is not None:
+        return dense.type.shape, Elementwise()
+    if instruction.op.known_value is not None:
+        return (), Elementwise()
+    rule = rule_for(instruction)
+    if rule is not None:
+        return rule(shapes, instruction)
+    if isinstance(instruction.op.lowering, Pointwise) and not instruction.regions:
+        return _pointwise(shapes, instruction), Elementwise()
+    raise refused(instruction, "it has no code for sizes that are given at run time")
+
+
+def _pointwise(shapes: SymbolicShapes, instruction: Instruction) -> Shape:
+    rank = instruction.results[0].tensor_type.rank
+    found: list[Size] = list(instruction.results[0].tensor_type.shape)
+    for operand in instruction.operands:
+        if operand.tensor_type.rank == rank:
+            pairs = zip(found, shapes.dims[operand])
+            found = [size if own == DYNAMIC else shapes.same(instruction, own, size) for own, size in pairs]
+    return tuple(found)
+
+
+# elements that are sizes
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value.tensor_type.element_type, (IntegerType, BooleanType))
+
+
+def _elements(shapes: SymbolicShapes, instruction: Instruction, access: Access) -> None:
+    """Note the elements of small integer tensors that are computed from sizes."""
+    if len(instruction.results) != 1 or not _is_integer(instruction.results[0]):
+        return
+    shape = shapes.dims[instruction.results[0]]
+    extents = [size for size in shape if isinstance(size, int)]
+    count = 1
+    for each in extents:
+        count *= each
+    if len(extents) < len(shape) or count > _LARGEST:
+        return
+    found = _found(shapes, instruction, access, extents, count)
+    if found is not None and len(found) == count:
+        shapes.elements[instruction.results[0]] = tuple(found)
+
+
+def _found(
+    shapes: SymbolicShapes, instruction: Instruction, access: Access, extents: Sequence[int], count: int
+) -> Sequence[Size] | None:
+    dense = constant_of(instruction.results[0])
+    if dense is not None:
+        return [int(each) for each in dense.array.reshape(-1)]
+    if instruction.op.known_value is not None:
+        return (shapes.dims[instruction.operands[0]][instruction.attributes["dimension"]],)
+    if isinstance(access, Numbers):
+        return _along(extents, access.dimension)
+    operands = [shapes.elements.get(operand) for operand in instruction.operands]
+    if isinstance(access, Elementwise):
+        known = [each for each in operands if each is not None]
+        return _computed(instruction, known, count) if len(known) == len(operands) else None
+    first = operands[0]
+    if isinstance(access, Relabel):
+        return first
+    if isinstance(access, Join) and len(extents) == 1:
+        return None if None in operands else [size for each in operands if each is not None for size in each]
+    if isinstance(access, Pick) and first is not None and len(extents) <= 1 and len(access.coordinates) <= 1:
+        return _picked(access, first, count)
+    return None
+
+
+def _along(extents: Sequence[int], dimension: int) -> list[Size]:
+    inner = 1
+    for extent in extents[dimension + 1 :]:
+        inner *= extent
+    total = inner * extents[dimension]
+    for extent in extents[:dimension]:
+        total *= extent
+    return [position // inner % extents[dimension] for position in range(total)]
+
+
+def _picked(access: Pick, elements: Sequence[Size], count: int) -> Sequence[Size] | None:
+    if not access.coordinates:
+        return list(repeat(elements[0], count))
+    (coordinate,) = access.coordinates
+    if coordinate.value is not None or not isinstance(coordinate.start, int):
+        return None
+    step = coordinate.step if coordinate.dimension is not None else 0
+    return [elements[coordinate.start + step * position] for position in range(count)]
+
+
+def _computed(instruction: Instruction, operands: Sequence[Sequence[Size]], count: int) -> list[Size] | None:
+    """A pointwise rule on sizes; None where it does what sizes do not."""
+    lowering = instruction.op.lowering
+    assert isinstance(lowering, Pointwise)
+    types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
+    result = instruction.result.tensor_type.element_type
+    call = PointwiseCall(types, result, instruction.attributes)
+    found = []
+    try:
+        for position in range(count):
+            scalars = [
+                SizeScalar(_kind(type), each[position if len(each) > 1 else 0]) for type, each in zip(types, operands)
+            ]
+            made = lowering.rule(cast(Any, SizeBuilder()), call, *scalars)
+            if not isinstance(made, SizeScalar):
+                return None
+            found.append(made.size)
+    except NotASize:
+        return None
+    return found
+
+
+def _kind(element: Any) -> str:
+    return "i1" if isinstance(element, BooleanType) else f"i{max(8, element.bits)}"

@@ -1,0 +1,161 @@
+"""What values are whose sizes are expressions: shapes, elements that are sizes, and where elements come from.
+
+>>> shapes = SymbolicShapes(module.main, size_arguments=(0,))     # ir/passes/symbolic_shapes.py runs over the body
+>>> shapes.dims[value]
+(input1.shape[0], 4)
+
+Two sizes are known to be equal where their expressions are.  Where an op needs two to be equal that are not known to be, that
+becomes a check of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.graph import Function, Instruction, Value
+from hlojit.ir.sizes import Size, SizeExpression, apply, element, extent, text
+from hlojit.ir.types import DYNAMIC
+
+Shape = tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """``start + step * i`` with i the index of ``dimension`` of the result, or ``start`` alone.
+
+    With ``value`` its element at run time is added, brought between 0 and ``limit``: the one at the index that ``at`` gives.
+    """
+
+    dimension: int | None
+    step: int = 1
+    start: Size = 0
+    value: Value | None = None
+    limit: Size = 0
+    at: tuple[Coordinate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The first operand's element at these coordinates."""
+
+    coordinates: tuple[Coordinate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """The first operand's element at the same place in row-major order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Operands behind each other along a dimension."""
+
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surround:
+    """The first operand behind ``low`` elements of the second one in each dimension, ``interior`` of them between its own."""
+
+    low: Shape
+    interior: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The index of a dimension."""
+
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """The op's rule on the operands' elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """All elements along ``dimensions`` of the first half of the operands, combined by the region from the second half on."""
+
+    dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The sum of products over pairs of dimensions."""
+
+    batching: tuple[tuple[int, int], ...]
+    contracting: tuple[tuple[int, int], ...]
+
+
+Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Folding | Product
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What has to hold of the arguments: ``condition`` is not 0; otherwise ``message`` with ``sizes`` put in."""
+
+    condition: Size
+    message: str
+    sizes: tuple[Size, ...] = ()
+
+
+@dataclass
+class SymbolicShapes:
+    """What is known of the values of a function."""
+
+    function: Function
+    dims: dict[Value, Shape] = field(default_factory=dict)
+    elements: dict[Value, tuple[Size, ...]] = field(default_factory=dict)
+    """Elements, in row-major order, of small integer tensors that are computed from sizes."""
+    access: dict[Instruction, Access] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+
+    def argument(self, value: Value, *, with_elements: bool) -> None:
+        """Give an argument its dimensions, and its elements if these decide sizes."""
+        type, number = value.tensor_type, value.index
+        self.dims[value] = tuple(extent(number, d) if e == DYNAMIC else e for d, e in enumerate(type.shape))
+        if with_elements and type.is_static:
+            self.elements[value] = tuple(element(number, position) for position in range(type.size))
+
+    def known(self, instruction: Instruction, position: int) -> tuple[Size, ...]:
+        """The elements of an operand that gives sizes; ``UnsupportedError`` where only data tell."""
+        found = self.elements.get(instruction.operands[position])
+        if found is None:
+            raise refused(instruction, "sizes that it is given follow from data")
+        return found
+
+    def same(self, instruction: Instruction, a: Size, b: Size) -> Size:
+        """One size of two that have to be equal."""
+        if a == b:
+            return a
+        if isinstance(a, int) and isinstance(b, int):
+            raise refused(instruction, f"sizes {a} and {b} are not equal")
+        message = f"{{0}} ({_named(a)}) and {{1}} ({_named(b)}) must be equal for {instruction.op.name} at {instruction.location}"
+        self.require(apply("equal", a, b), message, (a, b))
+        if isinstance(a, SizeExpression) and isinstance(b, SizeExpression):
+            return a if len(text(a)) <= len(text(b)) else b
+        return a if isinstance(a, int) else b
+
+    def require(self, condition: Size, message: str, sizes: Sequence[Size] = ()) -> None:
+        """Have something checked at every call."""
+        check = Check(condition, message, tuple(sizes))
+        if condition != 1 and all(each.condition != condition for each in self.checks):
+            self.checks.append(check)
+
+
+def refused(instruction: Instruction, reason: str) -> UnsupportedError:
+    """The error for an instruction that cannot be compiled for sizes that are given at run time."""
+    return UnsupportedError(instruction.op.name, "", reason, instruction.location)
+
+
+def _named(size: Size) -> str:
+    if isinstance(size, SizeExpression) and size.operation == "extent":
+        return f"argument {size.operands[0]}, dimension {size.operands[1]}"
+    return text(size) if isinstance(size, SizeExpression) else "in the program"
+
+
+ShapeRule = Callable[[SymbolicShapes, Instruction], "tuple[Shape, Access]"]
+"""The shape of the results, and where their elements come from."""

@@ -1,0 +1,204 @@
+"""Programs that are compiled once for all sizes (``dynamic_shapes="symbolic"``)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import hlojit
+import ml_dtypes
+import numpy as np
+import pytest
+from hlojit.ir.interpreter import evaluate
+from hlojit.ir.sizes import add, apply, extent, multiply
+from hlojit.ir.sizes import evaluate as size_of
+from hlojit.ir.sizes import text as spelt
+
+from .test_dynamic_shapes import COUNTED, SCALED, f32
+
+SYMBOLIC = {"dynamic_shapes": "symbolic"}
+SIZES = (0, 1, 7, 16, 17, 100, 8192, 20_000)
+
+
+def function(body: str, arguments: str, results: str) -> str:
+    return f"func.func @main({arguments}) -> {results} {{ {body} }}"
+
+
+def agree(text: str, *inputs: Any, tolerance: float = 0.0) -> Any:
+    executable = hlojit.compile(text, options=SYMBOLIC)
+    assert executable.dynamic_shapes == "symbolic", executable.why
+    results = executable(*inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    for result, expected in zip(results, evaluate(hlojit.parse(text), *inputs), strict=True):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+        wide = np.float64 if result.dtype.kind not in "iub" else result.dtype
+        np.testing.assert_allclose(result.astype(wide), expected.astype(wide), rtol=tolerance, atol=tolerance)
+    return executable
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes_at_and_beside_multiples_of_lanes_and_tasks(size: int) -> None:
+    executable = hlojit.compile(SCALED, options=SYMBOLIC)
+    x, y = f32(size, 4), f32(size, 4) + 1
+    np.testing.assert_array_equal(executable(x, y), x * 2 + y)
+    counted = hlojit.compile(COUNTED, options=SYMBOLIC)
+    np.testing.assert_array_equal(counted(size, f32(size)), np.arange(size, dtype=np.float32) + f32(size))
+
+
+ELEMENTS = {
+    "i1": np.bool_,
+    "i8": np.int8,
+    "ui8": np.uint8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "ui32": np.uint32,
+    "i64": np.int64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_element_types(element: str) -> None:
+    kind, rows = f"tensor<?x3x{element}>", f"tensor<?x{element}>"
+    op = "or" if element == "i1" else "maximum"
+    body = f"""
+      %c = stablehlo.constant dense<{"false" if element == "i1" else "1"}> : tensor<{element}>
+      %0 = stablehlo.{op} %x, %y : {kind}
+      %1 = stablehlo.transpose %0, dims = [1, 0] : ({kind}) -> tensor<3x?x{element}>
+      %2 = stablehlo.reduce(%0 init: %c) applies stablehlo.{op} across dimensions = [1] : ({kind}, tensor<{element}>) -> {rows}
+      %3 = stablehlo.reduce(%0 init: %c) applies stablehlo.{op} across dimensions = [0] : ({kind}, tensor<{element}>) -> tensor<3x{element}>
+      %4 = stablehlo.concatenate %0, %x, dim = 0 : ({kind}, {kind}) -> {kind}
+      return %1, %2, %3, %4 : tensor<3x?x{element}>, {rows}, tensor<3x{element}>, {kind}
+    """
+    results = f"(tensor<3x?x{element}>, {rows}, tensor<3x{element}>, {kind})"
+    generator = np.random.default_rng(0)
+    x, y = (generator.integers(0, 2 if element == "i1" else 9, (21, 3)).astype(ELEMENTS[element]) for _ in range(2))
+    agree(function(body, f"%x: {kind}, %y: {kind}", results), x, y)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "i8", "i32"])
+@pytest.mark.parametrize("contracting", ["[1] x [0]", "[1] x [1]", "[0] x [0]"])
+def test_products(contracting: str, element: str) -> None:
+    result = "i32" if element == "i8" else element
+    body = f"""
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = {contracting} : (tensor<?x?x{element}>, tensor<?x?x{element}>)
+        -> tensor<?x?x{result}>
+      return %0 : tensor<?x?x{result}>
+    """
+    text = function(body, f"%x: tensor<?x?x{element}>, %y: tensor<?x?x{element}>", f"tensor<?x?x{result}>")
+    generator = np.random.default_rng(0)
+    for m, k, n in ((1, 1, 1), (5, 37, 19), (3, 0, 4), (16, 64, 33)):
+        shapes = [(k, m) if contracting[1] == "0" else (m, k), (n, k) if contracting.endswith("[1]") else (k, n)]
+        x, y = (generator.integers(-3, 4, shape).astype(ELEMENTS[element]) for shape in shapes)
+        agree(text, x, y, tolerance=1e-5)
+
+
+def test_what_has_to_be_equal_is_checked_and_named() -> None:
+    executable = hlojit.compile(SCALED, options=SYMBOLIC)
+    message = (
+        r"4 \(argument 1, dimension 0\).*3 \(argument 0, dimension 0\)|3 \(argument 0.*4 \(argument 1, dimension 0\)"
+    )
+    with pytest.raises(hlojit.ArgumentError, match=rf"(?s){message}"):
+        executable(f32(3, 4), f32(4, 4))
+    with pytest.raises(hlojit.ArgumentError, match="dimension 1 is 5, not 4"):
+        executable(f32(3, 5), f32(3, 5))
+    with pytest.raises(hlojit.ArgumentError, match="float64"):
+        executable(f32(3, 4), f32(3, 4).astype("f8"))
+    np.testing.assert_array_equal(executable(f32(3, 4), f32(3, 4)), f32(3, 4) * 3)
+
+
+def test_the_user_sees_it() -> None:
+    executable = hlojit.compile(SCALED, options=SYMBOLIC)
+    assert executable.dynamic_shapes == "symbolic"
+    assert repr(executable).endswith("compiled once for all sizes>")
+    first, second = (executable.specialized(f32(n, 4), f32(n, 4)) for n in (3, 5))
+    assert first.spec.entry == second.spec.entry
+    pending = executable.execute(f32(3, 4), f32(3, 4))
+    np.testing.assert_array_equal(np.asarray(pending), f32(3, 4) * 3)
+
+
+def test_back_ends_without_such_code_say_so() -> None:
+    executable = hlojit.compile(SCALED, backend="reference", options=SYMBOLIC)
+    assert executable.dynamic_shapes == "specialize"
+    assert "the back end compiles for sizes that are known" in executable.why
+    np.testing.assert_array_equal(executable(f32(3, 4), f32(3, 4)), f32(3, 4) * 3)
+
+
+def test_a_thousand_shapes_take_no_more_than_the_last_ones_and_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = hlojit.compile(SCALED, options={**SYMBOLIC, "specializations": 8})
+    monkeypatch.setattr("hlojit.cpu.symbolic.compile_to_object", None)
+    for rows in range(1000):
+        x = f32(rows, 4)
+        np.testing.assert_array_equal(executable(x, x), x * 3)
+        assert len(executable.specializations) <= 8
+
+
+def test_threads() -> None:
+    executable = hlojit.compile(SCALED, options=SYMBOLIC)
+    barrier, wrong = threading.Barrier(6), []
+
+    def run(number: int) -> None:
+        barrier.wait()
+        for rows in range(number, 60, 3):
+            x = f32(rows, 4)
+            if not np.array_equal(executable(x, x), x * 3):
+                wrong.append((number, rows))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_results_that_are_arguments_or_known() -> None:
+    body = """
+      %c = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+      return %x, %x, %c, %n : tensor<?xf32>, tensor<?xf32>, tensor<2xf32>, tensor<i32>
+    """
+    agree(function(body, "%x: tensor<?xf32>", "(tensor<?xf32>, tensor<?xf32>, tensor<2xf32>, tensor<i32>)"), f32(5))
+
+
+def test_a_value_that_is_read_many_times_is_computed_once() -> None:
+    # 2**40 elements if each reading computed it again.
+    lines, last = [], "x"
+    for number in range(40):
+        lines.append(f"%r{number} = stablehlo.reverse %{last}, dims = [0] : tensor<?xf32>")
+        lines.append(f"%s{number} = stablehlo.add %{last}, %r{number} : tensor<?xf32>")
+        lines.append(f"%t{number} = stablehlo.tanh %s{number} : tensor<?xf32>")
+        last = f"t{number}"
+    text = function("\n".join([*lines, f"return %{last} : tensor<?xf32>"]), "%x: tensor<?xf32>", "tensor<?xf32>")
+    agree(text, f32(33), tolerance=1e-5)
+
+
+def test_indices_beyond_the_operand_are_clamped() -> None:
+    body = """
+      %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0],
+        start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 3>}>
+        : (tensor<?x3xf32>, tensor<?x1xi32>) -> tensor<?x3xf32>
+      return %0 : tensor<?x3xf32>
+    """
+    text = function(body, "%x: tensor<?x3xf32>, %i: tensor<?x1xi32>", "tensor<?x3xf32>")
+    agree(text, f32(5, 3), np.array([[-7], [0], [4], [5], [2**31 - 1], [-(2**31)]], np.int32))
+    with pytest.raises(hlojit.ArgumentError, match="slice size 1 must be at most 0"):
+        hlojit.compile(text, options=SYMBOLIC)(f32(0, 3), np.zeros((1, 1), np.int32))
+
+
+def test_sizes_as_expressions() -> None:
+    b, n = extent(0, 0), extent(1, 0)
+    assert apply("subtract", add(b, 3), add(b, 3)) == 0
+    assert apply("equal", b, b) == 1
+    assert apply("less", b, b) == 0
+    assert apply("select", 0, b, n) == n
+    assert spelt(apply("divide", multiply(b, 4), 2)) == "((input0.shape[0] * 4) / 2)"
+    shapes = [(7,), (3,)]
+    assert size_of(apply("divide", apply("subtract", n, b), 3), shapes) == -1
+    assert size_of(apply("remainder", apply("subtract", n, b), 3), shapes) == -1
+    assert size_of(apply("divide", b, 0), shapes) == -1
+    assert size_of(apply("minimum", b, n), shapes) == 3
