@@ -30,6 +30,8 @@ from hlojit.lowering.target import KIND_BITS, Target
 WORD_BITS = 64
 WORD_CYCLES = 6.0
 """Of a word in a sort: its share of the work of every network and partition, about."""
+LEAST_COUNTED = 2048
+"""Elements of a line that pay for the tables of a sort that counts."""
 ELEMENT_CYCLES = 8.0
 """Of gathering an element of one operand."""
 
@@ -48,6 +50,8 @@ class LineSortPlan:
     word: str
     """The kind of a word."""
     tasks: int
+    counts: bool
+    """Whether keys are so narrow, and lines so long, that keys are counted."""
 
     @staticmethod
     def of(arrays: SortedArrays, target: Target) -> LineSortPlan | None:
@@ -70,15 +74,16 @@ class LineSortPlan:
         needed = bits if order is not None else bits + number_bits(length)
         narrow = order is not None and needed <= 16 and target.has_feature("avx512vbmi2") and target.has_masks
         word = "i16" if narrow else "i32" if needed <= 32 else "i64"
-        lines = type.size // length
+        lines, inner = type.size // length, math.prod(type.shape[dimension + 1 :])
         return LineSortPlan(
             length,
-            math.prod(type.shape[dimension + 1 :]),
+            inner,
             lines,
             codes,
             order,
             word,
             min(lines, target.machine.most_tasks),
+            bits <= 8 and length >= LEAST_COUNTED and arrays.count == length and inner == 1,
         )
 
     @property
@@ -123,7 +128,7 @@ class LineSortPlan:
     @property
     def workspace_bytes(self) -> int:
         """Each task has areas of its own."""
-        return self.areas * self.area_bytes * self.tasks
+        return 0 if self.counts else self.areas * self.area_bytes * self.tasks
 
     def cycles(self, operands: int) -> float:
         """Of a line."""

@@ -6,12 +6,15 @@ writes results.  Codes with one key are put into the order in which they were.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal
+from hlojit.cpu.kernels.counting_sort import counting_sort
 from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.partitioning import VectorForm
 from hlojit.cpu.kernels.quicksort import ONE, sorter_of
 from hlojit.cpu.kernels.sort_words import WordMaker
-from hlojit.cpu.kernels.sorted_lines import Lines, gather_lines, line_start, operand_lines, result_lines
+from hlojit.cpu.kernels.sorted_lines import Lines, copy_lines, gather_lines, line_start, operand_lines, result_lines
 from hlojit.cpu.kernels.update import byte_pointer, load_buffer
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
@@ -77,17 +80,50 @@ class _KeySort:
         ]
         y = areas[0]
         x = results[0] if plan.sorts_in_result else areas[1]
-        if plan.order is not None:
+        if plan.order is not None and not plan.counts:
             (operand,) = operands
             assert operand is not None
-            self._sort_keys(context, operand, results[0], x, y)
-        else:
-            self._sort_numbered(context, operands, results, areas)
+            self._unless_in_order(
+                self.words.are_same(operand) if plan.inner == 1 else None,
+                lambda: self._sort_keys(context, operand, results[0], x, y),
+                operands,
+                results,
+            )
+            return
+        in_order = self.words.are_sorted(operands) if plan.inner == 1 and plan.length > 1 else None
+        self._unless_in_order(
+            in_order,
+            lambda: (
+                counting_sort(b, plan, self.arrays, operands, results)
+                if plan.counts
+                else self._sort_numbered(context, operands, results, areas)
+            ),
+            operands,
+            results,
+        )
+
+    def _unless_in_order(
+        self, in_order: Val | None, sort: Callable[[], None], operands: Lines, results: list[Val]
+    ) -> None:
+        """Sort a line, or copy one that is known to be in order."""
+        b = self.b
+        if in_order is None:
+            sort()
+            return
+        copied, sorted_, end = b.fresh_label("copied"), b.fresh_label("sorted"), b.fresh_label("end")
+        b.branch_if(in_order, copied, sorted_)
+        b.begin_block(copied)
+        copy_lines(b, self.arrays, operands, results)
+        b.branch(end)
+        b.begin_block(sorted_)
+        sort()
+        b.branch(end)
+        b.begin_block(end)
 
     def _sort_keys(self, context: Val, operand: Val, result: Val, x: Val, y: Val) -> None:
-        b = self.b
+        b, plan = self.b, self.plan
         low, high, lossy = self.words.keys(operand, y)
-        self.sorter.call(b, context, x, y, literal(self.plan.length), low, high)
+        self.sorter.call(b, context, x, y, literal(plan.length), low, high)
         self.words.turn_back(x, result)
         if self.joined.keys:
             mend, done = b.fresh_label("mend"), b.fresh_label("done")

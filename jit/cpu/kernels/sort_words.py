@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast, final
 
-from hlojit.cpu.kernels.addresses import ZERO, literal
+from hlojit.cpu.kernels.addresses import ZERO, literal, minimum
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.llvm.region import Variable, while_loop
 from hlojit.lowering.line_sort_plan import LineSortPlan
 from hlojit.lowering.sort_keys import KeyCode, stored_operands
 from hlojit.lowering.target import KIND_BITS
@@ -130,6 +131,43 @@ class WordMaker:
         low, high, differences = self.each_vector(start, body)
         lossy = b.icmp("ne", reduced(b, "or", differences), b.constant(order.kind, 0))
         return reduced(b, "smin", low), reduced(b, "smax", high), lossy
+
+    def are_same(self, operand: Val) -> Val:
+        """Whether all elements of a line have the bits of the first one; looks no further than one that has not."""
+        b, lanes = self.b, self.lanes
+        assert self.plan.order is not None
+        kind = self.plan.order.kind
+        first = b.load(kind, operand)
+        first = b.splat(first, lanes) if lanes > 1 else first
+        return self._holds(
+            self.plan.length - lanes, lambda index: b.icmp("eq", load_lanes(b, kind, operand, index, lanes), first)
+        )
+
+    def are_sorted(self, operands: Operands) -> Val:
+        """Whether no key of a line of several elements is below the one before it; stops where one is."""
+        b, plan, lanes = self.b, self.plan, self.lanes
+        while lanes >= plan.length:
+            lanes //= 2
+
+        def key(index: Val) -> Val:
+            return key_at(b, plan.codes, plan.word, self.kinds, operands, index, self._place(index), lanes)
+
+        return self._holds(
+            plan.length - 1 - lanes, lambda index: b.icmp("ule", key(index), key(b.add(index, literal(1)))), lanes
+        )
+
+    def _holds(self, last: int, condition: Callable[[Val], Val], lanes: int = 0) -> Val:
+        """Whether a condition holds for vectors that begin at 0, one behind the other, and at ``last``."""
+        b, lanes = self.b, lanes or self.lanes
+        place = Variable(b, "i64", ZERO)
+        holds = Variable(b, "i1", Val("true", "i1"))
+
+        def look() -> None:
+            holds.set(reduced(b, "and", condition(minimum(b, place.get(), literal(last)))))
+            place.set(b.add(place.get(), literal(lanes)))
+
+        while_loop(b, lambda: b.and_(holds.get(), b.icmp("slt", place.get(), literal(last + lanes))), look)
+        return holds.get()
 
     def word_of(self, key: Val) -> Val:
         """The signed word of an unsigned key."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlojit.cpu.kernels.addresses import ZERO, literal
-from hlojit.cpu.kernels.update import load_buffer
+from hlojit.cpu.kernels.update import copy_bytes, load_buffer
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.line_sort_plan import LineSortPlan
 from hlojit.lowering.sorted_arrays import SortedArrays
+from hlojit.lowering.target import KIND_BITS
 
 Lines = list[Val | None]
 """Addresses of a line's first element in each operand of the sort; None: elements' numbers."""
@@ -35,6 +36,19 @@ def result_lines(b: LlvmBuilder, arrays: SortedArrays, buffers: Val, start: Val)
         b.element_pointer(load_buffer(b, buffers, arrays.buffers + number), arrays.kinds[operand], start)
         for number, operand in enumerate(arrays.outputs)
     ]
+
+
+def copy_lines(b: LlvmBuilder, arrays: SortedArrays, operands: Lines, results: Sequence[Val]) -> None:
+    """Results from the first elements of contiguous lines that are in order."""
+    for operand, result in zip(arrays.outputs, results):
+        kind, source = arrays.kinds[operand], operands[operand]
+        memory = "i8" if kind == "i1" else kind
+        if source is not None:
+            copy_bytes(b, result, source, arrays.count * KIND_BITS[memory] // 8)
+            continue
+        loop = b.begin_loop(ZERO, literal(arrays.count))
+        b.store(b.trunc(loop.index, memory), b.element_pointer(result, memory, loop.index))
+        b.end_loop(loop)
 
 
 def gather_lines(
