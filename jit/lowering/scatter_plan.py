@@ -97,6 +97,12 @@ class ScatterPlan:
         return not set(self.numbers.scatter_dims_to_operand_dims) & set(self.operand_window_dims)
 
     @property
+    def windows_are_side_by_side(self) -> bool:
+        """Whether the elements along a window's last dimension are neighbours in the inputs and in the updates."""
+        last = self.operand_window_dims[-1]
+        return self.input.strides[last] == 1 and self.updates.strides[self.window_dims[-1]] == 1
+
+    @property
     def window_extent(self) -> tuple[int, ...]:
         """How far a window reaches in every dimension of the inputs."""
         extents = [1] * self.input.rank

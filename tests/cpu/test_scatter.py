@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import hlojit
@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hlojit.cpu.processor import host_target
+from hlojit.lowering import scatter_shares
 
-from .guarded import Array, run_both, spell
+from .guarded import Array, run_both, run_guarded, spell
+from .test_key_sort import TARGETS
 from .test_sort import STORAGE, values
 
 COMBINERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -225,3 +228,48 @@ def test_scatter_as_jax(name: str) -> None:
     function = jax.jit(JAX_PROGRAMS[name], keep_unused=True)
     actual = hlojit.compile(function.lower(array, indices).as_text())(array, indices)
     np.testing.assert_array_equal(actual, np.asarray(function(array, indices)))
+
+
+SHARED = {
+    "long_rows": Case((8, 130), (60, 1), (60, 130), (1,), (0,), (0,), 1),
+    "many_rows": Case((8, 33, 6), (20, 1), (20, 33, 6), (1, 2), (0,), (0,), 1),
+    "moved_windows": Case((6, 90), (9, 2), (9, 3, 70), (1, 2), (), (0, 1), 1),
+    "window_first": Case((6, 90), (9, 2), (3, 70, 9), (0, 1), (), (0, 1), 1),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_windows_are_shared_by_tasks(name: str) -> None:
+    """Each task goes through all updates in their order and does its part of every window."""
+    case = SHARED[name]
+    for element, combiner in (("f32", "add"), ("bf16", "subtract"), ("i8", "overwrite"), ("f64", "maximum")):
+        given = arguments(case, (element,), 5, -2, 10)
+        if name == "window_first":  # what is the first update of an element depends on who counts
+            given[2] = np.ones_like(given[2])
+        (expected,) = case.expected(given[:1], given[1], given[2:], combiner)
+        for cores in (1, 3, 16):
+            target = replace(host_target(), machine=replace(host_target().machine, cores=cores))
+            (actual,) = run_guarded(case.text((element,), combiner), *given, target=target)
+            np.testing.assert_array_equal(actual, expected, err_msg=f"{element} {combiner} {cores}")
+
+
+@pytest.mark.parametrize("index", ["i32", "i64", "ui32", "ui64", "i16"])
+def test_single_elements_are_shared_by_their_places(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of floats are in the order of updates for any number of tasks, sorted indices or not, outside ones skipped."""
+    monkeypatch.setattr(scatter_shares, "LEAST_PLACES", 100)
+    generator = np.random.default_rng(0)
+    case = Case((301,), (1700,), (1700,), (), (0,), (0,), 1)
+    updates = (generator.standard_normal(1700) * 1e5).astype("f4")
+    operand = generator.standard_normal(301).astype("f4")
+    numbers = generator.integers(0, 330, 1700).astype(STORAGE[index])
+    numbers[5] = np.iinfo(STORAGE[index]).max
+    numbers[6] = np.iinfo(STORAGE[index]).min
+    for indices in (numbers, np.sort(numbers)):
+        for combiner in ("add", "overwrite", "minimum"):
+            (expected,) = case.expected([operand], indices, [updates], combiner)
+            for cores in (1, 4, 7):
+                for each in (host_target(), TARGETS["avx2"]()):
+                    target = replace(each, machine=replace(each.machine, cores=cores))
+                    text = case.text(("f32",), combiner, index)
+                    (actual,) = run_guarded(text, operand, indices, updates, target=target)
+                    np.testing.assert_array_equal(actual, expected, err_msg=f"{combiner} {cores}")
