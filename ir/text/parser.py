@@ -19,10 +19,12 @@ from typing import Final
 
 import hlojit.ir.ops  # noqa: F401
 from hlojit.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, TypeAttr
+from hlojit.ir.builder import Builder
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.graph import Function, Module
+from hlojit.ir.graph import Function, Instruction, Module
 from hlojit.ir.location import UNKNOWN
+from hlojit.ir.ops.definition import Structural
 from hlojit.ir.text.dense import Resource
 from hlojit.ir.text.instructions import BlockArgument, InstructionReader
 from hlojit.ir.text.lexer import BLOCK_NAME, KEYWORD, STRING, WORD, Cursor, compact
@@ -364,7 +366,7 @@ class ModuleReader:
                 arguments = cursor.items("(", ")", reader.block_argument)
             cursor.expect(":")
         reader.block(function.body, arguments, start)
-        last = function.body.terminator
+        last = _own_return(function)
         returned = [value.type for value in last.operands]
         if last.op.is_terminator and returned != function.result_types:
             types = ", ".join(map(str, returned))
@@ -438,6 +440,16 @@ def _dictionaries(attribute: Attribute | None, count: int) -> list[dict[str, Att
 
 def _closing(char: str) -> str:
     return {"<": ">", "(": ")", "[": "]", "{": "}"}[char]
+
+
+def _own_return(function: Function) -> Instruction:
+    """What ends the function; the ``stablehlo.return`` of a region, with which MLIR lets functions end too, becomes its own."""
+    last = function.body.terminator
+    if not (isinstance(last.op.lowering, Structural) and last.op.lowering.ends == "region"):
+        return last
+    returned, location = last.operands, last.location
+    last.erase()
+    return Builder(function.body, location=location).return_(*returned)
 
 
 __all__ = ["ModuleReader", "parse_module"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import hlojit
 import numpy as np
 import pytest
 from hlojit.ir.attributes import DenseArrayAttr, FloatAttr, IntegerAttr, OpaqueAttr, StringAttr, TypeAttr, UnitAttr
@@ -373,3 +374,35 @@ def test_structural_comparison_sees_differences() -> None:
     assert structurally_equal(reference, parse_module(base.replace("%0", "%name")))
     for variant in variants:
         assert not structurally_equal(reference, parse_module(variant)), variant
+
+
+COMPARED_ELSEWHERE = """
+func.func @greater(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<i32>, %j: tensor<i32>) -> tensor<i1> {
+  %0 = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  stablehlo.return %0 : tensor<i1>
+}
+func.func public @main(%x: tensor<2x5xf32>) -> (tensor<2xf32>, tensor<2xi32>) {
+  %0 = stablehlo.iota dim = 1 : tensor<2x5xi32>
+  %least = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %none = stablehlo.constant dense<-1> : tensor<i32>
+  %1:2 = stablehlo.custom_call @ApproxTopK(%x, %0, %least, %none) {
+    called_computations = [@greater],
+    mhlo.backend_config = {aggregate_to_topk = true, is_fallback = true, recall_target = 0.95 : f32, reduction_dim = 1 : i64,
+      reduction_input_size_override = -1 : i64, top_k = 1 : i64}
+  } : (tensor<2x5xf32>, tensor<2x5xi32>, tensor<f32>, tensor<i32>) -> (tensor<2x1xf32>, tensor<2x1xi32>)
+  %2 = stablehlo.reshape %1#0 : (tensor<2x1xf32>) -> tensor<2xf32>
+  %3 = stablehlo.reshape %1#1 : (tensor<2x1xi32>) -> tensor<2xi32>
+  return %2, %3 : tensor<2xf32>, tensor<2xi32>
+}
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_functions_that_end_in_a_regions_return(backend: str) -> None:
+    """MLIR lets ``stablehlo.return`` end functions, and the comparators of JAX's ``approx_max_k`` do."""
+    module = hlojit.parse(COMPARED_ELSEWHERE)
+    hlojit.verify(module)
+    assert "stablehlo.return" not in str(module) and str(hlojit.parse(str(module))) == str(module)
+    x = np.array([[1, 5, 3, 2, 4], [-1, -2, -0.5, -3, -4]], "f4")
+    values, places = hlojit.compile(COMPARED_ELSEWHERE, backend=backend)(x)
+    assert (values.tolist(), places.tolist()) == ([5, -0.5], [1, 2])

@@ -23,6 +23,7 @@ from tools.conformance.programs import Program
 from tools.conformance.tolerances import tolerance
 
 SUITE = "jax"
+Array = np.ndarray[Any, Any]
 
 
 @cache
@@ -63,12 +64,13 @@ def run_harness(program: Program, backend: str) -> tuple[str, str]:
     except Exception as error:
         return "skipped", f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     executable = hlojit.compile(lowered.as_text(), backend=backend, options=CompileOptions(fold_limit=0))
-    returned = executable(*map(_plain, jax.tree.leaves(arguments)))
+    inputs = [_plain(each) for each in jax.tree.leaves(arguments)]
+    returned = executable(*inputs)
     results = list(returned) if isinstance(returned, tuple | list) else [returned]
-    return _compare(harness, results, [_plain(each) for each in expected])
+    return _compare(harness, inputs, results, [_plain(each) for each in expected])
 
 
-def _plain(value: Any) -> np.ndarray[Any, Any]:
+def _plain(value: Any) -> Array:
     """An argument or result as an array; random keys as their bits."""
     import jax
 
@@ -79,10 +81,16 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-def _compare(harness: Any, results: Sequence[Any], expected: Sequence[np.ndarray[Any, Any]]) -> tuple[str, str]:
+def _compare(
+    harness: Any, inputs: Sequence[Array], results: Sequence[Any], expected: Sequence[Array]
+) -> tuple[str, str]:
     if len(results) != len(expected):
         return "wrong", f"{len(results)} results for {len(expected)}"
     arrays = [np.asarray(each) for each in results]
+    if harness.group_name == "approx_top_k" and (found := _not_of_place(inputs[0], *arrays)):
+        return "wrong", found
+    if harness.group_name == "approx_top_k":
+        arrays, expected = arrays[:1], expected[:1]
     if harness.group_name == "sort" and not harness.params.get("is_stable", True):
         arrays, expected = (_ties_in_order(each, harness.params["dimension"]) for each in (arrays, expected))
     for number, (actual, wanted) in enumerate(zip(arrays, expected, strict=True)):
@@ -100,3 +108,11 @@ def _ties_in_order(arrays: Sequence[Any], axis: int) -> list[Any]:
 
 def _sortable(array: Any) -> Any:
     return array if array.dtype.kind in "biufc" else array.astype(np.float32)
+
+
+def _not_of_place(operand: Array, values: Array, places: Array) -> str:
+    """Whether values do not stand where it says, or one place comes twice: which of equal values are taken is left open."""
+    if not np.array_equal(np.take_along_axis(operand, places, axis=-1), values):
+        return "a value is not that of its place"
+    ordered = np.sort(places, axis=-1)
+    return "a place comes twice" if (ordered[..., 1:] == ordered[..., :-1]).any() else ""
