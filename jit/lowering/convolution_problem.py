@@ -70,9 +70,14 @@ class ConvolutionProblem:
         return math.prod(axis.window for axis in self.spatial)
 
     @property
+    def terms(self) -> int:
+        """Products that make one element of the result."""
+        return self.taps * self.channels
+
+    @property
     def macs(self) -> int:
         """Multiplications in all."""
-        return self.batch * self.groups * self.positions * self.features * self.taps * self.channels
+        return self.batch * self.groups * self.positions * self.features * self.terms
 
     @property
     def is_plain(self) -> bool:

@@ -8,6 +8,9 @@ from hlojit.lowering.dot_problem import ceil_divide
 from hlojit.lowering.target import KIND_BITS, Target
 
 LATENCY_CHAINS = 8
+FEW_TERMS = 4
+"""Sums of at most so many products are what the plain formula gives: every product and every sum rounded, in order.  They
+take no longer than what is loaded and stored for them, so neither fused instructions nor interleaved sums gain anything."""
 """Independent multiply-adds that keep the units busy (latency times units)."""
 TALLEST_TILE = 8
 """Rows of the largest tile; products of no more rows go over the right operand once."""

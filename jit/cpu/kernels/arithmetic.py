@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.lowering.dot_tiles import FEW_TERMS
 from hlojit.lowering.target import Target
 
 
@@ -24,9 +25,9 @@ class Arithmetic:
     """Elements are pairs of 16-bit integers in an ``i32``, see ``integer_pairs``."""
 
     @classmethod
-    def of(cls, kind: str, target: Target) -> Arithmetic:
-        """The arithmetic of ``kind``: one fused instruction where the processor has it."""
-        return cls(kind, not target.is_x86 or target.has_feature("fma"))
+    def of(cls, kind: str, target: Target, terms: int) -> Arithmetic:
+        """The arithmetic of sums of ``terms`` products: one fused instruction where the processor has it and they are many."""
+        return cls(kind, terms > FEW_TERMS and (not target.is_x86 or target.has_feature("fma")))
 
     @property
     def zero(self) -> Val:

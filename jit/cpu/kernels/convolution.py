@@ -27,7 +27,7 @@ from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.product_elements import Elements, compute_kind
 from hlojit.lowering.convolution_problem import ConvolutionProblem
 from hlojit.lowering.dot_problem import Axis, Copy, dense_steps, merge_axes, round_up
-from hlojit.lowering.dot_tiles import choose_shape
+from hlojit.lowering.dot_tiles import FEW_TERMS, choose_shape
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
@@ -176,10 +176,11 @@ class Convolution:
         lanes = self.target.native_lanes(self.kind)
         rows, wide = (problem.features, last.output) if columns else (last.output, problem.features)
         # Sums of few products are never cut, on any machine, so that the order of combination is that of the shape.
-        interleaves = math.prod(axis.extent for axis in reduction) * wide <= UNCUT
+        uncut = math.prod(axis.extent for axis in reduction) * wide <= UNCUT
+        interleaves = uncut and problem.terms > FEW_TERMS
         shape = choose_shape(rows, wide, self.kind, self.target, interleaves=interleaves)
         width = shape.vectors * lanes
-        reuse = 1 if interleaves else problem.positions // (shape.rows if not columns else 1)
+        reuse = 1 if uncut else problem.positions // (shape.rows if not columns else 1)
         taps, inside = self._split(reduction, width, reuse)
         final = None
         direct = result.elements.is_native or not taps

@@ -146,7 +146,7 @@ class WindowNest:
         out = Side(self.sources[2].elements, self.tall[1][2] * self.sources[2].elements.size, 0)
         return Tile(
             symbol,
-            Arithmetic.of(self.kind, self.target),
+            Arithmetic.of(self.kind, self.target, self.problem.terms),
             self.tile_rows,
             parts,
             sides[0],

@@ -186,7 +186,7 @@ class Depthwise:
     ) -> None:
         """One vector of channels of one tile."""
         vertical, axis = self.axes
-        arithmetic = Arithmetic.of(self.input.compute, self.target)
+        arithmetic = Arithmetic.of(self.input.compute, self.target, self.problem.terms)
         pairs, rows = pattern[:-1], pattern[-1][1]
         zero = b.splat(arithmetic.zero, lanes)
         loop = b.begin_loop(ZERO, taps, carried=[image, kernel, *[zero] * rows])

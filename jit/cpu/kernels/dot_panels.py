@@ -20,7 +20,7 @@ from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
 from hlojit.lowering.dot_blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
-from hlojit.lowering.dot_tiles import TALLEST_TILE, choose_shape
+from hlojit.lowering.dot_tiles import FEW_TERMS, TALLEST_TILE, choose_shape
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import KIND_BITS, Target
@@ -65,7 +65,7 @@ class DotPanels:
     def emit(self, b: LlvmBuilder) -> list[Phase]:
         """Choose tile, blocking and tasks; emit everything."""
         problem = self.problem
-        interleaves = not is_cuttable(problem, is_native=self.right.is_native)
+        interleaves = problem.k > FEW_TERMS and not is_cuttable(problem, is_native=self.right.is_native)
         streamed = problem.m <= TALLEST_TILE
         shape = choose_shape(problem.m, problem.n, self.kind, self.target, streamed=streamed, interleaves=interleaves)
         width = shape.vectors * self.lanes
