@@ -25,9 +25,10 @@ class Arithmetic:
     """Elements are pairs of 16-bit integers in an ``i32``, see ``integer_pairs``."""
 
     @classmethod
-    def of(cls, kind: str, target: Target, terms: int) -> Arithmetic:
-        """The arithmetic of sums of ``terms`` products: one fused instruction where the processor has it and they are many."""
-        return cls(kind, terms > FEW_TERMS and (not target.is_x86 or target.has_feature("fma")))
+    def of(cls, kind: str, target: Target, terms: int | None = None) -> Arithmetic:
+        """The arithmetic of sums of ``terms`` products (None: of many): one fused instruction where the processor has it."""
+        few = terms is not None and terms <= FEW_TERMS
+        return cls(kind, not few and (not target.is_x86 or target.has_feature("fma")))
 
     @property
     def zero(self) -> Val:

@@ -203,7 +203,7 @@ class Product:
 
     def _add_parts(self, offset: int, parts: int, count: int) -> None:
         b, sums = self.builder, dense(self.kind)
-        arithmetic = Arithmetic.of(self.kind, self.target, parts)
+        arithmetic = Arithmetic.of(self.kind, self.target)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             source = at(b, buffer(b, buffers, WORKSPACE), offset)
             out = at(b, buffer(b, buffers, self.result_at[0]), self.result_at[1])
@@ -220,7 +220,7 @@ class Product:
         """An empty sum: every element of the result is zero."""
         b = self.builder
         count = self.problem.batch_size * self.problem.m * self.problem.n
-        zero = Arithmetic.of(self.kind, self.target, 0).zero
+        zero = Arithmetic.of(self.kind, self.target).zero
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
             out = buffer(b, buffers, self.result_at[0])
             loop = b.begin_loop(begin, end)
