@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hlojit.ir.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
+from hlojit.ir.ops import ragged_products
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
-from hlojit.ir.ops.definition import AttributeSpec, Constraint, InferenceRequest, OpDefinition, Operand, define
+from hlojit.ir.ops.definition import AttributeSpec, Constraint, Expand, InferenceRequest, OpDefinition, Operand, define
 from hlojit.ir.ops.products import dot_dimension_rules, free_dimensions, precision_complaint
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -144,8 +145,8 @@ RAGGED_DOT = define(
         infer=checked(RAGGED_DOT_RULES, _infer),
         widens=True,
         constraints=(*RAGGED_DOT_RULES, inferred("result")),
-        reference=None,
-        lowering=None,
+        reference=ragged_products.evaluate,
+        lowering=Expand(ragged_products.expand),
         summary="a product over groups of rows of different sizes",
     )
 )
