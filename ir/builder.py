@@ -179,6 +179,10 @@ class Builder:
             attributes["compare_type"] = compare_type
         return self.create("stablehlo.compare", [lhs, rhs], attributes=attributes).result
 
+    def token(self) -> Value:
+        """A token that comes after nothing."""
+        return self.create("stablehlo.create_token").result
+
     def call(self, callee: Function, *operands: Value) -> tuple[Value, ...]:
         """Call a function of the module."""
         created = self.create(

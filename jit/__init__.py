@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hlojit.compiler import compile, load, parse, verify
     from hlojit.executable import Executable
     from hlojit.extensions import CompileOptions
+    from hlojit.extensions.channels import channel
     from hlojit.ir.errors import (
         ArgumentError,
         ExecutionError,
@@ -52,6 +53,7 @@ _HOME = {
     "verify": "hlojit.compiler",
     "Executable": "hlojit.executable",
     "CompileOptions": "hlojit.extensions",
+    "channel": "hlojit.extensions.channels",
     "Module": "hlojit.ir.graph",
     "devices": "hlojit.placement",
     "get": "hlojit.placement",
@@ -83,6 +85,7 @@ __all__ = [
     "PluginError",
     "UnsupportedError",
     "VerificationError",
+    "channel",
     "compile",
     "devices",
     "get",

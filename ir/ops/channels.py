@@ -1,4 +1,4 @@
-"""Streams between host and device, point-to-point messages and asynchronous calls: records without a reference."""
+"""Streams between host and device, point-to-point messages and asynchronous calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlojit.ir.attributes import ArrayAttr, ChannelHandle, IntegerAttr
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I64_MATRIX, STRING, RecordKind
+from hlojit.ir.ops.channel_expansion import expand_infeed, expand_outfeed, expand_recv, expand_send
 from hlojit.ir.ops.collective_expansion import expand_async_done, expand_async_start
 from hlojit.ir.ops.collectives import PAIR_RULES
 from hlojit.ir.ops.control import unsupported_reference
@@ -15,7 +16,6 @@ from hlojit.ir.ops.definition import (
     Constraint,
     Expand,
     InferenceRequest,
-    Kernel,
     OpDefinition,
     Operand,
     Trait,
@@ -88,7 +88,7 @@ INFEED = define(
         ),
         reference=unsupported_reference(_NO_HOST),
         traits=EFFECT,
-        lowering=Kernel("infeed"),
+        lowering=Expand(expand_infeed),
         summary="reads from the host's stream",
     )
 )
@@ -107,7 +107,7 @@ OUTFEED = define(
         constraints=(Constraint("I2", _token_last),),
         reference=unsupported_reference(_NO_HOST),
         traits=EFFECT,
-        lowering=Kernel("outfeed"),
+        lowering=Expand(expand_outfeed),
         summary="writes to the host's stream",
     )
 )
@@ -147,8 +147,8 @@ SEND = define(
         infer=checked(SEND_RULES, _token),
         constraints=SEND_RULES,
         reference=unsupported_reference(_NO_HOST),
-        traits=EFFECT,
-        lowering=Kernel("send"),
+        traits=EFFECT | {Trait.SENDS},
+        lowering=Expand(expand_send),
         summary="sends tensors through a channel",
     )
 )
@@ -160,8 +160,8 @@ RECV = define(
         attributes=_CHANNEL,
         constraints=(Constraint("I1", _token_last), *PAIR_RULES, _channel_type(2, 3), *_RECEIVED),
         reference=unsupported_reference(_NO_HOST),
-        traits=EFFECT,
-        lowering=Kernel("recv"),
+        traits=EFFECT | {Trait.RECEIVES},
+        lowering=Expand(expand_recv),
         summary="receives tensors through a channel",
     )
 )

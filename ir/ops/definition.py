@@ -63,6 +63,8 @@ class Trait(enum.Enum):
     ASYNCHRONOUS = "may be the body of an asynchronous call"
     PARTS = "takes numbers apart into their parts, or puts them together: all that must know them in memory"
     UNRANKED = "takes and gives tensors of which not even the rank is known"
+    SENDS = "gives its operands, the last one aside, to who receives from its channel"
+    RECEIVES = "gives what comes through its channel, and a token"
     FUSION = "its one region is the body of one kernel"
 
 

@@ -15,10 +15,12 @@ from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
+from hlojit.ir.passes.token_removal import TokenRemoval
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
 from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
+    TokenRemoval,
     CallInliner,
     ShapeRefinement,
     DynamicPadder,
@@ -72,6 +74,7 @@ def default_passes(
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
     return [
+        TokenRemoval(),
         *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
         *simplification_passes(fold_limit),
         WhileLoopSimplifier(),

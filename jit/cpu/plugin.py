@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlojit.extensions import Backend, hookimpl
+from hlojit.extensions import Backend, CustomCall, hookimpl
 
 hlojit_api = (1, 1)
 
@@ -15,3 +15,11 @@ def hlojit_backends() -> Sequence[Backend]:
     from hlojit.cpu.backend import CpuBackend
 
     return [CpuBackend()]
+
+
+@hookimpl
+def hlojit_custom_calls() -> Sequence[CustomCall]:
+    """What ops on channels become: here and on the reference."""
+    from hlojit.cpu.host_transfers import host_transfer
+
+    return [host_transfer()]

@@ -66,9 +66,28 @@ define private void @ffi.error_destroy(ptr %arguments) {
   ret void
 }
 
+; What a call of hlojit_ffi_python ends with that Python's function has not ended itself: Ctrl-C came first.
+@hlojit_ffi_interrupted = constant { i32, i64, [12 x i8] } { i32 1, i64 11, [12 x i8] c"interrupted\00" }, align 8
+
+; void (frame, ptr* error): the function behind hlojit_ffi_python, which stores null, or an error object, as its last act.
+@hlojit_ffi_python_function = global ptr null
+
+; ptr hlojit_ffi_python(ptr frame): a handler written in Python.  What a callback of ctypes returns when Ctrl-C comes within it
+; is any number, so it returns nothing.
+define ptr @hlojit_ffi_python(ptr %frame) {
+  %slot = alloca ptr, align 8
+  store ptr @hlojit_ffi_interrupted, ptr %slot, align 8
+  %function = load ptr, ptr @hlojit_ffi_python_function, align 8
+  call void %function(ptr %frame, ptr %slot)
+  %error = load ptr, ptr %slot, align 8
+  ret ptr %error
+}
+
 define void @hlojit_ffi_destroy(ptr %error) {
 entry:
-  %is_constant = icmp eq ptr %error, @ffi.out_of_memory
+  %is_exhausted = icmp eq ptr %error, @ffi.out_of_memory
+  %is_interrupted = icmp eq ptr %error, @hlojit_ffi_interrupted
+  %is_constant = or i1 %is_exhausted, %is_interrupted
   br i1 %is_constant, label %done, label %free
 free:
   call void @free(ptr %error)

@@ -15,24 +15,37 @@ from typing import Final
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.once import Once
 from hlojit.runtime import layout
+from hlojit.runtime.ffi_frames import (
+    ARGUMENTS_BYTES,
+    ATTRIBUTES_BYTES,
+    EXECUTE,
+    FRAME_BYTES,
+    ApiVersion,
+    Frame,
+    FrameAttributes,
+    FrameList,
+    Metadata,
+    MetadataExtension,
+)
 from hlojit.runtime.native import CORE_SYMBOLS, native
 
 API_VERSION: Final = (0, 3)
-BUFFER_BYTES: Final = 48
-ARGUMENTS_BYTES: Final = 40
-ATTRIBUTES_BYTES: Final = 48
-FRAME_BYTES: Final = 168
-"""Of a frame without the field for results that come later, which follows."""
-EXECUTE: Final = 3
-"""The stage in which a handler computes."""
-
 ERROR_CODES: Final = (
     "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED "
     "FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED"
 ).split()
 
 _C_LIBRARY: Final = ("malloc", "free", "strlen")
-_EXPORTS: Final = ("hlojit_ffi_api", "hlojit_ffi_fail", "hlojit_ffi_destroy")
+_MALLOC: Final = ctypes.CDLL(None).malloc
+_MALLOC.restype = ctypes.c_void_p
+_EXPORTS: Final = (
+    "hlojit_ffi_api",
+    "hlojit_ffi_fail",
+    "hlojit_ffi_destroy",
+    "hlojit_ffi_interrupted",
+    "hlojit_ffi_python",
+    "hlojit_ffi_python_function",
+)
 
 
 def _load() -> Mapping[str, int]:
@@ -57,7 +70,12 @@ addresses: Final = Once(_load)
 
 
 def explained(error: int, place: int) -> str:
-    """The message of a handler's error, which ends with this: what failed, why, and where in the program."""
+    """The message of a handler's error, which ends with this: what failed, why, and where in the program.
+
+    Raises ``KeyboardInterrupt`` where Ctrl-C has ended a handler that is Python.
+    """
+    if error == addresses()["hlojit_ffi_interrupted"]:
+        raise KeyboardInterrupt
     code = ctypes.c_int32.from_address(error).value
     length = ctypes.c_int64.from_address(error + 8).value
     message = ctypes.string_at(error + 16, length).decode("utf-8", "replace")
@@ -67,71 +85,18 @@ def explained(error: int, place: int) -> str:
     return f"{what} failed: {name}: {message}\n  at {where}"
 
 
+def new_error(code: int, message: str) -> int:
+    """The address of an error object, for a handler to return; it is the C library's memory, which the caller frees."""
+    text = message.encode()
+    made = _MALLOC(ctypes.c_size_t(17 + len(text)))
+    if made:
+        ctypes.memmove(
+            made, code.to_bytes(8, "little") + len(text).to_bytes(8, "little") + text + b"\0", 17 + len(text)
+        )
+    return int(made or 0)
+
+
 # ---------------------------------------------------------------------------------------------- what a handler is
-
-
-class _ApiVersion(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("major", ctypes.c_int),
-        ("minor", ctypes.c_int),
-    )
-
-
-class _Metadata(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("version", _ApiVersion),
-        ("traits", ctypes.c_uint32),
-        ("state_type", ctypes.c_int64),
-    )
-
-
-class _MetadataExtension(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("type", ctypes.c_int),
-        ("next", ctypes.c_void_p),
-        ("metadata", ctypes.POINTER(_Metadata)),
-    )
-
-
-class _List(ctypes.Structure):
-    """Of arguments and of results."""
-
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("types", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-    )
-
-
-class _Attributes(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("extension", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("types", ctypes.c_void_p),
-        ("names", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-    )
-
-
-class _Frame(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("extension", ctypes.POINTER(_MetadataExtension)),
-        ("api", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-        ("stage", ctypes.c_int),
-        ("arguments", _List),
-        ("results", _List),
-        ("attributes", _Attributes),
-        ("future", ctypes.c_void_p),
-    )
 
 
 METADATA_EXTENSION: Final = 1
@@ -142,18 +107,18 @@ def check_handler(what: str, address: int) -> None:
     """Ask a handler for which version it was built, as XLA does; ``HlojitError`` where it is none of ours."""
     if address in _checked:
         return
-    metadata = _Metadata(size=ctypes.sizeof(_Metadata), version=_ApiVersion(size=ctypes.sizeof(_ApiVersion)))
-    extension = _MetadataExtension(
-        size=ctypes.sizeof(_MetadataExtension), type=METADATA_EXTENSION, metadata=ctypes.pointer(metadata)
+    metadata = Metadata(size=ctypes.sizeof(Metadata), version=ApiVersion(size=ctypes.sizeof(ApiVersion)))
+    extension = MetadataExtension(
+        size=ctypes.sizeof(MetadataExtension), type=METADATA_EXTENSION, metadata=ctypes.pointer(metadata)
     )
-    frame = _Frame(
+    frame = Frame(
         size=FRAME_BYTES,
         extension=ctypes.pointer(extension),
         api=addresses()["hlojit_ffi_api"],
         stage=EXECUTE,
-        arguments=_List(size=ARGUMENTS_BYTES),
-        results=_List(size=ARGUMENTS_BYTES),
-        attributes=_Attributes(size=ATTRIBUTES_BYTES),
+        arguments=FrameList(size=ARGUMENTS_BYTES),
+        results=FrameList(size=ARGUMENTS_BYTES),
+        attributes=FrameAttributes(size=ATTRIBUTES_BYTES),
     )
     error = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)(ctypes.addressof(frame))
     if error:

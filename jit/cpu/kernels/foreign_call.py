@@ -34,20 +34,17 @@ from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.abi import Status
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
-from hlojit.runtime.ffi import ARGUMENTS_BYTES, ATTRIBUTES_BYTES, BUFFER_BYTES, EXECUTE, FRAME_BYTES
+from hlojit.runtime.ffi_frames import (
+    ARGUMENTS_BYTES,
+    ATTRIBUTES_BYTES,
+    BUFFER_BYTES,
+    DATA_TYPES,
+    EXECUTE,
+    FRAME_BYTES,
+)
 
 UNKNOWN_NANOSECONDS: Final = 100_000.0
 """What a handler is taken to last: long enough to let other Python threads run."""
-DATA_TYPES: Final = {
-    "i1": 1,
-    **{"i2": 26, "i4": 21, "i8": 2, "i16": 3, "i32": 4, "i64": 5},
-    **{"ui2": 27, "ui4": 22, "ui8": 6, "ui16": 7, "ui32": 8, "ui64": 9},
-    **{"f16": 10, "f32": 11, "f64": 12, "bf16": 16, "complex<f32>": 15, "complex<f64>": 18},
-    **{"f8E5M2": 19, "f8E3M4": 29, "f8E4M3": 28, "f8E4M3FN": 20, "f8E4M3B11FNUZ": 23, "f8E5M2FNUZ": 24},
-    **{"f8E4M3FNUZ": 25, "f4E2M1FN": 32, "f8E8M0FNU": 33},
-    **{f"si{bits}": code for bits, code in ((8, 2), (16, 3), (32, 4), (64, 5))},
-}
-"""XLA's numbers of element types, by name."""
 _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4
 _BUFFER = 1
 
