@@ -172,10 +172,28 @@ class LlvmArithmetic(LlvmText):
         return self.emit(kind, a.lanes, f"call {result} @{symbol}({source} {a.text})")
 
     def fptosi(self, a: Val, kind: str) -> Val:
-        return self._saturating("fptosi", a, kind)
+        return self._saturating("fptosi", a, kind) if a.lanes == 1 else self._vector_to_integers("fptosi", a, kind)
 
     def fptoui(self, a: Val, kind: str) -> Val:
-        return self._saturating("fptoui", a, kind)
+        return self._saturating("fptoui", a, kind) if a.lanes == 1 else self._vector_to_integers("fptoui", a, kind)
+
+    def _vector_to_integers(self, instruction: str, a: Val, kind: str) -> Val:
+        """A saturating conversion by the plain one, of lanes within the range: LLVM takes vectors of ``fptosi.sat`` apart."""
+        bits = KIND_BITS[kind]
+        lowest, beyond = (-(1 << (bits - 1)), 1 << (bits - 1)) if instruction == "fptosi" else (0, 1 << bits)
+        number = self.select(self.fcmp("ord", a, a), a, self.constant(a.kind, 0.0))
+        low = self.constant(a.kind, float(lowest))
+        if bits < 32:
+            # Both ends are floats, and 32 bits, to which processors convert, hold them with their sign.
+            high = self.constant(a.kind, float(beyond - 1))
+            number = self.select(self.fcmp("ogt", number, low), number, low)
+            number = self.select(self.fcmp("olt", number, high), number, high)
+            return self.trunc(self._cast("fptosi", number, "i32"), kind)
+        below, above = self.fcmp("olt", number, low), self.fcmp("oge", number, self.constant(a.kind, float(beyond)))
+        number = self.select(self.or_(below, above), self.constant(a.kind, 0.0), number)
+        whole = self._cast(instruction, number, kind)
+        whole = self.select(above, self.constant(kind, beyond - 1), whole)
+        return self.select(below, self.constant(kind, lowest), whole)
 
     def half_to_float(self, bits: Val) -> Val:
         half = "half" if bits.lanes == 1 else f"<{bits.lanes} x half>"
