@@ -41,21 +41,28 @@ def lowering_kind(op: OpDefinition) -> str:
     """The lowering of a record, in a word."""
     if isinstance(op.lowering, Kernel):
         return f"kernel `{op.lowering.name}`"
+    if becomes_others(op):
+        return "parts"
     return next((name for kind, name in _KINDS.items() if isinstance(op.lowering, kind)), "none yet")
+
+
+def becomes_others(op: OpDefinition) -> bool:
+    """Whether the record's only code is what its numbers' parts become: there are always some, so that nothing is left."""
+    return op.lowering is None and bool(op.parts)
 
 
 def on_cpu(op: OpDefinition) -> bool:
     """Whether the CPU back end has code for ops of this record."""
     from hlojit.cpu.backend import lowering_reason
 
-    return not lowering_reason(op)
+    return becomes_others(op) or not lowering_reason(op)
 
 
 def on_gpu(op: OpDefinition) -> bool:
     """Whether there is a kernel of threads for ops of this record."""
     from hlojit.simt.kernels import lowering_reason
 
-    return not lowering_reason(op)
+    return becomes_others(op) or not lowering_reason(op)
 
 
 def row(op: OpDefinition) -> str:

@@ -26,7 +26,7 @@ def floats(dtype: np.dtype, row: IntegerType) -> np.ndarray:
 def expected(value: float, row: IntegerType) -> int:
     if math.isnan(value):
         return 0
-    whole = int(math.trunc(Fraction(value))) if math.isfinite(value) else int(math.copysign(2**70, value))
+    whole = math.trunc(Fraction(value)) if math.isfinite(value) else int(math.copysign(2**70, value))
     return min(max(whole, row.minimum), row.maximum)
 
 
