@@ -362,6 +362,31 @@ def _concatenate(dtype: str) -> Kind:
     return Kind(_function(body, r, t, t))
 
 
+def _cholesky(dtype: str, order: int = 64) -> Kind:
+    t = f"tensor<100x{order}x{order}x{dtype}>"
+    body = f"""
+      %0 = stablehlo.cholesky %x, lower = true : {t}
+      return %0 : {t}"""
+    return Kind(_function(body, t, t), wide=False)
+
+
+def _triangular_solve(dtype: str) -> Kind:
+    a, b = f"tensor<100x64x64x{dtype}>", f"tensor<100x64x1000x{dtype}>"
+    body = f"""
+      %0 = "stablehlo.triangular_solve"(%x, %y) <{{left_side = true, lower = true, unit_diagonal = false,
+        transpose_a = #stablehlo<transpose NO_TRANSPOSE>}}> : ({a}, {b}) -> {b}
+      return %0 : {b}"""
+    return Kind(_function(body, b, a, b), wide=False)
+
+
+def _transform(dtype: str, length: int, kind: str = "FFT") -> Kind:
+    t = f"tensor<100x{length}x{dtype}>"
+    body = f"""
+      %0 = stablehlo.fft %x, type = {kind}, length = [{length}] : ({t}) -> {t}
+      return %0 : {t}"""
+    return Kind(_function(body, t, t), wide=False)
+
+
 KINDS = {
     **{f"chain_{dtype}": _chain(dtype) for dtype in ("f32", "f64", "bf16", "f16", "f8E4M3FN", "i8", "i64")},
     **{f"{op}_f32": _unary(op, "f32") for op in ("exponential", "tanh", "sine", "logistic", "log")},
@@ -428,6 +453,14 @@ KINDS = {
     "vector_product_bf16": _product("bf16", rows=1, contracted=1),
     "convolution_f32": _convolution("f32"),
     "convolution_bf16": _convolution("bf16"),
+    **{f"cholesky_{name}": _cholesky(dtype) for name, dtype in (("f32", "f32"), ("c64", "complex<f32>"))},
+    **{
+        f"triangular_solve_{name}": _triangular_solve(dtype)
+        for name, dtype in (("f64", "f64"), ("c64", "complex<f32>"))
+    },
+    "fft_c64": _transform("complex<f32>", 1024),
+    "fft_c128": _transform("complex<f64>", 256, "IFFT"),
+    "fft_prime_c64": _transform("complex<f32>", 1009),
     "condition": Kind("", wide=False),
 }
 """By name: one program for each kind of kernel."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import ComplexType, FloatFormat, element_type
@@ -21,6 +21,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.factorizations import declined, expand_cholesky, expand_triangular_solve
 from hlojit.ir.ops.fourier import expand_fft
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -35,32 +36,7 @@ from hlojit.ir.ops.rules import (
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Instruction, Value
-
-NATIVE: Final = ("f32", "f64", "complex<f32>", "complex<f64>")
-"""Element types that factorizations are computed in."""
-
-
-def _declined(instruction: Instruction) -> str:
-    element = instruction.operands[0].tensor_type.element_type
-    return "" if element.name in NATIVE else f"elements of type {element} are computed in a wider one"
-
-
-def _widened(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    """The op in the type in which sums of short floats are taken."""
-    kind = instruction.result.tensor_type
-    if kind.element_type.name in NATIVE or not isinstance(kind.element_type, FloatFormat):
-        return None
-    wide = element_type(kind.element_type.accumulator)
-    operands = [builder.convert(operand, wide) for operand in instruction.operands]
-    made = builder.create(
-        instruction.op.name,
-        operands,
-        attributes=instruction.attributes,
-        result_types=[kind.with_element_type(wide)],
-    )
-    return [builder.convert(made.result, kind.element_type)]
-
+    from hlojit.ir.graph import Instruction
 
 # cholesky
 
@@ -106,7 +82,7 @@ CHOLESKY = define(
         reference=_cholesky_reference,
         syntax="cholesky",
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("cholesky", expansion=_widened, declines=_declined, takes_pairs=True),
+        lowering=Kernel("cholesky", expansion=expand_cholesky, declines=declined, takes_pairs=True),
         summary="the Cholesky factors of matrices",
     )
 )
@@ -192,7 +168,7 @@ TRIANGULAR_SOLVE = define(
         constraints=(*TRIANGULAR_SOLVE_RULES, inferred("C4")),
         reference=_solve_reference,
         traits=frozenset({Trait.DEQUANTIZES}),
-        lowering=Kernel("triangular_solve", expansion=_widened, declines=_declined, takes_pairs=True),
+        lowering=Kernel("triangular_solve", expansion=expand_triangular_solve, declines=declined, takes_pairs=True),
         summary="solutions of triangular systems",
     )
 )

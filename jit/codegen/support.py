@@ -62,6 +62,8 @@ class Support:
     backend: str
     machine: str
     lowering_reason: Callable[[OpDefinition], str]
+    limit_reason: Callable[[Instruction], str] = lambda _: ""
+    """Why the code that there is for ops of a record is not for an instruction."""
 
     def capability(self, instruction: Instruction) -> Capability:
         """The answer for an instruction, by the op's lowering and its element types."""
@@ -80,6 +82,8 @@ class Support:
             reason = lowering.declines(instruction)
             if reason:
                 return reason
+        if reason := self.limit_reason(instruction):
+            return reason
         known = known_elements(instruction)
         for value in (*instruction.operands, *instruction.results):
             reason = self._type_reason(value, known)

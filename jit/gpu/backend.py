@@ -47,7 +47,7 @@ from hlojit.lowering.selection_plan import LONGEST_SELECTION
 from hlojit.lowering.summed_row_plan import LONGEST_SUMMED_ROW
 from hlojit.lowering.target import Target
 from hlojit.simt.conditions import KINDS, condition_kernel, condition_kernels
-from hlojit.simt.kernels import emit_kernel, has_fusion, lowering_reason
+from hlojit.simt.kernels import emit_kernel, has_fusion, limit_reason, lowering_reason
 
 RUNTIME: Final = "gpu-1"
 """Identity of what kernels and the runtime agree on: parameters are addresses, buffers begin at multiples of 256 bytes."""
@@ -96,7 +96,7 @@ class GpuBackend(Backend):
 
     @property
     def _support(self) -> Support:
-        return Support(self.name, self.machine, self._lowering_reason)
+        return Support(self.name, self.machine, self._lowering_reason, limit_reason)
 
     def _lowering_reason(self, record: OpDefinition) -> str:
         lowering = record.lowering

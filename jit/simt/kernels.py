@@ -38,12 +38,14 @@ _FUSIONS: Final = {
 }
 _KERNELS: Final[dict[str, str]] = {
     "butterflies": "hlojit.simt.fourier:emit_butterflies",
+    "cholesky": "hlojit.simt.factorizations:emit_cholesky",
     "convolution": "hlojit.simt.dot:emit_convolution",
     "dot_general": "hlojit.simt.dot:emit_dot_general",
     "reduce_window": "hlojit.simt.windows:emit_reduce_window",
     "dynamic_update_slice": "hlojit.simt.update:emit_dynamic_update_slice",
     "scatter": "hlojit.simt.scatter:emit_scatter",
     "sort": "hlojit.simt.sort:emit_sort",
+    "triangular_solve": "hlojit.simt.factorizations:emit_triangular_solve",
 }
 _CANDIDATES: Final[dict[str, str]] = {
     "convolution": "hlojit.simt.product_choice:convolution_candidates",
@@ -55,6 +57,11 @@ _MATRIX_TYPES: Final[dict[str, str]] = {
     "dot_general": "hlojit.simt.product_choice:dot_matrix_type",
 }
 """What matrix instructions multiply for an instruction: ``type(instruction, target)``."""
+_LIMITS: Final[dict[str, str]] = {
+    "cholesky": "hlojit.simt.factorizations:size_reason",
+    "triangular_solve": "hlojit.simt.factorizations:size_reason",
+}
+"""Of the kernels that are not for every instruction: ``reason(instruction)`` says why, or nothing."""
 _FUSION: Final = "fusion"
 """The lowering of ``hlojit.fusion``."""
 
@@ -128,6 +135,13 @@ def lowering_reason(record: OpDefinition) -> str:
     if isinstance(lowering, Structural) and lowering.role in HOST_ROLES:
         return ""
     return "the op has no lowering yet"
+
+
+def limit_reason(instruction: Instruction) -> str:
+    """Why the kernel of an instruction's name is not for it, or an empty string."""
+    lowering = instruction.op.lowering
+    path = _LIMITS.get(lowering.name) if isinstance(lowering, Kernel) else None
+    return str(_imported(path)(instruction)) if path is not None else ""
 
 
 def emit_empty(body: Body, target: Target, dialect: Dialect, symbol: str) -> KernelCode:
