@@ -5,7 +5,8 @@ order.  Those that are idempotent (maximum, and, argmax ...) start every lane fr
 the identity and take the init value once, at the end.  Unknown regions are applied in order, beginning with the init.
 
 Sums and products of narrow floats (f16, bf16, f8) accumulate in the compute type and are rounded once, at the end.  The
-specification's region would round every step; wider accumulation is the freedom that XLA takes too.
+specification's region would round every step; wider accumulation is the freedom that XLA takes too.  Only scans round every
+step, since each is a result.
 """
 
 from __future__ import annotations
@@ -160,6 +161,14 @@ class Combiner:
             return cast(list[Val], list(self.elements.inline(self.region, [*values, *others], self.moved)))
         (a,), (x,) = values, others
         return [unrounded_step(self.builder, step, a, x)]
+
+    def rounded(self, values: Sequence[Val]) -> list[Val]:
+        """Values in compute form as numbers of their own types."""
+        b = scalars(self.builder)
+        return [
+            value if number in self.moved else cast(Val, round_element(b, element, value))
+            for number, (value, element) in enumerate(zip(values, self.element_types, strict=True))
+        ]
 
     # ------------------------- accumulators: many steps, then ``finish``
 

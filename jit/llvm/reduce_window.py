@@ -2,7 +2,7 @@
 
 The window is a loop inside the element's rule, so that the output is vectorized like any elementwise kernel; elements
 of the padding are the init value, read from nowhere.  A window that spans its dimension and slides from one end, as JAX
-writes cumulative sums, is a scan: each element is combined once.
+writes cumulative sums, is a scan: each element is combined once, with the result before it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
             step = variable("step", 0, extent - 1)
             position = constant(extent - 1) - step if reverse else step
             index = delinearized((row * extent + position) * inner + column, shape)
-            following = combiner.take(loop.carried, combiner.at(index))
+            # What is stored is a number of the type, and the next sum continues from that.
+            following = combiner.rounded(combiner.take(loop.carried, combiner.at(index)))
             for number, stored in enumerate(combiner.encoded(following)):
                 linear = (row * extent + position) * inner + column
                 frame.access.store(stored, len(body.operand_types) + number, linear)
