@@ -27,6 +27,7 @@ from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import padded_program
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
+from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
@@ -153,6 +154,8 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         settings = replace(settings, num_replicas=grid.replicas, num_partitions=grid.partitions)
         progress("verify")
         verify(module)
+        if ShapeLegalizer().run(module):
+            verify(module)
         if is_dynamic(module):
             return _dynamic(module, chosen, settings, scope, grid)
         lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))

@@ -177,6 +177,15 @@ def test_a_value_that_is_read_many_times_is_computed_once() -> None:
     agree(text, f32(33), tolerance=1e-5)
 
 
+def test_bits_of_the_same_width() -> None:
+    body = """
+      %0 = stablehlo.bitcast_convert %x : (tensor<?xf32>) -> tensor<?xi32>
+      %1 = stablehlo.bitcast_convert %0 : (tensor<?xi32>) -> tensor<?xf32>
+      return %0, %1 : tensor<?xi32>, tensor<?xf32>
+    """
+    agree(function(body, "%x: tensor<?xf32>", "(tensor<?xi32>, tensor<?xf32>)"), f32(21))
+
+
 def test_indices_beyond_the_operand_are_clamped() -> None:
     body = """
       %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0],

@@ -166,7 +166,7 @@ MULTIPLY = define(
 def divide_integers(x: Array, y: Array) -> Array:
     """Quotient toward zero; x / 0 is all ones, minimum / -1 is minimum."""
     dividend, divisor = x.astype(object), np.where(y == 0, 1, y).astype(object)
-    magnitude = abs(dividend) // abs(divisor)
+    magnitude = np.asarray(abs(dividend) // abs(divisor), object)
     signed = np.where((x < 0) != (y < 0), -magnitude, magnitude)
     bits = x.dtype.itemsize * 8
     wrapped = np.asarray(signed & ((1 << bits) - 1)).astype(f"u{x.dtype.itemsize}").view(x.dtype)

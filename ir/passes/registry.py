@@ -14,6 +14,7 @@ from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.token_removal import TokenRemoval
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
@@ -22,6 +23,7 @@ from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     TokenRemoval,
     CallInliner,
+    ShapeLegalizer,
     ShapeRefinement,
     DynamicPadder,
     OpExpander,

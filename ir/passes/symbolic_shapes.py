@@ -26,6 +26,7 @@ from hlojit.ir.passes.symbolic_values import (
     Join,
     Numbers,
     Pick,
+    Recast,
     Relabel,
     Shape,
     SymbolicShapes,
@@ -126,7 +127,7 @@ def _found(
         known = [each for each in operands if each is not None]
         return _computed(instruction, known, count) if len(known) == len(operands) else None
     first = operands[0]
-    if isinstance(access, Relabel):
+    if isinstance(access, Relabel) or (isinstance(access, Recast) and _is_integer(instruction.operands[0])):
         return first
     if isinstance(access, Join) and len(extents) == 1:
         return None if None in operands else [size for each in operands if each is not None for size in each]

@@ -76,6 +76,11 @@ class Elementwise:
 
 
 @dataclass(frozen=True, slots=True)
+class Recast:
+    """The bits of the first operand's element, which are as many."""
+
+
+@dataclass(frozen=True, slots=True)
 class Folding:
     """All elements along ``dimensions`` of the first half of the operands, combined by the region from the second half on."""
 
@@ -90,7 +95,7 @@ class Product:
     contracting: tuple[tuple[int, int], ...]
 
 
-Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Folding | Product
+Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Recast | Folding | Product
 
 
 @dataclass(frozen=True, slots=True)

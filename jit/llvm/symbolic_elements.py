@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, element_type
 from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir.ops.convert import bits_of, from_bits
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.passes.symbolic_values import (
@@ -22,6 +23,7 @@ from hlojit.ir.passes.symbolic_values import (
     Join,
     Numbers,
     Pick,
+    Recast,
     Relabel,
     Surround,
     SymbolicShapes,
@@ -240,6 +242,8 @@ class SymbolicElements:
         if producer is None:
             raise UnsupportedError("a region", "", "it reads a value from outside, which has no code for open sizes")
         access = self.shapes.access[producer]
+        if isinstance(access, Recast):
+            return self._recast(producer, at)
         if isinstance(at, Linear):
             if isinstance(access, Relabel):
                 return self.element(producer.operands[0], at)
@@ -269,6 +273,11 @@ class SymbolicElements:
             return b.icmp("ne", found, b.constant("i64", 0))
         kind = formats.compute_kind(element)
         return found if kind == "i64" else b.trunc(found, kind)
+
+    def _recast(self, instruction: Instruction, at: Where) -> Val:
+        b, (source,) = scalars(self.builder), instruction.operands
+        bits = bits_of(b, self.element(source, at), source.tensor_type.element_type)
+        return cast(Val, from_bits(b, bits, instruction.result.tensor_type.element_type))
 
     def _index(self, position: Position) -> Val:
         b = self.builder

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.convert import stored_element
 from hlojit.ir.ops.views import (
     BroadcastView,
     DimensionsView,
@@ -26,6 +27,7 @@ from hlojit.ir.passes.symbolic_values import (
     Numbers,
     Pick,
     Product,
+    Recast,
     Relabel,
     Shape,
     ShapeRule,
@@ -223,6 +225,14 @@ def _iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Acce
     return result, Numbers(IotaView.of(instruction).dimension)
 
 
+def _bitcast_convert(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    types = (instruction.operands[0].tensor_type, instruction.results[0].tensor_type)
+    source, target = (stored_element(type.element_type).bits for type in types)
+    if source != target:
+        raise refused(instruction, "bits of another width have no code for sizes that are given at run time")
+    return _written(shapes, instruction, _operand(shapes, instruction)), Recast()
+
+
 def _reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     dimensions = DimensionsView.of(instruction).dimensions
     count = len(instruction.operands) // 2
@@ -265,6 +275,7 @@ RULES: Final[Mapping[str, ShapeRule]] = {
     "stablehlo.dynamic_pad": _dynamic_pad,
     "stablehlo.iota": _iota,
     "stablehlo.dynamic_iota": _iota,
+    "stablehlo.bitcast_convert": _bitcast_convert,
     "stablehlo.reduce": _reduce,
     "stablehlo.dot_general": _dot_general,
 }
