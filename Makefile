@@ -84,6 +84,7 @@ exhaustive: $(STAMP)  ## all 2^32 inputs of every unary f32 function (hours)
 
 docs: $(STAMP)  ## make the generated pages of docs/ anew
 	$(RUN) tools/op_status.py
+	$(RUN) tools/constraint_table.py
 	$(RUN) tools/switch_table.py
 
 clean:  ## remove what the other targets made

@@ -205,7 +205,7 @@ class _FunctionCheck:
             except _CANNOT_CHECK as error:
                 if len(self.faults) > before:
                     continue  # a consequence of a fault that is reported already
-                complaint = f"cannot be checked: {type(error).__name__}: {error}"
+                complaint = _why_unchecked(instruction, error)
             if complaint:
                 fault = Fault(short_name(instruction.name), label, complaint, instruction.location)
                 if fault not in self.faults[before:]:
@@ -228,6 +228,14 @@ class _FunctionCheck:
         found = instruction.result_types
         if len(found) != len(expected) or not all(map(agreement(record), found, expected)):
             self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
+
+
+def _why_unchecked(instruction: Instruction, error: Exception) -> str:
+    """What is wrong where a check could not even be made: mostly that something is no tensor."""
+    types = (*instruction.operand_types, *instruction.result_types)
+    if all(isinstance(type, TensorType) for type in types):
+        return f"cannot be checked: {type(error).__name__}: {error}"
+    return f"operands and results must be tensors, found {spell(instruction.operand_types)} and {spell(instruction.result_types)}"
 
 
 def _compares_results(record: OpDefinition) -> bool:

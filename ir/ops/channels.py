@@ -94,6 +94,16 @@ INFEED = define(
 )
 
 
+def _inputs_are_tensors(call: OpCall) -> str | None:
+    for type in call.operand_types[:-1]:
+        if not isinstance(type, TensorType):
+            return f"inputs before the token must be tensors, found {type}"
+    return None
+
+
+_SENT = (Constraint("I1", _inputs_are_tensors), Constraint("I2", _token_last))
+
+
 def _token(request: InferenceRequest) -> Sequence[Type]:
     return (TOKEN,)
 
@@ -103,8 +113,8 @@ OUTFEED = define(
         "stablehlo.outfeed",
         operands=(Operand("inputs", variadic=True), Operand("token")),
         attributes=(AttributeSpec("outfeed_config", STRING, optional=True, default=""),),
-        infer=checked((Constraint("I2", _token_last),), _token),
-        constraints=(Constraint("I2", _token_last),),
+        infer=checked(_SENT, _token),
+        constraints=(*_SENT, inferred("O1")),
         reference=unsupported_reference(_NO_HOST),
         traits=EFFECT,
         lowering=Expand(expand_outfeed),
@@ -137,7 +147,7 @@ _CHANNEL = (
 
 _RECEIVED = (Constraint("results", _payload_is_tensors), Constraint("results", _result_token))
 
-SEND_RULES = (Constraint("I2", _token_last), *PAIR_RULES, _channel_type(2))
+SEND_RULES = (*_SENT, *PAIR_RULES, _channel_type(2))
 
 SEND = define(
     OpDefinition(

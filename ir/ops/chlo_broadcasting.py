@@ -36,6 +36,8 @@ def operand_dimensions(call: OpCall, position: int, rank: int) -> tuple[int, ...
     own = operand_tensor(call, position).rank
     given = call.attributes.get("broadcast_dimensions")
     if given is not None and own < rank and len(given) == own:
+        if not all(0 <= d < rank for d in given) or len(set(given)) < own:
+            raise TypeInferenceError(f"broadcast_dimensions {tuple(given)} must be different numbers below {rank}")
         return tuple(given)
     return tuple(range(rank - own, rank))
 

@@ -383,7 +383,12 @@ class ScanForm(Form):
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """Inputs, inits, dimension, body and types."""
         inputs = printer.segments(instruction, "operandSegmentSizes")
-        if inputs is None:
+        outputs = printer.segments(instruction, "resultSegmentSizes")
+        if inputs is None or outputs is None or len(inputs) != 2 or min(inputs) < 0:
+            raise Unspellable
+        carries = inputs[1]
+        is_regular = sum(inputs) == len(instruction.operands) and carries <= len(instruction.results)
+        if not is_regular or outputs != (len(instruction.results) - carries, carries):
             raise Unspellable
         dictionary = printer.attribute_dictionary(instruction, self.segments)
         if dictionary:

@@ -184,7 +184,9 @@ def _convert_all(cursor: Cursor, start: int, body: bytes, count: int, type: Tens
     if not plausible or body.translate(None, converter.allowed + _BLANKS) != expected:
         _complain(cursor, start, body, type, converter)
     flat = body.translate(None, b"[]()\r\n\t ")
-    out = np.empty(count * (2 if isinstance(element, ComplexType) else 1), _intermediate(element))
+    size = count * (2 if isinstance(element, ComplexType) else 1)
+    # What is written decides how much memory is taken: a type may claim any size.
+    out = np.empty(min(size, flat.count(b",") + 1), _intermediate(element))
     position = done = 0
     while count and position < len(flat):
         stop = flat.find(b",", position + _PIECE)
@@ -196,7 +198,7 @@ def _convert_all(cursor: Cursor, start: int, body: bytes, count: int, type: Tens
             _bad_element(cursor, start, body, done, converter)
         done += len(words)
         position = stop + 1
-    if done != out.size:
+    if done != size:
         cursor.fail(f"expected {count} elements for {type}", start)
     return converter.finish(out)
 

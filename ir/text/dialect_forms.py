@@ -13,7 +13,7 @@ from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.ops.shape_computations import WITNESS
 from hlojit.ir.text.lexer import WORD
 from hlojit.ir.text.spelling import print_attribute, print_symbol
-from hlojit.ir.text.templates import Form, OpState, Piece, Types
+from hlojit.ir.text.templates import Form, OpState, Piece, TypeRule, Types
 from hlojit.ir.text.unspellable import Unspellable
 from hlojit.ir.types import FunctionType, ScalarType, TensorType, Type, scalar, tensor
 
@@ -40,16 +40,34 @@ def _to_types(op: OpDefinition) -> Piece:
         sources, results = written
         return [*sources, *results] if len(sources) == len(operands) else None
 
-    def spell(instruction: Instruction) -> str:
-        return f"{_listing(instruction.operand_types)} to {_listing(instruction.result_types)}"
+    def text(written: Any) -> str:
+        return f"{_listing(written[0])} to {_listing(written[1])}"
 
-    return _Slow(_read_to, rule, spell)
+    return _Slow(_read_to, rule, lambda i: (i.operand_types, i.result_types), text, several_results=True)
 
 
 class _Slow(Types):
-    """Types that the fast path leaves alone."""
+    """Types that the fast path leaves alone: ``write`` says what is written, ``text`` spells it."""
 
     pattern = None
+
+    def __init__(
+        self,
+        read: Callable[[InstructionReader], Any],
+        rule: TypeRule,
+        write: Callable[[Instruction], Any],
+        text: Callable[[Any], str] = str,
+        *,
+        several_results: bool = False,
+    ):
+        def spell(instruction: Instruction) -> str:
+            written = write(instruction)
+            found = rule(written, instruction.operand_types)
+            if found is None or tuple(found) != (*instruction.operand_types, *instruction.result_types):
+                raise Unspellable
+            return text(written)
+
+        super().__init__(read, rule, spell, several_results=several_results)
 
 
 def _source_type(op: OpDefinition) -> Piece:
@@ -59,7 +77,7 @@ def _source_type(op: OpDefinition) -> Piece:
     def rule(written: Any, operands: Sequence[Type]) -> Sequence[Type] | None:
         return [written, *[index] * (len(operands) - 1), index]
 
-    return _Slow(lambda reader: reader.types.read(), rule, lambda i: str(i.operand_types[0]))
+    return _Slow(lambda reader: reader.types.read(), rule, lambda i: i.operand_types[0])
 
 
 def _elements_type(op: OpDefinition) -> Piece:
@@ -68,7 +86,7 @@ def _elements_type(op: OpDefinition) -> Piece:
     def rule(written: Any, operands: Sequence[Type]) -> Sequence[Type] | None:
         return [*operands, written]
 
-    return _Slow(lambda reader: reader.types.read(), rule, lambda i: str(i.result_types[0]))
+    return _Slow(lambda reader: reader.types.read(), rule, lambda i: i.result_types[0])
 
 
 def _constrained_types(op: OpDefinition) -> Piece:
@@ -77,7 +95,7 @@ def _constrained_types(op: OpDefinition) -> Piece:
     def rule(written: Any, operands: Sequence[Type]) -> Sequence[Type] | None:
         return [*written, WITNESS] if len(written) == len(operands) else None
 
-    return _Slow(lambda reader: reader.types.listing(), rule, lambda i: _listing(i.operand_types))
+    return _Slow(lambda reader: reader.types.listing(), rule, lambda i: i.operand_types, _listing)
 
 
 def _selected_types(op: OpDefinition) -> Piece:
@@ -87,11 +105,11 @@ def _selected_types(op: OpDefinition) -> Piece:
         condition = written[0] if len(written) == 2 else scalar(BooleanType())
         return [condition, written[-1], written[-1], written[-1]] if len(operands) == 3 and len(written) < 3 else None
 
-    def spell(instruction: Instruction) -> str:
+    def write(instruction: Instruction) -> Sequence[Type]:
         condition, value = instruction.operand_types[:2]
-        return str(value) if isinstance(condition, ScalarType) else f"{condition}, {value}"
+        return [value] if isinstance(condition, ScalarType) else [condition, value]
 
-    return _Slow(lambda reader: reader.types.listing(), rule, spell)
+    return _Slow(lambda reader: reader.types.listing(), rule, write, _listing)
 
 
 class TypedConstantForm(Form):

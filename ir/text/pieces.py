@@ -52,7 +52,7 @@ def _types_same(op: OpDefinition) -> Piece:
     def rule(written: Any, operands: Sequence[Type]) -> Sequence[Type]:
         return [written] * (len(operands) + 1)
 
-    return Types(_read_one, rule, spell)
+    return Types(_read_one, rule, spell, several_results=True)
 
 
 def _types_function(op: OpDefinition) -> Piece:
@@ -61,7 +61,7 @@ def _types_function(op: OpDefinition) -> Piece:
             reader.cursor.expected("a function type such as (tensor<f32>) -> tensor<f32>")
         return reader.types.function()
 
-    return Types(read, lambda written, operands: None, spell_function)
+    return Types(read, lambda written, operands: None, spell_function, several_results=True)
 
 
 def _types_results(op: OpDefinition) -> Piece:
@@ -127,7 +127,15 @@ def _tuple_type(op: OpDefinition) -> Piece:
     def rule(written: Any, operands: Sequence[Type]) -> Sequence[Type] | None:
         return [*written.elements, written] if isinstance(written, TupleType) else None
 
-    return Types(_read_one, rule, lambda instruction: str(instruction.result_types[0]))
+    def spell(instruction: Instruction) -> str:
+        if tuple(rule(instruction.result_types[0], ()) or ()) != (
+            *instruction.operand_types,
+            *instruction.result_types,
+        ):
+            return spell_function(instruction)
+        return str(instruction.result_types[0])
+
+    return Types(_read_one, rule, spell)
 
 
 class BarrierTypes(Piece):
@@ -363,6 +371,8 @@ class Window(Piece):
             if value is None:
                 continue
             if key == "pad":
+                if any(len(pair) != 2 for pair in value):
+                    raise Unspellable
                 words.append(f"pad = [{', '.join(str(list(pair)) for pair in value)}]")
             elif key == "reverse":
                 words.append(f"reverse = [{', '.join('true' if flag else 'false' for flag in value)}]")
@@ -389,7 +399,10 @@ class ExponentMantissa(Piece):
 
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """The format."""
-        return f"e{instruction.attributes['exponent_bits']}m{instruction.attributes['mantissa_bits']}"
+        text = f"e{instruction.attributes['exponent_bits']}m{instruction.attributes['mantissa_bits']}"
+        if _FORMAT.fullmatch(text) is None:
+            raise Unspellable
+        return text
 
 
 class CallTarget(Piece):

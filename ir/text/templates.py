@@ -204,7 +204,15 @@ class Types(Piece):
 
     pattern: str | None = f"({TYPES})"
 
-    def __init__(self, read: Callable[[InstructionReader], Any], rule: TypeRule, spell: Callable[[Instruction], str]):
+    def __init__(
+        self,
+        read: Callable[[InstructionReader], Any],
+        rule: TypeRule,
+        spell: Callable[[Instruction], str],
+        *,
+        several_results: bool = False,
+    ):
+        self.several_results = several_results
         self.read_types = read
         self.rule = rule
         self._spell = spell
@@ -268,6 +276,8 @@ class TemplateForm(Form):
         self.operands_group = 0
         self.types_group = 0
         self.types: Types | None = None
+        types = [piece for piece in pieces if isinstance(piece, Types)]
+        self.several_results = not types or types[-1].several_results
         variadic = any(operand.variadic for operand in op.operands)
         self.least_operands = sum(not (operand.variadic or operand.optional) for operand in op.operands)
         self.most_operands = 1 << 40 if variadic else len(op.operands)
@@ -339,7 +349,7 @@ class TemplateForm(Form):
 
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """See the base class."""
-        if instruction.regions:
+        if instruction.regions or (len(instruction.results) != 1 and not self.several_results):
             raise Unspellable
         text = join([(piece, piece.spell(printer, instruction)) for piece in self.pieces])
         if not text or (text[0] in "([" and isinstance(self.pieces[0], Literal)):

@@ -19,4 +19,6 @@ ROWS = [
         )
     ),
     Broken("hlojit.lapack", "C1", call("hlojit.lapack", "f2", "f2", 'routine = "novel", options = {}'), "novel"),
+    Broken("hlojit.butterflies", "C1", call("hlojit.butterflies", "c2 f222", "c2", "inverse = false, scale = 1.0 : f64"), "expected complex numbers of rank 4"),
+    Broken("hlojit.butterflies", "C2", call("hlojit.butterflies", "c2222 f222", "c2", "inverse = false, scale = 1.0 : f64"), "result types are"),
 ]  # fmt: skip
