@@ -11,6 +11,7 @@ Ctrl-C, or until another process of its run fails.  Handlers run on the program'
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ import numpy as np
 from hlojit.extensions.rendezvous import current_participant
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.ops.channel_expansion import TO_HOST
+from hlojit.ir.ops.random_distribution import RANDOM
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
@@ -83,8 +85,9 @@ class Channel:
 
     def received(self) -> Arrays:
         """The program asks for what is next."""
-        if self._receives is not None:
-            given = self._receives()
+        receives = self._receives or (_random_state if self.name == RANDOM else None)
+        if receives is not None:
+            given = receives()
             return tuple(map(np.asarray, given if isinstance(given, tuple) else (given,)))
         participant = current_participant()
         while (found := self._taken(_LOOK_SECONDS)) is None:
@@ -102,6 +105,10 @@ class Channel:
             if not self._queue:
                 self._filled.wait(max(seconds, 0))
             return self._queue.popleft() if self._queue else None
+
+
+def _random_state() -> np.ndarray[Any, Any]:
+    return np.frombuffer(os.urandom(16), np.uint64)
 
 
 _channels: Final[dict[tuple[str, int], Channel]] = {}

@@ -20,6 +20,7 @@ from hlojit.ir.ops.definition import Trait
 if TYPE_CHECKING:
     from hlojit.ir.builder import Builder
     from hlojit.ir.graph import Instruction, Value
+    from hlojit.ir.types import Type
 
 TRANSFER: Final = "hlojit.host_transfer"
 """The call target that moves tensors through a channel."""
@@ -104,16 +105,21 @@ def _sender(instruction: Instruction) -> Instruction | None:
 
 def _received(builder: Any, instruction: Instruction, channel: str) -> Sequence[Value]:
     types = [result.type for result in instruction.results[:-1]]
-    return [*_transfer(builder, instruction, (), types, channel, TO_PROGRAM), instruction.operands[-1]]
+    return [*received(builder, channel, types), instruction.operands[-1]]
 
 
 def _sent(builder: Any, instruction: Instruction, channel: str) -> Sequence[Value]:
-    _transfer(builder, instruction, instruction.operands[:-1], (), channel, TO_HOST)
+    _transfer(builder, instruction.operands[:-1], (), channel, TO_HOST)
     return [instruction.operands[-1]]
 
 
+def received(builder: Any, channel: str, types: Sequence[Type]) -> Sequence[Value]:
+    """What comes through a channel of the host."""
+    return _transfer(builder, (), types, channel, TO_PROGRAM)
+
+
 def _transfer(
-    builder: Any, instruction: Instruction, operands: Sequence[Value], types: Sequence[Any], channel: str, way: str
+    builder: Any, operands: Sequence[Value], types: Sequence[Type], channel: str, way: str
 ) -> Sequence[Value]:
     config = DictAttr((("channel", StringAttr(channel)), ("direction", StringAttr(way))))
     made = builder.create(

@@ -20,7 +20,6 @@ from hlojit.ir.ops.definition import (
     Constraint,
     Expand,
     InferenceRequest,
-    Kernel,
     OpDefinition,
     Operand,
     ReferenceCall,
@@ -28,6 +27,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.dynamic_types import given_by
+from hlojit.ir.ops.random_distribution import expand_rng
 from hlojit.ir.ops.random_expansion import (
     PHILOX_KEY_STEPS,
     PHILOX_MULTIPLIERS,
@@ -242,7 +242,7 @@ RNG = define(
         reference=unsupported_reference("the numbers of rng follow from no operand; use rng_bit_generator"),
         syntax="rng",
         traits=frozenset({Trait.EFFECT}),
-        lowering=Kernel("rng"),
+        lowering=Expand(expand_rng),
         summary="random numbers from a generator whose state the program does not see",
     )
 )
