@@ -23,7 +23,7 @@ FLOATS: dict[str, Any] = {
     "f8E5M2": ml_dtypes.float8_e5m2, "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
 }  # fmt: skip
 INTEGERS = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "ui8": "u1", "ui16": "u2", "ui32": "u4", "ui64": "u8"}
-LENGTHS = (1, 2, 5, 16, 63, 257, 1500)
+LENGTHS = (1, 2, 5, 16, 63, 257, 511, 1500)
 
 
 def without(*features: str, bits: int) -> Target:
@@ -244,3 +244,16 @@ def test_runs_that_are_cut_badly_are_sorted_as_heaps(monkeypatch: pytest.MonkeyP
                     np.testing.assert_array_equal(actual, operand[order], err_msg=kind)
     finally:
         sorter_of.cache_clear()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("element", ["i16", "i32", "i64"])
+def test_every_length_of_a_network(element: str, name: str) -> None:
+    """Zeros and ones decide whether a network sorts; lengths around all sizes of networks and blocks."""
+    generator = np.random.default_rng(5)
+    for length in sorted({size + more for size in (4, 8, 16, 32, 64, 128, 256, 512, 1024) for more in (-1, 0, 1)}):
+        array = np.stack([(generator.random(length) < share).astype(INTEGERS[element]) for share in (0.1, 0.5, 0.9)])
+        array = np.concatenate([array, generator.integers(-99, 99, (2, length)).astype(INTEGERS[element])])
+        text = sort_text(array.shape, [element], 1, compare("LT", element))
+        (actual,) = run_guarded(text, array, target=TARGETS[name]())
+        np.testing.assert_array_equal(actual, np.sort(array, axis=1), err_msg=str(length))

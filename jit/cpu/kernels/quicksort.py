@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import final
 
 from hlojit.cpu.kernels.addresses import ZERO, literal, minimum
+from hlojit.cpu.kernels.merging_networks import MergingNetwork
 from hlojit.cpu.kernels.partitioning import VectorForm, first_lanes, load_vector, partition
 from hlojit.cpu.kernels.sort_networks import sort_block
 from hlojit.ir.versions import versions_text
@@ -33,8 +34,10 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
 ONE = literal(1)
-MOST_ROWS = {"i16": 8, "i32": 16, "i64": 8}
-"""Vectors of the largest network: as many as are worth the time that LLVM takes for them."""
+MOST_ROWS = {"i16": 8, "i32": 16, "i64": 16}
+"""Vectors of the largest network in registers: as many as are worth the time that LLVM takes for them."""
+MERGED = 2
+"""Such networks that are merged in memory: together they sort what is not partitioned any more."""
 POLLED = 1 << 16
 """Numbers of a run before whose partition the call may be cancelled."""
 DEPTH = 2
@@ -100,8 +103,13 @@ class Quicksort:
 
     @property
     def base(self) -> int:
-        """The most numbers that a network sorts."""
-        return self.rows * self.form.lanes
+        """The most numbers that networks sort."""
+        return MERGED * self.rows * self.form.lanes
+
+    @property
+    def merging(self) -> MergingNetwork:
+        """What merges networks."""
+        return MergingNetwork(self.b, self.kind, self.form.lanes, self.rows, f"{self.prefix}_merge")
 
     def emit(self) -> None:
         """All functions."""
@@ -111,6 +119,8 @@ class Quicksort:
             sizes.append(rows)
             self._emit_network(rows)
             rows //= 2
+        self.merging.emit()
+        self._emit_merged()
         self._emit_base(sizes[::-1])
         self._emit_heap()
         self._emit_sort()
@@ -168,21 +178,38 @@ class Quicksort:
         place = self.b.element_pointer(base, self.kind, literal(row * self.form.lanes))
         return load_vector(self.b, place, self.kind, self.form.lanes)
 
+    def _emit_merged(self) -> None:
+        """``merged(source, target, n)`` for more than the largest network sorts."""
+        b, kind = self.b, self.kind
+        part, rows = literal(self.rows * self.form.lanes), MERGED * self.rows
+        name = f"{self.prefix}_merged"
+        with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
+            data = b.array(kind, self.base)
+            fill = b.splat(b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1), self.form.lanes)
+            for row in range(self.rows, rows):
+                b.store(fill, b.element_pointer(data, kind, literal(row * self.form.lanes)))
+            self.call_base(x, data, part)
+            self.call_base(b.element_pointer(x, kind, part), b.element_pointer(data, kind, part), b.sub(n, part))
+            self.merging.call(data, literal(rows))
+            self._copy(data, y, n)
+
     def _emit_base(self, sizes: list[int]) -> None:
+        """``base(source, target, n)``: the smallest network that is large enough."""
         b = self.b
+        networks = [(rows * self.form.lanes, f"network{rows}") for rows in sizes] + [(self.base, "merged")]
         name = f"{self.prefix}_base"
         with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
             end = b.fresh_label("end")
-            for rows in sizes:
+            for most, network in networks:
                 here, other = b.fresh_label("here"), b.fresh_label("other")
-                if rows == sizes[-1]:
+                if most == self.base:
                     b.branch(here)
                 else:
-                    b.branch_if(b.icmp("sle", n, literal(rows * self.form.lanes)), here, other)
+                    b.branch_if(b.icmp("sle", n, literal(most)), here, other)
                 b.begin_block(here)
-                b.line(f"call void @{self.prefix}_network{rows}(ptr {x.text}, ptr {y.text}, i64 {n.text})")
+                b.line(f"call void @{self.prefix}_{network}(ptr {x.text}, ptr {y.text}, i64 {n.text})")
                 b.branch(end)
-                if rows != sizes[-1]:
+                if most != self.base:
                     b.begin_block(other)
             b.begin_block(end)
 

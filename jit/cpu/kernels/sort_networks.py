@@ -18,7 +18,7 @@ def sort_block(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
     """The same numbers in ascending order, row by row; the number of rows, and that of lanes, are powers of two."""
     block = list(rows)
     for low, high in odd_even_merge_network(len(block)):
-        block[low], block[high] = _exchange(b, block[low], block[high])
+        block[low], block[high] = exchange(b, block[low], block[high])
     width = 2
     while width <= block[0].lanes:
         _merge_columns(b, block, width)
@@ -40,6 +40,21 @@ def odd_even_merge_network(size: int) -> Iterator[tuple[int, int]]:
         part *= 2
 
 
+def finish_block(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
+    """In ascending order what rises and falls, or falls and rises, at most once."""
+    block, distance = list(rows), len(rows) // 2
+    while distance:
+        for row in range(len(block)):
+            if not row & distance:
+                block[row], block[row + distance] = exchange(b, block[row], block[row + distance])
+        distance //= 2
+    distance = block[0].lanes // 2
+    while distance:
+        block = [_exchange_lanes(b, vector, distance, distance) for vector in block]
+        distance //= 2
+    return block
+
+
 def _merge_columns(b: LlvmBuilder, block: list[Val], width: int) -> None:
     """Groups of ``width / 2`` lanes are sorted; make groups of ``width`` lanes sorted."""
     span = len(block)
@@ -47,7 +62,7 @@ def _merge_columns(b: LlvmBuilder, block: list[Val], width: int) -> None:
         for start in range(0, len(block), span):
             for place in range(span // 2):
                 low, high = start + place, start + span - 1 - place
-                block[low], block[high] = _exchange(b, block[low], _partners(b, block[high], width - 1))
+                block[low], block[high] = exchange(b, block[low], partners(b, block[high], width - 1))
         span //= 2
     for row, vector in enumerate(block):
         block[row] = _exchange_lanes(b, vector, width - 1, width // 2)
@@ -58,21 +73,21 @@ def _merge_columns(b: LlvmBuilder, block: list[Val], width: int) -> None:
         distance //= 2
 
 
-def _exchange(b: LlvmBuilder, x: Val, y: Val) -> tuple[Val, Val]:
+def exchange(b: LlvmBuilder, x: Val, y: Val) -> tuple[Val, Val]:
+    """The smaller and the larger numbers, lane by lane."""
     return b.intrinsic("smin", x, y), b.intrinsic("smax", x, y)
 
 
 def _exchange_lanes(b: LlvmBuilder, vector: Val, flip: int, bit: int) -> Val:
     """Compare each lane with the one whose number differs in the bits of ``flip``; lanes without ``bit`` get the smaller."""
-    low, high = _exchange(b, vector, _partners(b, vector, flip))
-    chosen = ", ".join(f"i32 {lane + (vector.lanes if lane & bit else 0)}" for lane in range(vector.lanes))
-    return _shuffle(b, low, high, chosen)
+    low, high = exchange(b, vector, partners(b, vector, flip))
+    larger = ", ".join(f"i1 {'true' if lane & bit else 'false'}" for lane in range(vector.lanes))
+    return b.select(Val(f"<{larger}>", "i1", vector.lanes), high, low)
 
 
-def _partners(b: LlvmBuilder, vector: Val, flip: int) -> Val:
-    return _shuffle(b, vector, vector, ", ".join(f"i32 {lane ^ flip}" for lane in range(vector.lanes)))
-
-
-def _shuffle(b: LlvmBuilder, x: Val, y: Val, mask: str) -> Val:
-    kind, lanes = b.type_of(x), x.lanes
-    return b.emit(x.kind, lanes, f"shufflevector {kind} {x.text}, {kind} {y.text}, <{lanes} x i32> <{mask}>")
+def partners(b: LlvmBuilder, vector: Val, flip: int) -> Val:
+    """Each lane from the one whose number differs in the bits of ``flip``; all of them: the lanes reversed."""
+    places = ", ".join(f"i32 {lane ^ flip}" for lane in range(vector.lanes))
+    type = b.type_of(vector)
+    text = f"shufflevector {type} {vector.text}, {type} poison, <{vector.lanes} x i32> <{places}>"
+    return b.emit(vector.kind, vector.lanes, text)
