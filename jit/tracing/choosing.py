@@ -9,6 +9,7 @@ import numpy as np
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.complex_numbers import squared_size
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, extents_of, implements, normalized_axes, refuse, weak_kind
@@ -23,7 +24,7 @@ RULES: Rules = {}
 def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Tracer:
     if x is None or y is None:
         raise TracingError("np.where with one argument has a shape that depends on the data; give all three")
-    weak = [0 if weak_kind(each) is int else 0.0 for each in (x, y) if weak_kind(each)]
+    weak = [kind(0) for kind in map(weak_kind, (x, y)) if kind is not None]
     typed = [each for each in (x, y) if not weak_kind(each)]
     kind = common_kind(map(kind_of, typed), "np.where", weak)
     values = [ops.value(condition, np.dtype(bool)), ops.value(x, kind), ops.value(y, kind)]
@@ -165,7 +166,7 @@ def norm(ops: Operations, x: Any, ord: Any = None, axis: Axis = None, keepdims: 
         operand = operand.astype(np.float64)
     vector = axis is not None and not isinstance(axis, tuple)
     if ord in (None, "fro") or (ord == 2 and (vector or operand.ndim == 1)):
-        return ops.tracer(np.sqrt(np.sum(operand * operand, axis=axis, keepdims=keepdims)))
+        return ops.tracer(np.sqrt(np.sum(squared_size(operand), axis=axis, keepdims=keepdims)))
     if ord == 1 and (vector or operand.ndim == 1):
         return ops.tracer(np.sum(np.abs(operand), axis=axis, keepdims=keepdims))
     if ord == np.inf and (vector or operand.ndim == 1):

@@ -248,7 +248,7 @@ class JittedFunction:
         scopes = Scopes(tables())
         operations = Dispatch(builder, scopes)
         tracers = [
-            Tracer(argument, operations, type(leaf) if type(leaf) in (int, float) else None)
+            Tracer(argument, operations, type(leaf) if type(leaf) in (int, float, complex) else None)
             for argument, leaf in zip(function.body.arguments, leaves)
         ]
         positional, named = unflatten(structure, tracers)

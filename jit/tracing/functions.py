@@ -6,7 +6,7 @@ Most are written with other NumPy functions and operators on tracers; only the l
 from __future__ import annotations
 
 import numpy as np
-from hlojit.tracing import choosing, products, reductions, shapes
+from hlojit.tracing import choosing, complex_numbers, products, reductions, shapes
 from hlojit.tracing.rules import Rules
 
 FUNCTIONS: Rules = {
@@ -19,4 +19,5 @@ FUNCTIONS: Rules = {
     **reductions.RULES,
     **shapes.RULES,
     **choosing.RULES,
+    **complex_numbers.RULES,
 }

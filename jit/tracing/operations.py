@@ -11,7 +11,7 @@ import numpy as np
 from hlojit.arrays import Array
 from hlojit.ir.builder import Builder
 from hlojit.ir.environment import tables
-from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
+from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.types import tensor
@@ -79,6 +79,10 @@ class Operations:
         element = element_of(kind)
         if value.tensor_type.element_type is element:
             return value
+        if isinstance(element, BooleanType) and isinstance(value.tensor_type.element_type, ComplexType):
+            # Converting would look at the real part only.
+            zero = self.builder.constant(0.0, value.tensor_type)
+            return self.builder.compare(value, zero, "NE")
         return self.builder.convert(value, element)
 
     def convert(self, operand: Any, kind: Kind) -> Tracer:

@@ -97,7 +97,7 @@ def inner(ops: Operations, a: Any, b: Any) -> Tracer:
 
 def vdot(ops: Operations, a: Any, b: Any) -> Tracer:
     """``numpy.vdot``."""
-    return dot(ops, ops.tracer(a).reshape(-1), ops.tracer(b).reshape(-1))
+    return dot(ops, np.conjugate(ops.tracer(a)).reshape(-1), ops.tracer(b).reshape(-1))
 
 
 def einsum(ops: Operations, subscripts: str, *operands: Any, optimize: Any = True) -> Tracer:

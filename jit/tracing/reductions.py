@@ -9,9 +9,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
+from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.complex_numbers import squared_size
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, flag, float_dtype, implements, normalized_axes, refuse
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -38,6 +39,8 @@ def reduce(ops: Operations, operand: Tracer, name: str, initial: Any, axis: Axis
 def _smallest(dtype: np.dtype[Any]) -> Any:
     """What every number of a dtype is at least: where a maximum starts."""
     element = element_type_of(dtype)
+    if isinstance(element, ComplexType):
+        return complex(-np.inf, -np.inf)
     if isinstance(element, FloatFormat) and element.has_infinity:
         return -np.inf
     return False if dtype == np.bool_ else _limits(element, dtype).min
@@ -46,6 +49,8 @@ def _smallest(dtype: np.dtype[Any]) -> Any:
 def _largest(dtype: np.dtype[Any]) -> Any:
     """What every number of a dtype is at most: where a minimum starts."""
     element = element_type_of(dtype)
+    if isinstance(element, ComplexType):
+        return complex(np.inf, np.inf)
     if isinstance(element, FloatFormat) and element.has_infinity:
         return np.inf
     return True if dtype == np.bool_ else _limits(element, dtype).max
@@ -163,8 +168,8 @@ def var(
     kind = float_dtype(operand.dtype, dtype)
     operand = operand.astype(np.float32 if kind.itemsize < 4 else kind)
     difference = operand - np.mean(operand, axis=axis, keepdims=True)
-    total = np.sum(difference * difference, axis=axis, keepdims=flag(keepdims))
-    return ops.tracer(total / total.dtype.type(max(_count(operand, axis) - ddof, 0))).astype(kind)
+    total = np.sum(squared_size(difference), axis=axis, keepdims=flag(keepdims))
+    return ops.tracer(total / total.dtype.type(max(_count(operand, axis) - ddof, 0))).astype(kind.type(0).real.dtype)
 
 
 @implements(RULES, np.std)
@@ -199,7 +204,7 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
 
     def combine(inner: Any, x: Value, i: Value, y: Value, j: Value) -> tuple[Value, Value]:
         better = inner.compare(x, y, direction)
-        if isinstance(x.tensor_type.element_type, FloatFormat):
+        if isinstance(x.tensor_type.element_type, (ComplexType, FloatFormat)):
             better = inner.create("or", [better, inner.compare(x, x, "NE")]).result
         same = inner.compare(x, y, "EQ")
         earlier = inner.create("and", [same, inner.compare(i, j, "LT")]).result

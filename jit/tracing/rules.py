@@ -61,7 +61,7 @@ def float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:
 
 
 def weak_kind(operand: Any) -> type | None:
-    """``int`` or ``float`` for a Python number (or a tracer of one), else None."""
+    """``int``, ``float`` or ``complex`` for a Python number (or a tracer of one), else None."""
     if isinstance(operand, Tracer):
         return operand.weak
-    return type(operand) if type(operand) in (int, float) else None
+    return type(operand) if type(operand) in (int, float, complex) else None

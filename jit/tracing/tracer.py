@@ -33,7 +33,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of known shape and dtype whose elements are computed later.
 
     ``value`` is the graph's value; ``context`` the ``hlojit.tracing.dispatch.Dispatch`` that builds on it.  ``weak`` is
-    ``int`` or ``float`` for an argument that is a Python number: as in NumPy 2, it takes the dtype of what it meets.
+    ``int``, ``float`` or ``complex`` for an argument that is a Python number: as in NumPy 2, it takes the dtype of what it meets.
     """
 
     __slots__ = ("context", "value", "weak")
@@ -150,6 +150,18 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """Transposed."""
         return self.transpose()
 
+    @property
+    def real(self) -> Tracer:
+        """The real part; of real numbers, themselves."""
+        part: Tracer = self._call(np.real)
+        return part
+
+    @property
+    def imag(self) -> Tracer:
+        """The imaginary part; of real numbers, zeros."""
+        part: Tracer = self._call(np.imag)
+        return part
+
     def transpose(self, *axes: Any) -> Tracer:
         """``numpy.ndarray.transpose``."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
@@ -194,7 +206,7 @@ _METHODS = {
         "all any argmax argmin argsort clip cumsum cumprod diagonal dot max mean min prod ravel repeat round squeeze std "
         "sum swapaxes take trace var"
     ).split()
-} | {"flatten": np.ravel, "conj": np.conjugate}
+} | {"flatten": np.ravel, "conj": np.conjugate, "conjugate": np.conjugate}
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, element_type, find_element_type
+from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Value
 from hlojit.tracing.operations import Operations
 
@@ -154,6 +154,33 @@ def _is_nan(ops: Operations, values: Sequence[Value]) -> Value:
     return ops.builder.compare(values[0], values[0], "NE")
 
 
+def _is_complex(value: Value) -> bool:
+    return isinstance(value.tensor_type.element_type, ComplexType)
+
+
+def _of_parts(name: str, rule: Rule) -> Rule:
+    """A test of numbers that holds of a complex one where it holds of one part (``or``) or of both (``and``)."""
+
+    def tested(ops: Operations, values: Sequence[Value]) -> Value:
+        b, (value,) = ops.builder, values
+        if not _is_complex(value):
+            return rule(ops, values)
+        return b.create(name, [rule(ops, [b.real(value)]), rule(ops, [b.imag(value)])]).result
+
+    return tested
+
+
+def _conjugate(ops: Operations, values: Sequence[Value]) -> Value:
+    return ops.builder.create("chlo.conj", values).result if _is_complex(values[0]) else values[0]
+
+
+def _round_to_integer(ops: Operations, values: Sequence[Value]) -> Value:
+    b, (value,) = ops.builder, values
+    if not _is_complex(value):
+        return b.round_nearest_even(value)
+    return b.complex(b.round_nearest_even(b.real(value)), b.round_nearest_even(b.imag(value)))
+
+
 def _is_inf(ops: Operations, values: Sequence[Value]) -> Value:
     element = values[0].tensor_type.element_type
     if not isinstance(element, FloatFormat) or not element.has_infinity:
@@ -279,8 +306,8 @@ UFUNCS: dict[str, Rule] = {
     "add": _op("add"), "subtract": _op("subtract"), "multiply": _op("multiply"), "divide": _op("divide"),
     "power": _op("power"), "float_power": _op("power"), "maximum": _op("maximum"), "minimum": _op("minimum"),
     "fmax": _ignoring_nan("maximum"), "fmin": _ignoring_nan("minimum"),
-    "negative": _op("negate"), "positive": _identity, "conjugate": _identity, "absolute": _abs, "fabs": _abs,
-    "sign": _sign, "floor": _rounding("floor"), "ceil": _rounding("ceil"), "rint": _op("round_nearest_even"),
+    "negative": _op("negate"), "positive": _identity, "conjugate": _conjugate, "absolute": _abs, "fabs": _abs,
+    "sign": _sign, "floor": _rounding("floor"), "ceil": _rounding("ceil"), "rint": _round_to_integer,
     "exp": _op("exponential"), "expm1": _op("exponential_minus_one"), "exp2": _exp2,
     "log": _op("log"), "log1p": _op("log_plus_one"),
     "log2": _scaled("log", 1 / np.log(2.0)), "log10": _scaled("log", 1 / np.log(10.0)),
@@ -298,7 +325,8 @@ UFUNCS: dict[str, Rule] = {
     "bitwise_and": _op("and"), "bitwise_or": _op("or"), "bitwise_xor": _op("xor"), "invert": _op("not"),
     "left_shift": _op("shift_left"), "right_shift": _right_shift, "bitwise_count": _bit_count,
     "remainder": _in_compute_type(_python_remainder), "fmod": lambda ops, v: _zero_divisor(ops, v, ops.builder.remainder(*v)),
-    "floor_divide": _in_compute_type(_floor_divide), "isnan": _is_nan, "isinf": _is_inf, "isfinite": _is_finite,
+    "floor_divide": _in_compute_type(_floor_divide), "isnan": _is_nan,
+    "isinf": _of_parts("or", _is_inf), "isfinite": _of_parts("and", _is_finite),
     "heaviside": _in_compute_type(_heaviside), "signbit": _signbit, "copysign": _in_compute_type(_copysign),
     "trunc": _truncate,
 }  # fmt: skip
