@@ -53,6 +53,21 @@ TABLE: Final = (
         Tolerance(4, "ours and JAX's are each within 3 ULP of the exact value and err to either side of it"),
     ),
     Row(
+        r"pow",
+        _COMPLEX,
+        Tolerance(4, "JAX's rounds a logarithm, a product and an exponential each to the type", of_largest=32),
+    ),
+    Row(
+        _FUNCTIONS,
+        _COMPLEX,
+        Tolerance(
+            4,
+            "ours are within 2 ULP of the exact parts (products: of the plain formula's); in JAX's, parts cancel, and its products "
+            "are fused multiply-adds",
+            of_largest=8,
+        ),
+    ),
+    Row(
         r"cumsum|cumprod|cumlogsumexp|cummax|cummin|reduce|reduce_window_add|reduce_window_mul|reduce_sum|reduce_prod|add_any",
         _ANY,
         Tolerance(4, "sums and products are rounded in another order (the specification leaves it open)", of_largest=4),
