@@ -62,8 +62,8 @@ TABLE: Final = (
         _COMPLEX,
         Tolerance(
             4,
-            "ours are within 2 ULP of the exact parts (products: of the plain formula's); in JAX's, parts cancel, and its products "
-            "are fused multiply-adds",
+            "ours are within 2 ULP of the exact parts (products: of the plain formula's); in JAX's, parts cancel, and its "
+            "products are fused multiply-adds",
             of_largest=8,
         ),
     ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlojit.ir.graph import Block, Instruction, Value
+from hlojit.ir.graph import Block, Instruction, Value, clone_instruction
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.views import DimensionsView, DimensionView, SortView
-from hlojit.ir.passes.graph_facts import constant_of, int_constant_of, splat_of
+from hlojit.ir.passes.graph_facts import constant_of, int_constant_of, is_terminator, splat_of
 from hlojit.ir.passes.rewriting import Effect, Replacement, Rewriter, RuleSet
 from hlojit.ir.passes.rules.matching import made_by, splat_number, static_shape
 
@@ -81,6 +81,63 @@ def reduce_of_single_elements(rewriter: Rewriter, reduce: Instruction) -> Value 
     start = rewriter.splat(reduce.result.tensor_type, splat_of(initial))
     combined: Value = rewriter.create(combiner.op.name, [elements, start], reduce.result.type, combiner.attributes)
     return combined
+
+
+@RULES.rule("reduce reduce_window", Effect.PERMITTED)
+def reductions_of_their_own(rewriter: Rewriter, reduction: Instruction) -> Replacement:
+    """Results that do not read each other's elements are reductions of their own: sums of complex numbers are two sums."""
+    count = len(reduction.results)
+    groups = _independent(reduction.regions[0]) if count > 1 else []
+    if len(groups) < 2:
+        return None
+    replaced: dict[int, Value] = {}
+    for group in groups:
+        operands = [reduction.operands[number + offset] for offset in (0, count) for number in group]
+        types = [reduction.results[number].type for number in group]
+        part = _part_of_combiner(reduction.regions[0], group)
+        made = rewriter.create(reduction.op.name, operands, types, reduction.attributes, [part])
+        replaced.update(zip(group, made if len(group) > 1 else [made]))
+    return tuple(replaced[number] for number in range(count))
+
+
+def _independent(combiner: Block) -> list[list[int]]:
+    """The numbers of a combiner's results in groups that read arguments of their own numbers only."""
+    count = len(combiner.returned)
+    read: dict[Value, frozenset[int]] = {
+        argument: frozenset((number % count,)) for number, argument in enumerate(combiner.arguments)
+    }
+    for instruction in combiner:
+        if instruction.regions:
+            return []
+        together = frozenset().union(*(read.get(operand, frozenset()) for operand in instruction.operands))
+        read.update((result, together) for result in instruction.results)
+    groups: list[set[int]] = []
+    for number, value in enumerate(combiner.returned):
+        group = {number, *read.get(value, frozenset())}
+        for other in [other for other in groups if other & group]:
+            groups.remove(other)
+            group |= other
+        groups.append(group)
+    return [sorted(group) for group in groups]
+
+
+def _part_of_combiner(combiner: Block, group: list[int]) -> Block:
+    """The combiner of some results."""
+    count = len(combiner.returned)
+    arguments = [combiner.arguments[number + offset] for offset in (0, count) for number in group]
+    part = Block([argument.type for argument in arguments])
+    mapping: dict[Value, Value] = dict(zip(arguments, part.arguments))
+    wanted = {combiner.returned[number] for number in group}
+    for instruction in reversed(combiner):
+        if any(result in wanted for result in instruction.results):
+            wanted.update(instruction.operands)
+    for instruction in combiner:
+        if is_terminator(instruction):
+            returned = [mapping.get(value, value) for value in (combiner.returned[number] for number in group)]
+            part.append(Instruction(instruction.op, returned, (), location=instruction.location))
+        elif any(result in wanted for result in instruction.results):
+            part.append(clone_instruction(instruction, mapping))
+    return part
 
 
 @RULES.rule("sort", Effect.EXACT)
