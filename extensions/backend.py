@@ -110,6 +110,9 @@ class Backend(ABC):
     """Sizes beyond which a fusion no longer grows, and whether there are kernels for fusions of kind ``row``."""
     takes_unknown_sizes: ClassVar[bool] = False
     """Whether ``compile`` takes programs with values whose size only the run tells, as they are written."""
+    computes_with: ClassVar[tuple[type[Any], ...]] = ()
+    """Classes of element types that are never taken apart into numbers of other types (``ComplexType``): the back end computes
+    with them, or says no."""
     hlojit_runtime: ClassVar[tuple[str, ...]] = ("_host_devices",)
     """Attributes that hold what runs have made: they are no part of the back end's identity.  Subclasses add theirs."""
 

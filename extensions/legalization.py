@@ -23,6 +23,7 @@ from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, Verific
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.custom_calls import PARTITIONER, PARTITIONER_TARGETS, described, is_custom_call
 from hlojit.ir.ops.internal import is_fusion
+from hlojit.ir.ops.representations import REPRESENTATIONS
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
 from hlojit.ir.passes.op_expander import ExpansionRule, OpExpander
@@ -55,7 +56,10 @@ class Legalizer:
         What the back end keeps is left as it is.
         """
         expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never")
-        return CallInliner(keeps=self.keeps), expand, TypeLegalizer(keeps=self.keeps, expander=expand)
+        own = self.backend.computes_with
+        representations = tuple(one for one in REPRESENTATIONS if one.element_class not in own)
+        take_apart = TypeLegalizer(keeps=self.keeps, expander=expand, representations=representations)
+        return CallInliner(keeps=self.keeps), expand, take_apart
 
     def check(self, module: Module) -> None:
         """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""

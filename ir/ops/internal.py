@@ -29,7 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
-from hlojit.ir.ops.parts import SEPARATELY
+from hlojit.ir.ops.parts import each_part
 from hlojit.ir.types import tensor
 
 FUSION_KINDS = ("loop", "reduction", "row", "selection")
@@ -120,7 +120,7 @@ COLLECTIVE = define(
         reference=collective_semantics.moved,
         traits=frozenset({Trait.EFFECT}),
         lowering=Structural("collective"),
-        parts={ElementType: SEPARATELY},
+        parts={ElementType: each_part},
         summary="moves elements among the processes of a program",
     )
 )

@@ -42,7 +42,7 @@ def known_elements(instruction: Instruction) -> tuple[type[ElementType], ...]:
             return _IN_MEMORY if source.is_argument_of_function else _NUMBERS
         return known_elements(producer)
     if isinstance(lowering, Structural):
-        as_a_whole = lowering.role in ("constant", "collective") or lowering.ends == "function"
+        as_a_whole = lowering.role in ("constant", "collective", "tuple") or lowering.ends == "function"
         return _IN_MEMORY if as_a_whole else _NUMBERS
     if isinstance(lowering, Kernel):
         takes = lowering.takes_pairs

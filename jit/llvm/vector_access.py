@@ -197,7 +197,7 @@ class VectorAccess:
         """Load a complex number, or one for each lane: as one piece of memory that is taken apart in registers."""
         if kind == "f32":
             return self._halves(self.load(buffer, "i64", linear, condition))
-        if self.vectorized and condition is None and self.mask is None and self._steps_by_one(linear):
+        if self.vectorized and condition is None and self._is_whole_piece(linear):
             b = self.builder
             with b.of_lanes(2 * b.lanes):
                 offset = b.mul(self.uniform(linear), b.constant("i64", 2))
@@ -206,8 +206,10 @@ class VectorAccess:
         real, imaginary = (self.load(parts, kind, linear * 2 + part, condition) for part in (0, 1))
         return Pair(real, imaginary)
 
-    def _steps_by_one(self, linear: Index) -> bool:
-        """Whether lanes are neighbours in memory."""
+    def _is_whole_piece(self, linear: Index) -> bool:
+        """Whether lanes are neighbours in memory, and all of them take part."""
+        if self.mask is not None:
+            return False
         moving = [atom for atom, _ in linear.terms if self.varies(atom)]
         return len(moving) == 1 and linear.coefficient(self.vectorized) == 1
 
@@ -293,7 +295,7 @@ class VectorAccess:
         if real.kind == "f32":
             text = f"bitcast {b.type_of(pairs)} {pairs.text} to {b.type('i64', lanes)}"
             self.store(b.emit("i64", lanes, text), buffer, linear)
-        elif self.mask is None and (lanes == 1 or self._steps_by_one(linear)):
+        elif lanes == 1 or self._is_whole_piece(linear):
             offset = b.mul(self.uniform(linear), b.constant("i64", 2))
             b.store(pairs, self.pointer(buffer, real.kind, offset))
         else:

@@ -93,6 +93,10 @@ class SimtAccess(VectorAccess):
             ),
         )
 
+    def _is_whole_piece(self, linear: Index) -> bool:
+        """No piece of wide pairs is: rows have edges, and threads may have no element."""
+        return False
+
     def _load_some(self, buffer: int, kind: str, linear: Index, edge: Edge) -> Val:
         """The elements of a contiguous piece that belong to its row; zeros beside them."""
         b = self.builder
