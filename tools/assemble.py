@@ -385,6 +385,16 @@ def _transform(dtype: str, length: int, kind: str = "FFT") -> Kind:
       %0 = stablehlo.fft %x, type = {kind}, length = [{length}] : ({t}) -> {t}
       return %0 : {t}"""
     return Kind(_function(body, t, t), wide=False)
+def _complex_chain(element: str) -> Kind:
+    type = f"tensor<1048576xcomplex<{element}>>"
+    return Kind(
+        f"""func.func @main(%x: {type}, %y: {type}) -> {type} {{
+          %0 = stablehlo.multiply %x, %y : {type}
+          %1 = stablehlo.divide %0, %x : {type}
+          %2 = stablehlo.exponential %1 : {type}
+          return %2 : {type}
+        }}"""
+    )
 
 
 KINDS = {
@@ -392,6 +402,8 @@ KINDS = {
     **{f"{op}_f32": _unary(op, "f32") for op in ("exponential", "tanh", "sine", "logistic", "log")},
     "exponential_bf16": _unary("exponential", "bf16"),
     "exponential_f64": _unary("exponential", "f64", wide=False),
+    "chain_complex_f32": _complex_chain("f32"),
+    "chain_complex_f64": _complex_chain("f64"),
     "convert_f32_bf16": _convert("f32", "bf16"),
     "convert_bf16_f32": _convert("bf16", "f32"),
     "bias_f32": _bias("f32"),

@@ -23,6 +23,9 @@ UNROLLED_WINDOW = 16
 class VectorAccess:
     """Implements ``hlojit.lowering.elements.Access`` on an ``LlvmBuilder``."""
 
+    pair_alignment = 0
+    """Bytes that addresses of pairs of ``f64`` are multiples of; 0: what those of ``f64`` are."""
+
     def __init__(self, builder: LlvmBuilder, target: Target, bases: Sequence[Val], sizes: Sequence[int]):
         """``bases`` are the buffers' addresses, ``sizes`` their lengths in elements."""
         self.builder = builder
@@ -297,7 +300,7 @@ class VectorAccess:
             self.store(b.emit("i64", lanes, text), buffer, linear)
         elif lanes == 1 or self._is_whole_piece(linear):
             offset = b.mul(self.uniform(linear), b.constant("i64", 2))
-            b.store(pairs, self.pointer(buffer, real.kind, offset))
+            b.store(pairs, self.pointer(buffer, real.kind, offset), align=self.pair_alignment)
         else:
             parts = self._parts_of(buffer)
             self.store(real, parts, linear * 2)

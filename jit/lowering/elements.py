@@ -41,6 +41,11 @@ def memory_kind(element: ElementType) -> str:
     return formats.storage_kind(stored_element(element))
 
 
+def lane_kind(element: ElementType) -> str:
+    """Kind of the lanes in which elements are loaded and stored: of a complex number's parts, one of them."""
+    return element.component if isinstance(element, ComplexType) else memory_kind(element)
+
+
 def is_narrow(element: ElementType) -> bool:
     """Whether the element type is a float that is computed in a wider one."""
     return isinstance(element, FloatFormat) and not element.is_native

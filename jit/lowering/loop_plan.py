@@ -15,7 +15,7 @@ from typing import cast
 from hlojit.ir.graph import Value
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.elements import Elements, memory_kind
+from hlojit.lowering.elements import Elements, lane_kind
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.machine import Machine
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
@@ -41,7 +41,7 @@ def probe_elements(body: Body, values: Sequence[tuple[Value, tuple[Index, ...]]]
         for scalar, (value, _) in zip(found, values)
     )
     for value, _ in values:
-        facts.kinds.add(memory_kind(value.tensor_type.element_type))
+        facts.kinds.add(lane_kind(value.tensor_type.element_type))
     return facts
 
 

@@ -20,7 +20,7 @@ from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.elements import Elements, Key, memory_kind
+from hlojit.lowering.elements import Elements, Key, lane_kind
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds, in_place_pairs
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
@@ -138,7 +138,7 @@ class RowPlan:
         found = [elements.value(value, self.index) for value in values]
         facts = probe.finish(cast(list[ProbeScalar], found))
         facts.requested = elements.requested
-        facts.kinds |= {memory_kind(value.tensor_type.element_type) for value in values}
+        facts.kinds |= {lane_kind(value.tensor_type.element_type) for value in values}
         return facts, list(dict.fromkeys(elements.fetched))
 
     def index_in_row(self) -> Index:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from typing import final
 
+from hlojit.ir.scalar.builder import Pair
 from hlojit.llvm.text import Val
 from hlojit.llvm.vector_access import VectorAccess
 from hlojit.lowering.index import Atom, Index, Quotient, Remainder
@@ -27,6 +28,7 @@ class SimtAccess(VectorAccess):
     """``VectorAccess`` of a thread: buffers begin at multiples of 256 bytes, quotients are taken in 32 bits."""
 
     builder: SimtBuilder
+    pair_alignment = 16
 
     def __init__(self, builder: SimtBuilder, target: Target, bases: Sequence[Val], sizes: Sequence[int]):
         super().__init__(builder, target, bases, sizes)
@@ -92,6 +94,15 @@ class SimtAccess(VectorAccess):
                 else self._load_lanes(buffer, kind, linear, guard)
             ),
         )
+
+    def load_pair(self, buffer: int, kind: str, linear: Index, condition: Val | None) -> Pair:
+        if kind == "f32" or self.vectorized or self.guard is not None or condition is not None:
+            return super().load_pair(buffer, kind, linear, condition)
+        b = self.builder
+        offset = b.mul(self.uniform(linear), b.constant("i64", 2))
+        with b.of_lanes(2):
+            pair = b.load(kind, self.pointer(buffer, kind, offset), vector=True, align=self.pair_alignment)
+        return Pair(b.extract(pair, 0), b.extract(pair, 1))
 
     def _is_whole_piece(self, linear: Index) -> bool:
         """No piece of wide pairs is: rows have edges, and threads may have no element."""

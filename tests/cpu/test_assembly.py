@@ -43,6 +43,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (np.zeros((1, 28, 28, 64), "f4"), np.zeros((3, 3, 64, 64), "f4")),
     ),
     "exp": (jnp.exp, (_MATRIX,)),
+    "complex_multiply_add": (lambda z, w: z * w + z, (_MATRIX.astype("c8"), _MATRIX.astype("c8"))),
+    "complex_divide": (lambda z, w: z / w, (_MATRIX.astype("c16"), _MATRIX.astype("c16"))),
     "tanh": (jnp.tanh, (_MATRIX,)),
     "softmax": (_softmax, (_MATRIX,)),
     "layer_norm": (_layer_norm, (_MATRIX,)),
@@ -105,6 +107,17 @@ def test_innermost_loops_do_not_spill(name: str) -> None:
     for loop in loops:
         spilled = [line for line in loop if re.search(r"%[xyz]mm\d+,\s*-?\d*\(%r[sb]p\)", line)]
         assert spilled == []
+
+
+@pytest.mark.parametrize("name", ["complex_multiply_add", "complex_divide"])
+@pytest.mark.parametrize("target", [X86_64_V4, X86_64_V3])
+def test_complex_numbers_are_taken_apart_in_registers(name: str, target: Target) -> None:
+    for text in assembly(name, target):
+        assert not re.search(r"\tv(p?gather|p?scatter)", text)
+        loads = [
+            line for loop in innermost_loops(text) for line in loop if re.match(r"vmov\w*u\w*\s+\S*\(%r[^s]", line)
+        ]
+        assert loads and all(re.search(r"%[yz]mm", line) for line in loads)
 
 
 def test_products_fuse_multiply_and_add() -> None:
