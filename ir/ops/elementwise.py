@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, NanEncoding, QuantizedType, element_type
+from hlojit.ir.ops import complex_arrays
 from hlojit.ir.ops.complex_arithmetic import extremum, of_parts, product
 from hlojit.ir.ops.complex_functions import function_of_parts
 from hlojit.ir.ops.definition import (
@@ -174,6 +175,8 @@ def divide_integers(x: Array, y: Array) -> Array:
 
 
 def _divide(call: Any, x: Array, y: Array) -> Array:
+    if x.dtype.kind == "c":
+        return complex_arrays.quotient(x, y)
     return np.asarray(x / y) if x.dtype.kind in "fc" else divide_integers(x, y)
 
 
@@ -364,10 +367,7 @@ ABS = define(
 
 def _sign(call: Any, x: Array) -> Array:
     if x.dtype.kind == "c":
-        # By a real number: NumPy's complex division would make NaN of infinite parts.
-        size = np.abs(x)
-        unit = x.real / size + 1j * (x.imag / size)
-        return np.where(x == 0, 0, np.where(np.isnan(x), complex(np.nan, np.nan), unit))
+        return complex_arrays.sign(x)
     if x.dtype.kind == "f":
         return np.where((x == 0) | np.isnan(x), x, np.copysign(1, x))
     return np.asarray(np.sign(x))

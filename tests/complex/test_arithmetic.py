@@ -23,9 +23,10 @@ func.func @main(%x: tensor<?xcomplex<f32>>, %y: tensor<?xcomplex<f32>>)
 }"""
 
 
-def computed(element: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
-    """x / y, abs(x) and sign(x) on the CPU."""
-    results: tuple[np.ndarray, ...] = hlojit.compile(TEXT.replace("f32", element).replace("?", str(x.size)))(x, y)
+def computed(element: str, x: np.ndarray, y: np.ndarray, backend: str = "cpu") -> tuple[np.ndarray, ...]:
+    """x / y, abs(x) and sign(x)."""
+    text = TEXT.replace("f32", element).replace("?", str(x.size))
+    results: tuple[np.ndarray, ...] = hlojit.compile(text, backend=backend)(x, y)
     return results
 
 
@@ -105,10 +106,11 @@ def pairs(element: str) -> tuple[np.ndarray, np.ndarray]:
     return both[:, 0].copy(), both[:, 1].copy()
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("element", ["f32", "f64"])
-def test_quotients_of_special_values(element: str) -> None:
+def test_quotients_of_special_values(element: str, backend: str) -> None:
     x, y = pairs(element)
-    quotients, _, _ = computed(element, x, y)
+    quotients, _, _ = computed(element, x, y, backend)
     wrong = [
         (complex(a), complex(b), complex(q), annex_g(complex(a), complex(b)))
         for a, b, q in zip(x, y, quotients)
@@ -128,10 +130,11 @@ def _comparable(a: complex, b: complex, found: complex) -> complex:
     return complex(real, imag)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("element", ["f32", "f64"])
-def test_sizes_and_signs_of_special_values(element: str) -> None:
+def test_sizes_and_signs_of_special_values(element: str, backend: str) -> None:
     x = np.array(NUMBERS, DTYPES[element])
-    _, sizes, signs = computed(element, x, x)
+    _, sizes, signs = computed(element, x, x, backend)
     for z, size, sign in zip(NUMBERS, sizes, signs):
         assert np.array_equal(size, np.float64(math.hypot(z.real, z.imag)).astype(size.dtype), equal_nan=True), (
             z,
