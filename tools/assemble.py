@@ -385,6 +385,8 @@ def _transform(dtype: str, length: int, kind: str = "FFT") -> Kind:
       %0 = stablehlo.fft %x, type = {kind}, length = [{length}] : ({t}) -> {t}
       return %0 : {t}"""
     return Kind(_function(body, t, t), wide=False)
+
+
 def _complex_chain(element: str) -> Kind:
     type = f"tensor<1048576xcomplex<{element}>>"
     return Kind(
