@@ -18,6 +18,7 @@ records; no other file branches on an op's name (a back end's table of library k
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -303,6 +304,11 @@ class OpDefinition:
     parts: Mapping[type[Any], RuleOfParts] = field(default_factory=dict, compare=False)
     """What becomes of the op where a back end computes with the parts of numbers (see ``hlojit.ir.ops.parts``), by class of
     element type; ``ElementType`` stands for all of them.  What only moves elements needs no rule."""
+    units: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """The largest error of the op's own rules in units in the last place of the result (of either part of a complex number),
+    by name of element type; see ``hlojit.ir.ops.accuracy``."""
+    largest: float = field(default=math.inf, compare=False)
+    """The largest magnitude of a finite result of real operands."""
     callees: tuple[str, ...] = ()
     """Attributes that name functions of the module whose bodies run in place of the instruction."""
     registered: bool = field(default=True, compare=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from hlojit.ir.formats import ComplexType
+from hlojit.ir.ops.accuracy import with_accuracy
 from hlojit.ir.ops.complex_functions import function_of_parts, logarithm
 from hlojit.ir.ops.definition import Array, Cost, OpDefinition, define
 from hlojit.ir.ops.parts import PartsRule
@@ -28,21 +31,37 @@ def by_name(function: str) -> Callable[..., Any]:
     return rule
 
 
+_UNITS = {"f32": 2.0, "f64": 2.0, "complex<f32>": 1.0, "complex<f64>": 3.0}
+_UNITS_BUT_AT_ZEROS = {"f32": 2.0, "f64": 2.0, "complex<f32>": 1.0}
+"""Of complex functions whose parts have zeros on curves, near which what is left of a cancellation counts."""
+
+
 def _function(
-    mnemonic: str, rule: Callable[..., Any], reference: Callable[..., Any], summary: str, parts: PartsRule
+    mnemonic: str,
+    rule: Callable[..., Any],
+    reference: Callable[..., Any],
+    summary: str,
+    parts: PartsRule,
+    *,
+    units: Mapping[str, float] = _UNITS,
+    largest: float = math.inf,
 ) -> OpDefinition:
     lowering = by_type(real=rule)
     return define(
-        unary(
-            mnemonic,
-            _KINDS,
-            lowering,
-            widened(reference),
-            attributes=ACCURACY,
-            further=(ACCURACY_RULE,),
-            cost=Cost.EXPENSIVE,
-            parts={ComplexType: parts},
-            summary=summary,
+        dataclasses.replace(
+            unary(
+                mnemonic,
+                _KINDS,
+                lowering,
+                widened(reference),
+                attributes=ACCURACY,
+                further=(ACCURACY_RULE,),
+                cost=Cost.EXPENSIVE,
+                parts={ComplexType: with_accuracy(parts)},
+                summary=summary,
+            ),
+            units=units,
+            largest=largest,
         )
     )
 
@@ -65,21 +84,34 @@ def _atan2(y: Array, x: Array) -> Array:
 
 
 CBRT = _function("cbrt", by_name("cbrt"), _cube_root, "Cube root.", function_of_parts("cbrt"))
-COSINE = _function("cosine", by_name("cos"), np.cos, "Cosine.", function_of_parts("cos"))
+COSINE = _function("cosine", by_name("cos"), np.cos, "Cosine.", function_of_parts("cos"), largest=1.0)
 EXPONENTIAL = _function(
     "exponential", by_name("exp"), np.exp, "e to the power of the operand.", function_of_parts("exp")
 )
 EXPONENTIAL_MINUS_ONE = _function(
-    "exponential_minus_one", by_name("expm1"), np.expm1, "exp(x) - 1.", function_of_parts("expm1")
+    "exponential_minus_one",
+    by_name("expm1"),
+    np.expm1,
+    "exp(x) - 1.",
+    function_of_parts("expm1"),
+    units=_UNITS_BUT_AT_ZEROS,
 )
 LOG = _function("log", by_name("log"), np.log, "Natural logarithm.", logarithm)
 LOG_PLUS_ONE = _function("log_plus_one", by_name("log1p"), np.log1p, "log(1 + x).", function_of_parts("log1p"))
-LOGISTIC = _function("logistic", by_name("logistic"), _logistic, "1 / (1 + exp(-x)).", function_of_parts("logistic"))
+LOGISTIC = _function(
+    "logistic",
+    by_name("logistic"),
+    _logistic,
+    "1 / (1 + exp(-x)).",
+    function_of_parts("logistic"),
+    units=_UNITS_BUT_AT_ZEROS,
+    largest=1.0,
+)
 RSQRT = _function("rsqrt", by_name("rsqrt"), lambda x: 1 / np.sqrt(x), "1 / sqrt(x).", function_of_parts("rsqrt"))
-SINE = _function("sine", by_name("sin"), np.sin, "Sine.", function_of_parts("sin"))
+SINE = _function("sine", by_name("sin"), np.sin, "Sine.", function_of_parts("sin"), largest=1.0)
 SQRT = _function("sqrt", lambda b, x: b.sqrt(x), np.sqrt, "Square root.", function_of_parts("sqrt"))
 TAN = _function("tan", by_name("tan"), np.tan, "Tangent.", function_of_parts("tan"))
-TANH = _function("tanh", by_name("tanh"), np.tanh, "Hyperbolic tangent.", function_of_parts("tanh"))
+TANH = _function("tanh", by_name("tanh"), np.tanh, "Hyperbolic tangent.", function_of_parts("tanh"), largest=1.0)
 
 
 ATAN2 = define(

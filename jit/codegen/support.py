@@ -10,6 +10,7 @@ from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction, Module, Value
+from hlojit.ir.ops.accuracy import unmet_accuracy
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand, Kernel, OpDefinition, Structural, Trait
 from hlojit.ir.passes.graph_facts import is_constant
@@ -75,6 +76,9 @@ class Support:
     def reason_against(self, instruction: Instruction) -> str:
         """Why an instruction cannot be compiled, or an empty string."""
         reason = self.lowering_reason(instruction.op)
+        if reason:
+            return reason
+        reason = unmet_accuracy(instruction)
         if reason:
             return reason
         lowering = instruction.op.lowering

@@ -1,0 +1,54 @@
+"""``result_accuracy``: tolerances that the code keeps compile, tighter ones are refused with the figure."""
+
+from __future__ import annotations
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.ir.errors import UnsupportedError
+
+
+def program(op: str, element: str, tolerance: str, mode: str = "TOLERANCE") -> str:
+    type = f"tensor<4x{element}>"
+    accuracy = f"#stablehlo.result_accuracy<{tolerance}, mode = #stablehlo.result_accuracy_mode<{mode}>>"
+    return f"""
+    func.func @main(%x: {type}) -> {type} {{
+      %0 = "stablehlo.{op}"(%x) {{result_accuracy = {accuracy}}} : ({type}) -> {type}
+      return %0 : {type}
+    }}"""
+
+
+NONE = "atol = 0.0, rtol = 0.0, ulps = 0"
+KEPT = [
+    ("exponential", "f32", "atol = 0.0, rtol = 0.0, ulps = 2", "TOLERANCE"),
+    ("exponential", "f32", "atol = 0.0, rtol = 1.0e-5, ulps = 0", "TOLERANCE"),
+    ("exponential", "f64", "atol = 0.0, rtol = 1.0e-12, ulps = 0", "TOLERANCE"),
+    ("tanh", "f32", "atol = 1.0e-6, rtol = 0.0, ulps = 0", "TOLERANCE"),
+    ("log", "bf16", "atol = 0.0, rtol = 0.0, ulps = 1", "TOLERANCE"),
+    ("log", "complex<f32>", "atol = 0.0, rtol = 0.0, ulps = 1", "TOLERANCE"),
+    ("sqrt", "complex<f64>", "atol = 0.0, rtol = 0.0, ulps = 3", "TOLERANCE"),
+    ("exponential_minus_one", "complex<f32>", "atol = 0.0, rtol = 0.0, ulps = 1", "TOLERANCE"),
+    ("cosine", "f32", NONE, "HIGHEST"),
+    ("cosine", "f32", NONE, "DEFAULT"),
+]
+REFUSED = [
+    ("exponential", "f32", "atol = 0.0, rtol = 0.0, ulps = 1", "up to 2 units"),
+    ("exponential", "f32", "atol = 1.0e-6, rtol = 0.0, ulps = 1", "up to 2 units"),
+    ("log", "f64", "atol = 0.0, rtol = 1.0e-16, ulps = 1", "up to 2 units"),
+    ("tanh", "f32", "atol = 1.0e-8, rtol = 0.0, ulps = 1", "up to 2 units"),
+    ("sine", "complex<f64>", "atol = 0.0, rtol = 0.0, ulps = 1", "up to 3 units"),
+    ("logistic", "complex<f64>", "atol = 0.0, rtol = 0.0, ulps = 4", "no bound of it is known"),
+]
+
+
+@pytest.mark.parametrize(("op", "element", "tolerance", "mode"), KEPT)
+def test_a_tolerance_that_is_kept(op: str, element: str, tolerance: str, mode: str) -> None:
+    executable = hlojit.compile(program(op, element, tolerance, mode))
+    dtype = executable.input_types[0].element_type.dtype
+    assert np.asarray(executable(np.full(4, 0.5).astype(dtype))).dtype == dtype
+
+
+@pytest.mark.parametrize(("op", "element", "tolerance", "expected"), REFUSED)
+def test_a_tolerance_that_is_not_kept(op: str, element: str, tolerance: str, expected: str) -> None:
+    with pytest.raises(UnsupportedError, match=expected):
+        hlojit.compile(program(op, element, tolerance))
