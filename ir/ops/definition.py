@@ -336,6 +336,11 @@ class OpDefinition:
         return self.lowering.role if isinstance(self.lowering, Structural) else ""
 
     @property
+    def dialect(self) -> str:
+        """The name's part in front of the mnemonic."""
+        return self.name.partition(".")[0]
+
+    @property
     def mnemonic(self) -> str:
         """The name without its dialect."""
         return self.name.partition(".")[2]

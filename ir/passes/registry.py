@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from hlojit.ir.passes.algebraic_simplifier import AlgebraicSimplifier
 from hlojit.ir.passes.call_inliner import CallInliner
+from hlojit.ir.passes.chlo_legalizer import ChloLegalizer
 from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressionElimination
 from hlojit.ir.passes.constant_folding import ConstantFolding
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
@@ -24,6 +25,7 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
     TokenRemoval,
     CallInliner,
     ShapeLegalizer,
+    ChloLegalizer,
     ShapeRefinement,
     DynamicPadder,
     OpExpander,
@@ -38,6 +40,7 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
 
 ALIASES = {
     "inline": "call-inliner",
+    "chlo-legalize-to-stablehlo": "chlo-legalizer",
     "refine-shapes": "shape-refinement",
     "expand": "op-expander",
     "parts": "type-legalizer",
