@@ -35,6 +35,9 @@ class SizeExpression:
 
 Size = int | SizeExpression
 
+MOST_BYTES: Final = 1 << 47
+"""No machine has so many."""
+
 ATOMS: Final[Mapping[str, str]] = {"extent": "input{}.shape[{}]", "element": "input{}.flat[{}]"}
 """What expressions are made of - an input's number, and a dimension or a position in it - and how that is spelt."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -29,9 +30,12 @@ from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
-from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
+from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, reached_instructions, size_arguments
+from hlojit.ir.passes.symbolic_shapes import fill
+from hlojit.ir.passes.symbolic_values import SymbolicShapes
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
+from hlojit.ir.sizes import MOST_BYTES
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
 from hlojit.ir.types import TensorType, Type
 
@@ -247,9 +251,31 @@ def refined_program(module: Module, types: Sequence[Type], values: Mapping[int, 
         verify(copy)
     except VerificationError as error:
         raise ArgumentError(
-            f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): {error}"
+            f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): "
+            f"{_mismatch(module, types, values) or error}"
         ) from error
+    for instruction in reached_instructions(copy):
+        for type_ in instruction.result_types:
+            if not isinstance(type_, TensorType) or not type_.is_static:
+                continue
+            if max((type_.nbytes, *type_.shape)) >= MOST_BYTES:
+                raise ArgumentError(
+                    f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): {instruction.op.name} "
+                    f"at {instruction.location} gives {type_}, {type_.nbytes:,} bytes, more than any machine has"
+                )
     return copy
+
+
+def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) -> str | None:
+    """Which arguments' sizes do not fit each other, if that can be said by their names."""
+    tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
+    if len(tensors) < len(types):
+        return None
+    shapes = SymbolicShapes(module.main)
+    with suppress(UnsupportedError):
+        # What is known up to an op without a rule may say it.
+        fill(shapes, tuple(values))
+    return shapes.complaint([type_.shape for type_ in tensors], values)
 
 
 def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:

@@ -42,9 +42,16 @@ _LARGEST: Final = 64
 def symbolic_shapes(function: Function, size_arguments: Sequence[int]) -> SymbolicShapes:
     """Run over the body; calls are inlined."""
     shapes = SymbolicShapes(function)
-    for argument in function.body.arguments:
+    fill(shapes, size_arguments)
+    return shapes
+
+
+def fill(shapes: SymbolicShapes, size_arguments: Sequence[int]) -> None:
+    """Run over the body of the function that ``shapes`` are of."""
+    body = shapes.function.body
+    for argument in body.arguments:
         shapes.argument(argument, with_elements=argument.index in size_arguments)
-    for instruction in function.body:
+    for instruction in body:
         if is_terminator(instruction):
             break
         if is_shape_assertion(instruction):
@@ -57,7 +64,6 @@ def symbolic_shapes(function: Function, size_arguments: Sequence[int]) -> Symbol
         for result in instruction.results:
             shapes.dims[result] = shape
         _elements(shapes, instruction, access)
-    return shapes
 
 
 def _assertion(shapes: SymbolicShapes, instruction: Instruction) -> None:

@@ -10,12 +10,14 @@ becomes a check of the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Function, Instruction, Value
-from hlojit.ir.sizes import Size, SizeExpression, apply, element, extent, text
+from hlojit.ir.sizes import ATOMS, Size, SizeExpression, apply, element, evaluate, extent, text
 from hlojit.ir.types import DYNAMIC
 
 Shape = tuple[Size, ...]
@@ -144,6 +146,14 @@ class SymbolicShapes:
             return a if len(text(a)) <= len(text(b)) else b
         return a if isinstance(a, int) else b
 
+    def complaint(self, extents: Sequence[Sequence[int]], values: Mapping[int, Any]) -> str | None:
+        """What does not hold of arguments of these shapes, some with known elements; None if all does."""
+        elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
+        for check in self.checks:
+            if not evaluate(check.condition, extents, elements):
+                return check.message.format(*(evaluate(size, extents, elements) for size in check.sizes))
+        return None
+
     def require(self, condition: Size, message: str, sizes: Sequence[Size] = ()) -> None:
         """Have something checked at every call."""
         check = Check(condition, message, tuple(sizes))
@@ -157,8 +167,9 @@ def refused(instruction: Instruction, reason: str) -> UnsupportedError:
 
 
 def _named(size: Size) -> str:
-    if isinstance(size, SizeExpression) and size.operation == "extent":
-        return f"argument {size.operands[0]}, dimension {size.operands[1]}"
+    if isinstance(size, SizeExpression) and size.operation in ATOMS:
+        number, place = size.operands
+        return f"argument {number}, {'dimension' if size.operation == 'extent' else 'element'} {place}"
     return text(size) if isinstance(size, SizeExpression) else "in the program"
 
 

@@ -6,6 +6,7 @@ spec = code.bind(types, values)         # an ``ExecutableSpec`` for arguments of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressio
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
 from hlojit.ir.passes.symbolic_shapes import symbolic_shapes
 from hlojit.ir.passes.symbolic_values import SymbolicShapes
-from hlojit.ir.sizes import evaluate
+from hlojit.ir.sizes import MOST_BYTES, SizeExpression, evaluate
 from hlojit.ir.types import TensorType
 from hlojit.llvm.math_library import with_own_math
 from hlojit.llvm.symbolic_kernels import SymbolicProgram, SymbolicProgramEmitter
@@ -28,6 +29,7 @@ from hlojit.machine_code.object_code import compile_to_object
 from hlojit.runtime.native import native
 
 ENTRY = "hlojit_main"
+_HALF = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,14 @@ class SymbolicCode:
         """The code for arguments of these types, some with known elements; ``ArgumentError`` if they do not fit each other."""
         extents = [type_.shape for type_ in types]
         elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
-        for check in self.shapes.checks:
-            if not evaluate(check.condition, extents, elements):
-                sizes = [evaluate(size, extents, elements) for size in check.sizes]
-                raise ArgumentError(
-                    f"{self.name} cannot run with arguments of types ({', '.join(map(str, types))}): "
-                    f"{check.message.format(*sizes)}"
-                )
-        table = np.array([evaluate(size, extents, elements) for size in self.program.sizes] or [0], np.int64)
+        complaint = self.shapes.complaint(extents, values) or self._impossible(extents, elements)
+        if complaint is not None:
+            raise ArgumentError(
+                f"{self.name} cannot run with arguments of types ({', '.join(map(str, types))}): {complaint}"
+            )
+        sizes = [evaluate(size, extents, elements) for size in self.program.sizes]
+        # Numbers that only data are made of wrap, as those of the program do.
+        table = np.array([(size + _HALF) % (2 * _HALF) - _HALF for size in sizes] or [0], np.int64)
         outputs = []
         for value in self.shapes.function.body.returned:
             shape = [evaluate(size, extents, elements) for size in self.shapes.dims[value]]
@@ -67,6 +69,20 @@ class SymbolicCode:
             keepalive=(self.loaded, table, self),
             estimated_nanoseconds=float(work),
         )
+
+    def _impossible(self, extents: Sequence[Sequence[int]], elements: Mapping[int, Sequence[int]]) -> str | None:
+        """Which value cannot be made: of a negative size, or larger than any memory."""
+        seen = set()
+        for value, shape in self.shapes.dims.items():
+            if shape in seen or not any(isinstance(size, SizeExpression) for size in shape):
+                continue
+            seen.add(shape)
+            found = [evaluate(size, extents, elements) for size in shape]
+            nbytes = math.prod(found) * value.tensor_type.element_type.itemsize
+            if min(found) < 0 or max(*found, nbytes) >= MOST_BYTES:
+                what = value.producer.op.name if value.producer is not None else f"argument {value.index}"
+                return f"{what} would have the shape {tuple(found)}, {nbytes:,} bytes"
+        return None
 
 
 def compile_symbolic(module: Module, size_arguments: Sequence[int], target: Target) -> SymbolicCode:
