@@ -7,6 +7,7 @@ to a plugin; passes work on a private ``clone``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.blocks import DEEPEST_REGION, Block, Instruction, Value, clone_instruction
@@ -17,7 +18,11 @@ from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.presentation import text_of
 from hlojit.ir.types import FunctionType, Type, function_type
 
-__all__ = ["DEEPEST_REGION", "Block", "Function", "Instruction", "Module", "Value", "clone_instruction"]
+__all__ = ["DEEPEST_REGION", "VISIBILITIES", "Block", "Function", "Instruction", "Module", "Value", "clone_instruction"]
+
+
+VISIBILITIES: Final = ("public", "private", "nested")
+"""Of functions: who may call them."""
 
 
 class Function:

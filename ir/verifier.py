@@ -20,6 +20,7 @@ from hlojit.ir.environment import tables
 from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
+from hlojit.ir.module_checks import module_faults
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
@@ -42,7 +43,7 @@ def collect_faults(module: Module, *, allow_unregistered: bool = False) -> list[
     for function in module.functions.values():
         if not function.is_declaration:
             _FunctionCheck(function, faults, allow_unregistered).run()
-    faults.extend(_recursion_faults(module))
+    faults.extend(module_faults(module))
     return faults
 
 
@@ -104,6 +105,8 @@ class _FunctionCheck:
         last = block.last
         if last is None:
             self.fault(owner, f"a region of {where} is empty; it must end in {_terminator_name(ends)}")
+        elif not last.op.registered and self.allow_unregistered:
+            pass  # may end a block for all we know
         elif not _ends(last, ends):
             self.fault(last, f"ends a block of {where}, which must end in {_terminator_name(ends)}")
         elif owner is None and not compatible_lists(last.operand_types, self.function.result_types):
@@ -252,32 +255,3 @@ def _ends(instruction: Instruction, what: str) -> bool:
 def _terminator_name(what: str) -> str:
     """Name of the op that ends the body of a function, or a region."""
     return next(op.name for op in ops() if isinstance(op.lowering, Structural) and op.lowering.ends == what)
-
-
-def _recursion_faults(module: Module) -> list[Fault]:
-    """One fault for each call that closes a cycle of calls."""
-    calls = {
-        function.name: [(name, instruction) for instruction in function.body.walk() for name in instruction.callees]
-        for function in module.functions.values()
-    }
-    faults = []
-    state: dict[str, int] = {}  # 1 on the current path, 2 done
-    for root, callees in calls.items():
-        if root in state:
-            continue
-        state[root] = 1
-        path = [(root, iter(callees))]
-        while path:
-            name, pending = path[-1]
-            callee, instruction = next(pending, (None, None))
-            if callee is None or instruction is None:
-                state[name] = 2
-                path.pop()
-            elif state.get(callee) == 1:
-                cycle = " -> ".join(f"@{step}" for step, _ in path[[step for step, _ in path].index(callee) :])
-                message = f"recursion is not allowed: {cycle} -> @{callee}"
-                faults.append(Fault(short_name(instruction.name), "", message, instruction.location))
-            elif callee not in state and callee in calls:
-                state[callee] = 1
-                path.append((callee, iter(calls[callee])))
-    return faults

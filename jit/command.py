@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = commands.add_parser("verify", help="check a program against the specification")
     _file(verify)
+    verify.add_argument("--allow-unregistered", action="store_true", help="pass over ops that nobody registered")
     verify.set_defaults(run=_verify)
 
     plugins = commands.add_parser("plugins", help="list plugins and what they brought")
@@ -200,7 +201,7 @@ def _verify(options: argparse.Namespace) -> int:
     from hlojit.compiler import verify
 
     module = _module(options)
-    verify(module)
+    verify(module, allow_unregistered=options.allow_unregistered)
     count = sum(1 for _ in module.walk())
     print(f"{options.file}: valid ({len(module.functions)} functions, {count} instructions)")
     return 0

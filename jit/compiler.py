@@ -60,12 +60,17 @@ def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<s
         return parse_module(text, source_name=source_name, allow_unregistered=allow_unregistered)
 
 
-def verify(module: Module) -> None:
-    """Check every rule of the specification; raises ``VerificationError`` with all that are broken."""
+def verify(program: str | Module, *, allow_unregistered: bool = False) -> None:
+    """Check every rule of the specification; raises ``VerificationError`` with all that are broken.
+
+    ``allow_unregistered`` passes over ops that nobody registered (their regions are checked), and keeps them where
+    ``program`` is text, which may be a ``ParseError``, too.
+    """
     from hlojit.ir.verifier import verify as verify_module
 
+    module = parse(program, allow_unregistered=allow_unregistered) if isinstance(program, str) else program
     with scope_for(module.environment).snapshot().activate() as scope:
-        verify_module(resolved(module, scope))
+        verify_module(resolved(module, scope), allow_unregistered=allow_unregistered)
 
 
 def compile(

@@ -70,6 +70,7 @@ IR_ORDER = (
     ("files",),
     ("ops",),
     ("builder", "interpreter"),
+    ("module_checks",),
     ("verifier",),
     ("text",),
     ("passes",),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hlojit
 import pytest
+from hlojit.ir.attributes import IntegerAttr
 from hlojit.ir.builder import Builder, build_function
 from hlojit.ir.errors import VerificationError
 from hlojit.ir.graph import Block, Function, Instruction, Module
@@ -206,3 +208,40 @@ def test_deep_nesting_needs_no_recursion() -> None:
         Builder(block).create("stablehlo.return")
         builder.return_()
     assert [fault.message for fault in collect_faults(module)] == ["its regions nest deeper than 128 levels"]
+
+
+UNKNOWN_OPS = """func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "novel.op"(%a) ({
+    ^bb0(%b: tensor<2xf32>):
+      %1 = "stablehlo.abs"(%b) : (tensor<2xf32>) -> tensor<SIZExf32>
+      "novel.yield"() : () -> ()
+  }) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+
+
+def test_allow_unregistered_passes_over_unknown_ops_and_checks_what_is_in_their_regions() -> None:
+    text = UNKNOWN_OPS.replace("SIZE", "2")
+    hlojit.verify(text, allow_unregistered=True)
+    module = hlojit.parse(text, allow_unregistered=True)
+    hlojit.verify(module, allow_unregistered=True)
+    with pytest.raises(hlojit.VerificationError, match=r"novel\.op: the op is not registered"):
+        hlojit.verify(module)
+    with pytest.raises(hlojit.VerificationError, match=r"abs \(C1\)"):
+        hlojit.verify(UNKNOWN_OPS.replace("SIZE", "3"), allow_unregistered=True)
+    with pytest.raises(hlojit.ParseError, match="unknown op"):
+        hlojit.verify(text)
+
+
+def test_functions_and_modules() -> None:
+    module = correct()
+    module.attributes["mhlo.num_replicas"] = IntegerAttr(0, "i32")
+    module.functions["main"].visibility = "novel"
+    module.functions["main"].argument_attributes = [{}, {}, {}]
+    module.functions["other"] = Function("another", [], [])
+    found = [str(fault) for fault in collect_faults(module)]
+    assert any("num_replicas=0" in text and "(grid)" in text for text in found), found
+    assert any("visibility 'novel' is none of public, private, nested" in text for text in found), found
+    assert any("stands under the name 'other'" in text for text in found), found
+    module.functions["main"].visibility = "public"
+    assert any("there are attributes of 3 arguments" in str(fault) for fault in collect_faults(module))

@@ -22,7 +22,7 @@ from hlojit.ir.attributes import ArrayAttr, Attribute, DictAttr, StringAttr, Typ
 from hlojit.ir.builder import Builder
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.graph import Function, Instruction, Module
+from hlojit.ir.graph import VISIBILITIES, Function, Instruction, Module
 from hlojit.ir.location import UNKNOWN
 from hlojit.ir.ops.definition import Structural
 from hlojit.ir.text.dense import Resource
@@ -311,7 +311,7 @@ class ModuleReader:
     def _function(self, start: int) -> Function:
         cursor = self.cursor
         visibility = "public"
-        for word in ("public", "private", "nested"):
+        for word in VISIBILITIES:
             if cursor.accept_word(word):
                 visibility = word
                 break
@@ -402,6 +402,8 @@ class ModuleReader:
         function = Function(name.value, [], signature.type.results)
         visibility = attributes.pop("sym_visibility", None)
         if isinstance(visibility, StringAttr):
+            if visibility.value not in VISIBILITIES:
+                cursor.fail(f"expected sym_visibility of {', '.join(VISIBILITIES)}, found {visibility.value!r}", here)
             function.visibility = visibility.value
         inputs = signature.type.inputs
         function.argument_attributes = _dictionaries(attributes.pop("arg_attrs", None), len(inputs))
