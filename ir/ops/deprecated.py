@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,10 +66,27 @@ BROADCAST = define(
 # einsum
 
 
+def _without_dots(call: OpCall, terms: list[str], output: str) -> tuple[list[str], str]:
+    """With letters of their own, the last ones of a row, in place of dots, which stand for all dimensions without a letter."""
+    counts = [type.rank - len(term) + 3 for term, type in zip(terms, operand_tensors(call)) if "..." in term]
+    most_dots = max(counts, default=0)
+    letters = "".join(letter for letter in ascii_letters if letter not in "".join(terms) + output)[:most_dots]
+    if not counts or min(counts) < 0 or len(letters) < most_dots:
+        return terms, output
+    spelt = [
+        term.replace("...", letters[most_dots - (type.rank - len(term) + 3) :] if type.rank - len(term) + 3 else "")
+        for term, type in zip(terms, operand_tensors(call))
+    ]
+    return spelt, output.replace("...", letters)
+
+
 def _terms(call: OpCall) -> tuple[list[str], str]:
     """The letters of each operand and of the result."""
     inputs, arrow, output = call.attributes["einsum_config"].replace(" ", "").partition("->")
     terms = inputs.split(",")
+    if arrow and len(terms) == len(call.operand_types):
+        terms, output = _without_dots(call, terms, output)
+        inputs = ",".join(terms)
     if arrow and len(terms) == len(call.operand_types) and "." not in inputs + output:
         return terms, output
     raise TypeInferenceError(f"einsum_config {call.attributes['einsum_config']!r} does not fit the operands")

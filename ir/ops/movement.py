@@ -29,11 +29,13 @@ from hlojit.ir.ops.quantized_rules import broadcast_axis, moved_elements, reshap
 from hlojit.ir.ops.ranges import same_range
 from hlojit.ir.ops.rules import (
     OpCall,
+    bounded,
     checked,
     compatible_extents,
     has_size,
     in_range,
     inferred,
+    most,
     operand_tensor,
     show,
     sized_result,
@@ -43,7 +45,7 @@ from hlojit.ir.ops.views import BroadcastView, DimensionsView, TransposeView
 from hlojit.ir.quantized import with_axis
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
-from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+from hlojit.ir.types import DYNAMIC, TensorType, Type
 
 
 def _result_tensor(instruction: Any) -> TensorType | None:
@@ -142,7 +144,9 @@ def _transposed_type(request: InferenceRequest) -> tuple[Type, ...]:
     element = operand.element_type
     if isinstance(element, QuantizedType) and element.axis in permutation:
         element = with_axis(element, permutation.index(element.axis))
-    return (tensor([operand.shape[dimension] for dimension in permutation], element),)
+    largest = most(operand)
+    shape, bounds = ([extents[dimension] for dimension in permutation] for extents in (operand.shape, largest))
+    return (bounded(shape, element, bounds),)
 
 
 def _transposed_quantized(instruction: Any) -> str | None:

@@ -29,6 +29,7 @@ from hlojit.ir.ops.parts import SEPARATELY, Separately, in_pairs
 from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
 from hlojit.ir.ops.rules import (
     OpCall,
+    bounded,
     checked,
     combined_elements,
     combiner_is,
@@ -36,6 +37,7 @@ from hlojit.ir.ops.rules import (
     compatible_lists,
     in_range,
     inferred,
+    most,
     operand_tensors,
     region_inputs,
     region_is,
@@ -169,8 +171,9 @@ REDUCE_RULES = (
 
 
 def _infer_reduce(request: InferenceRequest) -> Sequence[Type]:
-    shape = without(halves(request)[0][0].shape, _dimensions(request))
-    return [tensor(shape, element) for element in combined_elements(request.regions[0])]
+    first, dimensions = halves(request)[0][0], _dimensions(request)
+    shape, largest = without(first.shape, dimensions), without(most(first), dimensions)
+    return [bounded(shape, element, largest) for element in combined_elements(request.regions[0])]
 
 
 def _reduce_shape(instruction: Any) -> str | None:

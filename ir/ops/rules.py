@@ -182,6 +182,19 @@ def _compatible_unranked(a: Type, b: Type) -> bool:
     return has_no_rank and a.element_type == b.element_type
 
 
+def most(type: TensorType) -> tuple[int, ...]:
+    """The largest size of each dimension: its size, its bound where the size is not known, ``DYNAMIC`` where neither is."""
+    return tuple(bound if extent == DYNAMIC else extent for extent, bound in zip(type.shape, type.bounds or type.shape))
+
+
+def bounded(shape: Sequence[int], element: ElementType, largest: Sequence[int]) -> TensorType:
+    """The type of sizes that are known, and of others that are at most ``largest``."""
+    if DYNAMIC not in shape:
+        return tensor(shape, element)
+    bounds = [most if extent == DYNAMIC else DYNAMIC for extent, most in zip(shape, largest)]
+    return tensor(shape, element, bounds_text(bounds))
+
+
 def merged_type(types: Sequence[TensorType]) -> TensorType:
     """What compatible types share: sizes that any of them knows, the smallest bound of others; elements of the first."""
     first = types[0]

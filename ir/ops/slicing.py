@@ -28,11 +28,13 @@ from hlojit.ir.ops.pointwise import ANY, inferred_element, takes
 from hlojit.ir.ops.ranges import same_range, union_of
 from hlojit.ir.ops.rules import (
     OpCall,
+    bounded,
     checked,
     compatible_extents,
     dimension_in_range,
     has_size,
     inferred,
+    most,
     not_negative,
     operand_tensor,
     operand_tensors,
@@ -58,7 +60,7 @@ def _slice_sizes_agree(call: OpCall) -> str | None:
 
 def _slice_bounds(call: OpCall) -> str | None:
     view = SliceView.of(call)
-    bounds = zip(operand_tensor(call, 0).shape, view.starts, view.limits)
+    bounds = zip(most(operand_tensor(call, 0)), view.starts, view.limits)
     for dimension, (extent, start, limit) in enumerate(bounds):
         if not 0 <= start <= limit or (extent != DYNAMIC and limit > extent):
             return f"0 <= start {start} <= limit {limit} <= size {extent} does not hold in dimension {dimension}"
@@ -125,19 +127,19 @@ def _pad_elements(call: OpCall) -> str | None:
 
 
 def _pad_fits(call: OpCall) -> str | None:
-    for dimension, (extent, padding) in enumerate(zip(operand_tensor(call, 0).shape, PadView.of(call).ranges)):
+    for dimension, (extent, padding) in enumerate(zip(most(operand_tensor(call, 0)), PadView.of(call).ranges)):
         if extent != DYNAMIC and padded_extent(extent, *padding) < 0:
             return f"padding (low, high, interior) {padding} leaves less than nothing of dimension {dimension}"
     return None
 
 
 def _padded_type(request: InferenceRequest) -> tuple[Type, ...]:
-    operand = operand_tensor(request, 0)
-    return (
-        operand.with_shape(
-            [padded_extent(extent, *padding) for extent, padding in zip(operand.shape, PadView.of(request).ranges)]
-        ),
+    operand, ranges = operand_tensor(request, 0), PadView.of(request).ranges
+    shape, largest = (
+        [padded_extent(extent, *padding) for extent, padding in zip(extents, ranges)]
+        for extents in (operand.shape, most(operand))
     )
+    return (bounded(shape, operand.element_type, largest),)
 
 
 def _pad(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
@@ -237,7 +239,12 @@ def _concatenated_type(request: InferenceRequest) -> tuple[Type, ...]:
     shape = [next((n for n in extents if n != DYNAMIC), DYNAMIC) for extents in zip(*(type.shape for type in types))]
     extents = [type.shape[dimension] for type in types]
     shape[dimension] = DYNAMIC if DYNAMIC in extents else sum(extents)
-    return (tensor(shape, types[0].element_type),)
+    if DYNAMIC not in shape:
+        return (tensor(shape, types[0].element_type),)
+    largest = [min((n for n in each if n != DYNAMIC), default=DYNAMIC) for each in zip(*map(most, types))]
+    sizes = [most(type)[dimension] for type in types]
+    largest[dimension] = DYNAMIC if DYNAMIC in sizes else sum(sizes)
+    return (bounded(shape, types[0].element_type, largest),)
 
 
 def _concatenate(emitter: ElementEmitter, instruction: Instruction, index: Sequence[IndexExpression]) -> Scalar:
