@@ -131,7 +131,12 @@ def _infer_complex(request: InferenceRequest) -> Sequence[Type]:
 
 
 def _infer_select(request: InferenceRequest) -> Sequence[Type]:
-    return _broadcast(request, _element(request, 1))
+    predicate, first, second = (_element(request, position) for position in range(3))
+    if not isinstance(predicate, BooleanType) or not same_baseline(first, second):
+        raise TypeInferenceError(
+            f"expected a pred of i1 and two values of one type, found {spell(request.operand_types)}"
+        )
+    return _broadcast(request, first)
 
 
 def _define(

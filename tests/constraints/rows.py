@@ -95,6 +95,8 @@ ELEMENTWISE = [
         call("chlo.broadcast_compare", "f2 i2", "b2", "comparison_direction = #chlo<comparison_direction EQ>"),
         "operands have different element types",
     ),
+    Broken("chlo.broadcast_select", "result", call("chlo.broadcast_select", "b f2 i2", "f2"), "two values of one type"),
+    Broken("chlo.broadcast_select", "result", call("chlo.broadcast_select", "i f2 f2", "f2"), "a pred of i1"),
     Broken("chlo.broadcast_select", "result", call("chlo.broadcast_select", "b f2 f3", "f2"), "cannot be broadcast"),
     Broken("stablehlo.add", "I2", call("stablehlo.add", "f2 token", "f2"), "rhs must be a tensor"),
     Broken(
