@@ -15,6 +15,7 @@ from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.region_legalizer import RegionLegalizer
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.token_removal import TokenRemoval
@@ -23,6 +24,7 @@ from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     TokenRemoval,
+    RegionLegalizer,
     CallInliner,
     ShapeLegalizer,
     ChloLegalizer,
@@ -80,6 +82,7 @@ def default_passes(
     """
     return [
         TokenRemoval(),
+        RegionLegalizer(),
         *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
         *simplification_passes(fold_limit),
         WhileLoopSimplifier(),
