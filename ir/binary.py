@@ -20,8 +20,9 @@ from typing import Any, Final
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fingerprint import NotKeyable
-from hlojit.ir.formats import find_element_type
+from hlojit.ir.formats import QuantizedType, find_element_type
 from hlojit.ir.location import UNKNOWN
+from hlojit.ir.quantized import element_complaint, parameters_of_type, quantized_type_of
 from hlojit.ir.types import TensorType, tensor
 
 MAXIMUM_DEPTH: Final = 150
@@ -58,6 +59,10 @@ class _Tag(enum.IntEnum):
     TENSOR_TYPE = 13
     MEMBER = 14
     UNKNOWN_LOCATION = 15
+
+
+QUANTIZED: Final = "!quant.uniform"
+"""What stands for the element type of a tensor of quantized numbers, whose parameters come behind the shape."""
 
 
 def records_of(*modules: types.ModuleType) -> Records:
@@ -177,11 +182,14 @@ class Writer:
 
     def _tensor_type(self, value: TensorType) -> None:
         self._out.append(_Tag.TENSOR_TYPE)
-        _text(self._out, value.element_type.name)
+        element = value.element_type
+        _text(self._out, QUANTIZED if isinstance(element, QuantizedType) else element.name)
         _text(self._out, value.encoding)
         _number(self._out, value.rank)
         for extent in value.shape:
             _number(self._out, extent + 1)  # 0 is a dimension that is not known
+        if isinstance(element, QuantizedType):
+            self.put(parameters_of_type(element))
 
     def _class(self, kind: type) -> None:
         if kind not in self._kinds:
@@ -362,10 +370,21 @@ class Reader:
             raise FormatError(f"an array is damaged: {error}") from None
         return array
 
+    def _quantized(self) -> QuantizedType:
+        """The parameters of a quantized type, which no table has a row of."""
+        try:
+            element = quantized_type_of(self.value())
+            complaint = element_complaint(element)
+        except (HlojitError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise FormatError(f"a quantized type is damaged: {error}") from None
+        if complaint is not None:
+            raise FormatError(f"a quantized type is damaged: {complaint[1]}")
+        return element
+
     def _tensor_type(self) -> TensorType:
         name, encoding = self._string(), self._string()
         shape = tuple(self._long() - 1 for _ in range(self._count()))
-        element = find_element_type(name)
+        element = self._quantized() if name == QUANTIZED else find_element_type(name)
         if element is None:
             raise FormatError(f"the element type {name!r} is not registered; load the plugin that brings it")
         return tensor(shape, element, encoding)

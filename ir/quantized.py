@@ -76,6 +76,21 @@ def quantized_type(
     )
 
 
+def parameters_of_type(element: QuantizedType) -> tuple[Any, ...]:
+    """All parameters of a quantized type, as plain data; ``quantized_type_of`` makes the type of them again."""
+    limits = element.storage_min, element.storage_max
+    fields = element.storage_type, element.expressed_type, element.scales, element.zero_points, element.axis
+    return *fields, limits, element.blocks, element.grid
+
+
+def quantized_type_of(parameters: tuple[Any, ...]) -> QuantizedType:
+    """The quantized type of what ``parameters_of_type`` gave."""
+    storage, expressed, scales, zeros, axis, (low, high), blocks, grid = parameters
+    return quantized_type(
+        storage, expressed, scales, zeros, axis, storage_min=low, storage_max=high, blocks=blocks, grid=grid
+    )
+
+
 def with_axis(element: QuantizedType, axis: int) -> QuantizedType:
     """The same parameters along another dimension."""
     return quantized_type(

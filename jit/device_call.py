@@ -24,6 +24,7 @@ from hlojit.extensions.host_device import HostDevice
 from hlojit.extensions.turns import Turn
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
+from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.types import TensorType
 from hlojit.placement import DEFAULT_BACKEND, common_device, devices, devices_of, to_outside
 
@@ -201,11 +202,17 @@ def _checked(argument: object, type_: TensorType, name: str, number: int) -> Buf
         return to_storage(argument, type_, f"{name}, argument {number}")
     buffer = argument.buffer
     # Types are interned while somebody has them; the comparison of their parts is for those made in another scope.
-    if buffer.type is not type_ and (buffer.type.shape, buffer.type.element_type) != (type_.shape, type_.element_type):
+    if buffer.type is not type_ and (buffer.type.shape, _stored(buffer.type)) != (type_.shape, _stored(type_)):
         raise ArgumentError(f"{name}, argument {number}: expected {type_}, got {buffer.type}")
     # Deleted and donated ones are refused here.
     buffer.memory()
     return buffer
+
+
+def _stored(type_: TensorType) -> ElementType:
+    """The element type of what is in memory: of quantized numbers, their integers."""
+    element = type_.element_type
+    return element.storage_element if isinstance(element, QuantizedType) else element
 
 
 def _arrays(buffers: Sequence[Buffer]) -> Any:

@@ -26,6 +26,7 @@ from hlojit.ir.ops.process_groups import (
     process_pairs,
     spanning,
 )
+from hlojit.ir.ops.quantized_arrays import zeros_of
 from hlojit.ir.process_grid import Groups, ProcessGrid, grid_of
 
 if TYPE_CHECKING:
@@ -324,16 +325,26 @@ def expand_collective_permute(builder: Builder, instruction: Instruction) -> Seq
         return [_zeros(builder, operand) for operand in instruction.operands]
     if _is_alone(instruction, tuple((*{source, target},) for source, target in pairs)):
         return list(instruction.operands)
-    return [
+    targets = [target for _, target in pairs]
+    moved = [
         _exchange(builder, "permute", operand, instruction, pairs, operand.tensor_type.shape)
         for operand in instruction.operands
     ]
+    return [_or_zeros(builder, instruction, each, targets) for each in moved]
 
 
 def _zeros(builder: Builder, like: Value) -> Value:
-    type = like.tensor_type
-    codes = np.zeros((), type.element_type.storage)
-    return builder.constant(codes, type)
+    return builder.constant(zeros_of(like.tensor_type), like.tensor_type)
+
+
+def _or_zeros(builder: Builder, instruction: Instruction, moved: Value, given: Sequence[int]) -> Value:
+    """What came from another process; zeros in those that nothing is ``given``, where these are not all bits zero."""
+    if not zeros_of(moved.tensor_type):
+        return moved
+    table = _by_process(instruction, tuple((process,) for process in given), lambda *_: 1, 0)
+    own, one = _looked_up(builder, instruction, table), builder.constant(np.int32(1))
+    chosen: Value = builder.select(builder.compare(own, one, "EQ"), moved, _zeros(builder, moved))
+    return chosen
 
 
 def expand_collective_broadcast(builder: Builder, instruction: Instruction) -> Sequence[Value] | None:
@@ -345,7 +356,9 @@ def expand_collective_broadcast(builder: Builder, instruction: Instruction) -> S
     if not instruction.attributes.get("has_dynamic_root"):
         if _is_alone(instruction, groups):
             return list(payload)
-        return [_exchange(builder, "broadcast", each, instruction, groups, each.tensor_type.shape) for each in payload]
+        moved = [_exchange(builder, "broadcast", each, instruction, groups, each.tensor_type.shape) for each in payload]
+        members = [process for group in groups for process in group]
+        return [_or_zeros(builder, instruction, each, members) for each in moved]
     roots, results = instruction.operands[-1], []
     for number, operand in enumerate(payload):
         stacked = _stacked(builder, operand, instruction, groups)

@@ -21,6 +21,7 @@ from hlojit.ir.ops.process_groups import (
     process_pairs,
     spanning,
 )
+from hlojit.ir.ops.quantized_arrays import zeros_of
 from hlojit.ir.ops.reductions import run_on_arrays
 from hlojit.ir.ops.views import CollectiveView
 from hlojit.ir.process_grid import ProcessGrid, grid_of
@@ -79,7 +80,7 @@ def reduce_scatter(call: ReferenceCall, operand: Array) -> Array:
 def all_to_all(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
     """One part of everybody's operand."""
     count, split = call.attributes["split_count"], call.attributes["split_dimension"]
-    results = []
+    results: list[Array] = []
     for operand in operands:
         values, place = _gathered(call, along_one_axis, operand)
         parts = [np.split(value, count, split)[place] for value in values]
@@ -87,16 +88,21 @@ def all_to_all(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
     return tuple(results)
 
 
+def _zeros(like: Array, call: ReferenceCall, number: int) -> Array:
+    """What a process has that nothing is sent to: zeros of the result's type."""
+    return np.full_like(like, zeros_of(call.instruction.results[number].tensor_type))
+
+
 def collective_permute(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
     """The operand of who sends to this process."""
     pairs = process_pairs(call.instruction)
     partners = tuple(sorted({member for pair in pairs for member in pair}))
     givers = {target: source for source, target in pairs}
-    results = []
+    results: list[Array] = []
     for operand in operands:
         values = call.exchange(partners, operand) if call.process in partners else {}
         giver = givers.get(call.process)
-        results.append(np.zeros_like(operand) if giver is None else values[giver])
+        results.append(_zeros(operand, call, len(results)) if giver is None else values[giver])
     return tuple(results)
 
 
@@ -109,20 +115,20 @@ def _roots(call: ReferenceCall, operands: Sequence[Array]) -> list[int]:
 
 def collective_broadcast(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
     """The root's operand."""
-    results = []
+    results: list[Array] = []
     for operand, root in zip(operands, _roots(call, operands)):
         values, place = _gathered(call, along_one_axis, operand, covers=False)
-        results.append(np.zeros_like(operand) if place < 0 else values[root])
+        results.append(_zeros(operand, call, len(results)) if place < 0 else values[root])
     return tuple(results)
 
 
 def collective_reduce(call: ReferenceCall, *operands: Array) -> tuple[Array, ...]:
     """Combined at the root."""
-    results = []
+    results: list[Array] = []
     for operand, root in zip(operands, _roots(call, operands)):
         values, place = _gathered(call, along_one_axis_or_global, operand, covers=False)
         total = _combined(call, values or [operand])
-        results.append(total if place == root else np.zeros_like(total))
+        results.append(total if place == root else _zeros(total, call, len(results)))
     return tuple(results)
 
 

@@ -12,6 +12,7 @@ from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import BOOL_ARRAY, I64, I64_ARRAY, I64_MATRIX, RecordKind
+from hlojit.ir.ops.convolution_windows import declined_by_kernels, windows_times_kernel
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -37,7 +38,8 @@ from hlojit.ir.ops.products import (
     quantized_complaint,
     storage_complaint,
 )
-from hlojit.ir.ops.quantized_products import convolution_dimension, convolution_parts, evaluated, product_of
+from hlojit.ir.ops.quantized_convolutions import convolution_dimension, convolution_parts
+from hlojit.ir.ops.quantized_products import evaluated, product_of
 from hlojit.ir.ops.quantized_rules import per_tensor, quantized_element
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -349,7 +351,13 @@ CONVOLUTION = define(
         reference=lambda call, lhs, rhs: convolve(call, lhs, rhs, conv_padding(call.instruction)),
         syntax="convolution",
         traits=frozenset({Trait.PER_AXIS}),
-        lowering=Kernel("convolution", operations=_operations, takes_pairs=True),
+        lowering=Kernel(
+            "convolution",
+            operations=_operations,
+            takes_pairs=True,
+            expansion=windows_times_kernel,
+            declines=declined_by_kernels,
+        ),
         parts={QuantizedType: convolution_parts},
         summary="products of windows of an image with a kernel",
     )

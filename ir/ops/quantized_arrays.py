@@ -93,6 +93,13 @@ def requantize(values: Array, source: TensorType, target: TensorType) -> Array:
     return quantize(dequantize(values, source), target)
 
 
+def zeros_of(type: TensorType) -> Array:
+    """The number 0 as an element of a tensor is stored; of quantized ones, the nearest stored integer."""
+    if not is_quantized(type):
+        return np.zeros((), type.element_type.storage)
+    return quantize(np.zeros((), np.float64), type)
+
+
 def computes_with_numbers(instruction: Instruction) -> bool:
     """Whether an instruction computes with the numbers that quantized operands stand for.
 

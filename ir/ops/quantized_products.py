@@ -38,7 +38,7 @@ from hlojit.ir.ops.quantized_arrays import (
     stored_nearest,
 )
 from hlojit.ir.ops.quantized_rules import quantized_element
-from hlojit.ir.ops.views import ConvolutionView, DotView
+from hlojit.ir.ops.views import DotView
 from hlojit.ir.scalar.arrays import round_array
 from hlojit.ir.types import TensorType, tensor
 
@@ -119,12 +119,6 @@ def dot_dimension(instruction: Instruction) -> Callable[[int], int]:
     return dimension
 
 
-def convolution_dimension(instruction: Instruction) -> Callable[[int], int]:
-    """The kernel's output features are those of the result."""
-    feature = ConvolutionView.of(instruction).numbers.output_feature
-    return lambda axis: feature
-
-
 # on arrays
 
 
@@ -167,12 +161,12 @@ def _scaled(sums: Array, product: QuantizedProduct) -> Array:
 # as operations
 
 
-def _greatest(element: QuantizedType) -> int:
+def greatest_difference(element: QuantizedType) -> int:
     """The greatest absolute value of a stored integer minus its zero point."""
     return max(max(zero - element.minimum, element.maximum - zero) for zero in element.zero_points)
 
 
-def _signed_bytes(builder: Any, stored: Value, type: TensorType) -> tuple[Value, list[int]]:
+def signed_bytes(builder: Any, stored: Value, type: TensorType) -> tuple[Value, list[int]]:
     """Integers of at most 8 bits as ``i8``, and what is left to subtract of them.
 
     Those of fewer bits have their zero points taken off; unsigned ones become signed by turning the first bit.
@@ -188,7 +182,7 @@ def _signed_bytes(builder: Any, stored: Value, type: TensorType) -> tuple[Value,
     return builder.bitcast_convert(turned, tensor(type.shape, byte)), [zero - 128 for zero in element.zero_points]
 
 
-def _result_of_sums(builder: Any, sums: Value, product: QuantizedProduct) -> Value:
+def result_of_sums(builder: Any, sums: Value, product: QuantizedProduct) -> Value:
     """Stored integers of the result from exact sums of products."""
     element, shape = quantized_element_of(product.result), product.result.shape
     factors = product.factors()
@@ -231,17 +225,17 @@ def dot_parts(builder: Any, instruction: Instruction, operands: Sequence[Parts])
     if not (lhs.is_static and rhs.is_static and instruction.results[0].tensor_type.is_static):
         return None
     if product is None or not product.is_exact:
-        return _as_numbers(builder, instruction, operands, product)
+        return as_numbers(builder, instruction, operands, product)
     depth = math.prod(lhs.shape[dimension] for dimension in numbers.lhs_contracting)
     left, right = (parts[0] for parts in operands)
     narrow = product.lhs.storage_element.bits <= 8
-    if narrow and depth * _greatest(product.lhs) * _greatest(product.rhs) < 1 << 31:
+    if narrow and depth * greatest_difference(product.lhs) * greatest_difference(product.rhs) < 1 << 31:
         sums = _corrected_dot(builder, instruction, left, right, depth)
     else:
         wide = element_type("i64")
         left, right = differences(builder, left, lhs, wide), differences(builder, right, rhs, wide)
         sums = _dot(builder, instruction, left, right, "i64")
-    return [(_result_of_sums(builder, sums, product),)]
+    return [(result_of_sums(builder, sums, product),)]
 
 
 def _dot(builder: Any, instruction: Instruction, lhs: Value, rhs: Value, element: str) -> Value:
@@ -253,7 +247,7 @@ def _dot(builder: Any, instruction: Instruction, lhs: Value, rhs: Value, element
 def _corrected_dot(builder: Any, instruction: Instruction, left: Value, right: Value, depth: int) -> Value:
     """Sums of (l - zl) * (r - zr) in ``i32``: of l * r, less zl times the sums of r - zr, less zr times the sums of l."""
     lhs, rhs = (operand.tensor_type for operand in instruction.operands)
-    (bytes_left, (zero,)), (bytes_right, zeros) = _signed_bytes(builder, left, lhs), _signed_bytes(builder, right, rhs)
+    (bytes_left, (zero,)), (bytes_right, zeros) = signed_bytes(builder, left, lhs), signed_bytes(builder, right, rhs)
     sums = _dot(builder, instruction, bytes_left, bytes_right, "i32")
     if zero:
         sums = builder.subtract(sums, _columns(builder, instruction, bytes_right, zeros, zero, depth))
@@ -269,7 +263,7 @@ def _columns(
     contracting = DotView.of(instruction).numbers.rhs_contracting
     rank, axis = right.tensor_type.rank, quantized_element_of(instruction.operands[1].tensor_type).axis
     kept = [dimension for dimension in range(rank) if dimension not in contracting]
-    sums = _summed(builder, right, contracting)
+    sums = summed_along(builder, right, contracting)
     if any(zeros):
         sides = _along(
             np.array(zeros, np.int32) * np.int32(depth), None if axis is None else kept.index(axis), len(kept)
@@ -288,14 +282,16 @@ def _rows(builder: Any, instruction: Instruction, left: Value, zeros: Sequence[i
     free = [dimension for dimension in kept if dimension not in numbers.lhs_batching]
     places = {dimension: place for place, dimension in enumerate((*numbers.lhs_batching, *free))}
     type = tensor(instruction.results[0].tensor_type.shape, "i32")
-    sums = builder.broadcast_in_dim(_summed(builder, left, numbers.lhs_contracting), type, [places[d] for d in kept])
+    sums = builder.broadcast_in_dim(
+        summed_along(builder, left, numbers.lhs_contracting), type, [places[d] for d in kept]
+    )
     dimension = None if axis is None else dot_dimension(instruction)(axis)
     sides = _along(np.array(zeros, np.int32), dimension, type.rank)
     found: Value = builder.multiply(sums, _spread(builder, sides, type))
     return found
 
 
-def _summed(builder: Any, values: Value, dimensions: Sequence[int]) -> Value:
+def summed_along(builder: Any, values: Value, dimensions: Sequence[int]) -> Value:
     """Sums along dimensions, in ``i32``."""
     wide = builder.convert(values, "i32")
     zero = builder.constant(0, tensor((), "i32"))
@@ -303,7 +299,7 @@ def _summed(builder: Any, values: Value, dimensions: Sequence[int]) -> Value:
     return found
 
 
-def _as_numbers(
+def as_numbers(
     builder: Any, instruction: Instruction, operands: Sequence[Parts], product: QuantizedProduct | None
 ) -> Sequence[Parts]:
     """The op on floats: on dequantized weights, or on both sides dequantized."""
@@ -316,43 +312,3 @@ def _as_numbers(
         result_types=[expressed],
     )
     return [(made.result if product is None else quantized_numbers(builder, made.result, type),)]
-
-
-def convolution_parts(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts] | None:
-    """A convolution with quantized operands.
-
-    Zero points are taken off in ``i16``, not to be multiplied by sums of windows: padding then is 0 as that of numbers is.
-    """
-    product = product_of(instruction, convolution_dimension(instruction))
-    lhs, rhs = (operand.tensor_type for operand in instruction.operands[:2])
-    if not (lhs.is_static and rhs.is_static and instruction.results[0].tensor_type.is_static):
-        return None
-    if product is None or not product.is_exact:
-        return _as_numbers(builder, instruction, operands, product)
-    outputs = rhs.shape[ConvolutionView.of(instruction).numbers.kernel_output_feature]
-    depth = rhs.size // max(outputs, 1)
-    left, right = (parts[0] for parts in operands[:2])
-    narrow = product.lhs.storage_element.bits <= 8
-    if narrow and depth * _greatest(product.lhs) * _greatest(product.rhs) < 1 << 31:
-        (left, zeros), (right, others) = _signed_bytes(builder, left, lhs), _signed_bytes(builder, right, rhs)
-        accumulator = "i32"
-        if any((*zeros, *others)):
-            left, right = (_less(builder, *each) for each in ((left, zeros, lhs), (right, others, rhs)))
-    else:
-        accumulator = "i64"
-        left, right = (differences(builder, *each, element_type("i64")) for each in ((left, lhs), (right, rhs)))
-    made = builder.create(
-        instruction.op.name,
-        [left, right, *instruction.operands[2:]],
-        attributes=instruction.attributes,
-        result_types=[tensor(product.result.shape, accumulator)],
-    )
-    return [(_result_of_sums(builder, made.result, product),)]
-
-
-def _less(builder: Any, values: Value, zeros: Sequence[int], type: TensorType) -> Value:
-    """Integers less zero points, in ``i16``."""
-    row = element_type("i16")
-    wide = builder.convert(values, row)
-    found: Value = builder.subtract(wide, parameters(builder, zeros, type, row)) if any(zeros) else wide
-    return found

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import hlojit
+import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.ir.ops.definition import Pointwise, Trait, ops
@@ -245,3 +249,21 @@ def test_loops_branches_and_constants() -> None:
 }}"""
     for count in (0, 1, 5):
         agree(text, np.array([0, 100, 5, -7], np.int8), np.int32(count), steps=0)
+
+
+def test_programs_with_quantized_arguments_are_kept_and_saved(tmp_path: Path) -> None:
+    """Files hold the parameters of the types; arrays on devices are of stored integers or of the quantized type itself."""
+    type = "tensor<2x3x!quant.uniform<u4<1:14>:f32:1, {0.5:3, 0.25:4, 2.0:14}>>"
+    executable = hlojit.compile(f"func.func @main(%a: {type}) -> {type} {{\n  return %a : {type}\n}}")
+    x = np.array([[1, 2, 3], [4, 5, 14]], np.uint8).astype(ml_dtypes.uint4)
+    path = tmp_path / "program"
+    executable.save(path)
+    loaded = hlojit.load(path)
+    assert [str(each) for each in loaded.input_types] == [str(each) for each in executable.input_types]
+    for each in (executable, loaded):
+        np.testing.assert_array_equal(each(x), x)
+    bytes_ = hlojit.compile(f"func.func @main(%a: tensor<4x{Q}>) -> tensor<4x{Q}> {{\n  return %a : tensor<4x{Q}>\n}}")
+    there = bytes_(hlojit.put(np.arange(4, dtype=np.int8)))
+    np.testing.assert_array_equal(np.asarray(bytes_(there)), np.arange(4, dtype=np.int8))
+    with pytest.raises(hlojit.HlojitError, match="expected tensor<4x!quant"):
+        bytes_(np.zeros(4, np.float32))

@@ -103,11 +103,12 @@ def test_convolution(run: Run, storage: str, data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from([1, 2]))
     features, outputs = groups * data.draw(st.integers(1, 3)), groups * data.draw(st.integers(1, 3))
     strides = tuple(data.draw(st.integers(1, 2)) for _ in range(2))
-    padding = tuple((data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))) for _ in range(2))
+    padding = tuple((data.draw(st.integers(-1, 2)), data.draw(st.integers(-1, 2))) for _ in range(2))
     bases = tuple(data.draw(st.integers(1, 2)) for _ in range(2))
     dilations = tuple(data.draw(st.integers(1, 2)) for _ in range(2))
     lhs = data.draw(quantizations(storage))
-    rhs = data.draw(quantizations(storage, axis=data.draw(st.sampled_from([None, (3, outputs)]))))
+    zero = data.draw(st.sampled_from([None, 0, 128]))
+    rhs = data.draw(quantizations(storage, axis=data.draw(st.sampled_from([None, (3, outputs)])), zero=zero))
     per_axis = rhs.axis is not None and data.draw(st.booleans())
     result = data.draw(quantizations(None, axis=(3, outputs) if per_axis else None))
     a, b = stored(data.draw, lhs, 2, 6, 5, features), stored(data.draw, rhs, 2, 3, features // groups, outputs)
@@ -238,3 +239,18 @@ def test_products_stay_products_of_bytes() -> None:
     (product,) = [each for each in module.walk() if each.op.name == "stablehlo.dot_general"]
     assert [type.element_type.name for type in product.operand_types] == ["i8", "i8"]
     assert product.results[0].tensor_type.element_type.name == "i32"
+
+
+def test_convolutions_of_bytes_become_products() -> None:
+    """Windows are laid out, and multiplied in a product of matrices; a convolution in groups stays one."""
+    from hlojit import compiler
+    from hlojit.extensions import CompileOptions, registry
+
+    for groups, expected in ((1, "stablehlo.dot_general"), (2, "stablehlo.convolution")):
+        text = convolution_text(
+            "tensor<1x8x8x4xi8>", f"tensor<3x3x{4 // groups}x8xi8>", "tensor<1x6x6x8xi32>", "{}", (groups, 1)
+        )
+        module = hlojit.parse(text)
+        compiler.lower(module, registry().backend("cpu"), CompileOptions())
+        found = [each.op.name for each in module.walk()]
+        assert expected in found and ("stablehlo.convolution" in found) == (groups == 2)
