@@ -249,92 +249,139 @@ def _last(builder: Any, value: Value, start: int, limit: int) -> Value:
     return part
 
 
+def _joined(builder: Any, values: Sequence[Value]) -> Value:
+    """One behind the other in the last dimension."""
+    if len(values) == 1:
+        return values[0]
+    joined: Value = builder.concatenate(list(values), dimension=values[0].tensor_type.rank - 1)
+    return joined
+
+
 def _reversed(builder: Any, value: Value) -> Value:
     found: Value = builder.reverse(value, dimensions=(value.tensor_type.rank - 1,))
     return found
 
 
-def _last_scaled(builder: Any, value: Value, factors: Array) -> Value:
-    kind = value.tensor_type
-    dimensions = (kind.rank - 1,)
-    spread = builder.broadcast_in_dim(_constant(builder, factors, kind), kind, broadcast_dimensions=dimensions)
-    product: Value = builder.multiply(value, spread)
-    return product
+def _spread(builder: Any, values: Array | float, kind: TensorType) -> Value:
+    """A number, or one for each element of the last dimension."""
+    shape, dimensions = ((), ()) if isinstance(values, float) else (values.shape, (kind.rank - 1,))
+    made = builder.constant(np.asarray(values, kind.element_type.storage), kind.with_shape(shape))
+    spread: Value = builder.broadcast_in_dim(made, kind, broadcast_dimensions=dimensions)
+    return spread
 
 
 def _from_real(builder: Any, value: Value, length: int) -> Value:
     """The first half of the spectrum, along the last dimension."""
     kind = value.tensor_type
-    complex_ = kind.with_element_type(element_type(f"complex<{kind.element_type.name}>"))
     if length % 2:
-        zeros = builder.broadcast_in_dim(builder.constant(0.0, kind.with_shape(())), kind)
-        whole = _along(builder, builder.complex(value, zeros), kind.rank - 1, inverse=False)
+        whole = _along(builder, builder.complex(value, _spread(builder, 0.0, kind)), kind.rank - 1, inverse=False)
         return _last(builder, whole, 0, length // 2 + 1)
     # Even and odd elements as real and imaginary parts of one transform of half the length.
     half = length // 2
     pairs = builder.reshape(value, kind.with_shape((*kind.shape[:-1], half, 2)))
-    parts = []
-    for number in range(2):
-        zeros_, ones = (0,) * kind.rank, (1,) * (kind.rank + 1)
-        limits = (*kind.shape[:-1], half, number + 1)
-        part = builder.slice(pairs, start_indices=(*zeros_, number), limit_indices=limits, strides=ones)
-        parts.append(builder.reshape(part, kind.with_shape((*kind.shape[:-1], half))))
+    parts = [
+        builder.reshape(_last(builder, pairs, number, number + 1), kind.with_shape((*kind.shape[:-1], half)))
+        for number in range(2)
+    ]
     packed = _along(builder, builder.complex(*parts), kind.rank - 1, inverse=False)
-    around = builder.concatenate([packed, _last(builder, packed, 0, 1)], dimension=kind.rank - 1)
-    other = _conjugate(builder, _reversed(builder, around))
-    cosines, sines = unit_roots(length, np.arange(half + 1), inverse=False)
-    # (z + z') / 2 is the transform of the even elements, (z - z') / 2i that of the odd ones.
-    turned = -0.5j * (cosines + 1j * sines)
-    sums = _last_scaled(builder, builder.add(around, other), np.full(half + 1, 0.5))
-    differences = _last_scaled(builder, builder.subtract(around, other), turned)
-    assert around.tensor_type.element_type == complex_.element_type
-    found: Value = builder.add(sums, differences)
-    return found
+    first = _last(builder, packed, 0, 1)
+    real, imaginary = builder.real(first), builder.imag(first)
+    zero = _spread(builder, 0.0, real.tensor_type)
+    ends = (builder.add(real, imaginary), zero), (builder.subtract(real, imaginary), zero)
+    return _between(builder, ends[0], _turned_halves(builder, packed, half, inverse=False), ends[1])
 
 
 def _to_real(builder: Any, value: Value, length: int) -> Value:
-    """The real numbers whose spectrum begins with this one, along the last dimension; divided by the length."""
-    kind = value.tensor_type
-    last, half = kind.rank - 1, length // 2
-    value = _with_real_ends(builder, value, length)
+    """The real numbers whose spectrum begins with this one, along the last dimension; divided by the length.
+
+    Imaginary parts that no real numbers' spectrum has, the first one's and the middle one's, are not read.
+    """
+    last, half = value.tensor_type.rank - 1, length // 2
+    first = builder.real(_last(builder, value, 0, 1))
     if length % 2:
-        tail = _conjugate(builder, _reversed(builder, _last(builder, value, 1, half + 1))) if half else None
-        whole = builder.concatenate([value, tail], dimension=last) if tail is not None else value
-        real: Value = builder.real(_along(builder, whole, last, inverse=True))
+        start = builder.complex(first, _spread(builder, 0.0, first.tensor_type))
+        rest = _last(builder, value, 1, half + 1) if half else None
+        tail = [rest, _conjugate(builder, _reversed(builder, rest))] if rest is not None else []
+        real: Value = builder.real(_along(builder, _joined(builder, [start, *tail]), last, inverse=True))
         return real
-    other = _conjugate(builder, _reversed(builder, value))
-    cosines, sines = unit_roots(length, np.arange(half + 1), inverse=True)
-    turned = 0.5j * (cosines + 1j * sines)
-    sums = _last_scaled(builder, builder.add(value, other), np.full(half + 1, 0.5))
-    differences = _last_scaled(builder, builder.subtract(value, other), turned)
-    packed = _along(builder, _last(builder, builder.add(sums, differences), 0, half), last, inverse=True)
-    shape = packed.tensor_type.shape
-    component = _real(kind)
+    middle = builder.real(_last(builder, value, half, half + 1))
+    halves = _spread(builder, 0.5, first.tensor_type)
+    start = (
+        builder.multiply(halves, builder.add(first, middle)),
+        builder.multiply(halves, builder.subtract(first, middle)),
+    )
+    inner = _turned_halves(builder, value, half, inverse=True)
+    packed = _along(builder, _between(builder, start, inner, None), last, inverse=True)
+    shape, component = packed.tensor_type.shape, first.tensor_type.element_type
     parts = [
         builder.reshape(part, tensor((*shape, 1), component)) for part in (builder.real(packed), builder.imag(packed))
     ]
-    pairs = builder.concatenate(parts, dimension=kind.rank)
-    flat: Value = builder.reshape(pairs, tensor((*shape[:-1], length), component))
+    flat: Value = builder.reshape(_joined(builder, parts), tensor((*shape[:-1], length), component))
     return flat
 
 
-def _with_real_ends(builder: Any, value: Value, length: int) -> Value:
-    """The spectrum without the imaginary parts that no real numbers' spectrum has: the first, and the middle one."""
-    kind = value.tensor_type
-    count = kind.shape[-1]
-    is_real = np.zeros(count, np.bool_)
-    is_real[0] = True
-    is_real[-1] |= length % 2 == 0
-    component = kind.with_element_type(_real(kind))
-    mask = builder.broadcast_in_dim(
-        builder.constant(is_real, tensor((count,), "i1")),
-        tensor(kind.shape, "i1"),
-        broadcast_dimensions=(kind.rank - 1,),
+Parts = tuple[Value, Value]
+"""Real and imaginary parts."""
+
+
+def _between(builder: Any, first: Parts, inner: Parts, last: Parts | None) -> Value:
+    """Complex numbers one behind the other: one, many, and perhaps one more.
+
+    As a padded array in which the ends are chosen: that is computed in vectors, where a concatenation is copies.
+    """
+    kind = inner[0].tensor_type
+    dimension = kind.rank - 1
+    count = kind.shape[-1] + (2 if last is not None else 1)
+    whole = kind.with_shape((*kind.shape[:-1], count))
+    numbers = builder.iota(tensor((count,), "i32"), dimension=0)
+    parts = []
+    for part in range(2):
+        zeros = (0,) * dimension
+        found = builder.pad(
+            inner[part],
+            builder.constant(0.0, kind.with_shape(())),
+            edge_padding_low=(*zeros, 1),
+            edge_padding_high=(*zeros, 1 if last is not None else 0),
+            interior_padding=(*zeros, 0),
+        )
+        for place, end in ((0, first), *(((count - 1, last),) if last is not None else ())):
+            here = builder.compare(numbers, builder.constant(place, tensor((count,), "i32")), "EQ")
+            mask = builder.broadcast_in_dim(here, tensor(whole.shape, "i1"), broadcast_dimensions=(dimension,))
+            value = builder.reshape(end[part], kind.with_shape(kind.shape[:-1]))
+            spread = builder.broadcast_in_dim(value, whole, broadcast_dimensions=tuple(range(dimension)))
+            found = builder.select(mask, spread, found)
+        parts.append(found)
+    made: Value = builder.complex(*parts)
+    return made
+
+
+def _turned_halves(builder: Any, value: Value, half: int, *, inverse: bool) -> Parts:
+    """Between a transform z of pairs of real numbers and the spectrum x of all of them, without the ends.
+
+    With z' the conjugate of z the other way round, (z + z') / 2 is the transform of the even elements and (z - z') / 2i that
+    of the odd ones, which enters x turned by a root of unity; the way back differs in the root's sign only.
+    """
+    inner = _last(builder, value, 1, half)
+    real, imaginary = builder.real(inner), builder.imag(inner)
+    other_real, other_imaginary = (_reversed(builder, part) for part in (real, imaginary))
+    kind = real.tensor_type
+    cosines, sines = unit_roots(2 * half, np.arange(1, half), inverse=inverse)
+    # -i times the root, i times the inverse one; halved, which is exact.
+    turn = (-sines, cosines) if inverse else (sines, -cosines)
+    turn_real, turn_imaginary = (_spread(builder, part / 2, kind) for part in turn)
+    halves = _spread(builder, 0.5, kind)
+    difference_real = builder.subtract(real, other_real)
+    difference_imaginary = builder.add(imaginary, other_imaginary)
+    found_real = builder.subtract(
+        builder.multiply(turn_real, difference_real), builder.multiply(turn_imaginary, difference_imaginary)
     )
-    zeros = builder.broadcast_in_dim(builder.constant(0.0, component.with_shape(())), component)
-    imaginary = builder.select(mask, zeros, builder.imag(value))
-    found: Value = builder.complex(builder.real(value), imaginary)
-    return found
+    found_imaginary = builder.add(
+        builder.multiply(turn_real, difference_imaginary), builder.multiply(turn_imaginary, difference_real)
+    )
+    return (
+        builder.add(builder.multiply(halves, builder.add(real, other_real)), found_real),
+        builder.add(builder.multiply(halves, builder.subtract(imaginary, other_imaginary)), found_imaginary),
+    )
 
 
 def _conjugate(builder: Any, value: Value) -> Value:
