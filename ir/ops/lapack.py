@@ -171,8 +171,10 @@ class LapackCall:
     @classmethod
     def of(cls, instruction: Instruction) -> LapackCall:
         """Of an instruction of ``hlojit.lapack``; raises ``SignatureError``."""
-        name = instruction.attributes["routine"]
-        options = {key: _plain(value) for key, value in instruction.attributes["options"].as_dict().items()}
+        name, given = instruction.attributes["routine"], instruction.attributes["options"]
+        if not isinstance(given, DictAttr):
+            raise SignatureError(f"{name}: the options are {given}, not a dictionary")
+        options = {key: _plain(value) for key, value in given.items}
         kinds = [*instruction.operand_types, *instruction.result_types]
         shapes = [
             logical(kind, column_major(kind.rank)) if _is_matrix(spec) else kind for kind, spec in _paired(name, kinds)
@@ -185,7 +187,8 @@ class SignatureError(ValueError):
 
 
 def _plain(attribute: Attribute) -> str | int | bool:
-    assert isinstance(attribute, (StringAttr, IntegerAttr, BoolAttr))
+    if not isinstance(attribute, (StringAttr, IntegerAttr, BoolAttr)):
+        raise SignatureError(f"an option is {attribute}")
     return attribute.value
 
 

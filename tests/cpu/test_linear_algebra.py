@@ -14,6 +14,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.ir.errors import UnsupportedError, VerificationError
+from hlojit.ir.ops.lapack import LETTERS, ROUTINES
 
 Array = np.ndarray[Any, Any]
 NAMES = {"f4": "f32", "f8": "f64", "c8": "complex<f32>", "c16": "complex<f64>"}
@@ -449,3 +450,90 @@ def test_layouts_are_checked_wherever_they_stand() -> None:
     layouts = COLUMNS.replace("[0, 1]", "[0, 0]")
     with pytest.raises((UnsupportedError, VerificationError)):
         hlojit.compile(CALL.format(**{**SOUND, "layouts": layouts}))
+
+
+# -------------------------------------------------------------------------------------- every routine, of any size
+
+SIZES = {"m": (0, 3), "n": (0, 4)}
+
+
+def call_text(name: str, batch: tuple[int, ...], sizes: dict[str, int], options: dict[str, str]) -> str:
+    """A call of a routine whose types fit its signature."""
+    letter, rest = name[0], name[1:]
+    routine = ROUTINES[{"heevd": "syevd", "hetrd": "sytrd", "ungqr": "orgqr", "unmqr": "ormqr"}.get(rest, rest)]
+    element = LETTERS[letter]
+    real = {"c": "f32", "z": "f64"}.get(letter, element)
+    named = {"T": element, "R": real, "C": f"complex<{real}>", "i": "i32"}
+
+    def kind(spec: str) -> str:
+        symbol, *letters = spec.split()
+        return f"tensor<{'x'.join(map(str, (*batch, *(sizes[each] for each in letters), named[symbol])))}>"
+
+    def layout(spec: str) -> str:
+        rank = len(batch) + len(spec.split()) - 1
+        order = list(range(rank))[::-1]
+        if len(spec.split()) == 3:
+            order[:2] = order[:2][::-1]
+        return f"dense<{order if order else ''}> : tensor<{rank}xindex>"
+
+    results = routine.complex_results if letter in "cz" and routine.complex_results else routine.results
+    arguments = ", ".join(f"%a{number}: {kind(spec)}" for number, spec in enumerate(routine.operands))
+    given, returned = (", ".join(map(kind, specs)) for specs in (routine.operands, results))
+    layouts = [f"[{', '.join(map(layout, specs))}]" for specs in (routine.operands, results)]
+    config = ", ".join(f"{key} = {value}" for key, value in options.items())
+    return f"""
+func.func @main({arguments}) -> ({returned}) {{
+  %0:{len(results)} = stablehlo.custom_call @lapack_{name}_ffi({", ".join(f"%a{n}" for n in range(len(routine.operands)))}) {{
+    mhlo.backend_config = {{{config}}}, operand_layouts = {layouts[0]}, result_layouts = {layouts[1]}}} : ({given}) -> ({returned})
+  return {", ".join(f"%0#{n}" for n in range(len(results)))} : {returned}
+}}"""
+
+
+def option_sets(routine: Any, sizes: dict[str, int]) -> list[dict[str, str]]:
+    """Some of all combinations of a routine's options, as programs write them."""
+    choices = []
+    for name, allowed in routine.options.items():
+        if allowed is bool:
+            values = ["true", "false"]
+        elif allowed is int:
+            values = [f"{1 if name == 'low' else sizes['n']} : i32"]
+        else:
+            values = [f"{ord(letter)} : ui8" for letter in allowed]
+        choices.append([(name, value) for value in values])
+    return [dict(each) for each in itertools.product(*choices)][:4]
+
+
+@pytest.mark.parametrize("name", sorted(ROUTINES))
+def test_every_routine_of_every_size(name: str) -> None:
+    routine = ROUTINES[name]
+    tried = 0
+    for m, n in itertools.product(*SIZES.values()):
+        if name == "orgqr" and n > m:
+            continue
+        least = min(m, n)
+        sizes = {"m": m, "n": n, "k": least, "u": m, "v": n, "e": max(0, n - 1), "r": m}
+        for options in option_sets(routine, sizes):
+            fitted = dict(sizes)
+            if name in ("gesdd", "gesvd") and options["mode"] == f"{ord('S')} : ui8":
+                fitted |= {"u": least, "v": least}
+            if options.get("side") == f"{ord('R')} : ui8" or options.get("left") == "false":
+                fitted["r"] = n
+            executable = hlojit.compile(call_text(f"d{name}", (2,), fitted, options))
+            arrays = [
+                np.asarray(random(kind.shape, "f8", 7)).astype(kind.element_type.dtype)
+                for kind in executable.input_types
+            ]
+            executable(*arrays)
+            tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("options", ["[1]", '"text"', "{routine = 3.0 : f32}"])
+def test_an_op_of_garbage_is_refused(options: str) -> None:
+    text = f"""
+func.func @main(%a: tensor<4x4xf64>) -> tensor<4x4xf64> {{
+  %0 = "hlojit.lapack"(%a) <{{routine = "dpotrf", options = {options}}}> : (tensor<4x4xf64>) -> tensor<4x4xf64>
+  return %0 : tensor<4x4xf64>
+}}"""
+    with pytest.raises(VerificationError):
+        hlojit.compile(text)
