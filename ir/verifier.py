@@ -21,7 +21,8 @@ from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, Verificatio
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.module_checks import module_faults
-from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
+from hlojit.ir.ops import BUILT_IN
+from hlojit.ir.ops.definition import Indexed, InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
 from hlojit.ir.types import TensorType, Type, UnrankedTensorType
@@ -70,6 +71,7 @@ class _FunctionCheck:
         self.visible: set[Value] = set()
         self.known_types: set[Type] = set()
         self.per_axis = False
+        self.unranked = False
         self.correct: set[tuple[Any, ...]] = set()
 
     def run(self) -> None:
@@ -149,16 +151,18 @@ class _FunctionCheck:
         if complaint:
             self.fault(instruction, complaint)
             return
-        for type in (*instruction.operand_types, *instruction.result_types):
-            if isinstance(type, UnrankedTensorType) and Trait.UNRANKED not in record.traits:
-                self.fault(instruction, f"{type} has no rank, which StableHLO's tensors have", "rank")
-                return
+        if self.unranked and self.has_no_rank(instruction):
+            return
         key = None
-        if isinstance(record.lowering, Pointwise):
+        is_own = isinstance(record.lowering, Indexed) and BUILT_IN.get(record.name) is record
+        if is_own or isinstance(record.lowering, Pointwise):
             # These records look at types and attributes only, and programs repeat few combinations of them.
             key = (record, instruction.operand_types, instruction.result_types, *instruction.attributes.items())
-            if key in self.correct:
-                return
+            try:
+                if key in self.correct:
+                    return
+            except TypeError:  # an attribute is a list: a constraint may say what is wrong with it
+                key = None
         count = len(self.faults)
         if self.per_axis:
             self.check_per_axis(instruction)
@@ -173,11 +177,20 @@ class _FunctionCheck:
         for type in types:
             if type not in self.known_types:
                 self.known_types.add(type)
+                self.unranked |= isinstance(type, UnrankedTensorType)
                 element = type.element_type if isinstance(type, TensorType) else None
                 self.per_axis |= isinstance(element, QuantizedType) and not element.is_per_tensor
                 complaint = tensor_complaint(type) if isinstance(type, TensorType) else None
                 if complaint is not None:
                     self.fault(instruction, complaint[1], complaint[0])
+
+    def has_no_rank(self, instruction: Instruction) -> bool:
+        """Report tensors without a rank, which only some ops take."""
+        for type in (*instruction.operand_types, *instruction.result_types):
+            if isinstance(type, UnrankedTensorType) and Trait.UNRANKED not in instruction.op.traits:
+                self.fault(instruction, f"{type} has no rank, which StableHLO's tensors have", "rank")
+                return True
+        return False
 
     def check_per_axis(self, instruction: Instruction) -> None:
         """Most ops take and give tensors that are quantized per tensor, or not."""

@@ -245,3 +245,13 @@ def test_functions_and_modules() -> None:
     assert any("stands under the name 'other'" in text for text in found), found
     module.functions["main"].visibility = "public"
     assert any("there are attributes of 3 arguments" in str(fault) for fault in collect_faults(module))
+
+
+def test_attributes_that_are_lists_are_checked_like_others() -> None:
+    module = Module()
+    function = module.add_function(Function("main", [F32], []))
+    for permutation in ([0], [1]):
+        function.body.append(Instruction(op("transpose"), function.body.arguments, [F32], {"permutation": permutation}))
+    Builder(function.body).return_()
+    (fault,) = collect_faults(module)
+    assert fault.label == "C2"
