@@ -147,6 +147,10 @@ class UnrankedTensorType(Type):
     def __init__(self, element: ElementType):
         super().__init__(element_type=element)
 
+    def refined(self, shape: Sequence[int]) -> TensorType:
+        """The type of a tensor that has a shape."""
+        return tensor(tuple(shape), self.element_type)
+
     def __str__(self) -> str:
         return f"tensor<*x{self.element_type.name}>"
 

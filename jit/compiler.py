@@ -37,7 +37,7 @@ from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, st
 from hlojit.ir.resolution import resolved
 from hlojit.ir.sizes import MOST_BYTES
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
-from hlojit.ir.types import TensorType, Type
+from hlojit.ir.types import TensorType, Type, UnrankedTensorType
 
 DEFAULT_BACKEND = "cpu"
 LIBRARY_CHOICES = ("auto", "off", "require")
@@ -190,6 +190,7 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
         with fork_gate.inside, one_compilation(), scope.activate():
             refined = refined_program(module, types, values)
+            _check_ranks(refined)
             if not is_dynamic(refined):
                 return _compile(refined, backend.name, settings, scope)
             if backend.takes_unknown_sizes:
@@ -209,8 +210,8 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
             how = "symbolic"
         except UnsupportedError as error:
             why = f"{error.op} is not compiled for all sizes at once: {error.reason}"
-    tensors = [_as_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
-    results = [_as_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
+    tensors = [_as_any_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
+    results = [_as_any_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
     module.freeze()
     return DynamicExecutable(
         main.name,
@@ -234,10 +235,26 @@ def _symbolic(
     copy = module.clone()
     ShapeRefinement().run(copy)
     CallInliner().run(copy)
+    _check_ranks(copy)
     OpExpander(rule_of=expansion_or_binding).run(copy)
     ShapeRefinement().run(copy)
     code = backend.compile_symbolic(copy, sources)
     return lambda types, values: Executable(code.bind(types, values), backend)
+
+
+def _check_ranks(module: Module) -> None:
+    """Raise ``UnsupportedError`` for an argument or a result whose rank is not known."""
+    for argument in module.main.body.arguments:
+        if isinstance(argument.type, UnrankedTensorType):
+            raise UnsupportedError("an argument", "", f"the rank of {argument.type} is not known", module.main.location)
+    for instruction in reached_instructions(module):
+        unknown = next((type_ for type_ in instruction.result_types if isinstance(type_, UnrankedTensorType)), None)
+        if unknown is not None:
+            raise UnsupportedError(instruction.op.name, "", f"the rank of {unknown} is not known", instruction.location)
+
+
+def _as_any_tensor(type_: Type, what: str) -> TensorType | UnrankedTensorType:
+    return type_ if isinstance(type_, UnrankedTensorType) else _as_tensor(type_, what)
 
 
 def _as_tensor(type_: Type, what: str) -> TensorType:

@@ -25,7 +25,7 @@ from hlojit.extensions.turns import Turn
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.formats import ElementType, QuantizedType
-from hlojit.ir.types import TensorType
+from hlojit.ir.types import TensorType, Type
 from hlojit.placement import DEFAULT_BACKEND, common_device, devices, devices_of, to_outside
 
 
@@ -34,7 +34,7 @@ def has_device_array(arguments: Sequence[object]) -> bool:
     return any(type(argument) is Array and argument.device is not None for argument in arguments)
 
 
-def refuse_keywords(name: str, inputs: Sequence[TensorType], keywords: Mapping[str, object]) -> None:
+def refuse_keywords(name: str, inputs: Sequence[Type], keywords: Mapping[str, object]) -> None:
     """The arguments of a compiled program have no names."""
     if keywords:
         raise ArgumentError(

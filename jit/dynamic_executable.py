@@ -23,7 +23,7 @@ from hlojit.extensions import Device
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.process_grid import ProcessGrid
-from hlojit.ir.types import DYNAMIC, TensorType
+from hlojit.ir.types import DYNAMIC, TensorType, UnrankedTensorType
 
 Shapes = tuple[tuple[int, ...], ...]
 Key = tuple[Shapes, tuple[bytes, ...]]
@@ -45,8 +45,8 @@ class DynamicExecutable:
     def __init__(
         self,
         name: str,
-        inputs: Sequence[TensorType],
-        outputs: Sequence[TensorType],
+        inputs: Sequence[TensorType | UnrankedTensorType],
+        outputs: Sequence[TensorType | UnrankedTensorType],
         specialize: Specializer,
         *,
         size_arguments: Sequence[int] = (),
@@ -167,7 +167,7 @@ class DynamicExecutable:
             for number, argument in enumerate(arguments)
         )
         for number, (shape, type_) in enumerate(zip(shapes, self.input_types)):
-            if shape != type_.shape:
+            if isinstance(type_, TensorType) and shape != type_.shape:
                 self._check(number, shape, type_)
         values = []
         for number in self.size_arguments:

@@ -31,7 +31,7 @@ from hlojit.ir.passes.constant_folding import Folder
 from hlojit.ir.passes.dead_code_elimination import remove_uncalled_functions
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
-from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, tuple_type
+from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, UnrankedTensorType, tuple_type
 
 LARGEST_SHAPE: Final = 4096
 """Elements of a tensor that shapes may be computed with."""
@@ -86,14 +86,18 @@ def _read_arguments(text: str, main: Function) -> list[Type]:
             shape = () if word == "-" else tuple(DYNAMIC if part == "?" else int(part) for part in word.split("x"))
         except ValueError:
             raise HlojitError(f"shape-refinement: cannot read the shape {word!r}; expected for example 16x4") from None
-        if not isinstance(type, TensorType) or not _can_have(type, shape):
+        if not isinstance(type, (TensorType, UnrankedTensorType)) or not _can_have(type, shape):
             raise HlojitError(f"shape-refinement: argument {number} of type {type} cannot have the shape {word}")
         found[number] = type.refined(shape)
     return found
 
 
-def _can_have(type: TensorType, shape: Sequence[int]) -> bool:
-    if len(shape) != type.rank or min(shape, default=0) < DYNAMIC:
+def _can_have(type: TensorType | UnrankedTensorType, shape: Sequence[int]) -> bool:
+    if min(shape, default=0) < DYNAMIC:
+        return False
+    if isinstance(type, UnrankedTensorType):
+        return True
+    if len(shape) != type.rank:
         return False
     return all(DYNAMIC in (own, given) or own == given for own, given in zip(type.shape, shape))
 
@@ -101,6 +105,8 @@ def _can_have(type: TensorType, shape: Sequence[int]) -> bool:
 def merged(written: Type, found: Type) -> Type:
     """The written type with sizes that ``found`` knows and it does not."""
     if isinstance(written, TensorType) and isinstance(found, TensorType) and written.rank == found.rank:
+        return written.refined(found.shape)
+    if isinstance(written, UnrankedTensorType) and isinstance(found, TensorType):
         return written.refined(found.shape)
     if isinstance(written, TupleType) and isinstance(found, TupleType) and len(written.elements) == len(found.elements):
         return tuple_type([merged(*pair) for pair in zip(written.elements, found.elements)])

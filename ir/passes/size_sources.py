@@ -16,7 +16,7 @@ from hlojit.ir.formats import BooleanType, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import is_shape_assertion
 from hlojit.ir.ops.dynamic_types import shape_positions
-from hlojit.ir.types import TensorType, TupleType, Type
+from hlojit.ir.types import TensorType, TupleType, Type, UnrankedTensorType
 
 
 def is_dynamic(module: Module) -> bool:
@@ -37,10 +37,10 @@ def reached_instructions(module: Module) -> Iterator[Instruction]:
 
 
 def has_unknown_size(type: Type) -> bool:
-    """Whether a type leaves a size open."""
+    """Whether a type leaves a size open, or all of them with the rank."""
     if isinstance(type, TupleType):
         return any(map(has_unknown_size, type.elements))
-    return isinstance(type, TensorType) and not type.is_static
+    return isinstance(type, UnrankedTensorType) or (isinstance(type, TensorType) and not type.is_static)
 
 
 def size_operands(instruction: Instruction) -> list[Value]:
