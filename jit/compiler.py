@@ -291,7 +291,7 @@ def refined_program(module: Module, types: Sequence[Type], values: Mapping[int, 
 def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) -> str | None:
     """Which arguments' sizes do not fit each other, if that can be said by their names."""
     tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
-    if len(tensors) < len(types):
+    if len(tensors) < len(types) or any(isinstance(v.type, UnrankedTensorType) for v in module.main.body.arguments):
         return None
     shapes = SymbolicShapes(module.main)
     with suppress(UnsupportedError):
