@@ -73,8 +73,9 @@ class OpExpander(Pass):
         pending: list[tuple[Instruction, ExpansionRule, _Origin | None]] = []
 
         def plan(instruction: Instruction, origin: _Origin | None) -> None:
-            # What computes with quantized numbers is expanded when it computes with floats.
-            rule = None if computes_with_numbers(instruction) else self.rule_of(instruction)
+            rule = self.rule_of(instruction)
+            if rule is not None and computes_with_numbers(instruction):
+                return  # it is expanded when it computes with floats
             if rule is not None and instruction.op.name not in kept:
                 pending.append((instruction, rule, origin))
 
