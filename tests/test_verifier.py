@@ -141,6 +141,9 @@ def test_unregistered_op() -> None:
         builder.return_()
     assert complaints(module) == ["vendor.op: the op is not registered"]
     verify(module, allow_unregistered=True)
+    hlojit.verify(module, allow_unregistered=True)
+    with pytest.raises(VerificationError, match="not registered"):
+        hlojit.verify(module)
 
 
 def add_function(module: Module, name: str, callee: str) -> None:

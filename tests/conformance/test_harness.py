@@ -11,6 +11,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from hlojit.extensions.host_device import HostDevice
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tools.conformance import report
@@ -74,6 +75,53 @@ def test_what_is_refused_or_accepted_by_mistake() -> None:
     foreign = 'func.func @f(%a: tensor<i1>) { "acme.op"(%a) : (tensor<i1>) -> () return }'
     assert (kind(foreign, "parse"), kind(foreign, "refuse")) == ("", "accepted")
     assert kind(RIGHT.replace("check.expect_eq_const %1,", "check.expect_eq_const"), "run") == "error"
+
+
+def test_rules_of_several_processes() -> None:
+    text = """
+      func.func @one(%a: tensor<i32>) -> tensor<i32> {{ return %a : tensor<i32> }}
+      func.func @main(%a: tensor<i32>) {{
+        %0 = "interpreter.run_parallel"(%a) {{programs = {programs}}} : (tensor<i32>) -> tensor<i32>
+        return
+      }}"""
+    for programs, wanted in {
+        "[[@one]]": "",
+        "[]": "refused",
+        "[[@two]]": "refused",
+        "[[@one, @one]]": "refused",
+    }.items():
+        assert kind(text.format(programs=programs), "parse") == wanted
+
+
+PARALLEL = """
+  func.func @sum(%a: tensor<2xi32>) -> (tensor<2xi32>, tensor<ui32>) {
+    %0 = "stablehlo.all_reduce"(%a) ({
+      ^bb0(%x: tensor<i32>, %y: tensor<i32>):
+        %1 = stablehlo.add %x, %y : tensor<i32>
+        stablehlo.return %1 : tensor<i32>
+    }) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<2xi32>) -> tensor<2xi32>
+    %2 = stablehlo.replica_id : tensor<ui32>
+    return %0, %2 : tensor<2xi32>, tensor<ui32>
+  }
+  func.func @main() {
+    %a = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+    %b = stablehlo.constant dense<[10, 20]> : tensor<2xi32>
+    %r:4 = "interpreter.run_parallel"(%a, %b) {programs = [[@sum], [@sum]]} : (tensor<2xi32>, tensor<2xi32>)
+      -> (tensor<2xi32>, tensor<ui32>, tensor<2xi32>, tensor<ui32>)
+    check.expect_eq_const %r#0, dense<[11, 22]> : tensor<2xi32>
+    check.expect_eq_const %r#3, dense<1> : tensor<ui32>
+    func.return
+  }
+"""
+
+
+def test_programs_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = tuple(HostDevice("reference", number) for number in range(2))
+    monkeypatch.setattr("hlojit.reference.plugin.reference_devices", lambda: devices)
+    assert kind(PARALLEL, "parallel", "reference") == ""
+    assert (
+        kind(PARALLEL.replace("dense<1> : tensor<ui32>", "dense<0> : tensor<ui32>"), "parallel", "reference") == "wrong"
+    )
 
 
 def misbehave(program: Program, backend: str) -> tuple[str, str]:

@@ -98,7 +98,7 @@ def main() -> int:
     folder = options.output / options.backend if whole else options.output / "partial"
     report.write(folder, options.backend, found)
     print(f"tables and failures: {folder}")
-    return int(any(not outcome.passed for each in found.values() for outcome in each))
+    return int(any(report.is_failure(outcome) for each in found.values() for outcome in each))
 
 
 if __name__ == "__main__":

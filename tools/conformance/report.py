@@ -7,16 +7,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.conformance.programs import Outcome
+from tools.conformance.reasons import REASONS
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By suite."""
 
 
+def reason_of(outcome: Outcome) -> str:
+    """Why the program cannot pass, or nothing if it should."""
+    return REASONS.get((outcome.program.suite, outcome.program.name), "")
+
+
+def is_failure(outcome: Outcome) -> bool:
+    """Whether the program did not pass, and there is no reason for that."""
+    return not outcome.passed and not reason_of(outcome)
+
+
+def kinds_of_failures(outcomes: Sequence[Outcome]) -> str:
+    """How many programs failed in which way, and how many have a reason."""
+    kinds = Counter(
+        outcome.kind if is_failure(outcome) else "with a reason" for outcome in outcomes if not outcome.passed
+    )
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
 def summary(suite: str, outcomes: Sequence[Outcome]) -> str:
     """One line: passed of all, and what kinds of failures there are."""
-    kinds = Counter(outcome.kind for outcome in outcomes if not outcome.passed)
     passed = sum(outcome.passed for outcome in outcomes)
-    rest = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    rest = kinds_of_failures(outcomes)
     return f"{suite}: {passed}/{len(outcomes)}" + (f" ({rest})" if rest else "")
 
 
@@ -25,11 +43,8 @@ def write(folder: Path, backend: str, found: Outcomes) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"# Conformance of `{backend}`", "", "| suite | passed | all | failures |", "|---|---|---|---|"]
     for suite, outcomes in found.items():
-        kinds = Counter(outcome.kind for outcome in outcomes if not outcome.passed)
         passed = sum(outcome.passed for outcome in outcomes)
-        lines.append(
-            f"| {suite} | {passed} | {len(outcomes)} | {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())} |"
-        )
+        lines.append(f"| {suite} | {passed} | {len(outcomes)} | {kinds_of_failures(outcomes)} |")
         (folder / f"failures-{suite}.txt").write_text("".join(f"{line}\n" for line in failures(outcomes)))
     (folder / "summary.md").write_text("\n".join([*lines, ""]))
     (folder / "ops.md").write_text(ops_table(found))
@@ -38,7 +53,11 @@ def write(folder: Path, backend: str, found: Outcomes) -> None:
 def failures(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for every program that failed: name, kind and reason."""
     failed = sorted((outcome for outcome in outcomes if not outcome.passed), key=lambda outcome: outcome.program.name)
-    return [f"{outcome.program.name}: {outcome.kind}: {outcome.reason}" for outcome in failed]
+    return [
+        f"{outcome.program.name}: {outcome.kind}: {outcome.reason}"
+        + (f" [cannot pass: {reason_of(outcome)}]" if reason_of(outcome) else "")
+        for outcome in failed
+    ]
 
 
 def ops_table(found: Outcomes) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import hlojit
-from hlojit.extensions import CompileOptions
-from hlojit.ir.errors import VerificationError
+from hlojit.extensions import CompileOptions, using
 
-from tools.conformance.checks import checked
+from tools.conformance.checks import checked, find_checks
 from tools.conformance.comparison import mismatch
+from tools.conformance.dialects import Dialects
 from tools.conformance.dynamic_programs import run_dynamic
 from tools.conformance.jax_harnesses import run_harness
+from tools.conformance.mlir_text import without_comments
 from tools.conformance.parallel import run_parallel
 from tools.conformance.programs import Program
 
@@ -22,8 +23,9 @@ Failure = tuple[str, str]
 PASSED: Failure = ("", "")
 _UNFOLDED = CompileOptions(fold_limit=0)
 """Results come from the back end, not from the evaluation of constants in the compiler."""
-_UNREGISTERED = "is not registered"
-_OURS = ("stablehlo.", "chlo.")
+_PRINTED_TYPE = r"(tensor<(?:[^<>]|<[^<>]*>)*>)"
+_PROBE = re.compile(r"interpreter\.probe\s+(%[\w$.\-#]+),\s*probe_id\s*=\s*(\"[^\"]*\")\s*:\s*" + _PRINTED_TYPE)
+_PRINT = re.compile(r"interpreter\.print\s+(%[\w$.\-#]+)\s*:\s*" + _PRINTED_TYPE)
 
 
 def run(program: Program, backend: str) -> Failure:
@@ -45,7 +47,7 @@ def results_of(returned: Any) -> list[Any]:
 def parse(program: Program, backend: str) -> Failure:
     """The program must be read and break no rule; ops of dialects that are not ours need not be known."""
     try:
-        verify_loosely(hlojit.parse(generic_checks(program.text), allow_unregistered=True))
+        _verified(program.text)
     except hlojit.HlojitError as error:
         return "refused", first_line(error)
     return PASSED
@@ -54,32 +56,20 @@ def parse(program: Program, backend: str) -> Failure:
 def refuse(program: Program, backend: str) -> Failure:
     """The program must be refused, for another reason than an op of another dialect."""
     try:
-        verify_loosely(hlojit.parse(generic_checks(program.text), allow_unregistered=True))
+        _verified(program.text)
     except hlojit.HlojitError:
         return PASSED
     expected = re.search(r"expected-error[^{]*\{\{(.*?)\}\}\s*$", program.text, re.MULTILINE)
     return "accepted", f"accepted; expected: {expected[1] if expected else 'an error'}"
 
 
-def verify_loosely(module: Any) -> None:
-    """Verify, without the fault that an op of a dialect unknown to us is not registered."""
-    try:
-        hlojit.verify(module)
-    except VerificationError as error:
-        faults = [
-            fault
-            for fault in error.faults
-            if _UNREGISTERED not in str(fault) or any(f"{ours}" in str(fault) for ours in _OURS)
-        ]
-        if faults:
-            raise VerificationError(faults) from None
+def _verified(text: str) -> None:
+    with using(Dialects()):
+        hlojit.verify(hlojit.parse(generic_checks(text), allow_unregistered=True), allow_unregistered=True)
 
 
 def generic_checks(text: str) -> str:
-    """Checks and probes in the generic form, in which ops of any dialect are read."""
-    from tools.conformance.checks import find_checks
-    from tools.conformance.mlir_text import without_comments
-
+    """Checks, probes and prints in the generic form, in which ops of any dialect are read."""
     text = without_comments(text)
     parts, position = [], 0
     for found in find_checks(text):
@@ -95,11 +85,8 @@ def generic_checks(text: str) -> str:
         parts += [text[position : found.start], f'"check.{found.rule}"({operands}){attributes} : ({types}) -> ()']
         position = found.end
     text = "".join([*parts, text[position:]])
-    return re.sub(
-        r"interpreter\.probe\s+(%[\w$.\-#]+),\s*probe_id\s*=\s*(\"[^\"]*\")\s*:\s*(tensor<(?:[^<>]|<[^<>]*>)*>)",
-        r'"interpreter.probe"(\1) {probe_id = \2} : (\3) -> \3',
-        text,
-    )
+    text = _PROBE.sub(r'"interpreter.probe"(\1) {probe_id = \2} : (\3) -> \3', text)
+    return _PRINT.sub(r'"interpreter.print"(\1) : (\2) -> ()', text)
 
 
 def first_line(error: BaseException) -> str:
