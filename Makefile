@@ -40,7 +40,7 @@ soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 p
 	$(RUN) -m pytest -q --soak -m soak
 	$(RUN) tools/memory_growth.py
 
-conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math")
+conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math"; docs/conformance.md)
 	$(RUN) -m tools.conformance --stablehlo $(or $(STABLEHLO),$(error say where a checkout of openxla/stablehlo is: STABLEHLO=<folder>)) $(ARGS)
 
 conformance-jax: $(STAMP)  ## every harness of the jax wheel beside JAX's CPU compiler (EVERY=4 for one of four)

@@ -44,30 +44,36 @@ def differs_by(allowed: Tolerance, actual: Array, expected: Array) -> str:
         return _where(~same(actual, expected), actual, expected, "not equal")
     if expected.size == 0:
         return ""
-    apart = ulp_distance(np.ascontiguousarray(actual), np.ascontiguousarray(expected))
-    off = apart > np.uint64(allowed.ulp)
+    if expected.dtype.kind == "c":
+        apart = _in_units_of(actual, expected, np.max(np.abs(_finite(parts(expected))), axis=-1, keepdims=True))
+    else:
+        apart = ulp_distance(np.ascontiguousarray(actual), np.ascontiguousarray(expected)).astype(np.float64)
+    off = apart > allowed.ulp
     if not off.any():
         return ""
-    large = _of_largest(actual, expected)
+    large = _in_units_of(actual, expected, np.max(np.abs(_finite(parts(expected)))))
     wrong = off & ~(large <= allowed.of_largest)
-    worst = int(apart[off].max())
+    worst = float(apart[off].max())
     largest = float(np.nanmax(np.where(off, large, 0)))
-    return _where(
-        wrong, actual, expected, f"{'not finite' if worst == FAR else f'{worst} ULP'}, {largest:.3g} of the largest"
-    )
+    where = "not finite" if worst >= FAR or not np.isfinite(worst) else f"{worst:.6g} ULP"
+    return _where(wrong, actual, expected, f"{where}, {largest:.3g} of the largest")
 
 
-def _of_largest(actual: Array, expected: Array) -> Array:
-    """Differences in units of the spacing at the largest finite magnitude of ``expected``; infinite where that is meaningless."""
+def _finite(array: Array) -> Array:
+    """As f64, 0 for what is not finite."""
+    wide = array.astype(np.float64)
+    return np.where(np.isfinite(wide), wide, 0.0)
+
+
+def _in_units_of(actual: Array, expected: Array, magnitude: Any) -> Array:
+    """Differences in units of the spacing of the type's numbers at a magnitude; infinite where that is meaningless."""
     import ml_dtypes
 
     limits: Any = ml_dtypes.finfo
     one, other = (parts(each) for each in (actual, expected))
     precision = limits(other.dtype)
     one, other = one.astype(np.float64), other.astype(np.float64)
-    finite = np.where(np.isfinite(other), np.abs(other), 0.0)
-    largest = max(float(finite.max()), float(precision.tiny))
-    spacing = 2.0 ** np.floor(np.log2(largest)) * float(precision.eps)
+    spacing = 2.0 ** np.floor(np.log2(np.maximum(magnitude, float(precision.tiny)))) * float(precision.eps)
     with np.errstate(all="ignore"):
         apart = np.abs(one - other) / spacing
     return np.where(np.isfinite(apart), apart, np.where(same(one, other), 0.0, np.inf))
