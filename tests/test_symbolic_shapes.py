@@ -165,12 +165,16 @@ def test_results_that_are_arguments_or_known() -> None:
     agree(function(body, "%x: tensor<?xf32>", "(tensor<?xf32>, tensor<?xf32>, tensor<2xf32>, tensor<i32>)"), f32(5))
 
 
-def test_a_value_that_is_read_many_times_is_computed_once() -> None:
-    # 2**40 elements if each reading computed it again.
+@pytest.mark.parametrize("through", ["{0}", "n"])
+def test_a_value_that_is_read_many_times_is_computed_once(through: str) -> None:
+    # 2**40 elements if each reading computed it again, here or through an elementwise op that has one reader.
     lines, last = [], "x"
     for number in range(40):
-        lines.append(f"%r{number} = stablehlo.reverse %{last}, dims = [0] : tensor<?xf32>")
-        lines.append(f"%s{number} = stablehlo.add %{last}, %r{number} : tensor<?xf32>")
+        turned = last if through != "n" else f"n{number}"
+        lines.append(f"%n{number} = stablehlo.negate %{last} : tensor<?xf32>")
+        lines.append(f"%m{number} = stablehlo.abs %{last} : tensor<?xf32>")
+        lines.append(f"%r{number} = stablehlo.reverse %{turned}, dims = [0] : tensor<?xf32>")
+        lines.append(f"%s{number} = stablehlo.add %m{number}, %r{number} : tensor<?xf32>")
         lines.append(f"%t{number} = stablehlo.tanh %s{number} : tensor<?xf32>")
         last = f"t{number}"
     text = function("\n".join([*lines, f"return %{last} : tensor<?xf32>"]), "%x: tensor<?xf32>", "tensor<?xf32>")

@@ -13,7 +13,7 @@ make.  An elementwise result whose operands lie as it does is one row; others go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,24 +24,20 @@ from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.passes.symbolic_values import Elementwise, Folding, Numbers, Pick, Product, SymbolicShapes, refused
 from hlojit.ir.scalar import formats
-from hlojit.ir.sizes import Size, add, divide_up, maximum, multiply, round_up
+from hlojit.ir.sizes import Size, add, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
 from hlojit.llvm.symbolic_elements import (
     Linear,
     Memory,
-    NotFlat,
-    NotInLanes,
     Position,
     SizeTable,
     SymbolicElements,
     Where,
     is_supported,
 )
-from hlojit.lowering.target import KIND_BITS, Target
+from hlojit.llvm.symbolic_loops import CHUNK, Fold, KernelWriter, least
+from hlojit.lowering.target import Target
 
-CHUNK = 8192
-"""Elements of a task."""
-_PARAMETERS = (("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end"))
 _ALIGNMENT = 64
 
 
@@ -69,10 +65,6 @@ class SymbolicProgramEmitter:
         self.constants: list[Any] = []
         self.table = SizeTable()
         self._arena: Size = 0
-        self._free: dict[Size, list[Size]] = {}
-        self._launches: list[tuple[str, Size, Size]] = []
-        """Kernel, tasks, and the tasks of a grain."""
-        self._reads: dict[Value, set[Value]] = {}
 
     def emit(self, symbol: str) -> SymbolicProgram:
         """The module."""
@@ -90,8 +82,10 @@ class SymbolicProgramEmitter:
         self.elements = SymbolicElements(
             self.shapes, self.memory, self.table, self._arena_slot + 1 + len(self.constants)
         )
+        self.writer = KernelWriter(self.elements, self.memory, self.target)
+        stored = self._stored_instructions()
         for instruction in self.body:
-            if instruction is not self.body.last and self._is_stored(instruction):
+            if instruction in stored:
                 self._kernel(instruction)
         for number, value in enumerate(returned):
             self._result(value, Memory(len(arguments) + number))
@@ -99,7 +93,12 @@ class SymbolicProgramEmitter:
         b = self.elements.builder
         linked = tuple(text for text in b.foreign.linked.values())
         return SymbolicProgram(
-            b.module_text(), linked, tuple(self.table.sizes), self._arena, tuple(self.constants), len(self._launches)
+            b.module_text(),
+            linked,
+            tuple(self.table.sizes),
+            self._arena,
+            tuple(self.constants),
+            len(self.writer.launches),
         )
 
     def _check(self, instruction: Instruction) -> None:
@@ -110,27 +109,49 @@ class SymbolicProgramEmitter:
 
     # ------------------------------------------------------------------------------------ what lies in memory
 
-    def _is_stored(self, instruction: Instruction) -> bool:
-        """Whether the results are made by a kernel of their own."""
-        access = self.shapes.access.get(instruction)
-        if access is None or not any(result.users for result in instruction.results):
-            return False
-        if isinstance(access, (Folding, Product)):
-            return True
+    def _stored_instructions(self) -> set[Instruction]:
+        """The instructions whose results are made by kernels of their own.
+
+        A value has a home: the kernel, and the place in it, where it is computed.  One that is wanted in several is stored, so
+        that nothing is computed more than once; but for what costs no more than reading it.
+        """
+        stored: set[Instruction] = set()
+        homes: dict[Value, object] = {}
+        for instruction in reversed(self.body):
+            access = self.shapes.access.get(instruction)
+            if access is None or not any(result.users for result in instruction.results):
+                continue
+            wanted = {home for result in instruction.results for home in self._wanted(result, stored, homes)}
+            if isinstance(access, (Folding, Product)) or (len(wanted) > 1 and not self._is_cheap(instruction, access)):
+                stored.add(instruction)
+            else:
+                homes[instruction.results[0]] = next(iter(wanted))
+        return stored
+
+    def _wanted(self, value: Value, stored: set[Instruction], homes: dict[Value, object]) -> Iterator[object]:
+        """Where a value is read."""
+        for user in value.users:
+            access = self.shapes.access.get(user)
+            if not isinstance(access, Elementwise):
+                # Each operand of another op is read at a place of its own.
+                yield from ((user, number) for number, operand in enumerate(user.operands) if operand is value)
+                if isinstance(access, Product):
+                    # Rows that are read again and again are best side by side.
+                    yield user
+            elif value.tensor_type.rank < user.results[0].tensor_type.rank:
+                yield from ((user, 0), (user, 1))
+            else:
+                yield user.results[0] if user in stored else homes.get(user.results[0], user)
+
+    def _is_cheap(self, instruction: Instruction, access: object) -> bool:
+        """Whether elements cost no more than reading them from memory."""
         (result, *_) = instruction.results
         if constant_of(result) is not None or result in self.shapes.elements or isinstance(access, Numbers):
+            return True
+        if not isinstance(access, Pick):
             return False
-        users = list(result.users)
-        if any(isinstance(self.shapes.access.get(user), Product) for user in users):
-            return not (isinstance(access, Pick) and not access.coordinates)
-        if isinstance(access, Pick) and not self._is_computed(instruction.operands[0]):
-            return False
-        readers = [user for user in users if user is not self.body.last]
-        plain = all(isinstance(self.shapes.access.get(user), Elementwise) for user in readers)
-        return len(users) > 1 and not plain
-
-    def _is_computed(self, value: Value) -> bool:
-        return value not in self.memory and constant_of(value) is None and value not in self.shapes.elements
+        (source, *_) = instruction.operands
+        return source in self.memory or constant_of(source) is not None or source in self.shapes.elements
 
     def _allocate(self, value: Value) -> Memory:
         shape = self.shapes.dims[value]
@@ -157,39 +178,10 @@ class SymbolicProgramEmitter:
             self._elementwise(targets)
         self.memory.update(targets)
 
-    def _lanes(self, values: Sequence[Value]) -> int:
-        kinds = [formats.compute_kind(value.tensor_type.element_type) for value in values]
-        return max(1, self.target.vector_bits // max(KIND_BITS[kind] for kind in (*kinds, "f32")))
-
-    def _function(self, write: Callable[[Val, Val], None]) -> str:
-        b = self.elements.builder
-        symbol = f"hlojit_symbolic_{len(self._launches)}"
-        self.elements.begin()
-        with b.function(symbol, _PARAMETERS) as (_, _, begin, end):
-            b.begin_block("body")
-            write(begin, end)
-            # The entry block holds what is loaded once.
-            b.at_entry("br label %body")
-        return symbol
-
-    def _attempt(self, *ways: Callable[[], None]) -> None:
-        """The first way that works; what the others have written is taken back."""
-        b = self.elements.builder
-        for number, way in enumerate(ways):
-            kept = len(b.lines)
-            try:
-                way()
-                return
-            except (NotInLanes, NotFlat):
-                del b.lines[kept:]
-                b.lanes = 1
-                if number == len(ways) - 1:
-                    raise
-
     def _elementwise(self, targets: Sequence[tuple[Value, Memory]]) -> None:
         (value, memory), *_ = targets
-        lanes = self._lanes([value])
-        self._attempt(
+        lanes = self.writer.lanes([value])
+        self.writer.attempt(
             lambda: self._flat(value, memory, lanes),
             lambda: self._rows(value, memory, lanes),
             lambda: self._rows(value, memory, 1),
@@ -209,15 +201,15 @@ class SymbolicProgramEmitter:
 
         def write(begin: Val, end: Val) -> None:
             chunk = b.constant("i64", CHUNK)
-            first, last = b.mul(begin, chunk), _least(b, b.mul(end, chunk), elements.size(total))
+            first, last = b.mul(begin, chunk), least(b, b.mul(end, chunk), elements.size(total))
 
             def block(place: Val, count: int) -> None:
                 scalar = elements.element(value, where(Position(place, count > 1)))
-                self._store(value, memory, place, scalar, count)
+                self.writer.store(value, memory, place, scalar, count)
 
-            self._line(first, last, lanes, block)
+            self.writer.line(first, last, lanes, block)
 
-        self._launches.append((self._function(write), divide_up(total, CHUNK), 1))
+        self.writer.launches.append((self.writer.function(write), divide_up(total, CHUNK), 1))
 
     def _rows(self, value: Value, memory: Memory, lanes: int) -> None:
         shape = self.shapes.dims[value]
@@ -232,65 +224,11 @@ class SymbolicProgramEmitter:
 
             def block(place: Val, count: int) -> None:
                 where = (*at, Position(place, count > 1)) if shape else ()
-                self._store(value, memory, b.add(base, place), elements.element(value, where), count)
+                self.writer.store(value, memory, b.add(base, place), elements.element(value, where), count)
 
-            self._line(b.constant("i64", 0), elements.size(inner), lanes, block)
+            self.writer.line(b.constant("i64", 0), elements.size(inner), lanes, block)
 
-        self._over_rows(outer, row, inner)
-
-    def _over_rows(self, outer: Sequence[Size], row: Callable[[tuple[Position, ...], Val], None], work: Size) -> None:
-        """A kernel whose tasks are rows: ``row`` is given the outer index and the row's number."""
-        b, elements = self.elements.builder, self.elements
-
-        def write(begin: Val, end: Val) -> None:
-            loop = b.begin_loop(begin, end)
-            with elements.scope():
-                row(self._divided(loop.index, outer), loop.index)
-            b.end_loop(loop)
-
-        tasks = multiply(*outer) if outer else 1
-        self._launches.append((self._function(write), tasks, divide_up_by(CHUNK, work)))
-
-    def _divided(self, number: Val, outer: Sequence[Size]) -> tuple[Position, ...]:
-        b, found = self.elements.builder, []
-        for position, size in enumerate(reversed(outer)):
-            if size == 1:
-                found.append(Position(b.constant("i64", 0)))
-            elif position == len(outer) - 1:
-                found.append(Position(number))
-            else:
-                extent = self.elements.size(size)
-                found.append(Position(b.urem(number, extent)))
-                number = b.udiv(number, extent)
-        return tuple(reversed(found))
-
-    def _line(self, first: Val, last: Val, lanes: int, block: Callable[[Val, int], None]) -> None:
-        """Blocks of lanes from ``first`` to ``last``, and one by one what is left."""
-        b = self.elements.builder
-        middle = first
-        if lanes > 1:
-            width = b.constant("i64", lanes)
-            length = b.sub(last, first)
-            middle = b.add(first, b.sub(length, b.srem(length, width)))
-            loop = b.begin_loop(first, middle, lanes, guarded=True)
-            with b.of_lanes(lanes), self.elements.scope():
-                block(loop.index, lanes)
-            b.end_loop(loop)
-        loop = b.begin_loop(middle, last, guarded=True)
-        with b.of_lanes(1), self.elements.scope():
-            block(loop.index, 1)
-        b.end_loop(loop)
-
-    def _store(self, value: Value, memory: Memory, place: Val, scalar: Val, lanes: int) -> None:
-        known = self.memory.get(value)
-        self.memory[value] = memory
-        try:
-            self.elements.store(value, place, scalar, lanes)
-        finally:
-            if known is None:
-                del self.memory[value]
-            else:
-                self.memory[value] = known
+        self.writer.over_rows(outer, row, inner)
 
     # --------------------------------------------------------------------------------- reductions and products
 
@@ -306,7 +244,7 @@ class SymbolicProgramEmitter:
                 self._widened(scalar, value, inner) for scalar, value, inner in zip(values, inputs, region.arguments)
             )
 
-        fold = _Fold(
+        fold = Fold(
             shape,
             access.dimensions,
             found,
@@ -316,7 +254,7 @@ class SymbolicProgramEmitter:
             ),
             self._neutral(instruction, count),
         )
-        self._fold(fold, targets, self._lanes([*inputs, *region.arguments]))
+        self.writer.fold(fold, targets, self.writer.lanes([*inputs, *region.arguments]))
 
     def _folded_size(self, instruction: Instruction, inputs: Sequence[Value], dimension: int) -> Size:
         sizes = [self.shapes.dims[value][dimension] for value in inputs]
@@ -383,8 +321,8 @@ class SymbolicProgramEmitter:
         if not isinstance(element, (FloatFormat, IntegerType)):
             raise refused(instruction, f"products of {element} have no code for sizes that are given at run time")
         zero = lambda: (b.constant(kind, 0.0 if kind[0] == "f" else 0),)  # noqa: E731
-        fold = _Fold(shape, tuple(range(outer, outer + summed)), factors, combine, zero, zero, rounds=True)
-        self._fold(fold, targets, self._lanes([lhs, rhs, instruction.result]))
+        fold = Fold(shape, tuple(range(outer, outer + summed)), factors, combine, zero, zero, rounds=True)
+        self.writer.fold(fold, targets, self.writer.lanes([lhs, rhs, instruction.result]))
 
     def _converted(self, scalar: Val, source: Any, target: Any, kind: str) -> Val:
         """A factor in the type that products are added in."""
@@ -392,123 +330,6 @@ class SymbolicProgramEmitter:
         if isinstance(target, FloatFormat) and isinstance(source, FloatFormat):
             return cast(Val, formats.float_resized(scalars(b), scalar, kind))
         return cast(Val, formats.convert(scalars(b), scalar, source, target))
-
-    def _fold(self, fold: _Fold, targets: Sequence[tuple[Value, Memory]], lanes: int) -> None:
-        kept = [d for d in range(len(fold.shape)) if d not in fold.dimensions]
-        ways: list[Callable[[], None]] = []
-        if kept:
-            ways.append(lambda: self._fold_across(fold, kept, targets, lanes))
-        if fold.neutral is not None and fold.dimensions:
-            ways.append(lambda: self._fold_along(fold, kept, targets, lanes))
-        ways.append(lambda: self._fold_along(fold, kept, targets, 1))
-        self._attempt(*ways)
-
-    def _fold_across(
-        self, fold: _Fold, kept: Sequence[int], targets: Sequence[tuple[Value, Memory]], lanes: int
-    ) -> None:
-        """Neighbouring results in lanes."""
-        b, elements = self.elements.builder, self.elements
-        shape = [fold.shape[d] for d in kept]
-
-        def row(at: tuple[Position, ...], number: Val) -> None:
-            base = b.mul(number, elements.size(shape[-1]))
-
-            def block(place: Val, count: int) -> None:
-                index = dict(zip(kept, (*at, Position(place, count > 1))))
-                totals = self._over(
-                    fold, list(fold.dimensions), index, tuple(b.splat(each, count) for each in fold.initial())
-                )
-                self._finish(fold, targets, b.add(base, place), totals, count)
-
-            self._line(b.constant("i64", 0), elements.size(shape[-1]), lanes, block)
-
-        work = multiply(*(fold.shape[d] for d in (*fold.dimensions, kept[-1])))
-        self._over_rows(shape[:-1], row, work)
-
-    def _fold_along(
-        self, fold: _Fold, kept: Sequence[int], targets: Sequence[tuple[Value, Memory]], lanes: int
-    ) -> None:
-        """One result at a time; elements along the last dimension that goes in lanes."""
-        b, elements = self.elements.builder, self.elements
-
-        def row(at: tuple[Position, ...], number: Val) -> None:
-            index = dict(zip(kept, at))
-            if lanes == 1:
-                totals = self._over(fold, list(fold.dimensions), index, fold.initial())
-                self._finish(fold, targets, number, totals, 1)
-                return
-            *outer, last = fold.dimensions
-            extent = elements.size(fold.shape[last])
-            width = b.constant("i64", lanes)
-            middle = b.sub(extent, b.srem(extent, width))
-            assert fold.neutral is not None
-            wide = self._over(
-                fold,
-                outer,
-                index,
-                tuple(b.splat(each, lanes) for each in fold.neutral()),
-                lambda state, where: self._steps(fold, last, where, state, b.constant("i64", 0), middle, lanes),
-            )
-            rest = self._over(
-                fold,
-                outer,
-                index,
-                fold.initial(),
-                lambda state, where: self._steps(fold, last, where, state, middle, extent, 1),
-            )
-            for lane in range(lanes):
-                rest = tuple(fold.combine(rest, tuple(b.extract(each, lane) for each in wide)))
-            self._finish(fold, targets, number, rest, 1)
-
-        work = multiply(*(fold.shape[d] for d in fold.dimensions)) if fold.dimensions else 1
-        self._over_rows([fold.shape[d] for d in kept], row, work)
-
-    def _over(
-        self,
-        fold: _Fold,
-        dimensions: Sequence[int],
-        index: dict[int, Position],
-        state: tuple[Val, ...],
-        inside: Callable[[tuple[Val, ...], dict[int, Position]], tuple[Val, ...]] | None = None,
-    ) -> tuple[Val, ...]:
-        """Loops over dimensions that go, around one element, or around ``inside``."""
-        b = self.elements.builder
-        if not dimensions:
-            if inside is not None:
-                return inside(state, index)
-            return tuple(fold.combine(state, fold.element(tuple(index[d] for d in range(len(fold.shape))))))
-        first, *rest = dimensions
-        loop = b.begin_loop(b.constant("i64", 0), self.elements.size(fold.shape[first]), carried=state, guarded=True)
-        with self.elements.scope():
-            found = self._over(fold, rest, {**index, first: Position(loop.index)}, loop.carried, inside)
-        return b.end_loop(loop, found)
-
-    def _steps(
-        self,
-        fold: _Fold,
-        last: int,
-        index: dict[int, Position],
-        state: tuple[Val, ...],
-        start: Val,
-        end: Val,
-        lanes: int,
-    ) -> tuple[Val, ...]:
-        b = self.elements.builder
-        loop = b.begin_loop(start, end, lanes, carried=state, guarded=True)
-        with b.of_lanes(lanes), self.elements.scope():
-            where = {**index, last: Position(loop.index, lanes > 1)}
-            found = fold.combine(loop.carried, fold.element(tuple(where[d] for d in range(len(fold.shape)))))
-        return b.end_loop(loop, tuple(found))
-
-    def _finish(
-        self, fold: _Fold, targets: Sequence[tuple[Value, Memory]], place: Val, totals: Sequence[Val], lanes: int
-    ) -> None:
-        for (value, memory), total in zip(targets, totals):
-            element = value.tensor_type.element_type
-            scalar = total
-            if fold.rounds and isinstance(element, FloatFormat) and not element.is_native:
-                scalar = cast(Val, formats.round_to_format(scalars(self.elements.builder), total, element))
-            self._store(value, memory, place, scalar, lanes)
 
     # --------------------------------------------------------------------------------------------------- host
 
@@ -519,7 +340,7 @@ class SymbolicProgramEmitter:
         elements.begin()
         with b.function(symbol, [("ptr", "context"), ("ptr", "buffers")], result="i32"):
             b.begin_block("body")
-            for kernel, tasks, grain in self._launches:
+            for kernel, tasks, grain in self.writer.launches:
                 count, step = elements.size(tasks), elements.size(grain)
                 b.line(
                     f"call void @hlojit_parallel_for(ptr %context, ptr @{kernel}, ptr %buffers, i64 {count.text}, "
@@ -533,27 +354,3 @@ class SymbolicProgramEmitter:
             b.begin_block("cancelled")
             b.line("ret i32 1")
             b.at_entry("br label %body")
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """A reduction: over ``dimensions`` of a space of ``shape`` elements are combined, ``initial`` with them once."""
-
-    shape: Sequence[Size]
-    dimensions: Sequence[int]
-    element: Callable[[tuple[Position, ...]], tuple[Val, ...]]
-    combine: Callable[[Sequence[Val], Sequence[Val]], Sequence[Val]]
-    initial: Callable[[], tuple[Val, ...]]
-    neutral: Callable[[], tuple[Val, ...]] | None = None
-    rounds: bool = False
-
-
-def divide_up_by(number: int, size: Size) -> Size:
-    """``number / size``, up, of a size of 0 as of 1."""
-    from hlojit.ir.sizes import apply
-
-    return apply("divide_up", number, maximum(size, 1))
-
-
-def _least(b: Any, x: Val, y: Val) -> Val:
-    return cast(Val, b.select(b.icmp("slt", x, y), x, y))
