@@ -30,6 +30,8 @@ from hlojit.lowering.target import KIND_BITS, Target
 WORD_BITS = 64
 WORD_CYCLES = 6.0
 """Of a word in a sort: its share of the work of every network and partition, about."""
+COLUMNS = 16
+"""Lines side by side that are copied together where lines are not contiguous: a cache line has several of them."""
 LEAST_COUNTED = 2048
 """Elements of a line that pay for the tables of a sort that counts."""
 ELEMENT_CYCLES = 8.0
@@ -82,8 +84,8 @@ class LineSortPlan:
             codes,
             order,
             word,
-            min(lines, target.machine.most_tasks),
-            bits <= 8 and length >= LEAST_COUNTED and arrays.count == length and inner == 1,
+            min(lines // inner * -(-inner // COLUMNS), target.machine.most_tasks),
+            bits <= 8 and length >= LEAST_COUNTED and arrays.count == length,
         )
 
     @property
@@ -118,7 +120,7 @@ class LineSortPlan:
     @property
     def sorts_in_result(self) -> bool:
         """Whether the result's own memory holds words."""
-        return self.order is not None and self.inner == 1 and KIND_BITS[self.order.kind] == KIND_BITS[self.word]
+        return self.order is not None and KIND_BITS[self.order.kind] == KIND_BITS[self.word]
 
     @property
     def areas(self) -> int:
@@ -126,9 +128,19 @@ class LineSortPlan:
         return (1 if self.sorts_in_result else 2) + self.is_shortened
 
     @property
-    def workspace_bytes(self) -> int:
-        """Each task has areas of its own."""
-        return 0 if self.counts else self.areas * self.area_bytes * self.tasks
+    def task_bytes(self) -> int:
+        """Workspace of a task: its areas."""
+        return 0 if self.counts else self.areas * self.area_bytes
+
+    @property
+    def groups(self) -> int:
+        """Lines, or groups of neighbouring lines, that a task takes one after the other."""
+        return self.lines // self.inner * -(-self.inner // COLUMNS)
+
+    @property
+    def columns(self) -> int:
+        """Lines of a group, at most."""
+        return min(COLUMNS, self.inner)
 
     def cycles(self, operands: int) -> float:
         """Of a line."""

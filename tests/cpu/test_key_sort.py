@@ -201,7 +201,9 @@ def test_numbers_without_a_total_order_come_before_nans() -> None:
     same_bits(actual, array[np.argsort(jax_keys(array), kind="stable")])
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((7, 300), 1), ((300, 7), 0), ((3, 90, 5), 1), ((200, 3), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((7, 300), 1), ((300, 7), 0), ((3, 90, 5), 1), ((200, 3), 1), ((70, 16), 0), ((2, 65, 37), 1)]
+)
 def test_lines(shape: tuple[int, ...], axis: int) -> None:
     generator = np.random.default_rng(4)
     floats = np.round(generator.standard_normal(shape) * 3).astype("f4")

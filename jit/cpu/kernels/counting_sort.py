@@ -32,7 +32,7 @@ def counting_sort(
     b.end_loop(clear)
 
     def key(index: Val) -> Val:
-        return b.zext(key_at(b, plan.codes, "i8", arrays.kinds, operands, index, index, 1), "i64")
+        return b.zext(key_at(b, plan.codes, "i8", arrays.kinds, operands, index, 1), "i64")
 
     whole = plan.length - plan.length % TABLES
     for first, limit, step in ((0, whole, TABLES), (whole, plan.length, 1)):

@@ -56,14 +56,13 @@ class JoinedCodes:
     def _key(self, base: Val, index: Val, lanes: int) -> tuple[Val, Val]:
         b, order = self.b, self.plan.order
         assert order is not None
-        place = index if self.plan.inner == 1 else b.mul(index, literal(self.plan.inner))
-        stored = load_lanes(b, self._kind, base, place, lanes)
+        stored = load_lanes(b, self._kind, base, index, lanes)
         return stored, cast(Val, order.key(scalars(b), stored))
 
     def _mend(self, operand: Val, result: Val, key: Val) -> None:
         b, length = self.b, self.plan.length
         place = Variable(b, "i64", self._first(result, key))
-        lanes = min(self.lanes, length) if self.plan.inner == 1 else 1
+        lanes = min(self.lanes, length)
         whole = length - length % lanes
 
         def move(index: Val) -> None:
@@ -72,8 +71,7 @@ class JoinedCodes:
             b.branch_if(b.icmp("eq", found, key), here, done)
             b.begin_block(here)
             there = place.get()
-            target = there if self.plan.inner == 1 else b.mul(there, literal(self.plan.inner))
-            b.store(stored, b.element_pointer(result, self._kind, target))
+            b.store(stored, b.element_pointer(result, self._kind, there))
             place.set(b.add(there, ONE))
             b.branch(done)
             b.begin_block(done)

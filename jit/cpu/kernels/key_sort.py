@@ -14,6 +14,7 @@ from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.partitioning import VectorForm
 from hlojit.cpu.kernels.quicksort import ONE, sorter_of
 from hlojit.cpu.kernels.sort_words import WordMaker
+from hlojit.cpu.kernels.sorted_columns import SortedColumns
 from hlojit.cpu.kernels.sorted_lines import Lines, copy_lines, gather_lines, line_start, operand_lines, result_lines
 from hlojit.cpu.kernels.update import byte_pointer, load_buffer
 from hlojit.llvm.builder import LlvmBuilder, Val
@@ -41,6 +42,7 @@ class _KeySort:
         self.sorter = sorter_of(plan.word, target)
         self.words = WordMaker(self.b, plan, arrays.kinds, form.lanes)
         self.joined = JoinedCodes(self.b, plan, symbol, form.lanes)
+        self.columns = SortedColumns(self.b, plan, arrays) if plan.inner > 1 else None
 
     def emit(self) -> KernelCode:
         b, plan = self.b, self.plan
@@ -49,48 +51,57 @@ class _KeySort:
         with b.function(self.symbol, PARAMETERS) as (context, buffers, begin, end):
             tasks = b.begin_loop(begin, end)
             first, limit = (
-                b.udiv(b.mul(task, literal(plan.lines)), literal(plan.tasks))
+                b.udiv(b.mul(task, literal(plan.groups)), literal(plan.tasks))
                 for task in (tasks.index, b.add(tasks.index, ONE))
             )
-            lines = b.begin_loop(first, limit, guarded=False)
-            self._emit_line(context, buffers, tasks.index, lines.index)
-            b.end_loop(lines)
+            groups = b.begin_loop(first, limit, guarded=False)
+            self._emit_group(context, buffers, tasks.index, groups.index)
+            b.end_loop(groups)
             b.end_loop(tasks)
         lines_of_task = -(-plan.lines // plan.tasks)
         cost = self.machine.nanoseconds(plan.cycles(len(self.arrays.outputs)) * lines_of_task)
         return kernel_code(
             b,
             (Phase(self.symbol, plan.tasks, cost),),
-            workspace_bytes=plan.workspace_bytes,
+            workspace_bytes=self._task_bytes * plan.tasks,
             parts=(self.sorter.code,),
         )
 
     # ------------------------------------------------------------- one line
 
-    def _emit_line(self, context: Val, buffers: Val, task: Val, line: Val) -> None:
+    @property
+    def _task_bytes(self) -> int:
+        return self.plan.task_bytes + (self.columns.workspace_bytes if self.columns is not None else 0)
+
+    def _emit_group(self, context: Val, buffers: Val, task: Val, group: Val) -> None:
         b, plan = self.b, self.plan
-        operands = operand_lines(b, self.arrays, buffers, line_start(b, line, plan.length, plan.inner))
-        results = result_lines(b, self.arrays, buffers, line_start(b, line, self.arrays.count, plan.inner))
         workspace = load_buffer(b, buffers, self.arrays.workspace)
-        areas = [
-            byte_pointer(
-                b, workspace, b.mul(b.add(b.mul(task, literal(plan.areas)), literal(n)), literal(plan.area_bytes))
-            )
-            for n in range(plan.areas)
-        ]
-        y = areas[0]
-        x = results[0] if plan.sorts_in_result else areas[1]
+        base = byte_pointer(b, workspace, b.mul(task, literal(self._task_bytes)))
+        areas = [byte_pointer(b, base, literal(number * plan.area_bytes)) for number in range(plan.areas)]
+
+        def sort(operands: Lines, results: list[Val]) -> None:
+            self._emit_line(context, operands, results, areas)
+
+        if self.columns is not None:
+            self.columns.emit(buffers, byte_pointer(b, base, literal(plan.task_bytes)), group, sort)
+            return
+        operands = operand_lines(b, self.arrays, buffers, line_start(b, group, plan.length))
+        sort(operands, result_lines(b, self.arrays, buffers, line_start(b, group, self.arrays.count)))
+
+    def _emit_line(self, context: Val, operands: Lines, results: list[Val], areas: list[Val]) -> None:
+        b, plan = self.b, self.plan
         if plan.order is not None and not plan.counts:
             (operand,) = operands
             assert operand is not None
+            x = results[0] if plan.sorts_in_result else areas[1]
             self._unless_in_order(
-                self.words.are_same(operand) if plan.inner == 1 else None,
-                lambda: self._sort_keys(context, operand, results[0], x, y),
+                self.words.are_same(operand),
+                lambda: self._sort_keys(context, operand, results[0], x, areas[0]),
                 operands,
                 results,
             )
             return
-        in_order = self.words.are_sorted(operands) if plan.inner == 1 and plan.length > 1 else None
+        in_order = self.words.are_sorted(operands) if plan.length > 1 else None
         self._unless_in_order(
             in_order,
             lambda: (

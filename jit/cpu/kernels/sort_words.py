@@ -56,15 +56,14 @@ def key_at(
     kinds: Sequence[str],
     operands: Operands,
     index: Val,
-    place: Val,
     lanes: int,
 ) -> Val:
-    """All keys of elements as one unsigned integer of kind ``word``; ``place`` is where element ``index`` lies."""
+    """All keys of elements as one unsigned integer of kind ``word``."""
     stored = {}
     for number in stored_operands(codes):
         base, kind = operands[number], kinds[number]
         stored[number] = (
-            numbers_from(b, index, kind, lanes) if base is None else load_lanes(b, kind, base, place, lanes)
+            numbers_from(b, index, kind, lanes) if base is None else load_lanes(b, kind, base, index, lanes)
         )
     together: Val | None = None
     for code in codes:
@@ -88,7 +87,7 @@ class WordMaker:
     @property
     def lanes(self) -> int:
         """Of the vectors in which a line is read."""
-        lanes = self.native if self.plan.inner == 1 else 1
+        lanes = self.native
         while lanes > self.plan.length:
             lanes //= 2
         return lanes
@@ -100,9 +99,6 @@ class WordMaker:
         loop = b.begin_loop(ZERO, literal(whole), step=lanes, carried=[b.splat(value, lanes) for value in carried])
         carried = b.end_loop(loop, body(loop.index, loop.carried))
         return body(literal(length - lanes), carried) if whole < length else carried
-
-    def _place(self, index: Val) -> Val:
-        return index if self.plan.inner == 1 else self.b.mul(index, literal(self.plan.inner))
 
     def _store(self, value: Val, base: Val, index: Val) -> None:
         self.b.store(value, self.b.element_pointer(base, value.kind, index))
@@ -118,7 +114,7 @@ class WordMaker:
 
         def body(index: Val, carried: Values) -> Values:
             low, high, differences = carried
-            stored = load_lanes(b, order.kind, operand, self._place(index), self.lanes)
+            stored = load_lanes(b, order.kind, operand, index, self.lanes)
             key = cast(Val, order.key(scalars(b), stored))
             word = self.word_of(key)
             self._store(word, y, index)
@@ -150,7 +146,7 @@ class WordMaker:
             lanes //= 2
 
         def key(index: Val) -> Val:
-            return key_at(b, plan.codes, plan.word, self.kinds, operands, index, self._place(index), lanes)
+            return key_at(b, plan.codes, plan.word, self.kinds, operands, index, lanes)
 
         return self._holds(
             plan.length - 1 - lanes, lambda index: b.icmp("ule", key(index), key(b.add(index, literal(1)))), lanes
@@ -195,10 +191,10 @@ class WordMaker:
         rest = load_lanes(b, plan.word, x, literal(plan.length - lanes), lanes) if whole < plan.length else None
         loop = b.begin_loop(ZERO, literal(whole), step=lanes)
         word = load_lanes(b, plan.word, x, loop.index, lanes)
-        self._store(element(word), result, self._place(loop.index))
+        self._store(element(word), result, loop.index)
         b.end_loop(loop)
         if rest is not None:
-            self._store(element(rest), result, self._place(literal(plan.length - lanes)))
+            self._store(element(rest), result, literal(plan.length - lanes))
 
     # ------------------------------------------------------------- keys with numbers
 
@@ -217,7 +213,7 @@ class WordMaker:
     def _key(self, operands: Operands, index: Val) -> Val:
         """All keys as one unsigned word."""
         b, plan = self.b, self.plan
-        return key_at(b, plan.codes, plan.word, self.kinds, operands, index, self._place(index), self.lanes)
+        return key_at(b, plan.codes, plan.word, self.kinds, operands, index, self.lanes)
 
     def _with_number(self, key: Val, index: Val) -> Val:
         b, plan = self.b, self.plan

@@ -15,11 +15,9 @@ Lines = list[Val | None]
 """Addresses of a line's first element in each operand of the sort; None: elements' numbers."""
 
 
-def line_start(b: LlvmBuilder, line: Val, length: int, inner: int) -> Val:
-    """Linear index of the first element of a line, in arrays whose lines have ``length`` elements, ``inner`` apart."""
-    if inner == 1:
-        return b.mul(line, literal(length))
-    return b.add(b.mul(b.udiv(line, literal(inner)), literal(inner * length)), b.urem(line, literal(inner)))
+def line_start(b: LlvmBuilder, line: Val, length: int) -> Val:
+    """Linear index of the first element of a contiguous line."""
+    return b.mul(line, literal(length))
 
 
 def operand_lines(b: LlvmBuilder, arrays: SortedArrays, buffers: Val, start: Val) -> Lines:
@@ -59,13 +57,12 @@ def gather_lines(
     loop = b.begin_loop(ZERO, literal(arrays.count))
     word = b.load(plan.word, b.element_pointer(words, plan.word, loop.index))
     number = b.zext(b.and_(word, mask), "i64")
-    here, there = (index if plan.inner == 1 else b.mul(index, literal(plan.inner)) for index in (number, loop.index))
     for operand, result in zip(arrays.outputs, results):
         kind, source = arrays.kinds[operand], operands[operand]
         memory = "i8" if kind == "i1" else kind
         if source is None:
             value = b.trunc(number, memory)
         else:
-            value = b.load(memory, b.element_pointer(source, memory, here))
-        b.store(value, b.element_pointer(result, memory, there))
+            value = b.load(memory, b.element_pointer(source, memory, number))
+        b.store(value, b.element_pointer(result, memory, loop.index))
     b.end_loop(loop)

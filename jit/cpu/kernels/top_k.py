@@ -174,7 +174,7 @@ class _TopK:
             b.udiv(b.mul(place, literal(line.lines)), literal(line.tasks)) for place in (task, b.add(task, ONE))
         )
         loop = b.begin_loop(first, limit, guarded=False)
-        operands = operand_lines(b, self.arrays, buffers, line_start(b, loop.index, line.length, 1))
+        operands = operand_lines(b, self.arrays, buffers, line_start(b, loop.index, line.length))
         state = self._select(context, buffers, operands, task, ZERO, literal(line.length))
         self._write(buffers, loop.index, state.words, operands)
         b.end_loop(loop)
@@ -184,7 +184,7 @@ class _TopK:
         parts = literal(plan.parts)
         number, part = b.udiv(task, parts), b.urem(task, parts)
         first, limit = (b.udiv(b.mul(each, literal(line.length)), parts) for each in (part, b.add(part, ONE)))
-        operands = operand_lines(b, self.arrays, buffers, line_start(b, number, line.length, 1))
+        operands = operand_lines(b, self.arrays, buffers, line_start(b, number, line.length))
         state = self._select(context, buffers, operands, task, first, limit)
         place = b.mul(part, literal(plan.count * line.word_bytes))
         self._copy(state.words, byte_pointer(b, self._found(buffers, number), place), literal(plan.count))
@@ -194,7 +194,7 @@ class _TopK:
         found, total = self._found(buffers, number), plan.parts * plan.count
         after = byte_pointer(b, found, literal(total * line.word_bytes))
         self.sorter.call(b, context, after, found, literal(total), self.sorter.smallest, self.sorter.largest)
-        operands = operand_lines(b, self.arrays, buffers, line_start(b, number, line.length, 1))
+        operands = operand_lines(b, self.arrays, buffers, line_start(b, number, line.length))
         self._write(buffers, number, after, operands)
 
     def _found(self, buffers: Val, number: Val) -> Val:
@@ -203,7 +203,7 @@ class _TopK:
 
     def _write(self, buffers: Val, number: Val, words: Val, operands: Lines) -> None:
         b = self.b
-        results = result_lines(b, self.arrays, buffers, line_start(b, number, self.plan.count, 1))
+        results = result_lines(b, self.arrays, buffers, line_start(b, number, self.plan.count))
         gather_lines(b, self.line, self.arrays, words, operands, results)
 
     def _copy(self, source: Val, target: Val, count: Val) -> None:
@@ -243,8 +243,7 @@ class _TopK:
         bound = state.bound.get()
         places = [b.add(index, literal(n * lanes)) if n else index for n in range(vectors)]
         keys = [
-            self._signed(key_at(b, line.codes, plan.key, self.arrays.kinds, operands, place, place, lanes))
-            for place in places
+            self._signed(key_at(b, line.codes, plan.key, self.arrays.kinds, operands, place, lanes)) for place in places
         ]
         masks = [b.icmp("sle", key, bound) for key in keys]
         some = masks[0]
