@@ -22,6 +22,7 @@ from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.sort_order import SortKey, sort_order
 from hlojit.ir.ops.views import SortView
+from hlojit.lowering.machine import Machine
 from hlojit.lowering.sort_keys import KeyCode
 from hlojit.lowering.sorted_arrays import SortedArrays
 from hlojit.lowering.stored_order import StoredOrder
@@ -84,7 +85,7 @@ class LineSortPlan:
             codes,
             order,
             word,
-            min(lines // inner * -(-inner // COLUMNS), target.machine.most_tasks),
+            _tasks(lines // inner * -(-inner // COLUMNS), inner, target.machine),
             bits <= 8 and length >= LEAST_COUNTED and arrays.count == length,
         )
 
@@ -146,6 +147,11 @@ class LineSortPlan:
         """Of a line."""
         gathered = 0 if self.order is not None else operands * ELEMENT_CYCLES
         return self.length * (max(1.0, math.log2(max(2, self.length)) / 10) * WORD_CYCLES + gathered)
+
+
+def _tasks(groups: int, inner: int, machine: Machine) -> int:
+    """So many that threads end together; where lines are copied, so few that their memory is used again and again."""
+    return min(groups, machine.most_tasks if inner == 1 else 4 * machine.cores)
 
 
 def number_bits(length: int) -> int:

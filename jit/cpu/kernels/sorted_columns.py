@@ -38,7 +38,8 @@ class SortedColumns:
         return [number for number, source in enumerate(self.arrays.sources) if source is not None]
 
     def _line_bytes(self, operand: int, length: int) -> int:
-        return -(-length * KIND_BITS[_memory(self.arrays.kinds[operand])] // 512) * 64
+        # An odd number of cache lines: elements of a row must not all fall into the same set.
+        return (-(-length * KIND_BITS[_memory(self.arrays.kinds[operand])] // 512) | 1) * 64
 
     @property
     def copies(self) -> list[tuple[int, int]]:
