@@ -188,11 +188,13 @@ def test_sort_as_jax(name: str) -> None:
             np.testing.assert_array_equal(np.signbit(ours)[number], np.signbit(theirs)[number])
 
 
-def test_sort_comparator_may_use_constants_from_outside_only() -> None:
+def test_sort_comparator_may_use_values_from_outside() -> None:
     body = "%x = stablehlo.multiply %x0, %k : tensor<i32>\n%y = stablehlo.multiply %y0, %k : tensor<i32>\n"
     text = sort_text((9,), ["i32"], 0, body + compare("LT", "i32", "%x", "%y"))
     constant = text.replace(" {\n", " {\n%k = stablehlo.constant dense<-1> : tensor<i32>\n", 1)
     array = values("i32", (9,), few=True)
     np.testing.assert_array_equal(hlojit.compile(constant)(array), -np.sort(-array))
-    with pytest.raises(hlojit.UnsupportedError, match="uses a value of type tensor<i32> from outside"):
-        hlojit.compile(text.replace("%a0: tensor<9xi32>)", "%a0: tensor<9xi32>, %k: tensor<i32>)"))
+    given = text.replace("%a0: tensor<9xi32>)", "%a0: tensor<9xi32>, %k: tensor<i32>)")
+    for factor in (-1, 1, 0):
+        expected = array if factor == 0 else factor * np.sort(factor * array)
+        np.testing.assert_array_equal(hlojit.compile(given)(array, np.int32(factor)), expected)
