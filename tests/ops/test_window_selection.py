@@ -51,7 +51,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "narrow floats": ((9, 7), (5, 6), OVERLAPPING, "bf16", "GT"),
     "not equal": ((9, 7), (5, 6), OVERLAPPING, "f64", "NE", "subtract"),
     "padding alone": ((3,), (5,), "window_dimensions = array<i64: 2>, window_strides = array<i64: 2>, padding = dense<[[4, 3]]> : tensor<1x2xi64>"),
-    "nothing at all": ((0, 4), (0, 4), ""),
+    "nothing at all": ((0, 4), (0, 4), "window_dimensions = array<i64: 1, 1>"),
     "no window": ((2, 4), (0, 4), "window_dimensions = array<i64: 3, 1>"),
     "a scalar": ((), (), ""),
 }  # fmt: skip
