@@ -122,16 +122,15 @@ def test_recursive_calls_are_refused() -> None:
         hlojit.compile(text)
 
 
-def test_dynamic_shapes_are_refused() -> None:
+def test_sizes_that_only_data_tell_are_refused() -> None:
+    text = program(
+        "%x: tensor<8xf32>, %s: tensor<1xi32>",
+        "tensor<?xf32>",
+        "%0 = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>",
+        "return %0 : tensor<?xf32>",
+    )
     with pytest.raises(hlojit.HlojitError):
-        hlojit.compile(
-            program(
-                "%x: tensor<?xf32>",
-                "tensor<?xf32>",
-                "%0 = stablehlo.abs %x : tensor<?xf32>",
-                "return %0 : tensor<?xf32>",
-            )
-        )
+        hlojit.compile(text)(np.zeros(8, "f4"), np.array([-3], "i4"))
 
 
 # --------------------------------------------------------------------------------------------------------- arguments

@@ -164,18 +164,22 @@ def test_decompose_without_an_expansion_is_a_no_with_a_reason() -> None:
 
 
 def test_an_expansion_that_declines_is_a_no_with_a_reason() -> None:
-    """A dynamic reshape whose shape is known at run time only."""
+    """A map whose region holds more than elementwise ops."""
     text = """
-    func.func @main(%x: tensor<8xf32>, %s: tensor<2xi32>) -> tensor<2x4xf32> {
-      %0 = stablehlo.dynamic_reshape %x, %s : (tensor<8xf32>, tensor<2xi32>) -> tensor<?x?xf32>
-      %1 = stablehlo.convert %0 : (tensor<?x?xf32>) -> tensor<2x4xf32>
-      return %1 : tensor<2x4xf32>
+    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = "stablehlo.map"(%x) ({
+      ^bb0(%a: tensor<f32>):
+        %b = stablehlo.reshape %a : (tensor<f32>) -> tensor<1xf32>
+        %c = stablehlo.reshape %b : (tensor<1xf32>) -> tensor<f32>
+        stablehlo.return %c : tensor<f32>
+      }) {dimensions = array<i64: 0>} : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
     }
     """
     for api in ((1, 0), (1, 1)):
         with (
-            ext.using(plugin(api, backends=[Recorder(decomposing("stablehlo.dynamic_reshape"))])),
-            pytest.raises(hlojit.UnsupportedError, match=r"stablehlo\.dynamic_reshape.*'recorder'.*does not apply"),
+            ext.using(plugin(api, backends=[Recorder(decomposing("stablehlo.map"))])),
+            pytest.raises(hlojit.UnsupportedError, match=r"stablehlo\.map.*'recorder'.*does not apply"),
         ):
             hlojit.compile(text, backend="recorder")
 
