@@ -34,6 +34,7 @@ MAY_NAME_OPS = {
 MAY_COMPARE_NAMES = {
     **{place: why for place, why in MAY_NAME_OPS.items() if place != "ir/ops/"},
     "ir/ops/definition.py": "the table of records is by name",
+    "ir/verifier.py": "asks whether a record is hlojit's own, which the table of these has by name",
     "ir/compare.py": "compares two programs: their ops must have the same names",
     "jit/lowering/structure.py": "the identity of a kernel",
     "jit/simt/kernels.py": "the table of kernels is by the names that lowerings give them",

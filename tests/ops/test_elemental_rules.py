@@ -151,7 +151,10 @@ def _taken() -> list[Any]:
         for element in ELEMENTS:
             types = (tensor((1,), element),) * len(record.operands)
             attributes = ATTRIBUTES.get(record.mnemonic, [{}])[0]
-            if record.mnemonic not in ("convert", "select", "clamp") and accepted(record, types, attributes):
+            result = accepted(record, types, attributes)
+            if result is None or isinstance(result.element_type, ComplexType):
+                continue  # a complex number is a pair of scalars, which tests/complex runs
+            if record.mnemonic not in ("convert", "select", "clamp"):
                 rows.append(pytest.param(record, element, id=f"{record.mnemonic}-{element}"))
     assert len(rows) > 700, "most ops take most types"
     return rows
