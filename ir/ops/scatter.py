@@ -236,7 +236,9 @@ def _scatter_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ..
     dims = scatter_numbers(call.instruction)
     shape = inputs[0].shape
     grid = np.indices(updates[0].shape, sparse=True)
-    batch = [grid[d] for d in range(updates[0].ndim) if d not in dims.update_window_dims]
+    scattered = [d for d in range(updates[0].ndim) if d not in dims.update_window_dims]
+    batch = [grid[d] for d in scattered]
+    order = (*scattered, *dims.update_window_dims)
     dropped = {*dims.inserted_window_dims, *dims.input_batching_dims}
     position: list[Any] = [np.zeros((), np.int64)] * len(shape)
     for number, d in enumerate(dims.scatter_dims_to_operand_dims):
@@ -251,11 +253,15 @@ def _scatter_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ..
     for where, extent in zip(position, shape):
         inside = inside & (where >= 0) & (where < extent)
         flat = flat * extent + np.clip(where, 0, max(extent - 1, 0))
-    inside = np.broadcast_to(inside, updates[0].shape).ravel()
-    flat = np.broadcast_to(flat, updates[0].shape).ravel()[inside]
-    results = scatter_in_rounds(
-        call, 0, [value.ravel() for value in inputs], flat, [update.ravel()[inside] for update in updates]
-    )
+
+    def in_order(array: Array) -> Array:
+        """Window after window."""
+        return np.transpose(np.broadcast_to(array, updates[0].shape), order).ravel()
+
+    inside = in_order(inside)
+    flat = in_order(flat)[inside]
+    taken = [in_order(update)[inside] for update in updates]
+    results = scatter_in_rounds(call, 0, [value.ravel() for value in inputs], flat, taken)
     return tuple(result.reshape(shape) for result in results)
 
 

@@ -273,3 +273,27 @@ def test_single_elements_are_shared_by_their_places(index: str, monkeypatch: pyt
                     text = case.text(("f32",), combiner, index)
                     (actual,) = run_guarded(text, operand, indices, updates, target=target)
                     np.testing.assert_array_equal(actual, expected, err_msg=f"{combiner} {cores}")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_windows_that_overlap_are_combined_one_after_the_other(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the updates' first dimension is the windows' own: by a combiner for which the order matters."""
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    text = """func.func @main(%x: tensor<6xf32>, %i: tensor<3x1xi32>, %u: tensor<3x3xf32>) -> tensor<6xf32> {
+      %two = stablehlo.constant dense<2.0> : tensor<f32>
+      %r = "stablehlo.scatter"(%x, %i, %u) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %m = stablehlo.multiply %a, %two : tensor<f32>
+        %s = stablehlo.add %m, %b : tensor<f32>
+        stablehlo.return %s : tensor<f32>
+      }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+        : (tensor<6xf32>, tensor<3x1xi32>, tensor<3x3xf32>) -> tensor<6xf32>
+      return %r : tensor<6xf32>
+    }"""
+    x, at, updates = np.zeros(6, "f4"), np.array([[0], [1], [0]], "i4"), np.arange(1, 10, dtype="f4").reshape(3, 3)
+    expected = x.copy()
+    for column, (place,) in enumerate(at):
+        for row in range(3):
+            expected[place + row] = expected[place + row] * 2 + updates[row, column]
+    for name in (backend, "reference"):
+        np.testing.assert_array_equal(hlojit.compile(text, backend=name)(x, at, updates), expected)
