@@ -12,7 +12,7 @@ from hlojit.ir.scalar.expression import Term, rare
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from vector_function import DTYPES, VectorFunction
 
-BINARY = ("atan2", "pow")
+BINARY = ("atan2", "polygamma", "pow", "zeta")
 UNARY = [name for name in functions.__all__ if name not in BINARY]
 
 

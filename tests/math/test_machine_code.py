@@ -18,7 +18,7 @@ GPU = Target("nvptx64-nvidia-cuda", "sm_90", "+ptx80", 32, 64)
 
 
 def assembly(name: str, kind: str, lanes: int, target: Target) -> str:
-    operands = 2 if name in ("pow", "atan2") else 1
+    operands = 2 if name in ("pow", "atan2", "polygamma", "zeta") else 1
     return compile_to_assembly(loop_text(getattr(functions, name), kind, lanes, operands), target)
 
 

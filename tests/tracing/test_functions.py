@@ -87,6 +87,13 @@ CASES: dict[Callable[..., Any], list[Callable[..., Any]]] = {
     np.result_type: [lambda x, y: x.astype(np.result_type(x, y, np.float32))],
     np.isclose: [lambda x, y: np.isclose(x, x + 1e-9), lambda x, y: np.isclose(x, y, atol=2)],
     np.allclose: [lambda x, y: np.allclose(x, x), lambda x, y: np.allclose(x, y)],
+    np.real: [lambda x, y: np.real(x), lambda x, y: np.real(x + 2j * y)],
+    np.imag: [lambda x, y: np.imag(x), lambda x, y: np.imag(x + 2j * y)],
+    np.angle: [lambda x, y: np.angle(x - 2), lambda x, y: np.angle(x + 2j * y), lambda x, y: np.angle(x + 2j * y, deg=True)],
+    np.isreal: [lambda x, y: np.isreal(x), lambda x, y: np.isreal(x + 2j * y)],
+    np.iscomplex: [lambda x, y: np.iscomplex(x), lambda x, y: np.iscomplex(x + 2j * y)],
+    np.isrealobj: [lambda x, y: np.where(np.isrealobj(x), x, y)],
+    np.iscomplexobj: [lambda x, y: np.where(np.iscomplexobj(x), x, y)],
 }  # fmt: skip
 
 
