@@ -38,7 +38,7 @@ def _to_types(op: OpDefinition) -> Piece:
 
     def rule(written: Any, operands: Sequence[Type]) -> Sequence[Type] | None:
         sources, results = written
-        return [*sources, *results] if len(sources) == len(operands) else None
+        return [*sources, *results] if results and len(sources) == len(operands) else None
 
     def text(written: Any) -> str:
         return f"{_listing(written[0])} to {_listing(written[1])}"

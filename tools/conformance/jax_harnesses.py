@@ -32,9 +32,8 @@ def _harnesses() -> dict[str, Any]:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 
-    configuration: Any = jax.config
-    configuration.update("jax_enable_x64", True)
-    from jax._src.internal_test_util import test_harnesses
+    with jax.enable_x64(True):
+        from jax._src.internal_test_util import test_harnesses
 
     found: dict[str, Any] = {}
     seen: Counter[str] = Counter()
@@ -54,6 +53,13 @@ def programs() -> Iterator[Program]:
 
 def run_harness(program: Program, backend: str) -> tuple[str, str]:
     """Lower, compile and run a harness, and compare with JAX."""
+    import jax
+
+    with jax.enable_x64(True):
+        return _run(program, backend)
+
+
+def _run(program: Program, backend: str) -> tuple[str, str]:
     import jax
 
     harness = _harnesses()[program.name]
