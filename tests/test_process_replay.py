@@ -71,6 +71,38 @@ def test_another_scheme_of_symbols_is_no_difference(tool: ModuleType, program: A
     assert tool.compare(before, records(tmp_path, "after", tool, program)) == []
 
 
+SORT = """
+func.func @main(%x: tensor<300xi32>) -> tensor<300xi32> {
+  %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64}> ({
+  ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+    %1 = stablehlo.compare LT, %a, %b : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  }) : (tensor<300xi32>) -> tensor<300xi32>
+  return %0 : tensor<300xi32>
+}
+"""
+
+
+def test_other_symbols_of_shared_functions_are_no_difference(tool: ModuleType, tmp_path: Path) -> None:
+    program = tool.lowered_program(SORT)
+    before = records(tmp_path, "before", tool, program)
+    (launch,) = program.launches()
+    (part,) = launch.kernel.parts
+    old = part.phases[0].symbol
+
+    def renamed(kernel: Any, new: str) -> Any:
+        phases = tuple(replace(phase, symbol=phase.symbol.replace(old, new)) for phase in kernel.phases)
+        return replace(kernel, ir=kernel.ir.replace(old, new), phases=phases)
+
+    launch.kernel = replace(
+        renamed(launch.kernel, "hlojit_0123456789abcdef"), parts=(renamed(part, "hlojit_0123456789abcdef"),)
+    )
+    assert tool.compare(before, records(tmp_path, "renamed", tool, program)) == []
+    changed = replace(part, ir=part.ir.replace("smin", "smax"))
+    launch.kernel = replace(launch.kernel, parts=(changed,))
+    assert tool.compare(before, records(tmp_path, "changed", tool, program))
+
+
 def test_a_changed_kernel_is_named(tool: ModuleType, program: Any, tmp_path: Path) -> None:
     before = records(tmp_path, "before", tool, program)
     launch = next(each for each in program.launches() if each.instruction_name == "stablehlo.dot_general")

@@ -140,12 +140,23 @@ def write_record(program: Any, folder: Path) -> None:
 
 
 def kernel_text(kernel: Any) -> str:
-    """A kernel's code and launches with its own symbols normalized."""
-    base = kernel.phases[0].symbol.partition(".")[0]
-    described = [f"; {field}" for field in _plain_fields(kernel, ("ir", "linked"))]
+    """A kernel's code and launches with its own symbols, and those of the parts that it shares, normalized."""
+    base = _own_symbol(kernel)
+    described = [f"; {field}" for field in _plain_fields(kernel, ("ir", "linked", "parts"))]
     linked = [f"; linked {symbol}\n{text}" for symbol, text in kernel.linked]
+    # The symbols of parts are hashes of what they are made by: versions among it.
+    parts = [(_own_symbol(part), f"part{number}", part) for number, part in enumerate(getattr(kernel, "parts", ()))]
+    shown = [f"; {name}\n{kernel_text(part)}" for _, name, part in parts]
     text = "\n".join([*described, kernel.ir, *linked])
-    return re.sub(rf"\b{re.escape(base)}\b", "kernel", text)
+    for symbol, name in ((base, "kernel"), *((symbol, name) for symbol, name, _ in parts)):
+        # Further functions of a kernel are called by its symbol and a suffix.
+        text = re.sub(rf"\b{re.escape(symbol)}(?=\b|_)", name, text)
+    return "\n".join([text, *shown])
+
+
+def _own_symbol(kernel: Any) -> str:
+    symbol: str = kernel.phases[0].symbol
+    return symbol.partition(".")[0]
 
 
 def _program_lines(program: Any, numbers: dict[str, int]) -> Iterator[str]:
