@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance conformance-jax soak check fast bench bench-sorting bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test fuzz conformance conformance-jax soak check fast bench bench-sorting bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ fast: $(STAMP)  ## run the tests that take less than a minute together
 soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 programs compiled and dropped
 	$(RUN) -m pytest -q --soak -m soak
 	$(RUN) tools/memory_growth.py
+
+fuzz: $(STAMP)  ## every test of random programs, with programs that are new each time (ten minutes)
+	$(RUN) -m pytest -q --hypothesis-profile=random -m hypothesis $(ARGS)
 
 conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math"; docs/conformance.md)
 	$(RUN) -m tools.conformance --stablehlo $(or $(STABLEHLO),$(error say where a checkout of openxla/stablehlo is: STABLEHLO=<folder>)) $(ARGS)

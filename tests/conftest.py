@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from .elsewhere import Elsewhere
 from .on_gpu import MARKERS, OnGpu, skip_gpu_only
+
+settings.register_profile("fixed", derandomize=True, database=None)
+settings.register_profile("random", print_blob=True)
+settings.load_profile("fixed")
+"""A test says the same of the same code twice: its random programs are the same ones. ``make fuzz`` looks for others."""
 
 
 def pytest_addoption(parser: Any) -> None:

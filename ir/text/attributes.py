@@ -21,7 +21,7 @@ from hlojit.ir.attributes import (
     TypeAttr,
     UnitAttr,
 )
-from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, find_element_type
+from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, QuantizedType, find_element_type
 from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
 from hlojit.ir.text.dimension_numbers import RECORDS, RecordReader
 from hlojit.ir.text.lexer import NESTING_LIMIT, NUMBER, WORD, Cursor
@@ -53,6 +53,7 @@ class AttributeReader:
         self._deepest = 0
         self._size = 0
         self._open_aliases: set[str] = set()
+        self._in_constant = False
         types.attribute_text = self._text_of_attribute
 
     def dictionary(self) -> dict[str, Attribute]:
@@ -77,6 +78,14 @@ class AttributeReader:
         if cursor.accept("="):
             return name, self.read()
         return name, UnitAttr()
+
+    def constant(self) -> Attribute:
+        """Read the elements of a constant; of a quantized type they are the stored integers."""
+        self._in_constant = True
+        try:
+            return self.read()
+        finally:
+            self._in_constant = False
 
     def read(self) -> Attribute:
         """Read one attribute."""
@@ -230,6 +239,11 @@ class AttributeReader:
         type = self.types.read()
         if not isinstance(type, TensorType):
             cursor.fail(f"expected a tensor type, found {type}", start)
+        if isinstance(type.element_type, QuantizedType) and not self._in_constant:
+            stored = type.with_element_type(type.element_type.storage_element)
+            cursor.fail(
+                f"elements are numbers, not {type.element_type}: write the stored integers, of type {stored}", start
+            )
         return type
 
     def _array(self) -> Attribute:

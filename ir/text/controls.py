@@ -54,7 +54,7 @@ class ConstantForm(Form):
         start = cursor.pos
         if not (cursor.at("dense") or cursor.at("#")):
             cursor.expected("dense<...> : tensor<...>")
-        value = reader.attributes.read()
+        value = reader.attributes.constant()
         if not isinstance(value, Dense):
             cursor.fail("expected dense<...> : tensor<...>", start)
         if value.is_splat:

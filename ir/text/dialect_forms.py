@@ -194,9 +194,11 @@ class ElementForm(Form):
 
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """The tensor, its indices and its type."""
-        source = instruction.operand_types[0]
+        source, *places = instruction.operand_types
         if not isinstance(source, TensorType) or instruction.result_types[0] is not scalar(source.element_type):
             raise Unspellable
+        if any(place is not scalar(INDEX) for place in places):
+            raise Unspellable  # the text has no types of indices
         dictionary = printer.attribute_dictionary(instruction, frozenset())
         first, *rest = instruction.operands
         return f" {printer.name(first)}[{printer.names(rest)}]{' ' if dictionary else ''}{dictionary} : {source}"
