@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.extensions.host_device import HostDevice
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
+from tools.conformance import __main__ as command
 from tools.conformance import report
 from tools.conformance.checks import Check, checked
 from tools.conformance.comparison import FAR, differs, ulp_distance
@@ -122,6 +124,49 @@ def test_programs_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         kind(PARALLEL.replace("dense<1> : tensor<ui32>", "dense<0> : tensor<ui32>"), "parallel", "reference") == "wrong"
     )
+
+
+DIFFERENT = """
+  func.func @half(%a: tensor<2xf32>, %t: !stablehlo.token) -> !stablehlo.token {
+    %0 = stablehlo.add %a, %a : tensor<2xf32>
+    %1 = "stablehlo.send"(%0, %t) {channel_handle = #stablehlo.channel_handle<handle = 5, type = 2>, is_host_transfer = true}
+      : (tensor<2xf32>, !stablehlo.token) -> !stablehlo.token
+    return %1 : !stablehlo.token
+  }
+  func.func @rest(%t: !stablehlo.token) -> (tensor<2xf32>, !stablehlo.token) {
+    %0:2 = "stablehlo.recv"(%t) {channel_handle = #stablehlo.channel_handle<handle = 5, type = 3>, is_host_transfer = true}
+      : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)
+    %1:2 = "stablehlo.infeed"(%0#1) : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)
+    %2 = stablehlo.multiply %0#0, %1#0 : tensor<2xf32>
+    return %2, %1#1 : tensor<2xf32>, !stablehlo.token
+  }
+  func.func @fed() -> tensor<2xf32> {
+    %0 = stablehlo.constant dense<[10.0, 100.0]> : tensor<2xf32>
+    return %0 : tensor<2xf32>
+  }
+  func.func @main() {
+    %a = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+    %t = stablehlo.after_all : !stablehlo.token
+    %r:3 = "interpreter.run_parallel"(%t, %a, %t) {infeed = [@fed], programs = [[@rest], [@half]]}
+      : (!stablehlo.token, tensor<2xf32>, !stablehlo.token) -> (tensor<2xf32>, !stablehlo.token, !stablehlo.token)
+    check.expect_eq_const %r#0, dense<[20.0, 400.0]> : tensor<2xf32>
+    func.return
+  }
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_processes_that_run_different_programs(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kind(DIFFERENT, "parallel", backend) == ""
+    assert kind(DIFFERENT.replace("20.0, 400.0", "20.0, 401.0"), "parallel", backend) == "wrong"
+    monkeypatch.setattr("tools.conformance.host_side.SECONDS", 0.2)
+    alone = perform(
+        Program("own", "p", "parallel", DIFFERENT.replace("handle = 5, type = 2", "handle = 6, type = 2")), backend
+    )
+    assert alone[0] and "nothing came through channel '5' in 0.2 s" in alone[1]
+    unfed = perform(Program("own", "p", "parallel", DIFFERENT.replace("infeed = [@fed], ", "")), backend)
+    assert unfed[0] and "nothing came through channel 'infeed'" in unfed[1]
+    assert not hlojit.channel(5)._sends and not len(hlojit.channel(5)), "the channels are as they were"
 
 
 def misbehave(program: Program, backend: str) -> tuple[str, str]:
@@ -238,3 +283,44 @@ def test_tables(tmp_path: Path) -> None:
     assert "| own | 1 | 2 | 1 wrong |" in (tmp_path / "summary.md").read_text()
     assert "| `stablehlo.add` | 1/2 |" in (tmp_path / "ops.md").read_text()
     assert (tmp_path / "failures-own.txt").read_text() == "a: wrong: so\n"
+    report.keep(tmp_path, "own", found["own"])
+    report.keep(tmp_path, "other", found["own"][:1])
+    again = report.kept(tmp_path, ("other", "missing", "own"))
+    assert list(again) == ["other", "own"]
+    assert [(each.program.name, each.kind, each.ops) for each in again["own"]] == [
+        (each.program.name, each.kind, each.ops) for each in found["own"]
+    ]
+    report.write(tmp_path, "cpu", again)
+    assert "| other | 1 | 1 |  |\n| own | 1 | 2 | 1 wrong |" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("", "say where a checkout"),
+        ("--jax --suite math", "say where a checkout"),
+        ("--stablehlo nowhere", "no checkout"),
+        ("--stablehlo CHECKOUT", "no programs of the suite testdata"),
+        ("--stablehlo CHECKOUT --suite parse --filter nobody", "no program of parse is left by --filter 'nobody'"),
+        ("--stablehlo CHECKOUT --suite parse --first 9", "no program of parse is left"),
+        ("--stablehlo CHECKOUT --suite parse --backend nope", "unknown back end 'nope'"),
+        ("--stablehlo CHECKOUT --suite parse --filter (", "'(' is no regular expression"),
+        ("--stablehlo CHECKOUT --every 0", "expected a number from 1 on, found '0'"),
+        ("--stablehlo CHECKOUT --limit -1", "expected seconds, more than 0"),
+    ],
+)
+def test_what_cannot_be_run_is_said_and_nothing_is_written(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "checkout" / "stablehlo" / "tests"
+    folder.mkdir(parents=True)
+    (folder / "ops.mlir").write_text(RIGHT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["conformance", *line.replace("CHECKOUT", "checkout").split()])
+    try:
+        code: object = command.main()
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "build").exists()

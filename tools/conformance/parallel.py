@@ -1,8 +1,9 @@
 """Programs of several processes: ``interpreter.run_parallel`` taken apart.
 
 A module of the collectives' tests has a ``main`` that makes arguments, has functions run by a grid of processes, and checks
-their results.  It becomes three programs: one that returns the arguments, the one that all processes run, and one that is
-given their results and checks them.  Tokens exist inside of each process only.
+their results.  It becomes several programs: one that returns the arguments, those that the processes run, and one that is
+given their results and checks them.  Tokens exist inside of each process only.  Processes that run one function are one
+program for several devices; different functions are programs of their own, which meet on the host (``host_side.py``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import hlojit
@@ -17,6 +19,7 @@ from hlojit.extensions import CompileOptions
 
 from tools.conformance.checks import checked, replaced
 from tools.conformance.comparison import mismatch
+from tools.conformance.host_side import HostSide
 from tools.conformance.mlir_text import (
     FunctionText,
     after_type,
@@ -30,14 +33,22 @@ from tools.conformance.programs import Program
 
 _RUN = re.compile(r"(?:(?P<result>%[\w$.\-]+)(?::\d+)?\s*=\s*)?\"interpreter\.run_parallel\"\s*(?=\()")
 _PROGRAMS = re.compile(r"programs\s*=\s*(?=\[)")
+_INFEED = re.compile(r"infeed\s*=\s*(?=\[)")
+_NAME = re.compile(r"@([\w$.\-]+)")
 _PRINT = re.compile(r"interpreter\.print\b[^\n]*")
 """Prints the value on the interpreter's output, which is no part of the results."""
 _TOKEN = "!stablehlo.token"
+_OF_THE_GRID = re.compile(
+    r"stablehlo\.(all_gather|all_reduce|all_to_all|collective_\w+|reduce_scatter|partition_id|replica_id)\b"
+)
 
 
 @dataclass(frozen=True)
 class ParallelRun:
-    """``run_parallel`` as it stands in a body: ``grid`` holds functions' names, a row for every replica."""
+    """``run_parallel`` as it stands in a body: ``grid`` holds functions' names, a row for every replica.
+
+    The functions named by ``infeed`` return what the processes are fed, one after the other.
+    """
 
     start: int
     end: int
@@ -46,6 +57,7 @@ class ParallelRun:
     operand_types: list[str]
     result_types: list[str]
     grid: list[list[str]]
+    infeed: list[str]
 
     def names(self) -> list[str]:
         """The function of every process, in the order of processes."""
@@ -66,9 +78,6 @@ def find_run(body: str) -> ParallelRun:
     assert arrow is not None
     end = after_type(body, arrow.end())
     results = body[arrow.end() : end]
-    programs = _PROGRAMS.search(attributes)
-    assert programs is not None
-    rows = attributes[programs.end() + 1 : closing(attributes, programs.end()) - 1]
     return ParallelRun(
         match.start(),
         end,
@@ -76,12 +85,19 @@ def find_run(body: str) -> ParallelRun:
         split_list(body[match.end() + 1 : operands_end - 1]),
         split_list(body[types.end() + 1 : types_end - 1]),
         split_list(results[1:-1]) if results.startswith("(") else [results],
-        [re.findall(r"@([\w$.\-]+)", row) for row in split_list(rows)],
+        [_NAME.findall(row) for row in split_list(_list(attributes, _PROGRAMS))],
+        _NAME.findall(_list(attributes, _INFEED)),
     )
 
 
+def _list(attributes: str, name: re.Pattern[str]) -> str:
+    """What stands between the brackets of an attribute, nothing if it is not there."""
+    found = name.search(attributes)
+    return attributes[found.end() + 1 : closing(attributes, found.end()) - 1] if found else ""
+
+
 def run_parallel(program: Program, backend: str) -> tuple[str, str]:
-    """Run the three programs; the failure of the last one's checks, or nothing."""
+    """Run the programs; the failure of the last one's checks, or nothing."""
     text = _PRINT.sub("", without_comments(program.text))
     main = entry(text)
     run = find_run(main.body)
@@ -112,18 +128,44 @@ def _processes(text: str, main: FunctionText, run: ParallelRun, values: Sequence
     called = [by_name[name] for name in run.names()]
     counts = [len(function.argument_types()) for function in called]
     rows = [values[sum(counts[:number]) : sum(counts[: number + 1])] for number in range(len(called))]
-    if len(set(run.names())) > 1:
-        raise NotImplementedError("processes that run different programs")
-    function = called[0]
-    options = CompileOptions(fold_limit=0, num_replicas=len(run.grid), num_partitions=len(run.grid[0]))
-    executable = hlojit.compile(_calling(text, main, function), backend=backend, options=options)
     given = [[value for value in row if value is not None] for row in rows]
-    returned = executable(given) if len(called) > 1 else [_listed(executable(*given[0]))]
+    fed = [tuple(_run(_calling(text, main, by_name[name]), [], backend)) for name in run.infeed]
+    with HostSide(text, len(called), fed) as host:
+        if len(set(run.names())) > 1:
+            returned = _different(text, main, called, given, host, backend)
+        else:
+            returned = _alike(_calling(text, main, called[0]), run, given, backend)
     found: list[Any] = []
-    for results in returned:
+    for function, results in zip(called, returned, strict=True):
         own = iter(results)
         found += [None if type_ == _TOKEN else next(own) for type_ in function.result_types()]
     return found
+
+
+def _alike(text: str, run: ParallelRun, given: Sequence[list[Any]], backend: str) -> list[list[Any]]:
+    """The results of processes that run one program: several devices do, if there are several."""
+    options = CompileOptions(fold_limit=0, num_replicas=len(run.grid), num_partitions=len(run.grid[0]))
+    executable = hlojit.compile(text, backend=backend, options=options)
+    return list(executable(given)) if len(given) > 1 else [_listed(executable(*given[0]))]
+
+
+def _different(
+    text: str,
+    main: FunctionText,
+    called: Sequence[FunctionText],
+    given: Sequence[list[Any]],
+    host: HostSide,
+    backend: str,
+) -> list[list[Any]]:
+    """The results of processes that run different programs, each compiled for itself: they do not know of the grid."""
+    if found := _OF_THE_GRID.search(text):
+        raise NotImplementedError(f"{found[0]} in processes that run different programs")
+    options = CompileOptions(fold_limit=0)
+    executables = [
+        hlojit.compile(_calling(text, main, function), backend=backend, options=options) for function in called
+    ]
+    calls = [partial(executable, *row) for executable, row in zip(executables, given, strict=True)]
+    return [_listed(returned) for returned in host.run(calls)]
 
 
 def _calling(text: str, main: FunctionText, function: FunctionText) -> str:

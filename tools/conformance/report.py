@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tools.conformance.programs import Outcome
+from tools.conformance.programs import Outcome, Program
 from tools.conformance.reasons import REASONS
 
 Outcomes = Mapping[str, Sequence[Outcome]]
@@ -36,6 +37,26 @@ def summary(suite: str, outcomes: Sequence[Outcome]) -> str:
     passed = sum(outcome.passed for outcome in outcomes)
     rest = kinds_of_failures(outcomes)
     return f"{suite}: {passed}/{len(outcomes)}" + (f" ({rest})" if rest else "")
+
+
+def keep(folder: Path, suite: str, outcomes: Sequence[Outcome]) -> None:
+    """Keep a suite's outcomes in the folder, so that tables have them when other suites are run later."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [(each.program.name, each.kind, each.reason, each.seconds, each.ops) for each in outcomes]
+    (folder / f"outcomes-{suite}.json").write_text(json.dumps(rows))
+
+
+def kept(folder: Path, suites: Iterable[str]) -> dict[str, list[Outcome]]:
+    """The outcomes of the suites of which there are any in the folder."""
+    found = {}
+    for suite in suites:
+        path = folder / f"outcomes-{suite}.json"
+        if path.exists():
+            found[suite] = [
+                Outcome(Program(suite, name, ""), reason, kind, seconds, tuple(ops))
+                for name, kind, reason, seconds, ops in json.loads(path.read_text())
+            ]
+    return found
 
 
 def write(folder: Path, backend: str, found: Outcomes) -> None:
