@@ -40,7 +40,7 @@ soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 p
 	$(RUN) -m pytest -q --soak -m soak
 	$(RUN) tools/memory_growth.py
 
-fuzz: $(STAMP)  ## every test of random programs, with programs that are new each time (ten minutes)
+fuzz: $(STAMP)  ## every test of random programs, with programs that are new each time (two minutes; again and again finds more)
 	$(RUN) -m pytest -q --hypothesis-profile=random -m hypothesis $(ARGS)
 
 conformance: $(STAMP)  ## StableHLO's own suites: make conformance STABLEHLO=<checkout> (ARGS="--suite math"; docs/conformance.md)

@@ -29,6 +29,7 @@ STRING: Final = re.compile(r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"')
 BLOCK_NAME: Final = re.compile(r"\^[\w$.-]+")
 _SOME_TOKEN: Final = re.compile(r'[%#!@^]?[\w$.#-]+|"[^"\n]{0,30}"?|->|\{-#|.')
 _UNESCAPED: Final = re.compile(r"\\([0-9a-fA-F]{2}|.)")
+_STRING_OR_BLANKS: Final = re.compile(r'("(?:[^"\\\n]|\\.)*+")|(?:\s|//[^\n]*+)++')
 _OPAQUE: Final = re.compile(r'(?:[^<>()\[\]{}"\-/]++|"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"|->|-|//[^\n]*+|/)++')
 _CLOSING: Final = {"<": ">", "(": ")", "[": "]", "{": "}"}
 
@@ -251,10 +252,7 @@ def compact(text: str) -> str:
     """One line without comments, whatever the line breaks of the source (strings are kept as they are)."""
     if "\n" not in text:
         return text
-    parts = re.split(r'("(?:[^"\\\n]|\\.)*+")', text)
-    for index in range(0, len(parts), 2):
-        parts[index] = re.sub(r"\s+", " ", re.sub(r"//[^\n]*", "", parts[index]))
-    return "".join(parts)
+    return _STRING_OR_BLANKS.sub(lambda match: match[1] or " ", text)
 
 
 def unquote(text: str) -> str:

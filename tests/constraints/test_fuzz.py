@@ -88,10 +88,11 @@ def test_mutated_programs(text: str, allow_unregistered: bool) -> None:
         " : (tensor<f32>) -> tensor<f32> func.return }",
         "func.func @f(%a: tensor<2xf32>, %b: tensor<2x3xf32>) { %0 = chlo.broadcast_add %a, %b {broadcast_dimensions = "
         "array<i64: 7>} : (tensor<2xf32>, tensor<2x3xf32>) -> tensor<2x3xf32> func.return }",
+        'm.f() {// "a comment" with } and ) \n %x = "quoted // text" \n}\n',
         "func.func @f(" + "tuple<" * 5000 + ")",
         "func.func @f() { %0 = stablehlo.constant dense<" + "[" * 5000 + " : tensor<f32> return }",
     ],
-    ids=["huge splat", "negative bits", "broadcast to nowhere", "deep type", "deep constant"],
+    ids=["huge splat", "negative bits", "broadcast to nowhere", "comment with strings", "deep type", "deep constant"],
 )
 def test_programs_that_fuzzing_found(text: str) -> None:
     check(text, allow_unregistered=False)
