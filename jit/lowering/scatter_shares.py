@@ -1,7 +1,7 @@
 """How tasks share a scatter without changing the order in which an element is updated.
 
-Every task goes through all updates, in ascending order.  Of windows each does a part of their elements (``WindowShare``); of
-single elements each does those whose places lie in its part of the input (``PlaceShare``).
+Every task goes through all updates, in ascending order.  Of windows each does the elements that lie in its part of the
+input (``WindowShare``), so that no two tasks update one element; so it is of single elements (``PlaceShare``).
 """
 
 from __future__ import annotations
@@ -27,29 +27,38 @@ WORTH = 0.75
 
 @dataclass(frozen=True)
 class WindowShare:
-    """What each of some tasks does of every window: rows, or elements of rows, as many as fill cache lines."""
+    """What each of some tasks does of every window: rows, or places along the windows' last dimension, whole cache lines.
+
+    Rows (``extent`` of them in a window) are shared if no index moves a window along their dimensions: the same row is at
+    another place in every other window then.  Places are counted in the *input* (``extent`` of them), from where a window
+    begins if no index moves it along them, so that an element belongs to one task whichever windows reach it.
+    """
 
     tasks: int
-    all_rows: int
-    row: int
+    extent: int
     by_rows: bool
 
     @staticmethod
     def of(plan: ScatterPlan, itemsize: int, machine: Machine) -> WindowShare:
         """As many tasks as there are cores, if windows have so much to share."""
         shape = plan.window_shape
-        row, rows = (shape[-1], math.prod(shape[:-1])) if shape else (1, 1)
+        if not shape:
+            return WindowShare(1, 1, True)
+        row, rows = shape[-1], math.prod(shape[:-1])
+        *row_dims, last = plan.operand_window_dims
+        moved = set(plan.numbers.scatter_dims_to_operand_dims)
+        places = plan.input.shape[last] if last in moved else row
         per_task = max(1, SMALLEST_SHARE // itemsize)
         tasks = max(1, min(machine.cores, rows * row // per_task))
-        if rows >= 4 * tasks or rows * row < 2 * per_task:
-            return WindowShare(min(tasks, max(1, rows)), rows, row, True)
-        return WindowShare(max(1, min(tasks, row // per_task)), rows, row, False)
+        if not moved.intersection(row_dims) and (rows >= 4 * tasks or rows * row < 2 * per_task):
+            return WindowShare(min(tasks, max(1, rows)), rows, True)
+        return WindowShare(max(1, min(tasks, places // per_task)), places, False)
 
     @property
     def size(self) -> int:
-        """Rows, or elements of a row, of a task."""
-        extent, grain = (self.all_rows, 1) if self.by_rows else (self.row, LINE_ELEMENTS)
-        return -(-extent // (self.tasks * grain)) * grain
+        """Rows, or places, of a task."""
+        grain = 1 if self.by_rows else LINE_ELEMENTS
+        return -(-self.extent // (self.tasks * grain)) * grain
 
 
 @dataclass(frozen=True)

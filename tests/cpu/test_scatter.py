@@ -234,6 +234,8 @@ SHARED = {
     "long_rows": Case((8, 130), (60, 1), (60, 130), (1,), (0,), (0,), 1),
     "many_rows": Case((8, 33, 6), (20, 1), (20, 33, 6), (1, 2), (0,), (0,), 1),
     "moved_windows": Case((6, 90), (9, 2), (9, 3, 70), (1, 2), (), (0, 1), 1),
+    "moved_far": Case((3, 2000), (40, 1), (40, 2, 900), (1, 2), (), (1,), 1),
+    "moved_rows": Case((70, 130), (30, 1), (30, 50, 130), (1, 2), (), (0,), 1),
     "window_first": Case((6, 90), (9, 2), (3, 70, 9), (0, 1), (), (0, 1), 1),
 }
 
@@ -242,8 +244,14 @@ SHARED = {
 def test_windows_are_shared_by_tasks(name: str) -> None:
     """Each task goes through all updates in their order and does its part of every window."""
     case = SHARED[name]
-    for element, combiner in (("f32", "add"), ("bf16", "subtract"), ("i8", "overwrite"), ("f64", "maximum")):
-        given = arguments(case, (element,), 5, -2, 10)
+    for element, combiner in (
+        ("f32", "add"),
+        ("f32", "overwrite"),
+        ("bf16", "subtract"),
+        ("i8", "overwrite"),
+        ("f64", "maximum"),
+    ):
+        given = arguments(case, (element,), 5, -2, case.operand[-1] if name == "moved_far" else 10)
         if name == "window_first":  # what is the first update of an element depends on who counts
             given[2] = np.ones_like(given[2])
         (expected,) = case.expected(given[:1], given[1], given[2:], combiner)

@@ -104,7 +104,8 @@ class _Scatter:
         outer = b.begin_loop(ZERO, literal(math.prod(outer_shape)))
         place = delinearize(b, outer.index, outer_shape)
         starts = self._starts(place)
-        first, limit = self._part(task, self.share.all_rows, self.share.by_rows)
+        rows = literal(math.prod(window_shape[:-1]))
+        first, limit = self._part(task) if self.share.by_rows else (ZERO, rows)
         middle = b.begin_loop(first, limit)
         window = delinearize(b, middle.index, window_shape[:-1]) if window_shape else []
         valid, target, source = self._row(starts, place, window)
@@ -112,13 +113,14 @@ class _Scatter:
         b.end_loop(middle)
         b.end_loop(outer)
 
-    def _part(self, task: Val, extent: int, is_shared: bool) -> tuple[Val, Val]:
-        """Of so many rows, or elements of a row, those of a task."""
+    def _part(self, task: Val) -> tuple[Val, Val]:
+        """Of the rows, or the places, that are shared, those of a task."""
         b, share = self.b, self.share
-        if not is_shared or share.tasks == 1:
-            return ZERO, literal(extent)
+        if share.tasks == 1:
+            return ZERO, literal(share.extent)
         first, limit = (
-            minimum(b, b.mul(each, literal(share.size)), literal(extent)) for each in (task, b.add(task, literal(1)))
+            minimum(b, b.mul(each, literal(share.size)), literal(share.extent))
+            for each in (task, b.add(task, literal(1)))
         )
         return first, limit
 
@@ -205,13 +207,16 @@ class _Scatter:
             return
         last = self.plan.operand_window_dims[-1]
         start = starts[last]
-        from_element, to_element = self._part(task, self.share.row, not self.share.by_rows)
         first = b.select(b.icmp("slt", start, ZERO), b.sub(ZERO, start), ZERO)
         room = b.sub(literal(self.plan.input.shape[last]), start)
         # A start near the ends of the integers: no element is inside, and the differences must not wrap.
         absurd = b.or_(b.icmp("sgt", start, literal(1 << 62)), b.icmp("slt", start, literal(-(1 << 62))))
-        first = b.intrinsic("smax", b.select(absurd, ZERO, first), from_element)
-        limit = b.select(absurd, ZERO, b.intrinsic("smin", room, to_element))
+        limit = b.intrinsic("smin", room, literal(self.plan.window_shape[-1]))
+        if not self.share.by_rows and self.share.tasks > 1:
+            from_place, to_place = self._part(task)
+            first = b.intrinsic("smax", first, b.sub(from_place, start))
+            limit = b.intrinsic("smin", limit, b.sub(to_place, start))
+        first, limit = b.select(absurd, ZERO, first), b.select(absurd, ZERO, limit)
         whole = first
         if self.lanes > 1:
             count = b.intrinsic("smax", b.sub(limit, first), ZERO)
