@@ -10,6 +10,9 @@ collectives need to know of each other.  That thread is one of the device's own,
 Who waits goes on when all partners have come.  It gets an error when one of them never will: it has ended, failed, stands at
 another collective, or does not come in time (``HLOJIT_COLLECTIVE_TIMEOUT``).  The first error is everybody's.
 
+A process may have work done *beside* its own thread, on another one of its device's (``Participant.beside``).  Such work meets
+that of other processes, and a process's own thread the others' own threads: it does not matter which of the two comes first.
+
 Addresses of memory are not just exchanged, they are lent (``Participant.lend``): the memory stays until all who have its address
 have given it back, whether the run fails or not.
 """
@@ -40,12 +43,26 @@ class _Round:
     members: tuple[int, ...]
     what: dict[int, str] = field(default_factory=dict)
     values: dict[int, Any] = field(default_factory=dict)
-    complete: Event = field(default_factory=Event)
     is_closed: bool = False
     """Whether all have come to the same: then all of them get the values."""
     words: dict[int, Any] = field(default_factory=dict)
     """Of those who have given back what they were lent."""
     returned: Event = field(default_factory=Event)
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """A thread that waits for others to come."""
+
+    round: _Round
+    complete: Event = field(default_factory=Event)
+
+
+_OWN: Final = 0
+"""The line of work that is a process's own thread."""
+_BESIDE: Final = 1
+"""That of the thread beside it."""
 
 
 @final
@@ -60,9 +77,17 @@ class Meeting:
         self.error: BaseException | None = None
         # Reentrant: the collector runs destructors within any section.
         self._lock: Final = threading.RLock()
-        self._rounds: dict[tuple[int, ...], list[_Round]] = {}
-        self._waiting: dict[int, _Round] = {}
+        self._rounds: dict[tuple[int, tuple[int, ...]], list[_Round]] = {}
+        """By line of work and group."""
+        self._waiting: dict[tuple[int, int], _Waiter] = {}
+        """By process and line of work."""
         self._gone: set[int] = set()
+        self._beside: dict[int, list[Beside]] = {}
+        """What has begun beside each process and not ended."""
+        self._joining: dict[int, Beside] = {}
+        """For which of it a process's own thread waits."""
+        self._called_off: set[int] = set()
+        """Processes that no longer want what is done beside them."""
         self._listeners: dict[Callable[[BaseException], object], None] = {}
 
     def participant(self, process: int) -> Participant:
@@ -79,7 +104,7 @@ class Meeting:
                 return False
             if self.error is None:
                 self.error = error
-            waiting = list(dict.fromkeys(self._waiting.values()))
+            waiting = list(self._waiting.values())
             self._waiting.clear()
             self._rounds.clear()
             listeners, self._listeners = self._listeners, {}
@@ -111,28 +136,72 @@ class Meeting:
         if self.error is not None:
             raise self._again()
 
-    def exchange(self, process: int, members: tuple[int, ...], what: str, value: Any) -> _Round:
+    def exchange(self, process: int, members: tuple[int, ...], what: str, value: Any, line: int = _OWN) -> _Round:
         """Wait until all ``members`` have come with the same ``what``; the round has what each of them brought."""
+        waiter: _Waiter | None = None
+        released: list[_Waiter] = []
+        error: BaseException | None = None
         with self._lock:
             if self.error is not None:
                 raise self._again()
-            mine = self._round_of(process, members)
+            if line == _BESIDE and process in self._called_off:
+                raise _called_off()
+            mine = self._round_of(process, members, line)
             mine.what[process], mine.values[process] = what, value
-            is_last = len(mine.values) == len(members)
-            error: BaseException | None = None
-            if is_last:
-                error = self._close(mine)
+            if len(mine.values) == len(members):
+                error = self._close(mine, line, released)
             else:
-                self._waiting[process] = mine
+                waiter = self._waiting[process, line] = _Waiter(mine)
                 error = self._stuck()
         if error is not None:
             self.fail(error)
             raise self._again()
-        if is_last:
-            mine.complete.complete()
-        elif not mine.complete.wait(self.seconds) and self._fail_unless_closed(self._missing(process, mine), mine):
+        for each in released:
+            each.complete.complete()
+        if (
+            waiter is not None
+            and not waiter.complete.wait(self.seconds)
+            and self._fail_unless_closed(self._missing(process, mine), mine)
+        ):
             raise self._again()
         return mine
+
+    def begin_beside(self, work: Beside) -> None:
+        """A process has something done beside its own thread."""
+        with self._lock:
+            self._beside.setdefault(work.process, []).append(work)
+
+    def end_beside(self, work: Beside) -> None:
+        """It has been done, or will not be."""
+        with self._lock:
+            self._beside[work.process].remove(work)
+            if self._joining.get(work.process) is work:
+                # Who waits for it goes on from now on, whenever the system lets him.
+                del self._joining[work.process]
+            stuck = self._stuck()
+        if stuck:
+            self.fail(stuck)
+
+    def join(self, work: Beside) -> None:
+        """A process's own thread waits for what is done beside it from now on."""
+        with self._lock:
+            if work not in self._beside.get(work.process, ()):
+                return
+            self._joining[work.process] = work
+            stuck = self._stuck()
+        if stuck:
+            self.fail(stuck)
+
+    def call_off(self, process: int) -> None:
+        """A process has failed, and will say of what: nothing beside it waits for others from now on."""
+        with self._lock:
+            self._called_off.add(process)
+            waiter = self._waiting.pop((process, _BESIDE), None)
+            if waiter is not None:
+                # Nobody is to get what it brought.
+                del waiter.round.values[process], waiter.round.what[process]
+        if waiter is not None:
+            waiter.complete.complete(_called_off())
 
     def give_back(self, process: int, lent: _Round, word: Any) -> None:
         """Say that a process uses nothing any more of what it was lent, and wait until no other one does."""
@@ -145,34 +214,37 @@ class Meeting:
             # Nobody who uses memory waits for others meanwhile: this ends whatever becomes of the run.
             lent.returned.wait()
 
-    def _round_of(self, process: int, members: tuple[int, ...]) -> _Round:
+    def _round_of(self, process: int, members: tuple[int, ...], line: int) -> _Round:
         """The first round of the group in which this process has not been."""
-        rounds = self._rounds.setdefault(members, [])
+        rounds = self._rounds.setdefault((line, members), [])
         for each in rounds:
             if process not in each.values:
                 return each
         rounds.append(_Round(members))
         return rounds[-1]
 
-    def _close(self, complete: _Round) -> BaseException | None:
+    def _close(self, complete: _Round, line: int, released: list[_Waiter]) -> BaseException | None:
         """All have come: nobody waits any more, if they have come to the same."""
         if len(set(complete.what.values())) > 1:
             places = "; ".join(f"{self.who[each]} is at {what}" for each, what in sorted(complete.what.items()))
             return ExecutionError(f"{self.program}: processes are at different collectives: {places}")
         complete.is_closed = True
-        self._rounds[complete.members].remove(complete)
-        for each in complete.members:
-            self._waiting.pop(each, None)
+        self._rounds[line, complete.members].remove(complete)
+        released += (self._waiting.pop((each, line)) for each in complete.members if (each, line) in self._waiting)
         return None
 
     def _stuck(self) -> BaseException | None:
         """The error if nobody can go on: every process waits or has ended."""
-        if not self._waiting or len(self._gone | self._waiting.keys()) < len(self.who):
+        if not self._waiting or not all(map(self._is_stuck, range(len(self.who)))):
             return None
-        process, first = next(iter(self._waiting.items()))
-        return ExecutionError(
-            f"{self.program}: {self.who[process]} waits at {first.what[process]} for {self._absent(first)}"
-        )
+        (process, _), first = next(iter(self._waiting.items()))
+        absent = self._absent(first.round)
+        return ExecutionError(f"{self.program}: {self.who[process]} waits at {first.round.what[process]} for {absent}")
+
+    def _is_stuck(self, process: int) -> bool:
+        """Whether a process waits for others or has ended, and what is done beside it waits or there is none."""
+        own = process in self._gone or process in self._joining or (process, _OWN) in self._waiting
+        return own and (not self._beside.get(process) or (process, _BESIDE) in self._waiting)
 
     def _missing(self, process: int, late: _Round) -> BaseException:
         with self._lock:
@@ -192,14 +264,48 @@ class Meeting:
     def _whereabouts(self, process: int) -> str:
         if process in self._gone:
             return "which has ended"
-        waiting = self._waiting.get(process)
-        return f"which is at {waiting.what[process]}" if waiting is not None else "which has not come"
+        waiting = self._waiting.get((process, _OWN)) or self._waiting.get((process, _BESIDE))
+        return f"which is at {waiting.round.what[process]}" if waiting is not None else "which has not come"
 
     def _again(self) -> ExecutionError:
         # A new exception each time: one that is raised in several threads would collect their tracebacks.
         made = ExecutionError(str(self.error) or repr(self.error))
         made.__cause__ = self.error
         return made
+
+
+def _called_off() -> ExecutionError:
+    return ExecutionError("the process has failed meanwhile")
+
+
+@final
+class Beside:
+    """Work of a process beside its own thread, from ``Participant.beside`` until ``end``.
+
+    A process has one thread beside its own, which does such work in the order in which it began.
+    """
+
+    __slots__ = ("_meeting", "participant", "process")
+
+    def __init__(self, meeting: Meeting, process: int):
+        self._meeting = meeting
+        self.process: Final = process
+        self.participant: Final = Participant(meeting, process, _BESIDE)
+        """The process's part, for the thread that does the work."""
+        meeting.begin_beside(self)
+
+    def end(self) -> None:
+        """Say that it has been done, well or not; to be called once, by the thread that did it."""
+        self._meeting.end_beside(self)
+
+    def wait(self, done: Event) -> None:
+        """Wait on the process's own thread for the event that it has been done; raises what that raises."""
+        self._meeting.join(self)
+        done.wait()
+
+    def call_off(self) -> None:
+        """Have it, and all else beside the process, wait for nobody any more: the process has failed."""
+        self._meeting.call_off(self.process)
 
 
 @final
@@ -232,10 +338,11 @@ class Loan:
 class Participant:
     """One process's part in a run."""
 
-    __slots__ = ("_meeting", "error", "process")
+    __slots__ = ("_line", "_meeting", "error", "process")
 
-    def __init__(self, meeting: Meeting, process: int):
+    def __init__(self, meeting: Meeting, process: int, line: int = _OWN):
         self._meeting = meeting
+        self._line = line
         self.process: Final = process
         self.error: ExecutionError | None = None
         """What ended an exchange, for those whose code cannot carry exceptions."""
@@ -257,14 +364,19 @@ class Participant:
         if members == (self.process,):
             return {self.process: value}
         with self._noting():
-            return self._meeting.exchange(self.process, members, what, value).values
+            return self._meeting.exchange(self.process, members, what, value, self._line).values
 
     def lend(self, members: tuple[int, ...], what: str, value: Any) -> Loan:
         """``exchange`` what others may use until they give it back: who was lent something must do so, and keeps his own."""
         if members == (self.process,):
             return Loan(self._meeting, self.process, _Round(members, values={self.process: value}))
         with self._noting():
-            return Loan(self._meeting, self.process, self._meeting.exchange(self.process, members, what, value))
+            lent = self._meeting.exchange(self.process, members, what, value, self._line)
+            return Loan(self._meeting, self.process, lent)
+
+    def beside(self) -> Beside:
+        """Begin with work beside the process's own thread, which is this one."""
+        return Beside(self._meeting, self.process)
 
     def fail(self, error: BaseException) -> None:
         """The run fails of this; for a process that has been lent something, before it gives that back: the others look then."""

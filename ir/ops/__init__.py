@@ -2,6 +2,7 @@
 
 from hlojit.ir.ops import (
     arith,
+    asynchronous,
     bitwise,
     channels,
     chlo,
@@ -44,6 +45,7 @@ from hlojit.ir.ops.definition import ops
 
 __all__ = [
     "arith",
+    "asynchronous",
     "bitwise",
     "channels",
     "chlo",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hlojit.ir.attributes import ArrayAttr, ChannelHandle, IntegerAttr
+from hlojit.ir.ops.asynchronous import expand_async_done, expand_async_start
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I64_MATRIX, STRING, RecordKind
 from hlojit.ir.ops.channel_expansion import expand_infeed, expand_outfeed, expand_recv, expand_send
-from hlojit.ir.ops.collective_expansion import expand_async_done, expand_async_start
 from hlojit.ir.ops.collectives import PAIR_RULES
 from hlojit.ir.ops.control import unsupported_reference
 from hlojit.ir.ops.definition import (

@@ -16,7 +16,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from hlojit.ir.blocks import clone_instruction
 from hlojit.ir.errors import Fault, UnsupportedError, VerificationError
 from hlojit.ir.ops.process_groups import (
     StrategyOf,
@@ -384,25 +383,3 @@ def expand_collective_reduce(builder: Builder, instruction: Instruction) -> Sequ
         total = _combined(builder, stacked, instruction, groups)
         results.append(builder.select(builder.compare(own, root, "EQ"), total, _zeros(builder, total)))
     return results
-
-
-# asynchronous pairs
-
-
-def expand_async_done(builder: Builder, instruction: Instruction) -> Sequence[Value] | None:
-    """What was begun is done where it is waited for."""
-    start = instruction.operands[0].producer
-    if start is None or len(start.regions) != 1:
-        return None
-    body = start.regions[0]
-    mapping: dict[Value, Value] = dict(zip(body.arguments, start.operands))
-    assert body.first is not None
-    builder.insert(clone_instruction(body.first, mapping))
-    return [mapping.get(value, value) for value in body.returned]
-
-
-def expand_async_start(builder: Builder, instruction: Instruction) -> Sequence[Value] | None:
-    """Nothing, when those who wait for it have done it themselves; expansions begin with the last instruction."""
-    if instruction.results[0].users:
-        return None
-    return [builder.create("tuple", instruction.operands).result]

@@ -13,6 +13,7 @@ from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
 from hlojit.ir.passes.dynamic_padder import DynamicPadder
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
+from hlojit.ir.passes.latency_hiding_scheduler import LatencyHidingScheduler
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.passes.region_legalizer import RegionLegalizer
@@ -38,6 +39,7 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
     CommonSubexpressionElimination,
     DeadCodeElimination,
     InstructionFusion,
+    LatencyHidingScheduler,
 )
 
 ALIASES = {
@@ -90,4 +92,5 @@ def default_passes(
         # Once more after vendors' passes, so that what they leave unused is not compiled.
         DeadCodeElimination().in_phase("fusion"),
         InstructionFusion(limits=limits),
+        LatencyHidingScheduler(),
     ]

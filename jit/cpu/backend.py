@@ -10,6 +10,7 @@ from hlojit.codegen.kernel_cache import MAXIMUM_BYTES, KernelCache
 from hlojit.codegen.programs import ProgramKernels, check_loadable, compiled_program, kernels_of
 from hlojit.codegen.support import Support
 from hlojit.compiled import CompiledProgram
+from hlojit.cpu.asynchronous import asynchronous_symbols
 from hlojit.cpu.collectives import collective_symbols
 from hlojit.cpu.compile_workers import Batch, Request, compilation
 from hlojit.cpu.devices import cpu_devices
@@ -31,13 +32,14 @@ from hlojit.ir.ops.definition import (
     Structural,
 )
 from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.process_grid import ProcessGrid, grid_of
 from hlojit.ir.versions import versions_text
 from hlojit.llvm.host import emit_host
 from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering.abi import identity as runtime_identity
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
-from hlojit.lowering.schedule import HOST_ROLES, build_program
+from hlojit.lowering.schedule import ASYNCHRONOUS_ROLES, HOST_ROLES, build_program
 from hlojit.lowering.target import Target
 from hlojit.runtime.native import native
 
@@ -157,7 +159,7 @@ class CpuBackend(Backend):
         self._check_loadable(compiled)
         symbols = native().symbols()
         if compiled.grid.processes > 1:
-            symbols |= collective_symbols()
+            symbols |= {**collective_symbols(), **asynchronous_symbols()}
         imported, owners = imported_symbols(compiled.imports)
         symbols |= imported
         loaded = load_objects([image for _, image in compiled.objects], [compiled.entry], symbols)
@@ -196,12 +198,18 @@ def lowering_reason(record: OpDefinition) -> str:
         return ""
     if isinstance(lowering, Kernel):
         return "" if has_kernel(lowering.name) else lowering.without or f"no CPU kernel {lowering.name!r} yet"
-    if isinstance(lowering, Structural) and lowering.role in HOST_ROLES:
+    if isinstance(lowering, Structural) and lowering.role in (*HOST_ROLES, *ASYNCHRONOUS_ROLES):
         return ""
     if isinstance(lowering, DeviceFunction):
         return lowering.reason_against(BACKEND_NAME)
     return "the op has no lowering yet"
 
 
-SUPPORT = Support(BACKEND_NAME, "CPU", lowering_reason)
+def _limit_reason(instruction: Instruction) -> str:
+    if instruction.op.host_role in ASYNCHRONOUS_ROLES and (grid_of(instruction) or ProcessGrid()).processes == 1:
+        return "all threads compute what stands first, and there is no other process to wait for"
+    return ""
+
+
+SUPPORT = Support(BACKEND_NAME, "CPU", lowering_reason, _limit_reason)
 """What the CPU back end can compile."""

@@ -6,13 +6,21 @@
 0, or not 0 when a poll saw a cancellation.  Long programs are cut into functions of bounded length, and deeply nested
 ones into functions of bounded depth, so that LLVM's time stays proportional to the program.
 
-Everything lies in the host's memory and nothing runs beside the host program: transfers are copies that have finished
-when they have begun, and waits do nothing.  What needs another space is refused (``UnsupportedError``).  A collective calls
+Everything lies in the host's memory: transfers are copies that have finished when they have begun, and waits for them do
+nothing.  What needs another space is refused (``UnsupportedError``).  A collective calls
 
     i32 hlojit_collective(ptr description, i64 length, ptr source, ptr target)
 
 which whoever loads the program supplies (``hlojit.cpu.collectives``); it returns when the target is there, or not 0 when it
-never will be.  The description says, in JSON, what moves among whom; of ``process_id`` there is no source.
+never will be.  The description says, in JSON, what moves among whom; of ``process_id`` there is no source.  The body of a
+``Begin`` is a function of its own, whose launches are not shared among threads; it is handed over, waited for, and called off
+if the program ends before, which returns when it has ended, by
+
+    i32 hlojit_async_begin(ptr frame, ptr function, ptr context, ptr slots, ptr cells)
+    i32 hlojit_async_wait(ptr frame, ptr context)
+    void hlojit_async_abandon(ptr frames, i64 count)
+
+``frame`` is an address that is the body's alone until then.
 """
 
 from __future__ import annotations
@@ -26,6 +34,7 @@ from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.abi import CONTEXT
 from hlojit.lowering.machine import GENERIC, Machine
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Buffer,
     BufferKind,
@@ -64,7 +73,10 @@ class HostEmitter:
         self._segments = 0
         self._depth = 0
         """Loops and branches around what is being emitted, within its function."""
-        self._pending: list[tuple[str, Sequence[Step]]] = []
+        self._pending: list[tuple[str, Sequence[Step], bool]] = []
+        self._is_beside = False
+        """Whether what is being emitted runs beside the program, on a thread that shares no work."""
+        self._frames = {step.event: n for n, step in enumerate(s for s in program.walk() if isinstance(s, Begin))}
         self._arena_slot = len(program.inputs) + len(program.outputs)
 
     def emit(self) -> str:
@@ -76,20 +88,37 @@ class HostEmitter:
             for phase in launch.kernel.phases:
                 b.declare(phase.symbol, f"declare void @{phase.symbol}(ptr, ptr, i64, i64)")
         with b.function(self.symbol, [("ptr", "context"), ("ptr", "slots")], result="i32"):
-            cells = b.emit("ptr", 1, f"alloca [{max(1, self.program.cells)} x ptr]")
+            cells = b.emit("ptr", 1, f"alloca [{max(1, self.program.cells + len(self._frames))} x ptr]")
             first = self._segment(self.program.steps)
             status = b.emit("i32", 1, f"call i32 @{first}(ptr %context, ptr %slots, ptr {cells.text})")
+            self._abandon_unless_ended(status, cells)
             b.line(f"ret i32 {status.text}")
         while self._pending:
-            name, steps = self._pending.pop()
+            name, steps, self._is_beside = self._pending.pop()
             self._emit_segment(name, steps)
         return b.module_text()
 
-    def _segment(self, steps: Sequence[Step]) -> str:
+    def _abandon_unless_ended(self, status: Val, cells: Val) -> None:
+        """Nobody uses the call's memory any more when the program has ended, well or not."""
+        if not self._frames:
+            return
+        b = self.builder
+        b.declare("hlojit_async_abandon", "declare void @hlojit_async_abandon(ptr, i64)")
+        b.branch_if(b.icmp("ne", status, Val("0", "i32")), "abandon", "ended")
+        b.begin_block("abandon")
+        frames = self._place_behind(cells.text, self.program.cells)
+        b.line(f"call void @hlojit_async_abandon(ptr {frames.text}, i64 {len(self._frames)})")
+        b.branch("ended")
+        b.begin_block("ended")
+
+    def _place_behind(self, cells: str, number: int) -> Val:
+        return self.builder.emit("ptr", 1, f"getelementptr inbounds ptr, ptr {cells}, i64 {number}")
+
+    def _segment(self, steps: Sequence[Step], *, beside: bool = False) -> str:
         """Plan a function for ``steps`` and return its name."""
         self._segments += 1
         name = f"{self.symbol}_segment_{self._segments}"
-        self._pending.append((name, steps))
+        self._pending.append((name, steps, beside or self._is_beside))
         return name
 
     def _emit_segment(self, name: str, steps: Sequence[Step]) -> None:
@@ -171,6 +200,7 @@ class HostEmitter:
             PointCell: self._point,
             Call: self._call,
             Transfer: self._copy,
+            Begin: self._begin,
             Wait: self._wait,
             Collective: self._collective,
             ProcessId: self._process_id,
@@ -184,7 +214,7 @@ class HostEmitter:
         return b.emit("ptr", 1, f"load ptr, ptr {pointer.text}, align 8, !invariant.load !0")
 
     def _cell(self, buffer: Buffer) -> Val:
-        return self.builder.emit("ptr", 1, f"getelementptr inbounds ptr, ptr %cells, i64 {buffer.index}")
+        return self._place_behind("%cells", buffer.index)
 
     def _address(self, buffer: Buffer) -> Val:
         b = self.builder
@@ -215,7 +245,7 @@ class HostEmitter:
         for phase in step.kernel.phases:
             cost = phase.tasks * phase.cost
             total += cost
-            if cost < self.machine.parallel_nanoseconds or phase.tasks == 1:
+            if cost < self.machine.parallel_nanoseconds or phase.tasks == 1 or self._is_beside:
                 b.line(f"call void @{phase.symbol}(ptr %context, ptr {self._arguments.text}, i64 0, i64 {phase.tasks})")
             else:
                 grain = max(1, min(phase.tasks, int(self.machine.grain_nanoseconds / max(phase.cost, 1e-3))))
@@ -264,8 +294,22 @@ class HostEmitter:
         b.branch("cancelled")
         b.begin_block(following)
 
+    def _begin(self, step: Begin) -> None:
+        b = self.builder
+        b.declare("hlojit_async_begin", "declare i32 @hlojit_async_begin(ptr, ptr, ptr, ptr, ptr)")
+        body = self._segment(step.body, beside=True)
+        frame = self._place_behind("%cells", self.program.cells + self._frames[step.event])
+        arguments = f"ptr {frame.text}, ptr @{body}, ptr %context, ptr %slots, ptr %cells"
+        self._fail_if(b.emit("i32", 1, f"call i32 @hlojit_async_begin({arguments})"))
+
     def _wait(self, step: Wait) -> None:
-        """Nothing is on its way."""
+        """For a body; nothing else is on its way."""
+        if step.event not in self._frames:
+            return
+        b = self.builder
+        b.declare("hlojit_async_wait", "declare i32 @hlojit_async_wait(ptr, ptr)")
+        frame = self._place_behind("%cells", self.program.cells + self._frames[step.event])
+        self._fail_if(b.emit("i32", 1, f"call i32 @hlojit_async_wait(ptr {frame.text}, ptr %context)"))
 
     def _collective(self, step: Collective) -> None:
         description = {

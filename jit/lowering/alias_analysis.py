@@ -25,8 +25,8 @@ class KernelSource(Protocol):
 
 
 def is_alias(instruction: Instruction) -> bool:
-    """Whether the results are the operands' memory: an unfused reshape, a barrier, an annotation."""
-    return Trait.BITCAST in instruction.op.traits or instruction.op.host_role == "alias"
+    """Whether the results are the operands' memory: an unfused reshape, a barrier, an annotation, a wait."""
+    return Trait.BITCAST in instruction.op.traits or instruction.op.host_role in ("alias", "finish")
 
 
 def home(value: Value) -> Block:
@@ -34,6 +34,11 @@ def home(value: Value) -> Block:
     block = value.owner.block if isinstance(value.owner, Instruction) else value.owner
     assert block is not None, value
     return block
+
+
+def _end_of(construct: Instruction) -> Instruction:
+    """Where nobody reads any more what the regions read: behind it, or where it is waited for."""
+    return next(iter(construct.results[0].users)) if construct.op.host_role == "start" else construct
 
 
 def is_invariant(loop: Instruction, number: int) -> bool:
@@ -149,7 +154,7 @@ class AliasAnalysis:
         for construct in reversed(enclosing):
             if any(region is block for region in construct.regions):
                 break
-            position = self.order.end[construct]
+            position = self.order.end[_end_of(construct)]
             self.captured.add(root)
         if position > self._last_use.get(root, -1):
             self._last_use[root] = position

@@ -72,6 +72,7 @@ class CopyInsertion:
             "constant": self._constant,
             "loop": self._loop,
             "branch": self._branch,
+            "start": self._branch,
             "collective": self._moved,
             "process_id": self._moved,
         }

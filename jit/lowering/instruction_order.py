@@ -18,8 +18,11 @@ from hlojit.ir.graph import Block, Instruction
 
 
 def has_host_regions(instruction: Instruction) -> bool:
-    """Whether the host program executes the regions (while, if, case), as opposed to a kernel (reduce, sort, fusion)."""
-    return instruction.op.host_role in ("loop", "branch")
+    """Whether the host program executes the regions (while, if, case, the body of an asynchronous pair).
+
+    Those of reduce, sort and fusion are a kernel's.
+    """
+    return instruction.op.host_role in ("loop", "branch", "start")
 
 
 def visit(body: Block) -> Iterator[tuple[Instruction, bool]]:

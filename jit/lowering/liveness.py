@@ -8,8 +8,8 @@ read.  What is read in a loop and was written before it lives until the loop's e
       launch p = f t       3
     while p                4
 
-The target and the source of a transfer or collective live until it is waited for, and buffers whose addresses a loop
-exchanges live as long as either cell is used.
+The target and the source of a transfer or collective live until it is waited for, and so does all that a body uses which
+somebody else runs.  Buffers whose addresses a loop exchanges live as long as either cell is used.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Buffer,
     BufferKind,
@@ -52,9 +53,9 @@ class _Scope:
 
 @dataclass(slots=True, eq=False)
 class _Construct:
-    """A loop or branch that is being walked."""
+    """A loop, branch or body of somebody else's that is being walked."""
 
-    step: Loop | Branch
+    step: Loop | Branch | Begin
     start: int
     lists: Iterator[list[Step]]
     extended: list[Buffer] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Liveness:
         """For every buffer, in how many loops its valid writes stand, the innermost last."""
         self._loops: list[_Construct] = []
         self._targets = _targets(program)
-        self._pending: dict[int, tuple[Buffer, Buffer]] = {}
+        self._pending: dict[int, tuple[Buffer, ...]] = {}
         self._scopes: list[_Scope] = [_Scope(iter(program.steps))]
         for buffer in program.inputs:
             self._definitions[buffer] = [0]
@@ -89,9 +90,11 @@ class Liveness:
             self._leave(scope)
             return
         self.end += 1
-        if isinstance(step, (Loop, Branch)):
+        if isinstance(step, (Loop, Branch, Begin)):
             if isinstance(step, Branch):
                 self._read(step.index)
+            elif isinstance(step, Begin):
+                self._pending[step.event] = _used(step)
             construct = _Construct(step, self.end, iter(step.nested))
             if isinstance(step, Loop):
                 self._loops.append(construct)
@@ -113,7 +116,7 @@ class Liveness:
             self._pending[step.event] = (step.source, step.target)
         elif isinstance(step, Wait):
             for buffer in self._pending.get(step.event, ()):
-                self._read(buffer)
+                self._keep(buffer)
 
     def _enter(self, construct: _Construct) -> None:
         """Begin the construct's next list of steps, or end the construct."""
@@ -162,6 +165,13 @@ class Liveness:
         life.end = max(life.end, position)
         return life
 
+    def _keep(self, buffer: Buffer) -> None:
+        """What has been read or written before was used until now."""
+        if buffer.kind is BufferKind.SWAPPED:
+            self._use_cell(buffer)
+        else:
+            self._cover(buffer, self.end)
+
     def _read(self, buffer: Buffer) -> None:
         if buffer.kind is BufferKind.SWAPPED:
             self._use_cell(buffer)
@@ -193,6 +203,11 @@ class Liveness:
         self._cover(cell, self.end)
         for target in self._targets.get(cell, ()):
             self._read(target)
+
+
+def _used(begin: Begin) -> tuple[Buffer, ...]:
+    """All that somebody else reads or writes."""
+    return tuple(dict.fromkeys(buffer for step in begin.lent for buffer in (*step.reads, *step.writes)))
 
 
 def _targets(program: Program) -> dict[Buffer, list[Buffer]]:

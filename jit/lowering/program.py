@@ -320,8 +320,35 @@ class ProcessId(Step):
 
 
 @dataclass(slots=True)
+class Begin(Step):
+    """Have somebody else run ``body``, beside this program's next steps, until the ``Wait`` for the event.
+
+    Until then what it writes is undefined, and nobody writes what it reads.  Bodies of one program run in the order in which
+    they begin; they have no loops and begin nothing themselves.
+    """
+
+    event: int
+    body: list[Step]
+
+    @property
+    def nested(self) -> Sequence[list[Step]]:
+        """The body."""
+        return (self.body,)
+
+    @property
+    def lent(self) -> Iterator[Step]:
+        """The steps of the body and all that they hold."""
+        stack: list[Step] = list(self.body)
+        while stack:
+            step = stack.pop()
+            yield step
+            for steps in step.nested:
+                stack.extend(steps)
+
+
+@dataclass(slots=True)
 class Wait(Step):
-    """Go on when the transfer or collective that began with this event has finished."""
+    """Go on when the transfer, collective or body that began with this event has finished."""
 
     event: int
 

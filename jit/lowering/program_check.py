@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from hlojit.ir.sizes import Size, known, multiply
 from hlojit.lowering.liveness import Liveness
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Buffer,
     BufferKind,
@@ -200,6 +201,12 @@ def _check_process_id(program: Program, step: ProcessId) -> None:
     _same_bytes(program, step, 4, step.target.nbytes)
 
 
+def _check_begin(program: Program, step: Begin) -> None:
+    for inner in step.lent:
+        if isinstance(inner, (Begin, Loop, Wait)):
+            _refuse(program, inner, "no step of a body that somebody else runs")
+
+
 _CHECKS: dict[type[Step], Callable[[Program, Any], None]] = {
     Launch: _check_launch,
     Copy: _check_copy,
@@ -211,6 +218,7 @@ _CHECKS: dict[type[Step], Callable[[Program, Any], None]] = {
     Transfer: _check_transfer,
     Collective: _check_collective,
     ProcessId: _check_process_id,
+    Begin: _check_begin,
 }
 
 
@@ -222,7 +230,7 @@ def _check_events(program: Program) -> None:
     begun: set[int] = set()
     lists: list[list[Step]] = [program.steps, *(steps for step in program.walk() for steps in step.nested)]
     for steps in lists:
-        pending: dict[int, Transfer | Collective] = {}
+        pending: dict[int, Transfer | Collective | Begin] = {}
         for step in steps:
             if isinstance(step, Wait):
                 if pending.pop(step.event, None) is None:
@@ -230,7 +238,7 @@ def _check_events(program: Program) -> None:
                 continue
             if pending:
                 _check_undisturbed(program, step, pending)
-            if isinstance(step, (Transfer, Collective)) and step.event is not None:
+            if isinstance(step, (Transfer, Collective, Begin)) and step.event is not None:
                 if step.event in begun:
                     _refuse(program, step, f"event {step.event} begins twice")
                 begun.add(step.event)
@@ -239,16 +247,19 @@ def _check_events(program: Program) -> None:
             _refuse(program, left, "nobody waits for the event")
 
 
-def _check_undisturbed(program: Program, step: Step, pending: dict[int, Transfer | Collective]) -> None:
+def _check_undisturbed(program: Program, step: Step, pending: dict[int, Transfer | Collective | Begin]) -> None:
     inside = [step]
     while inside:
         each = inside.pop()
         inside.extend(nested for steps in each.nested for nested in steps)
         for other in pending.values():
-            if any(buffer is other.target for buffer in _buffers(each)):
-                _refuse(program, each, f"{other.target} is on its way until event {other.event}")
-            if any(buffer is other.source for buffer in each.writes):
-                _refuse(program, each, f"{other.source} is being read until event {other.event}")
+            for moved in other.lent if isinstance(other, Begin) else (other,):
+                for buffer in moved.writes:
+                    if any(used is buffer for used in _buffers(each)):
+                        _refuse(program, each, f"{buffer} is on its way until event {other.event}")
+                for buffer in moved.reads:
+                    if any(written is buffer for written in each.writes):
+                        _refuse(program, each, f"{buffer} is being read until event {other.event}")
 
 
 def _check_lives(program: Program) -> None:

@@ -4,7 +4,8 @@
 
 ``launch(step, memories)`` does what a kernel does, over one array of bytes for each of ``step.buffers``; the interpreter
 does everything else.  Several participants are run step by step together (``run_together``), meeting at collectives.
-What an event has not finished is not there: until the wait, a target holds ``UNFINISHED`` bytes.
+What an event has not finished is not there: until the wait, a target holds ``UNFINISHED`` bytes.  What somebody else is to
+run is run when it is waited for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.sizes import evaluate
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Buffer,
     BufferKind,
@@ -72,7 +74,7 @@ class Machine:
         self._own: dict[Buffer, Memory] = {}
         if not has_arena:
             self._own = {buffer: self._new(evaluate(buffer.nbytes, shapes)) for buffer in program.temporaries}
-        self._begun: dict[int, tuple[Memory, Memory]] = {}
+        self._begun: dict[int, tuple[Memory, Memory] | Begin] = {}
 
     @staticmethod
     def _new(nbytes: int) -> Memory:
@@ -115,6 +117,9 @@ class Machine:
                 yield step
             elif isinstance(step, Call):
                 yield from self._call(step)
+            elif isinstance(step, Wait) and isinstance(begun := self._begun.get(step.event), Begin):
+                del self._begun[step.event]
+                stack.append(iter(begun.body))
             else:
                 _STEPS[type(step)](self, step)
 
@@ -172,9 +177,18 @@ class Machine:
             self._begun[step.event] = (source, target)
             target[...] = UNFINISHED
 
+    def do_begin(self, step: Begin) -> None:
+        """Nothing but that results and temporaries are not what they were."""
+        self._begun[step.event] = step
+        for inner in step.lent:
+            for buffer in inner.writes:
+                self.memory(buffer)[...] = UNFINISHED
+
     def do_wait(self, step: Wait) -> None:
         """Finish what began with the event."""
-        source, target = self._begun.pop(step.event)
+        begun = self._begun.pop(step.event)
+        assert not isinstance(begun, Begin)
+        source, target = begun
         target[...] = source
 
     def results(self) -> list[np.ndarray[Any, Any]]:
@@ -191,6 +205,7 @@ _STEPS: dict[type[Step], Callable[[Machine, Any], None]] = {
     ProcessId: Machine.do_process_id,
     Transfer: Machine.do_transfer,
     Wait: Machine.do_wait,
+    Begin: Machine.do_begin,
 }
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Call,
     Collective,
@@ -59,6 +60,8 @@ def step_text(step: Step) -> str:
         return f"loop while {step.predicate}"
     if isinstance(step, Branch):
         return f"branch {'if' if step.is_predicate else 'on'} {step.index}"
+    if isinstance(step, Begin):
+        return f"begin event {step.event}"
     return _LINES[type(step)](step)
 
 
@@ -80,6 +83,9 @@ def _steps(program: Program) -> Iterator[str]:
             for number, case in reversed(list(enumerate(item.cases))):
                 stack += [(depth + 1, step) for step in reversed(case)]
                 stack.append((depth, f"case {number}"))
+        elif isinstance(item, Begin):
+            yield indent + step_text(item)
+            stack += [(depth + 1, step) for step in reversed(item.body)]
         else:
             yield indent + step_text(item)
 

@@ -28,6 +28,7 @@ from hlojit.lowering.buffer_assignment import assign_buffers
 from hlojit.lowering.copy_insertion import CopyInsertion, Placement
 from hlojit.lowering.instruction_order import InstructionOrder
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Buffer,
     BufferKind,
@@ -39,6 +40,7 @@ from hlojit.lowering.program import (
     ProcessId,
     Program,
     Step,
+    Wait,
     bytes_of_instruction,
 )
 from hlojit.lowering.storage import Storage
@@ -47,7 +49,10 @@ HOST_ROLES: Final = (
     *("constant", "loop", "branch", "call", "return", "alias", "tuple"),
     *("collective", "process_id"),
 )
-"""Roles of structural ops that program records stand for."""
+"""Roles of structural ops that program records stand for, whoever runs them."""
+
+ASYNCHRONOUS_ROLES: Final = ("start", "finish")
+"""Those for which somebody else has to be there."""
 
 
 def build_program(
@@ -130,13 +135,19 @@ class StepEmitter:
         self.placement = placement
         self._names_members = members
         self._work: list[tuple[Block, list[Step]]] = []
+        self._events: dict[Instruction, int] = {}
+        """Of the asynchronous pairs, by the instruction that waits."""
 
     def emit(self, body: Block) -> list[Step]:
         """The steps of a function body."""
         steps: list[Step] = []
         self._work.append((body, steps))
+        blocks = []
         while self._work:
-            self._block(*self._work.pop())
+            blocks.append(self._work.pop())
+            self._block(*blocks[-1])
+        for _, written in reversed(blocks):
+            _unite_pairs(written)
         return steps
 
     def buffer(self, value: Value) -> Buffer:
@@ -147,6 +158,8 @@ class StepEmitter:
         placement, terminator = self.placement, block.terminator
         for instruction in block:
             role = instruction.op.host_role
+            if role == "finish":
+                steps.append(Wait(self._events[instruction]))
             if instruction is terminator or is_alias(instruction) or role == "constant":
                 continue
             steps.extend(placement.before.get(instruction, ()))
@@ -154,6 +167,8 @@ class StepEmitter:
                 steps.append(self._loop(instruction))
             elif role == "branch":
                 steps.append(self._branch(instruction))
+            elif role == "start":
+                steps.append(self._begin(instruction))
             elif role == "process_id":
                 steps.append(ProcessId(self.buffer(instruction.result)))
             elif role == "collective":
@@ -189,6 +204,13 @@ class StepEmitter:
             name = moves.written_as
             yield Collective(kind, source, target, moves.groups, None, name, instruction.location)
 
+    def _begin(self, instruction: Instruction) -> Begin:
+        (waiting,) = instruction.results[0].users
+        event = self._events[waiting] = len(self._events)
+        step = Begin(event, [])
+        self._work.append((instruction.regions[0], step.body))
+        return step
+
     def _loop(self, instruction: Instruction) -> Loop:
         condition, body = instruction.regions
         step = Loop([], self.buffer(condition.returned[0]), [])
@@ -202,3 +224,18 @@ class StepEmitter:
         )
         self._work += zip(instruction.regions, step.cases)
         return step
+
+
+def _unite_pairs(steps: list[Step]) -> None:
+    """What is waited for as soon as it has begun, or is nothing, is done here; the bodies' steps are there already."""
+    united: set[int] = set()
+    kept: list[Step] = []
+    for step, following in zip(steps, [*steps[1:], None]):
+        if isinstance(step, Begin) and (
+            not step.body or (isinstance(following, Wait) and following.event == step.event)
+        ):
+            united.add(step.event)
+            kept.extend(step.body)
+        elif not (isinstance(step, Wait) and step.event in united):
+            kept.append(step)
+    steps[:] = kept

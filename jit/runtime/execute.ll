@@ -90,3 +90,16 @@ define void @hlojit_enter_program(ptr %context) {
   store i64 %environment, ptr %environment_at, align 8
   ret void
 }
+
+; i32 hlojit_execute_beside(ptr context, ptr function, ptr slots, ptr cells): run a part of a host program on a thread that
+; shares no work, with a context of its own.  Returns a status.
+define i32 @hlojit_execute_beside(ptr %context, ptr %function, ptr %slots, ptr %cells) {
+  %environment = call i64 @float_environment.enter()
+  %returned = call i32 %function(ptr %context, ptr %slots, ptr %cells)
+  call void @float_environment.leave(i64 %environment)
+  %error_at = call ptr @context.error(ptr %context)
+  %error = load i32, ptr %error_at, align 4
+  %has_error = icmp ne i32 %error, 0
+  %status = select i1 %has_error, i32 %error, i32 %returned
+  ret i32 %status
+}

@@ -158,7 +158,8 @@ class Native:
         target = loading.process_target()
         core = loading.kept_object(core_source(target.triple), target, pipeline="inline")
         python = loading.kept_object(python_source(), target, pipeline="inline")
-        exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, "hlojit_call", "hlojit_run", *_FORK_HANDLERS)
+        entries = ("hlojit_call", "hlojit_run", "hlojit_execute_beside")
+        exports = (*GENERATED_CODE_SYMBOLS, *_FUNCTIONS, *entries, *_FORK_HANDLERS)
         code = loading.load_objects([core, python], exports, core_imports() | _python_imports())
         # Destructors of arrays and sleeping workers outlive every Python object.
         code.keep_for_ever()

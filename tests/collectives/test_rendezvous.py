@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hlojit.extensions.events import Event
 from hlojit.extensions.rendezvous import Meeting, Participant, current_participant
 from hlojit.ir.errors import ExecutionError
 
@@ -205,3 +206,97 @@ def test_the_switch_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Meeting("main", ["one"]).seconds == 300
     monkeypatch.setenv("HLOJIT_COLLECTIVE_TIMEOUT", "7")
     assert Meeting("main", ["one"]).seconds == 7
+
+
+# beside a process's own thread
+
+
+def beside(participant: Participant, members: tuple[int, ...], what: str, value: Any) -> tuple[Any, Event, list[Any]]:
+    """Exchange on a thread of its own."""
+    work, done, found = participant.beside(), Event(), list[Any]()
+
+    def run() -> None:
+        try:
+            found.append(dict(work.participant.exchange(members, what, value)))
+        except ExecutionError as error:
+            found.append(error)
+        finally:
+            work.end()
+            done.complete()
+
+    threading.Thread(target=run).start()
+    return work, done, found
+
+
+def test_what_is_beside_meets_what_is_beside() -> None:
+    """In whatever order the two threads of a process come."""
+
+    def first(participant: Participant) -> Any:
+        work, done, found = beside(participant, (0, 1), "beside", "a")
+        own = dict(participant.exchange((0, 1), "own", 0))
+        work.wait(done)
+        return own, found
+
+    def second(participant: Participant) -> Any:
+        own = dict(participant.exchange((0, 1), "own", 1))
+        work, done, found = beside(participant, (0, 1), "beside", "b")
+        work.wait(done)
+        return own, found
+
+    expected = ({0: 0, 1: 1}, [{0: "a", 1: "b"}])
+    assert together(meeting(2), first, second) == [expected, expected]
+
+
+def test_who_waits_for_what_is_beside_it_is_stuck_with_it() -> None:
+    def first(participant: Participant) -> Any:
+        work, done, found = beside(participant, (0, 1), "beside", None)
+        work.wait(done)
+        return found
+
+    def second(participant: Participant) -> Any:
+        return participant.exchange((0, 1), "own", None)
+
+    (found,), error = together(meeting(2), first, second)
+    assert "waits at beside for process 1 on test:1, which is at own" in str(found) or "waits at own" in str(found)
+    assert str(error) == str(found)
+
+
+def test_who_still_works_beside_is_not_stuck() -> None:
+    def first(participant: Participant) -> Any:
+        work, done = participant.beside(), Event()
+
+        def run() -> None:
+            threading.Event().wait(0.2)
+            work.participant.exchange((0, 1), "beside", None)
+            work.end()
+            done.complete()
+
+        threading.Thread(target=run).start()
+        work.wait(done)
+        return "done"
+
+    def second(participant: Participant) -> Any:
+        work, done, found = beside(participant, (0, 1), "beside", None)
+        work.wait(done)
+        return found
+
+    assert together(meeting(2), first, second) == ["done", [{0: None, 1: None}]]
+
+
+def test_what_is_called_off_waits_for_nobody_and_the_first_error_stays() -> None:
+    made = meeting(2)
+
+    def first(participant: Participant) -> Any:
+        work, done, found = beside(participant, (0, 1), "beside", "memory")
+        threading.Event().wait(0.2)
+        work.call_off()
+        assert done.wait(30)
+        made.fail(ExecutionError("main on test:0: the reason"))
+        return found
+
+    def second(participant: Participant) -> Any:
+        return participant.exchange((0, 1), "own", None)
+
+    (found,), error = together(made, first, second)
+    assert str(found) == "the process has failed meanwhile"
+    assert str(error) == "main on test:0: the reason"

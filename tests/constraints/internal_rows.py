@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from .programs import Broken, call
 
+_START = '%b = "hlojit.async_start"() ({ "stablehlo.return"(%f2) : ($f2) -> () }) : () -> $f2'
+_DONE = '\n%r = "hlojit.async_done"(%b) : ($f2) -> $f2'
+
 ROWS = [
     Broken("hlojit.fusion", "C1", call("hlojit.fusion", "f2", "f2", 'kind = "novel"', '{ ^bb0(%x0: $f2): "stablehlo.return"(%x0) : ($f2) -> () }'), "is none of"),
     Broken("hlojit.fusion", "C2", call("hlojit.fusion", "f2", "f3", 'kind = "loop"', '{ ^bb0(%x0: $f3): "stablehlo.return"(%x0) : ($f3) -> () }'), "the body takes"),
     Broken("hlojit.fusion", "C3", call("hlojit.fusion", "f2", "f3", 'kind = "loop"', '{ ^bb0(%x0: $f2): "stablehlo.return"(%x0) : ($f2) -> () }'), "the body returns"),
     Broken("hlojit.collective", "C1", call("hlojit.collective", "f2", "f2", 'kind = "novel", groups = dense<0> : tensor<1x1xi64>'), "is none of"),
+    Broken("hlojit.async_start", "C1", _START.replace("({", "({ ^bb0(%x0: $f2):") + _DONE, "the body takes"),
+    Broken("hlojit.async_start", "C2", _START, "have 0 users"),
+    Broken("hlojit.async_done", "C1", call("hlojit.async_done", "f2", "f2"), "not all results of one hlojit.async_start"),
     *(
         Broken("hlojit.complex_function", label, call("hlojit.complex_function", operands, result, f'function = "{function}", part = 0 : i64'), expected)
         for label, operands, result, function, expected in (

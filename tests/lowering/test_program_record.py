@@ -27,6 +27,7 @@ from hlojit.lowering.buffer_assignment import assign_buffers
 from hlojit.lowering.collective_moves import moves_of
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.program import (
+    Begin,
     Branch,
     Buffer,
     BufferKind,
@@ -336,6 +337,23 @@ def test_pieces_are_what_a_collective_moves(kind: CollectiveKind, groups: Any) -
             assert moves_of(kind, groups, each, source, target).partners == moves.partners
 
 
+def test_what_somebody_else_runs_is_there_when_it_is_waited_for() -> None:
+    def steps(x: list[Buffer], y: list[Buffer], t: list[Buffer]) -> list[Step]:
+        body = [Copy(x[0], t[0]), Copy(t[0], t[1])]
+        # The third would lie where the first was, if that were free.
+        return [Begin(4, list(body)), Copy(x[1], t[2]), Copy(t[2], y[0]), Wait(4), Copy(t[1], y[0])]
+
+    program = record(steps, 2, 3)
+    check(program)
+    spans = [(each.start, each.end) for each in program.temporaries]
+    assert spans[0] == (2, 7) and spans[1] == (3, 8), program
+    np.testing.assert_array_equal(run(program, [X, X + 9], no_launch)[0], X)
+    assert "  begin event 4\n    copy input0 -> temporary0\n" in text(program)
+    program.temporaries[2].offset = program.temporaries[0].offset
+    with pytest.raises(ProgramError, match="temporary0 and temporary2 live at the same time in the same memory"):
+        check(program)
+
+
 def test_participants_meet_at_the_same_collective() -> None:
     program = record(lambda x, y, t: [
         Branch(x[0], False, [[Collective(CollectiveKind.BROADCAST, x[0], y[0], ((0, 1),))], [Copy(x[0], y[0])]])
@@ -395,6 +413,19 @@ BROKEN: dict[str, tuple[Callable[..., Sequence[Step]], str]] = {
     "two_groups": (lambda x, y, t: [Collective(CollectiveKind.BROADCAST, x[0], y[0], ((0, 1), (1, 2)))], "in two groups"),
     "pairs": (lambda x, y, t: [Collective(CollectiveKind.PERMUTE, x[0], y[0], ((0, 1), (2, 1)))], "different targets"),
     "gathered": (lambda x, y, t: [Collective(CollectiveKind.ALL_GATHER, x[0], y[0], ((0, 1),))], "48 bytes into 24"),
+    "body_read": (
+        lambda x, y, t: [Begin(1, [Copy(x[0], t[0])]), Copy(t[0], y[0]), Wait(1)],
+        "temporary0 is on its way until event 1",
+    ),
+    "body_disturbed": (
+        lambda x, y, t: [Copy(x[0], t[0]), Begin(1, [Copy(t[0], y[0])]), Copy(x[0], t[0]), Wait(1)],
+        "temporary0 is being read until event 1",
+    ),
+    "body_left_alone": (lambda x, y, t: [Begin(1, [Copy(x[0], y[0])])], "nobody waits for the event"),
+    "body_of_bodies": (
+        lambda x, y, t: [Begin(1, [Begin(2, [Copy(x[0], y[0])]), Wait(2)]), Wait(1)],
+        "no step of a body that somebody else runs",
+    ),
     "cells": (lambda x, y, t: [Swap(t[0], SWAPPED[0])], "temporary0 is no cell"),
 }  # fmt: skip
 
