@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, NanEncoding
+from hlojit.ir.ops import complex_arrays
 from hlojit.ir.ops.complex_functions import function_of_parts
 from hlojit.ir.ops.definition import (
     Array,
@@ -148,7 +149,7 @@ SQUARE = _renamed(
         "square",
         (INTEGER, FLOAT, COMPLEX),
         Expand(_expand_square),
-        lambda call, x: x * x,
+        lambda call, x: complex_arrays.square(x) if x.dtype.kind == "c" else x * x,
         parts={ComplexType: function_of_parts("square")},
         summary="The operand times itself.",
     ),

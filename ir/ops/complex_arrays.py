@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.ops.definition import Array
+
+
+def of_complex(real: Callable[[Array], Array], pairs: Callable[[Array], Array]) -> Callable[..., Array]:
+    """A NumPy function, but of complex numbers the one of this module."""
+    return lambda x: pairs(x) if x.dtype.kind == "c" else real(x)
 
 
 def quotient(x: Array, y: Array) -> Array:
@@ -34,6 +41,49 @@ def sign(x: Array) -> Array:
     with np.errstate(all="ignore"):
         unit = _of_parts(x.real / size, x.imag / size, x.dtype)
     return np.where(x == 0, 0, np.where(np.isnan(x), complex(np.nan, np.nan), unit)).astype(x.dtype)
+
+
+def exponential(x: Array) -> Array:
+    """e^a (cos b + i sin b): an infinite angle has neither cosine nor sine, whatever they are multiplied by."""
+    found = np.exp(x)
+    return np.where(np.isinf(x.imag), complex(np.nan, np.nan), found)
+
+
+def log_plus_one(x: Array) -> Array:
+    """log(1 + x): near |1 + x| = 1 by log1p of what |1 + x|^2 is more than 1; twice the largest numbers have a logarithm."""
+    a, b = np.asarray(x.real), np.asarray(x.imag)
+    more = np.asarray(_exact_sum(2 * a, *_squared(a), *_squared(b)))
+    large = (np.abs(a) > 1e300) | (np.abs(b) > 1e300)
+    scale = np.where(large, 2.0, 1.0)
+    far = np.log(np.hypot((1 + a) / scale, b / scale)) + np.log(scale)
+    real = np.where((more > -0.5) & (more < 1), np.log1p(np.maximum(more, -0.75)) / 2, far)
+    return _of_parts(real, np.arctan2(b, 1 + a), x.dtype)
+
+
+def _squared(a: Array) -> tuple[Array, Array]:
+    """a * a, and what its rounding has lost (Dekker), of numbers for which that matters."""
+    a = np.where(np.abs(a) < 1e100, a, np.inf)
+    product, split = a * a, a * 134217729.0
+    high = split - (split - a)
+    low = a - high
+    return product, np.where(np.isfinite(product), low * low - ((product - high * high) - 2 * high * low), 0.0)
+
+
+def _sum(*terms: float) -> float:
+    """Rounded once; infinite or NaN as usual sums are."""
+    return math.fsum(terms) if all(map(math.isfinite, terms)) else sum(terms)
+
+
+_exact_sum: Final = np.vectorize(_sum, otypes=[np.float64])
+
+
+def square(x: Array) -> Array:
+    """(a - b)(a + b) + 2abi, in which nothing cancels; equal parts leave no real part, however large they are."""
+    wide = x.astype(np.complex128)
+    a, b = wide.real, wide.imag
+    with np.errstate(all="ignore"):
+        real = np.where((np.abs(a) == np.abs(b)) & np.isfinite(a), 0.0, (a - b) * (a + b))
+        return _of_parts(real, 2 * (a * b), x.dtype)
 
 
 def _of_parts(real: Array, imag: Array, dtype: Any) -> Array:

@@ -159,7 +159,7 @@ def _bitcast_arrays(call: Any, x: Array) -> Array:
     source = stored_element(call.instruction.operands[0].tensor_type.element_type)
     target = stored_element(call.instruction.result.tensor_type.element_type)
     if isinstance(source, ComplexType):
-        return x
+        return _bitcast_pairs(x, source, target)
     bits = arrays.to_bits(x, source)
     if source.bits > target.bits:
         steps = np.arange(0, source.bits, target.bits, dtype=np.uint64)
@@ -168,6 +168,14 @@ def _bitcast_arrays(call: Any, x: Array) -> Array:
         steps = np.arange(0, target.bits, source.bits, dtype=np.uint64)
         bits = np.bitwise_or.reduce(bits.astype(np.uint64) << steps, axis=-1)
     return arrays.from_bits(bits, target)
+
+
+def _bitcast_pairs(x: Array, source: ElementType, target: ElementType) -> Array:
+    """Complex numbers: the real part's bits come first, and of each part the lower ones."""
+    if source.bits == target.bits:
+        return x
+    viewed = np.ascontiguousarray(x[..., None] if source.bits > target.bits else x).view(target.storage)
+    return viewed if source.bits > target.bits else viewed[..., 0]
 
 
 def bits_of(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:

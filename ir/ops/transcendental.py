@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.formats import ComplexType
+from hlojit.ir.ops import complex_arrays
 from hlojit.ir.ops.accuracy import with_accuracy
 from hlojit.ir.ops.complex_functions import function_of_parts, logarithm
 from hlojit.ir.ops.definition import Array, Cost, OpDefinition, define
@@ -86,7 +87,11 @@ def _atan2(y: Array, x: Array) -> Array:
 CBRT = _function("cbrt", by_name("cbrt"), _cube_root, "Cube root.", function_of_parts("cbrt"))
 COSINE = _function("cosine", by_name("cos"), np.cos, "Cosine.", function_of_parts("cos"), largest=1.0)
 EXPONENTIAL = _function(
-    "exponential", by_name("exp"), np.exp, "e to the power of the operand.", function_of_parts("exp")
+    "exponential",
+    by_name("exp"),
+    complex_arrays.of_complex(np.exp, complex_arrays.exponential),
+    "e to the power of the operand.",
+    function_of_parts("exp"),
 )
 EXPONENTIAL_MINUS_ONE = _function(
     "exponential_minus_one",
@@ -97,7 +102,13 @@ EXPONENTIAL_MINUS_ONE = _function(
     units=_UNITS_BUT_AT_ZEROS,
 )
 LOG = _function("log", by_name("log"), np.log, "Natural logarithm.", logarithm)
-LOG_PLUS_ONE = _function("log_plus_one", by_name("log1p"), np.log1p, "log(1 + x).", function_of_parts("log1p"))
+LOG_PLUS_ONE = _function(
+    "log_plus_one",
+    by_name("log1p"),
+    complex_arrays.of_complex(np.log1p, complex_arrays.log_plus_one),
+    "log(1 + x).",
+    function_of_parts("log1p"),
+)
 LOGISTIC = _function(
     "logistic",
     by_name("logistic"),

@@ -107,3 +107,38 @@ def test_the_kernel_of_inverse_sines_gives_all_four(backend: str) -> None:
     np.testing.assert_allclose(sine, np.arcsin(z), rtol=1e-12)
     cosine = np.arctan2(kernel.real, z.real) - 1j * np.copysign(kernel.imag, z.imag)
     np.testing.assert_allclose(cosine, np.arccos(z), rtol=1e-12)
+
+
+INF, NAN, MOST = np.inf, np.nan, np.finfo(np.float64).max
+AT_HARD_PLACES = {
+    "stablehlo.exponential": [(complex(a, b), complex(NAN, NAN)) for a in (INF, -INF, 1.0) for b in (INF, -INF)],
+    "stablehlo.log_plus_one": [
+        (complex(0, 1e-160), complex(5e-321, 1e-160)),  # y^2 / 2
+        (
+            complex(-(2.0**-41), 2.0**-20),
+            complex(2.0**-83, 9.536743164063946e-07),
+        ),  # 2x + y^2 is 0: x^2 / 2 is left
+        (complex(-1e-20, 1e-320), complex(-1e-20, 1e-320)),
+        (complex(MOST, -MOST), complex(710.1292864836639, -np.pi / 4)),
+        (complex(-1, 0), complex(-INF, 0)),
+        (complex(-INF, 1), complex(INF, np.pi)),
+    ],
+    "chlo.square": [
+        (complex(MOST, -MOST), complex(0, -INF)),
+        (complex(-INF, MOST), complex(INF, -INF)),
+        (complex(1 + 2.0**-30, 1), complex(2.0**-29 + 2.0**-60, 2 + 2.0**-29)),
+        (complex(3, 4), complex(-7, 24)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", AT_HARD_PLACES)
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_infinite_parts_and_what_cancellation_leaves(backend: str, name: str) -> None:
+    """Worked out by hand, or by mpmath: each part by itself."""
+    z, wanted = (np.array(values) for values in zip(*AT_HARD_PLACES[name]))
+    type = f"tensor<{z.size}xcomplex<f64>>"
+    text = f'func.func @main(%z: {type}) -> {type} {{ %0 = "{name}"(%z) : ({type}) -> {type} return %0 : {type} }}'
+    found = np.asarray(hlojit.compile(text, backend=backend)(z))
+    for part in ("real", "imag"):
+        np.testing.assert_array_max_ulp(getattr(found, part), getattr(wanted, part), 2)

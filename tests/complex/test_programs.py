@@ -180,3 +180,21 @@ def test_arrays_stay_on_the_device(backend: str) -> None:
     result = hlojit.compile(text, backend=backend)(hlojit.put(x, device))
     assert isinstance(result, Array) or hasattr(result, "__array__")
     assert_close(np.asarray(hlojit.get(result)), x * x, 8.0)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda", "reference"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 17)])
+def test_bits_as_numbers_of_other_width(backend: str, shape: tuple[int, ...]) -> None:
+    """A number of 128 bits is two of 64, whose real parts are the lower halves, and the other way round."""
+    wide = numbers(shape, "f64")
+    types = [
+        f"tensor<{''.join(f'{n}x' for n in each)}complex<{e}>>" for each, e in ((shape, "f64"), ((*shape, 2), "f32"))
+    ]
+    text = "func.func @main(%x: {0}) -> {1} {{ %0 = stablehlo.bitcast_convert %x : ({0}) -> {1} return %0 : {1} }}"
+    bits = np.stack([wide.real, wide.imag], axis=-1).view(np.uint64)
+    halves = [(bits >> shift).astype(np.uint32).view(np.float32) for shift in (np.uint64(0), np.uint64(32))]
+    split = np.asarray(hlojit.compile(text.format(*types), backend=backend)(wide))
+    assert (split.shape, split.dtype) == ((*shape, 2), np.complex64)
+    assert split.real.tobytes() == halves[0].tobytes() and split.imag.tobytes() == halves[1].tobytes()
+    whole = np.asarray(hlojit.compile(text.format(*reversed(types)), backend=backend)(split))
+    assert (whole.shape, whole.dtype, whole.tobytes()) == (shape, wide.dtype, wide.tobytes())

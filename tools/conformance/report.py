@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tools.conformance.programs import Outcome, Program
-from tools.conformance.reasons import REASONS
+from tools.conformance.reasons import KINDS, REASONS
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By suite."""
 
 
 def reason_of(outcome: Outcome) -> str:
-    """Why the program cannot pass, or nothing if it should."""
-    return REASONS.get((outcome.program.suite, outcome.program.name), "")
+    """Why the program cannot pass, or nothing if it should, or if it fails in another way than the reason says."""
+    program = outcome.program
+    return REASONS.get((program.suite, program.name), "") if outcome.kind == KINDS.get(program.suite) else ""
 
 
 def is_failure(outcome: Outcome) -> bool:
