@@ -118,7 +118,7 @@ def _reason(instruction: Instruction, answer: Capability) -> str:
 
 def _why_not_decomposed(instruction: Instruction) -> str:
     if expansion_or_binding(instruction) is not None:
-        return "its expansion does not apply to this instruction (a shape that is not known, as a rule)"
+        return "its expansion does not apply to this instruction (its shapes are not known, or it is as simple as it can be)"
     if is_custom_call(instruction):
         target = instruction.attributes["call_target_name"]
         return f"@{target}: {PARTITIONER}" if target in PARTITIONER_TARGETS else registry().unknown_target(target)

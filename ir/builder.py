@@ -235,29 +235,41 @@ class Builder:
         return [mapping.get(value, value) for value in region.returned]
 
     def lift_region(self, region: Block, operands: Sequence[Value], shape: Sequence[int]) -> list[Value] | None:
-        """Apply a region of scalars to tensors of ``shape``; None if it holds more than pointwise ops and constants."""
-        for instruction in region:
+        """Apply a region of scalars to tensors of ``shape``; None if it holds more than pointwise ops and constants.
+
+        What it reads from outside may be scalars.
+        """
+        *body, end = region
+        for instruction in body:
             pointwise = isinstance(instruction.op.lowering, Pointwise) or Trait.CONSTANT in instruction.op.traits
-            if not (pointwise or instruction.op.is_terminator) or instruction.regions:
+            if not pointwise or instruction.regions or not all(map(_is_scalar, instruction.results)):
                 return None
+        if not all(map(_is_scalar, (value for each in region for value in each.operands))):
+            return None
         mapping = dict(zip(region.arguments, operands))
-        for instruction in region:
-            if instruction.op.is_terminator:
-                break
-            if not all(value in mapping for value in instruction.operands):
-                return None  # a value from outside the region
+
+        def lifted(value: Value) -> Value:
+            if value not in mapping:
+                mapping[value] = self.broadcast_in_dim(value, shape)
+            return mapping[value]
+
+        for instruction in body:
             types = [result.tensor_type.with_shape(shape) for result in instruction.results]
             if Trait.CONSTANT in instruction.op.traits:
                 mapping[instruction.result] = self.constant(instruction.attributes["value"].splat_element, types[0])
                 continue
-            lifted = self.create(
+            made = self.create(
                 instruction.op.name,
-                [mapping[value] for value in instruction.operands],
+                [lifted(value) for value in instruction.operands],
                 attributes=instruction.attributes,
                 result_types=types,
             )
-            mapping.update(zip(instruction.results, lifted.results))
-        return [mapping[value] for value in region.returned] if all(v in mapping for v in region.returned) else None
+            mapping.update(zip(instruction.results, made.results))
+        return [lifted(value) for value in end.operands]
+
+
+def _is_scalar(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.shape
 
 
 @contextmanager

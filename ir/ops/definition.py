@@ -187,13 +187,17 @@ class Indexed(Lowering):
     """For an op that only repeats its operand's elements: the dimension of the result that each of the operand's is."""
     moves: bool = False
     """The result is an element of one of the operands of its type, bit for bit; the rule is also given memory forms."""
+    looks_up: bool = False
+    """Which elements it reads is known when it runs only: operands hold indices."""
     expansion: Callable[[Any, Instruction], Sequence[Value] | None] | None = None
     """A rule like that of ``Expand``, for back ends that do not take an instruction as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction(Lowering):
-    """Inits and a combiner region over some dimensions of the inputs."""
+    """Inits and a combiner region over some dimensions of the inputs; ``expansion`` as that of ``Kernel``."""
+
+    expansion: Callable[[Any, Instruction], Sequence[Value] | None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,7 +292,7 @@ GATHER = define(
             operand, indices, gather_numbers(call.instruction), _slice_sizes(call.instruction)
         ),
         syntax="generic",
-        lowering=Indexed(_emit_gather, moves=True),
+        lowering=Indexed(_emit_gather, moves=True, looks_up=True),
         summary="slices of the operand at indices given by a tensor",
     )
 )

@@ -25,8 +25,10 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.ordered_loops import expand_sort
 from hlojit.ir.ops.parts import SEPARATELY, Separately, in_pairs
 from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
+from hlojit.ir.ops.region_loops import expand_map, expand_reduce
 from hlojit.ir.ops.rules import (
     OpCall,
     bounded,
@@ -214,7 +216,7 @@ REDUCE = define(
         constraints=(*REDUCE_RULES, Constraint("C7", _reduce_shape), inferred("C8")),
         reference=reduces_quantized(_reduce_reference),
         syntax="reduce",
-        lowering=Reduction(),
+        lowering=Reduction(expand_reduce),
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines the elements along dimensions",
     )
@@ -260,12 +262,6 @@ def _infer_map(request: InferenceRequest) -> Sequence[Type]:
     return [tensor(operand_tensors(request)[0].shape, combined_elements(request.regions[0])[0])]
 
 
-def _expand_map(builder: Any, instruction: Any) -> Any:
-    """The computation's ops on whole tensors, where all of them are elementwise."""
-    type = instruction.results[0].tensor_type
-    return builder.lift_region(instruction.regions[0], instruction.operands, type.shape) if type.is_static else None
-
-
 MAP = define(
     OpDefinition(
         "stablehlo.map",
@@ -276,7 +272,7 @@ MAP = define(
         constraints=(*MAP_RULES, inferred("C1")),
         reference=lambda call, *values: run_on_arrays(call, 0, values),
         syntax="generic",
-        lowering=Expand(_expand_map),
+        lowering=Expand(expand_map),
         summary="applies a function of scalars to every element",
     )
 )
@@ -372,7 +368,7 @@ SORT = define(
         reference=_sort_reference,
         syntax="generic",
         traits=frozenset({Trait.SORTS}),
-        lowering=Kernel("sort", runs=_comparisons),
+        lowering=Kernel("sort", runs=_comparisons, expansion=expand_sort),
         parts={ElementType: Separately(in_pairs)},
         summary="sorts along a dimension by a comparator",
     )

@@ -30,6 +30,7 @@ from hlojit.ir.ops.gather import (
     is_index,
     signed_indices,
 )
+from hlojit.ir.ops.ordered_loops import expand_scatter
 from hlojit.ir.ops.parts import SEPARATELY, each_part
 from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
 from hlojit.ir.ops.rules import (
@@ -279,7 +280,7 @@ SCATTER = define(
         constraints=(*SCATTER_RULES, Constraint("C24", _scatter_shapes), inferred("C25")),
         reference=reduces_quantized(_scatter_reference),
         syntax="generic",
-        lowering=Kernel("scatter"),
+        lowering=Kernel("scatter", expansion=expand_scatter),
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines updates into the inputs at indices given by a tensor; those out of bounds are skipped",
     )

@@ -378,7 +378,7 @@ DYNAMIC_SLICE = define(
         reference=_dynamic_slice_array,
         syntax="dynamic_slice",
         traits=frozenset({Trait.ASYNCHRONOUS}),
-        lowering=Indexed(_dynamic_slice, moves=True),
+        lowering=Indexed(_dynamic_slice, moves=True, looks_up=True),
         value_range=same_range,
         summary="A slice whose place is known at run time, moved inside the operand where it would reach beyond.",
     )

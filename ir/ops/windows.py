@@ -31,6 +31,7 @@ from hlojit.ir.ops.reductions import (
     reduce_last_axis,
     run_on_arrays,
 )
+from hlojit.ir.ops.region_loops import expand_reduce_window
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -228,7 +229,7 @@ REDUCE_WINDOW = define(
         ),
         reference=reduces_quantized(_reduce_window_reference),
         syntax="generic",
-        lowering=Kernel("reduce_window"),
+        lowering=Kernel("reduce_window", expansion=expand_reduce_window),
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines the elements of sliding windows",
     )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import described
-from hlojit.ir.ops.definition import Expand, Indexed, Kernel, Structural
+from hlojit.ir.ops.definition import Expand, Indexed, Kernel, Reduction, Structural
 from hlojit.ir.ops.quantized_arrays import computes_with_numbers
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 
@@ -31,7 +31,7 @@ ExpansionRule = Callable[[Any, Instruction], Sequence[Value] | None]
 def expansion_of(instruction: Instruction) -> ExpansionRule | None:
     """The expansion in the instruction's op record, or None."""
     lowering = instruction.op.lowering
-    if isinstance(lowering, (Indexed, Kernel, Structural)):
+    if isinstance(lowering, (Indexed, Kernel, Reduction, Structural)):
         return lowering.expansion
     return lowering.rule if isinstance(lowering, Expand) else None
 

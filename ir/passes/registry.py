@@ -16,7 +16,6 @@ from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.latency_hiding_scheduler import LatencyHidingScheduler
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
-from hlojit.ir.passes.region_legalizer import RegionLegalizer
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.token_removal import TokenRemoval
@@ -25,7 +24,6 @@ from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     TokenRemoval,
-    RegionLegalizer,
     CallInliner,
     ShapeLegalizer,
     ChloLegalizer,
@@ -84,7 +82,6 @@ def default_passes(
     """
     return [
         TokenRemoval(),
-        RegionLegalizer(),
         *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
         *simplification_passes(fold_limit),
         WhileLoopSimplifier(),

@@ -13,9 +13,8 @@ from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.accuracy import unmet_accuracy
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand, Kernel, OpDefinition, Structural, Trait
-from hlojit.ir.passes.graph_facts import is_constant
+from hlojit.ir.ops.region_expressions import reason_against_region
 from hlojit.ir.types import TensorType
-from hlojit.lowering.structure import captured
 
 MAXIMUM_BYTES: Final = 1 << 46
 """A tensor that takes more is refused when it is compiled: no machine has that much."""
@@ -94,12 +93,7 @@ class Support:
             if reason:
                 return reason
         if instruction.regions and not isinstance(instruction.op.lowering, Structural):
-            reason = _region_reason(instruction)
-            if reason:
-                return reason
-            for value in captured(instruction):
-                if not is_constant(value.producer):
-                    return f"its region uses a value of type {value.type} from outside that is not a constant"
+            return "" if Trait.FUSION in instruction.op.traits else reason_against_region(instruction)
         return ""
 
     def check_signature(self, module: Module) -> None:
@@ -125,14 +119,3 @@ class Support:
         if kind.nbytes > MAXIMUM_BYTES:
             return f"{kind} takes {kind.nbytes} bytes, more than any machine has"
         return ""
-
-
-def _region_reason(instruction: Instruction) -> str:
-    """Why a combiner, comparator or other region of scalars cannot be compiled, or an empty string."""
-    if Trait.FUSION in instruction.op.traits:
-        return ""
-    for region in instruction.regions:
-        for argument in region.arguments:
-            if isinstance(argument.type, TensorType) and argument.type.shape:
-                return f"its region takes values of type {argument.type}; what that means is not specified"
-    return ""

@@ -164,22 +164,18 @@ def test_decompose_without_an_expansion_is_a_no_with_a_reason() -> None:
 
 
 def test_an_expansion_that_declines_is_a_no_with_a_reason() -> None:
-    """A map whose region holds more than elementwise ops."""
+    """Reductions become loops where their regions are more than expressions."""
     text = """
-    func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
-      %0 = "stablehlo.map"(%x) ({
-      ^bb0(%a: tensor<f32>):
-        %b = stablehlo.reshape %a : (tensor<f32>) -> tensor<1xf32>
-        %c = stablehlo.reshape %b : (tensor<1xf32>) -> tensor<f32>
-        stablehlo.return %c : tensor<f32>
-      }) {dimensions = array<i64: 0>} : (tensor<8xf32>) -> tensor<8xf32>
-      return %0 : tensor<8xf32>
+    func.func @main(%x: tensor<8xf32>) -> tensor<f32> {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<8xf32>, tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
     }
     """
     for api in ((1, 0), (1, 1)):
         with (
-            ext.using(plugin(api, backends=[Recorder(decomposing("stablehlo.map"))])),
-            pytest.raises(hlojit.UnsupportedError, match=r"stablehlo\.map.*'recorder'.*does not apply"),
+            ext.using(plugin(api, backends=[Recorder(decomposing("stablehlo.reduce"))])),
+            pytest.raises(hlojit.UnsupportedError, match=r"stablehlo\.reduce.*'recorder'.*does not apply"),
         ):
             hlojit.compile(text, backend="recorder")
 
