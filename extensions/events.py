@@ -226,12 +226,12 @@ def acquire(lock: threading.Lock, seconds: float = -1.0) -> bool:
     return True
 
 
-def _seconds(timeout: object) -> float:
+def _seconds(timeout: float | None) -> float:
     """A timeout as locks take it."""
     if timeout is None:
         return -1.0
     try:
-        seconds = float(timeout)  # type: ignore[arg-type]
+        seconds = float(timeout)
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
     if math.isnan(seconds):

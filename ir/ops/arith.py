@@ -1,6 +1,7 @@
 """Arithmetic of MLIR's own dialect ``arith``, which exports mix in to compute shapes: on tensors, and on single numbers.
 
-On tensors these are StableHLO's ops under other names, and become those.
+On tensors these are StableHLO's ops under other names, and become those.  Booleans are not: ``i1`` is an integer of one bit
+here, true is -1 to an op that knows a sign, and sums wrap round.
 """
 
 from __future__ import annotations
@@ -117,13 +118,6 @@ def _constant_reference(call: ReferenceCall) -> Any:
     return value.array if isinstance(value, Dense) else np.asarray(value.value)
 
 
-def _expand_constant(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    value = instruction.attributes["value"]
-    if not isinstance(value, Dense):
-        return None
-    return list(builder.create("stablehlo.constant", attributes={"value": value}, result_types=[value.type]).results)
-
-
 CONSTANT = define(
     OpDefinition(
         "arith.constant",
@@ -141,6 +135,10 @@ CONSTANT = define(
 # arithmetic
 
 
+Bits = Callable[[Any, "Value", "Value"], "Value"]
+"""An op on two tensors of single bits, given a builder."""
+
+
 def _binary(
     name: str,
     plain: str,
@@ -148,8 +146,11 @@ def _binary(
     reference: Callable[[Array, Array], Any],
     *traits: Trait,
     unsigned: bool = False,
+    bits: Bits | None = None,
 ) -> OpDefinition:
+    """An op that is StableHLO's ``plain``; ``bits`` is what it does to integers of one bit, where that is something else."""
     rules = (numbers(kinds), Constraint("types", _same_types))
+    expand = _unsigned(plain) if unsigned else _on_tensors(plain)
     return define(
         OpDefinition(
             f"arith.{name}",
@@ -159,19 +160,50 @@ def _binary(
             reference=lambda call, lhs, rhs: _wrapped(lhs, reference, lhs, rhs, unsigned=unsigned),
             syntax="pretty-same-type",
             traits=frozenset(traits),
-            lowering=_unsigned(plain) if unsigned else _on_tensors(plain),
+            lowering=expand if bits is None else _bitwise(bits, expand),
             summary=f"{plain.partition('.')[2]}{' of the bits as numbers without a sign' if unsigned else ''}",
         )
     )
 
 
+def _integers(value: Any, *, unsigned: bool) -> Array:
+    """Elements as numbers with or without a sign; of single bits, 1 has the value -1 if there is a sign."""
+    array = np.asarray(value)
+    if array.dtype == bool:
+        return array.astype(np.uint8) if unsigned else -array.astype(np.int8)
+    return array.view(f"u{array.dtype.itemsize}") if unsigned and array.dtype.kind == "i" else array
+
+
+def _low_bits(array: Array, dtype: Any) -> Array:
+    """What fits of integers."""
+    return (array & 1).astype(bool) if np.dtype(dtype).kind == "b" else array.astype(dtype)
+
+
 def _wrapped(like: Array, function: Callable[..., Any], *values: Array, unsigned: bool) -> Array:
-    arrays = [np.asarray(value) for value in values]
-    if unsigned:
-        arrays = [array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "i" else array for array in arrays]
     with np.errstate(all="ignore"):
-        result = np.asarray(function(*arrays))
-    return result.astype(np.asarray(like).dtype)
+        result = np.asarray(function(*(_integers(value, unsigned=unsigned) for value in values)))
+    return _low_bits(result, np.asarray(like).dtype)
+
+
+def _bitwise(bits: Bits, otherwise: Expand) -> Expand:
+    """By another rule for integers of one bit."""
+
+    def rule(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+        type = instruction.result_types[0]
+        if isinstance(type, TensorType) and isinstance(type.element_type, BooleanType):
+            return [bits(builder, *instruction.operands)]
+        return otherwise.rule(builder, instruction)
+
+    return Expand(rule)
+
+
+def _plain_bits(op: str) -> Bits:
+    return lambda builder, lhs, rhs: builder.create(op, [lhs, rhs]).result
+
+
+def _with_complement(op: str) -> Bits:
+    """Of the first bit and of what the second one is not."""
+    return lambda builder, lhs, rhs: builder.create(op, [lhs, builder.create("stablehlo.not", [rhs]).result]).result
 
 
 def _unsigned(plain: str) -> Expand:
@@ -203,21 +235,24 @@ def _remainder(lhs: Array, rhs: Array) -> Array:
     return np.where(rhs == 0, lhs, np.fmod(lhs, np.where(rhs == 0, 1, rhs)))
 
 
+_XOR, _AND, _OR = (_plain_bits(f"stablehlo.{name}") for name in ("xor", "and", "or"))
 _ANY_ORDER: Final = (Trait.COMMUTATIVE, Trait.ASSOCIATIVE)
-ADDI = _binary("addi", "stablehlo.add", _INTEGERS, np.add, *_ANY_ORDER)
-SUBI = _binary("subi", "stablehlo.subtract", _INTEGERS, np.subtract)
-MULI = _binary("muli", "stablehlo.multiply", _INTEGERS, np.multiply, *_ANY_ORDER)
-DIVSI = _binary("divsi", "stablehlo.divide", _INTEGERS, _quotient)
-REMSI = _binary("remsi", "stablehlo.remainder", _INTEGERS, _remainder)
-DIVUI = _binary("divui", "stablehlo.divide", _INTEGERS, _quotient, unsigned=True)
-REMUI = _binary("remui", "stablehlo.remainder", _INTEGERS, _remainder, unsigned=True)
+ADDI = _binary("addi", "stablehlo.add", _INTEGERS, np.add, *_ANY_ORDER, bits=_XOR)
+SUBI = _binary("subi", "stablehlo.subtract", _INTEGERS, np.subtract, bits=_XOR)
+MULI = _binary("muli", "stablehlo.multiply", _INTEGERS, np.multiply, *_ANY_ORDER, bits=_AND)
+DIVSI = _binary("divsi", "stablehlo.divide", _INTEGERS, _quotient, bits=_with_complement("stablehlo.or"))
+REMSI = _binary("remsi", "stablehlo.remainder", _INTEGERS, _remainder, bits=_with_complement("stablehlo.and"))
+DIVUI = _binary("divui", "stablehlo.divide", _INTEGERS, _quotient, unsigned=True, bits=_with_complement("stablehlo.or"))
+REMUI = _binary(
+    "remui", "stablehlo.remainder", _INTEGERS, _remainder, unsigned=True, bits=_with_complement("stablehlo.and")
+)
 ANDI = _binary("andi", "stablehlo.and", _INTEGERS, np.bitwise_and, *_ANY_ORDER)
 ORI = _binary("ori", "stablehlo.or", _INTEGERS, np.bitwise_or, *_ANY_ORDER)
 XORI = _binary("xori", "stablehlo.xor", _INTEGERS, np.bitwise_xor, *_ANY_ORDER)
-MAXSI = _binary("maxsi", "stablehlo.maximum", _INTEGERS, np.maximum, *_ANY_ORDER)
-MINSI = _binary("minsi", "stablehlo.minimum", _INTEGERS, np.minimum, *_ANY_ORDER)
-MAXUI = _binary("maxui", "stablehlo.maximum", _INTEGERS, np.maximum, *_ANY_ORDER, unsigned=True)
-MINUI = _binary("minui", "stablehlo.minimum", _INTEGERS, np.minimum, *_ANY_ORDER, unsigned=True)
+MAXSI = _binary("maxsi", "stablehlo.maximum", _INTEGERS, np.maximum, *_ANY_ORDER, bits=_AND)
+MINSI = _binary("minsi", "stablehlo.minimum", _INTEGERS, np.minimum, *_ANY_ORDER, bits=_OR)
+MAXUI = _binary("maxui", "stablehlo.maximum", _INTEGERS, np.maximum, *_ANY_ORDER, unsigned=True, bits=_OR)
+MINUI = _binary("minui", "stablehlo.minimum", _INTEGERS, np.minimum, *_ANY_ORDER, unsigned=True, bits=_AND)
 ADDF = _binary("addf", "stablehlo.add", _FLOATS, np.add, Trait.COMMUTATIVE)
 SUBF = _binary("subf", "stablehlo.subtract", _FLOATS, np.subtract)
 MULF = _binary("mulf", "stablehlo.multiply", _FLOATS, np.multiply, Trait.COMMUTATIVE)
@@ -262,10 +297,7 @@ def _booleans(request: InferenceRequest) -> Sequence[Type]:
 
 def _compare_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array:
     word = call.attributes["predicate"]
-    unsigned = word[0] == "u"
-    arrays = [np.asarray(each) for each in (lhs, rhs)]
-    if unsigned:
-        arrays = [array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "i" else array for array in arrays]
+    arrays = [_integers(each, unsigned=word[0] == "u") for each in (lhs, rhs)]
     return np.asarray(_COMPARISONS[word if word in _COMPARISONS else word[1:]](*arrays))
 
 
@@ -277,6 +309,8 @@ def _expand_compare(builder: Any, instruction: Instruction) -> Sequence[Value] |
     if word[0] == "u" and isinstance(type.element_type, IntegerType):
         bits = type.with_element_type(f"ui{type.element_type.bits}")
         operands = [_bits(builder, operand, bits) for operand in operands]
+    if word[0] == "s" and isinstance(type.element_type, BooleanType):
+        operands.reverse()  # true is -1, the lesser of the two
     direction = (word if word in _COMPARISONS else word[1:]).upper()
     return [builder.create("stablehlo.compare", operands, attributes={"comparison_direction": direction}).result]
 
@@ -345,13 +379,23 @@ def _converts(sources: Kinds, targets: Kinds) -> Constraint:
 
 
 def _conversion(name: str, sources: Kinds, targets: Kinds, summary: str) -> OpDefinition:
+    unsigned = name.endswith("ui")
+
     def reference(call: ReferenceCall, value: Array) -> Array:
         element = element_of(call.instruction.result_types[0])
         assert element is not None
-        array = np.asarray(value)
-        if name.endswith("ui") and array.dtype.kind == "i":
-            array = array.view(f"u{array.dtype.itemsize}")
-        return array if isinstance(element, FloatFormat) else array.astype(element.storage)
+        array = _integers(value, unsigned=unsigned)
+        if isinstance(element, FloatFormat):
+            return array
+        return _low_bits(array.astype(np.int64) if array.dtype.kind == "f" else array, element.storage)
+
+    def expand(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+        value, target = instruction.operands[0], instruction.result_types[0]
+        if not isinstance(value.type, TensorType) or not isinstance(target, TensorType):
+            return None
+        if isinstance(target.element_type, BooleanType) and not value.type.is_static:
+            return None  # the 1 that takes the lowest bit has the operand's shape
+        return [_converted(builder, value, target, unsigned=unsigned)]
 
     return define(
         OpDefinition(
@@ -360,10 +404,24 @@ def _conversion(name: str, sources: Kinds, targets: Kinds, summary: str) -> OpDe
             constraints=(numbers(sources), _converts(sources, targets)),
             reference=reference,
             syntax="pretty-to-type",
-            lowering=None if name.endswith("ui") else _on_tensors("stablehlo.convert"),
+            lowering=Expand(expand),
             summary=summary,
         )
     )
+
+
+def _converted(builder: Any, value: Value, target: TensorType, *, unsigned: bool) -> Value:
+    """StableHLO's conversion, of which no boolean is -1 and none the lowest bit."""
+    source = value.tensor_type.element_type
+    if isinstance(source, BooleanType) and not unsigned:
+        value = builder.negate(builder.convert(value, "i8"))
+    elif isinstance(source, IntegerType) and unsigned and source.signed:
+        value = _bits(builder, value, value.tensor_type.with_element_type(f"ui{source.bits}"))
+    if isinstance(target.element_type, BooleanType) and not isinstance(source, BooleanType):
+        value = builder.convert(value, "i32") if isinstance(source, FloatFormat) else value
+        value = builder.create("stablehlo.and", [value, builder.constant(1, value.tensor_type)]).result
+    made: Value = builder.create("stablehlo.convert", [value], result_types=[target]).result
+    return made
 
 
 INDEX_CAST = _conversion("index_cast", _INTEGERS, _INTEGERS, "from and to index, with the sign")

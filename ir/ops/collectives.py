@@ -308,12 +308,6 @@ ALL_TO_ALL = define(
 # collective_permute
 
 
-def _pairs_are_written_pairs(call: OpCall) -> str | None:
-    if all(len(pair) == 2 for pair in written_pairs(call)):
-        return None
-    return f"source_target_pairs {show(written_pairs(call))} must have 2 columns"
-
-
 def _pairs_are_pairs(call: OpCall) -> str | None:
     if all(len(pair) == 2 for pair in written_pairs(call)):
         return None

@@ -44,14 +44,16 @@ def _emit(b: ScalarBuilder, call: PointwiseCall, *scalars: Scalar) -> Scalar:
 def _evaluate(call: Any, *parts: Array) -> Array:
     """The rule itself on arrays: what is folded has the bits of what is computed."""
     from hlojit.ir.scalar.complex_functions import FUNCTIONS
-    from hlojit.ir.scalar.numpy_builder import NumpyBuilder
+    from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
 
     b = NumpyBuilder()
     kind = f"f{parts[0].dtype.itemsize * 8}"
     result = np.empty(parts[0].shape, call.instruction.result.tensor_type.element_type.storage)
     with np.errstate(all="ignore"):
         found = FUNCTIONS[call.attributes["function"]](b, *(b.value(kind, part) for part in parts))
-    result.real, result.imag = (part.array for part in found)  # type: ignore[attr-defined]
+    for part, values in zip(found, (result.real, result.imag), strict=True):
+        assert isinstance(part, NumpyScalar)
+        values[...] = part.array
     return result
 
 

@@ -19,7 +19,7 @@ from hlojit.ir.ops.rules import constant_operand, operand_tensor
 from hlojit.ir.types import DYNAMIC, TensorType, Type
 
 if TYPE_CHECKING:
-    from hlojit.ir.graph import Instruction, Value
+    from hlojit.ir.graph import Instruction
 
 ShapeRule = Callable[["Instruction"], "Sequence[int] | None"]
 
@@ -142,14 +142,6 @@ def _distance(instruction: Instruction) -> Sequence[int] | None:
 
 real_dynamic_slice = shaped(_sliced)
 """The number of elements between bounds that are constants, or whose distance is one."""
-
-
-def called_shapes(instruction: Instruction) -> list[Value] | None:
-    """The operands of a custom call that give its results' shapes, as its attribute ``indices_of_shape_operands`` says."""
-    positions = shape_positions(instruction)
-    if positions is None or len(positions) != len(instruction.results):
-        return None
-    return [instruction.operands[position] for position in positions]
 
 
 def shape_positions(instruction: Instruction) -> tuple[int, ...] | None:

@@ -30,6 +30,7 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.parts import each_part
+from hlojit.ir.ops.rules import operand_tensor
 from hlojit.ir.types import tensor
 
 FUSION_KINDS = ("loop", "reduction", "row", "selection")
@@ -101,9 +102,9 @@ def _check_movement(instruction: Instruction) -> str | None:
     kind, groups = instruction.attributes["kind"], instruction.attributes["groups"]
     if kind not in MOVEMENTS:
         return f"kind {kind!r} is none of {', '.join(MOVEMENTS)}"
-    (operand,), (result,) = instruction.operand_types, instruction.result_types
+    operand, (result,) = operand_tensor(instruction, 0), instruction.result_types
     count = max(map(len, groups), default=0)
-    expected = operand.with_shape((count, *operand.shape)) if kind == "all_gather" else operand  # type: ignore[attr-defined]
+    expected = operand.with_shape((count, *operand.shape)) if kind == "all_gather" else operand
     return None if result == expected else f"result has type {result}, expected {expected}"
 
 

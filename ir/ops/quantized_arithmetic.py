@@ -69,7 +69,7 @@ def _blocks(builder: Any, grid: Array, quantized: QuantizedType, type: TensorTyp
     return found
 
 
-def same_everywhere(values: Sequence[float]) -> bool:
+def all_zero(values: Sequence[float]) -> bool:
     """Whether all parameters are zero, so that there is nothing to add."""
     return not any(values)
 
@@ -89,7 +89,7 @@ def differences(builder: Any, stored: Value, type: TensorType, element: ElementT
     """Stored integers minus zero points, in an integer type that holds them."""
     quantized = quantized_element_of(type)
     wide = builder.convert(stored, element)
-    if same_everywhere(quantized.zero_points):
+    if all_zero(quantized.zero_points):
         found: Value = wide
     else:
         found = builder.subtract(wide, parameters(builder, quantized.zero_points, type, element))
@@ -101,7 +101,7 @@ def dequantized(builder: Any, stored: Value, type: TensorType) -> Value:
     quantized = quantized_element_of(type)
     expressed = quantized.expressed_element
     whole = stored
-    if not same_everywhere(quantized.zero_points):
+    if not all_zero(quantized.zero_points):
         whole = differences(builder, stored, type, difference_element(quantized))
     numbers = builder.convert(whole, expressed)
     found: Value = builder.multiply(numbers, parameters(builder, quantized.scales, type, expressed))
@@ -123,7 +123,7 @@ def nearest_stored(builder: Any, scaled: Value, type: TensorType) -> Value:
     quantized = quantized_element_of(type)
     expressed = scaled.tensor_type.element_type
     assert isinstance(expressed, FloatFormat)
-    if not same_everywhere(quantized.zero_points):
+    if not all_zero(quantized.zero_points):
         scaled = builder.add(scaled, parameters(builder, quantized.zero_points, type, expressed))
     stored = builder.convert(builder.round_nearest_even(scaled), quantized.storage_element)
     return clamped(builder, stored, quantized, storage_limits(quantized, expressed))

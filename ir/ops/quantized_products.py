@@ -22,13 +22,13 @@ from hlojit.ir.formats import FloatFormat, IntegerType, QuantizedType, element_t
 from hlojit.ir.ops.definition import Array
 from hlojit.ir.ops.parts import Parts
 from hlojit.ir.ops.quantized_arithmetic import (
+    all_zero,
     clamped,
     differences,
     nearest_stored,
     numbers_of,
     parameters,
     quantized_numbers,
-    same_everywhere,
 )
 from hlojit.ir.ops.quantized_arrays import (
     dequantize,
@@ -196,7 +196,7 @@ def result_of_sums(builder: Any, sums: Value, product: QuantizedProduct) -> Valu
 
 def _unscaled(builder: Any, sums: Value, product: QuantizedProduct) -> Value:
     element = quantized_element_of(product.result)
-    if not same_everywhere(element.zero_points):
+    if not all_zero(element.zero_points):
         wide = element_type("i64")
         sums = builder.add(builder.convert(sums, wide), parameters(builder, element.zero_points, product.result, wide))
     row = sums.tensor_type.element_type

@@ -1,4 +1,4 @@
-"""The numbers that are computed as their parts where a back end does not compute with them: complex ones.
+"""The numbers that are computed as their parts where a back end does not compute with them: complex ones and quantized ones.
 
 In memory a complex number is its real part and its imaginary part behind it; only ``real``, ``imag`` and ``complex`` know.
 """

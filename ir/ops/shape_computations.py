@@ -1,6 +1,6 @@
 """Ops of MLIR's dialects ``tensor``, ``shape``, ``func`` and ``builtin`` that exports mix in to compute shapes.
 
-They are read, checked and printed, and the reference evaluates them; no back end has code for single numbers.
+They are read, checked and printed, and the reference evaluates them; for back ends ``shape-legalizer`` writes them in StableHLO.
 """
 
 from __future__ import annotations

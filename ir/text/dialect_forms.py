@@ -270,8 +270,9 @@ class IndirectCallForm(Form):
     def spell(self, printer: Printer, instruction: Instruction) -> str:
         """The function, its arguments and its type."""
         type = instruction.operand_types[0]
-        is_plain = isinstance(type, FunctionType) and instruction.result_types == tuple(type.results)
-        if not is_plain or instruction.operand_types[1:] != tuple(type.inputs):  # type: ignore[attr-defined]
+        if not isinstance(type, FunctionType) or instruction.result_types != tuple(type.results):
+            raise Unspellable
+        if instruction.operand_types[1:] != tuple(type.inputs):
             raise Unspellable
         dictionary = printer.attribute_dictionary(instruction, frozenset())
         first, *rest = instruction.operands

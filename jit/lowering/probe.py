@@ -123,7 +123,8 @@ class Probe:
                 last[number] = position
         for root in roots:
             for part in root if isinstance(root, Pair) else (root,):
-                last[part.number] = len(self._uses)  # type: ignore[attr-defined]
+                assert isinstance(part, ProbeScalar)
+                last[part.number] = len(self._uses)
         ends: dict[int, int] = {}
         for position in last.values():
             ends[position] = ends.get(position, 0) + 1

@@ -1,7 +1,7 @@
 """XLA's foreign function interface (FFI) as hlojit offers it to native functions: layouts, and the functions behind its table.
 
 A handler is a C function ``XLA_FFI_Error* handler(XLA_FFI_CallFrame*)``.  Generated code fills the frame
-(``hlojit.cpu.kernels.ffi_call``), ``ffi.ll`` beside this file is the table of functions that the frame points to.  Structures
+(``hlojit.cpu.kernels.foreign_call``), ``ffi.ll`` beside this file is the table of functions that the frame points to.  Structures
 are those of ``xla/ffi/api/c_api.h``; sizes are what a structure's own first field says, in bytes.
 """
 

@@ -110,6 +110,8 @@ EXPANSIONS: list[Call] = [
     *(Call("arith.cmpi", ("8xi32",) * 2, ("8xi1",), {"predicate": name}) for name in ("eq", "slt", "uge")),
     Call("arith.select", ("8xi1", "8xf32", "8xf32"), ("8xf32",)),
     Call("arith.extsi", ("8xi8",), ("8xi32",)),
+    Call("arith.extui", ("8xi8",), ("8xi32",)),
+    Call("arith.index_castui", ("8xi32",), ("8xi64",)),
     Call("arith.trunci", ("8xi32",), ("8xi8",)),
     Call("arith.index_cast", ("8xi32",), ("8xi64",)),
     Call("arith.sitofp", ("8xi32",), ("8xf32",)),

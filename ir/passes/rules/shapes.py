@@ -12,7 +12,7 @@ import numpy as np
 from hlojit.ir.attributes import Dense
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import UnsupportedError
-from hlojit.ir.formats import INDEX, ElementType, IntegerType
+from hlojit.ir.formats import INDEX, ElementType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN, shape_computations
 from hlojit.ir.ops.definition import Expand
@@ -60,15 +60,6 @@ def _by_record(b: Builder, instruction: Instruction) -> Value:
     if values is None:
         raise refused(instruction, f"it has no form in StableHLO for {', '.join(map(str, instruction.operand_types))}")
     return values[0]
-
-
-def _unsigned_cast(b: Builder, instruction: Instruction) -> Value:
-    """Through the unsigned type of the same bits."""
-    (source,), result = instruction.operands, _result(instruction)
-    element = source.tensor_type.element_type
-    if isinstance(element, IntegerType) and element.signed:
-        source = b.bitcast_convert(source, source.tensor_type.with_element_type(f"ui{element.bits}"))
-    return b.create("convert", [source], result_types=[result]).result
 
 
 def _cast(b: Builder, instruction: Instruction) -> Value:
@@ -177,8 +168,6 @@ def _extract(b: Builder, instruction: Instruction) -> Value:
 RULES: Final[Mapping[str, Rule]] = {
     **{name: _by_record for name in BUILT_IN if name.startswith("arith.")},
     "arith.constant": _constant,
-    "arith.index_castui": _unsigned_cast,
-    "arith.extui": _unsigned_cast,
     "shape.shape_of": _shape_of,
     "shape.num_elements": _num_elements,
     "shape.broadcast": _broadcast,
