@@ -1,96 +1,58 @@
-"""Sorts beside NumPy's, turn by turn: ``python -m benchmarks.sorting [--quick] [--output FILE]``.
+"""Sorts, selections and sums by segments beside their peers, turn by turn: ``python -m benchmarks.sorting [--quick]``.
 
-NumPy's vectorized ``np.sort``, its stable ``np.argsort`` and ``np.partition`` get the same arrays as hlojit's programs, in one
-process: NumPy has no threads that could be in the way.  Results are compared first.  A ratio is NumPy's time divided by
-hlojit's, both the least of several rounds; above 1, hlojit is faster.  Programs against JAX are among those of
-``python -m benchmarks`` (``sort_64k``, ``sort_rows``, ``argsort_64k``, ``top_k_rows``, ``top_k_1m``, ``segment_sum_1m``).
+NumPy's vectorized ``np.sort``, its stable ``np.argsort``, ``np.partition``, ``np.bincount`` and ``np.histogram``, JAX's own
+programs, and PyTorch's ``topk`` (by inductor, where ``torch`` is installed) get the same arrays as hlojit's programs, in one
+process and with one thread each (``--threads`` gives hlojit more).  Results are compared first.  A ratio is the peer's time
+divided by hlojit's, both the least of several rounds; above 1, hlojit is faster.
+
+``--avx2`` shows what processors without AVX-512 do: hlojit's code, NumPy, PyTorch and JAX are kept from using it.
+``--output FILE`` writes the figures as JSON, ``--add`` keeps those of other cases in it, and ``--page FILE ...`` prints the
+tables of such files as Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hlojit
-import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.__main__ import geometric_mean, machine
+from benchmarks.sorting_cases import GROUPS, TYPES, Case, cases
+from benchmarks.sorting_tables import lines_of, page
 
-Array = np.ndarray[Any, Any]
-
-TYPES = ("f4", "f8", "f2", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
-LENGTHS = (256, 4096, 1 << 16, 1 << 20)
-INPUTS = ("random", "sorted", "reversed", "constant", "few", "nan")
-ROWS = ((4096, 64), (1024, 1000), (1000, 1024, 0))
-"""Lines and their length; with a third number, the dimension that is sorted."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One array, sorted by both."""
-
-    name: str
-    ours: Callable[[Any], Any]
-    theirs: Callable[[Array], Array]
-    array: Array
+WITHOUT_AVX512 = {
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+}
 
 
-def cases(quick: bool) -> Iterator[Case]:
-    """Types, lengths and inputs; rows; stable argsorts; the first elements."""
-    generator = np.random.default_rng(0)
-    for dtype in ("f4", "f8", "u1", "i8") if quick else TYPES:
-        for length in LENGTHS[:3] if quick else LENGTHS:
-            for kind in INPUTS:
-                if kind != "nan" or dtype.startswith("f"):
-                    name = f"sort {dtype} {length} {kind}"
-                    yield Case(name, jnp.sort, np.sort, drawn(generator, dtype, length, kind))
-            array = drawn(generator, dtype, length, "random")
-            yield Case(
-                f"argsort {dtype} {length}", jnp.argsort, lambda x: np.argsort(x, kind="stable").astype("i4"), array
-            )
-        for *shape, axis in [(*row, 1) if len(row) == 2 else row for row in ROWS]:
-            array = drawn(generator, dtype, shape[0] * shape[1], "random").reshape(shape)
-            yield Case(
-                f"sort {dtype} {shape[0]}x{shape[1]} along {axis}",
-                lambda x, axis=axis: jnp.sort(x, axis=axis),
-                lambda x, axis=axis: np.sort(x, axis=axis),
-                array,
-            )
-        for count in (8, 96):
-            yield Case(
-                f"first {count} of {dtype} 65536",
-                lambda x, count=count: jnp.sort(x)[:count],
-                lambda x, count=count: np.sort(np.partition(x, count)[:count]),
-                drawn(generator, dtype, 1 << 16, "random"),
-            )
+def use_avx2() -> None:
+    """Have hlojit's CPU back end compile for the processor at hand without AVX-512."""
+    from hlojit.machine_code import loading
 
-
-def drawn(generator: np.random.Generator, dtype: str, length: int, kind: str) -> Array:
-    """An array of a kind."""
-    if np.dtype(dtype).kind == "f":
-        array = generator.standard_normal(length).astype(dtype)
-    else:
-        limits = np.iinfo(dtype)
-        array = generator.integers(limits.min, limits.max, length, dtype, endpoint=True)
-    if kind in ("sorted", "reversed"):
-        array = np.sort(array)[:: 1 if kind == "sorted" else -1].copy()
-    elif kind == "constant":
-        array[:] = 3
-    elif kind == "few":
-        array = generator.integers(0, 4, length).astype(dtype)
-    elif kind == "nan":
-        array[generator.random(length) < 0.05] = np.nan
-    return array
+    found = loading.process_target()
+    kept = ("avx512", "prefer-256-bit")
+    features = [each for each in found.features.split(",") if not each[1:].startswith(kept)]
+    wanted = replace(
+        found,
+        cpu="x86-64-v3",
+        features=",".join([*features, "-avx512f"]),
+        vector_bits=256,
+        vector_registers=16,
+        unroll=2,
+    )
+    loading.process_target = lambda: wanted
 
 
 def least(function: Callable[[], Any], runs: int) -> float:
@@ -105,51 +67,120 @@ def least(function: Callable[[], Any], runs: int) -> float:
 
 def measure(case: Case, rounds: int) -> dict[str, Any]:
     """Compile, compare and time one case."""
-    text = jax.jit(case.ours).lower(case.array).as_text()
+    import hlojit
+    import jax
+
+    text = jax.jit(case.ours).lower(*case.arrays).as_text()
     start = time.perf_counter()
     program = hlojit.compile(text)
     seconds = time.perf_counter() - start
-    np.testing.assert_array_equal(program(case.array), case.theirs(case.array), err_msg=case.name)
-    runs = max(3, min(100, (1 << 20) // case.array.size))
-    times: dict[str, list[float]] = {"hlojit": [], "numpy": []}
+    result = np.asarray(case.compared(program(*case.arrays)))
+    for name, peer in case.peers.items():
+        expected = np.asarray(peer(*case.arrays))
+        wide = [each.astype("f8") if each.dtype.kind not in "iu" else each for each in (result, expected)]
+        np.testing.assert_allclose(*wide, 0, case.tolerance, err_msg=f"{case.name} {name}")
+    systems = {"hlojit": program, **case.peers}
+    once = least(lambda: program(*case.arrays), 3)
+    runs = int(max(2, min(200, 0.004 / once)))
+    times: dict[str, list[float]] = {system: [] for system in systems}
     for _ in range(rounds):
-        times["hlojit"].append(least(lambda: program(case.array), runs))
-        times["numpy"].append(least(lambda: case.theirs(case.array), runs))
-    row = {system: min(each) for system, each in times.items()}
-    medians = {f"{system}_median": statistics.median(each) for system, each in times.items()}
-    return {"name": case.name, "compile": seconds, **row, **medians, "ratio": row["numpy"] / row["hlojit"]}
+        for system, function in systems.items():
+            times[system].append(least(lambda function=function: function(*case.arrays), runs))  # type: ignore[misc]
+    row = {
+        "group": case.group,
+        "name": case.name,
+        "type": case.dtype,
+        "compile": seconds,
+        "length": case.arrays[0].size,
+    }
+    row["seconds"] = {system: min(each) for system, each in times.items()}
+    row["median"] = {system: statistics.median(each) for system, each in times.items()}
+    row["ratio"] = {peer: row["seconds"][peer] / row["seconds"]["hlojit"] for peer in case.peers}
+    return row
+
+
+def measured(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    """All cases, one after the other."""
+    import jax
+
+    if options.avx2:
+        use_avx2()
+    rows = []
+    with jax.enable_x64(True), console.status("") as status:
+        for case in cases(tuple(options.types), tuple(options.groups), options.quick):
+            if options.only and not any(each in f"{case.group} {case.dtype} {case.name}" for each in options.only):
+                continue
+            status.update(f"{case.group} {case.dtype} {case.name}")
+            rows.append(measure(case, 2 if options.quick else 5))
+    return rows
+
+
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    """The cases in which hlojit is slowest, and means by type."""
+    table = Table("case", "hlojit us", "peers us", "ratio", "compile ms")
+    for row in sorted(rows, key=lambda row: min(row["ratio"].values()))[:30]:
+        peers = ", ".join(f"{name} {row['seconds'][name] * 1e6:.2f}" for name in row["ratio"])
+        ratios = ", ".join(f"{each:.2f}" for each in row["ratio"].values())
+        name = f"{row['group']} {row['type']} {row['name']}"
+        table.add_row(name, f"{row['seconds']['hlojit'] * 1e6:.2f}", peers, ratios, f"{row['compile'] * 1e3:.0f}")
+    console.print(table)
+    for line in lines_of(rows):
+        console.print(line)
+
+
+def machine(options: argparse.Namespace) -> dict[str, Any]:
+    """What ran where."""
+    from benchmarks.__main__ import machine as described
+
+    torch = sys.modules.get("torch")
+    return {
+        **described(),
+        "torch": getattr(torch, "__version__", None),
+        "vectors": "AVX2" if options.avx2 else "all that there are",
+        "threads": int(os.environ["HLOJIT_NUM_THREADS"]),
+    }
 
 
 def main() -> int:
-    """Run all cases and print those in which hlojit is slowest, and means by type."""
+    """Run cases and print, or write, what was measured."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.sorting", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="few types and lengths, few rounds")
+    parser.add_argument("--avx2", action="store_true", help="without AVX-512")
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=[*TYPES])
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=[*GROUPS])
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="cases with one of these in their names")
+    parser.add_argument("--threads", type=int, default=1, help="of hlojit")
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
+    parser.add_argument("--add", action="store_true", help="to those that the file holds")
+    parser.add_argument("--page", nargs="+", type=Path, help="print tables of result files and do nothing else")
     options = parser.parse_args()
-    console = Console()
-    rows = []
-    with jax.enable_x64(True), console.status("") as status:
-        for case in cases(options.quick):
-            status.update(case.name)
-            rows.append(measure(case, 2 if options.quick else 4))
-    table = Table("case", "hlojit us", "NumPy us", "ratio", "compile ms")
-    for row in sorted(rows, key=lambda row: float(row["ratio"]))[:25]:
-        figures = (row["hlojit"] * 1e6, row["numpy"] * 1e6, row["ratio"], row["compile"] * 1e3)
-        table.add_row(row["name"], *(f"{figure:.2f}" for figure in figures))
-    console.print(table)
-    for operation in ("sort", "argsort", "first"):
-        for dtype in TYPES:
-            found = [row["ratio"] for row in rows if row["name"].startswith(operation) and f" {dtype} " in row["name"]]
-            if found:
-                console.print(
-                    f"{operation} {dtype}: geometric mean {geometric_mean(found):.2f}, least {min(found):.2f}"
-                )
-    console.print(str(machine()))
+    console = Console(width=130)
+    if options.page:
+        print(page([json.loads(path.read_text()) for path in options.page]))
+        return 0
+    wanted = {"HLOJIT_NUM_THREADS": str(options.threads), **(WITHOUT_AVX512 if options.avx2 else {})}
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        # Libraries read these when they are loaded.
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.sorting", *sys.argv[1:]], {**os.environ, **wanted})
+    if options.quick and options.types == [*TYPES]:
+        options.types = ["f4", "f8", "u1", "i8"]
+    rows = measured(options, console)
+    show(rows, console)
     if options.output:
-        options.output.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+        write(options, rows)
     return 0
+
+
+def write(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """The file of the figures."""
+    kept = json.loads(options.output.read_text())["rows"] if options.add and options.output.exists() else []
+    new = {(row["group"], row["type"], row["name"]) for row in rows}
+    rows = [row for row in kept if (row["group"], row["type"], row["name"]) not in new] + rows
+    rounded = json.loads(json.dumps(rows), parse_float=lambda text: float(f"{float(text):.4g}"))
+    lines = ",\n ".join(json.dumps(row) for row in rounded)
+    options.output.write_text(f'{{"machine": {json.dumps(machine(options))},\n"rows": [\n {lines}\n]}}\n')
 
 
 if __name__ == "__main__":

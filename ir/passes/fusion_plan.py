@@ -54,6 +54,10 @@ class FusionLimits:
     """With fewer, longer rows a row kernel could not use the machine."""
     longest_selection: int = 0
     """Elements of a sorted line of which a kernel keeps no others; 0 where there is no such kernel."""
+    selects_anywhere: bool = False
+    """Whether these may lie anywhere in the sorted line, and not only at its beginning."""
+    places_nan: bool = False
+    """Whether the back end's sorts give NaN a place of its own where a comparison leaves it without one."""
     longest_summed_row: int = 0
     """Bytes of a row of a row kernel that reduces columns of all rows as well; 0 where there is no such kernel."""
 

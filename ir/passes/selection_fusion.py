@@ -1,12 +1,13 @@
-"""A sort of which only the first elements of each line are read becomes one kernel with what cuts them off: top-k.
+"""A sort of which only some neighbours in each line are read becomes one kernel with what cuts them off: top-k, medians.
 
     %0 = iota dim = 1                      =>   %2, %4 = fusion(%x) {kind = "selection"}
     %1:2 = sort(%x, %0) along 1                     its body: iota, sort, and the slices [0:8, 0:3] of both results
     %2 = slice %1#0 [0:8, 0:3]                  %3 = slice %4 [0:8, 2:3]
     %3 = slice %1#1 [0:8, 2:3]
 
-Only where the comparator is an order by keys that leaves nothing open (``hlojit.ir.ops.sort_order``), so that a kernel may
-look for the last key that is wanted.
+Only where the comparator is an order by keys (``hlojit.ir.ops.sort_order``) that leaves nothing open, or a back end's sorts
+decide what is left open, so that a kernel may look for the last key that is wanted.  Elements that begin elsewhere than at
+the beginning of lines are for back ends that say so, where they are few enough to make it worth while.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ MOST_KEY_BITS: Final = 64
 MOST_ELEMENTS: Final = 1 << 31
 """Of a line, so that an element's number takes 32 bits."""
 
+LEAST_SHARE: Final = 2
+"""So many times the elements that are read in the middle of a line are in it, at least."""
+
 
 def fuse_selections(block: Block, limits: FusionLimits) -> bool:
     """Make a fusion of every sort in a block that only has its first elements read; whether there was one."""
@@ -36,35 +40,39 @@ def fuse_selections(block: Block, limits: FusionLimits) -> bool:
     for instruction in list(block):
         if Trait.SORTS not in instruction.op.traits:
             continue
-        count = _elements_read(instruction, block)
-        if 0 < count <= limits.longest_selection and _is_by_keys(instruction):
-            _build(block, instruction, count)
+        first, limit = _elements_read(instruction, block, limits)
+        if 0 < limit - first <= limits.longest_selection and _is_by_keys(instruction, limits):
+            _build(block, instruction, first, limit)
             found = True
     return found
 
 
-def _elements_read(sort: Instruction, block: Block) -> int:
-    """How many elements at the beginning of each line are read, if that is not all, or 0."""
+def _elements_read(sort: Instruction, block: Block, limits: FusionLimits) -> tuple[int, int]:
+    """The first and the last element (not included) of each line that are read, if that is not all; else nothing."""
     type = sort.operands[0].type
     if not isinstance(type, TensorType) or not type.is_static or not type.size:
-        return 0
+        return 0, 0
     dimension = SortView.of(sort).position(type.rank)
-    count, length = 0, type.shape[dimension]
+    length = type.shape[dimension]
+    first, limit = length, 0
     for user in _readers(sort):
         if user.block is not block or Trait.PART not in user.op.traits:
-            return 0
-        count = max(count, SliceView.of(user).limits[dimension])
-    return count if count < length < MOST_ELEMENTS else 0
+            return 0, 0
+        view = SliceView.of(user)
+        first, limit = min(first, view.starts[dimension]), max(limit, view.limits[dimension])
+    if not limits.selects_anywhere or LEAST_SHARE * (limit - first) > length:
+        first = 0
+    return (first, limit) if limit - first < length < MOST_ELEMENTS else (0, 0)
 
 
 def _readers(sort: Instruction) -> list[Instruction]:
     return list(dict.fromkeys(user for result in sort.results for user in result.users))
 
 
-def _is_by_keys(sort: Instruction) -> bool:
+def _is_by_keys(sort: Instruction, limits: FusionLimits) -> bool:
     comparator = sort.regions[0]
     keys = sort_order(comparator)
-    if keys is None or any(key.leaves_nan for key in keys):
+    if keys is None or (any(key.leaves_nan for key in keys) and not limits.places_nan):
         return False
     reads_outside = any(_is_outside(operand, comparator) for inner in comparator for operand in inner.operands)
     return not reads_outside and sum(_key_bits(key.element) for key in keys) <= MOST_KEY_BITS
@@ -91,7 +99,7 @@ def _numbers(value: Value, dimension: int) -> Instruction | None:
     return made if isinstance(element, IntegerType) and element.bits >= 8 else None
 
 
-def _build(block: Block, sort: Instruction, count: int) -> None:
+def _build(block: Block, sort: Instruction, first: int, limit: int) -> None:
     """Put a fusion in the place of a sort; what reads parts of the sort's results reads them of the fusion's."""
     type = sort.operands[0].tensor_type
     dimension = SortView.of(sort).position(type.rank)
@@ -108,8 +116,9 @@ def _build(block: Block, sort: Instruction, count: int) -> None:
             body.append(clone_instruction(made, mapping))
             numbers.append(made)
     body.append(clone_instruction(sort, mapping))
-    shape = (*type.shape[:dimension], count, *type.shape[dimension + 1 :])
-    bounds = {"start_indices": (0,) * type.rank, "limit_indices": shape, "strides": (1,) * type.rank}
+    shape = (*type.shape[:dimension], limit - first, *type.shape[dimension + 1 :])
+    starts = tuple(first if d == dimension else 0 for d in range(type.rank))
+    bounds = _bounds(starts, tuple(limit if d == dimension else extent for d, extent in enumerate(type.shape)))
     wanted = [result for result in sort.results if result.users]
     types = [result.tensor_type.with_shape(shape) for result in wanted]
     cut = op("stablehlo.slice")
@@ -119,7 +128,7 @@ def _build(block: Block, sort: Instruction, count: int) -> None:
     body.append(Instruction(op("stablehlo.return"), [part.result for part in parts], []))
     fusion = Instruction(op("hlojit.fusion"), inputs, types, {"kind": "selection"}, [body], location=sort.location)
     block.insert_before(sort, fusion)
-    readers = _readers(sort)
+    readers = [_shifted(reader, dimension, first) for reader in _readers(sort)]
     for old, new in zip(wanted, fusion.results):
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
@@ -130,3 +139,27 @@ def _build(block: Block, sort: Instruction, count: int) -> None:
     for instruction in (sort, *numbers):
         if not any(result.users for result in instruction.results):
             instruction.erase()
+
+
+def _bounds(starts: tuple[int, ...], limits: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Attributes of a slice of neighbours."""
+    return {"start_indices": starts, "limit_indices": limits, "strides": (1,) * len(starts)}
+
+
+def _shifted(part: Instruction, dimension: int, first: int) -> Instruction:
+    """A slice of what begins with element ``first`` of the lines that another one reads whole; it takes its place."""
+    if not first:
+        return part
+    view = SliceView.of(part)
+    moved = tuple(
+        tuple(place - first if d == dimension else place for d, place in enumerate(places))
+        for places in (view.starts, view.limits)
+    )
+    bounds = {"start_indices": moved[0], "limit_indices": moved[1], "strides": view.strides}
+    new = Instruction(part.op, list(part.operands), [part.result.type], bounds, location=part.location)
+    assert part.block is not None
+    part.block.insert_before(part, new)
+    new.result.name_hint = part.result.name_hint
+    part.result.replace_all_uses_with(new.result)
+    part.erase()
+    return new

@@ -92,7 +92,7 @@ class CpuBackend(Backend):
 
     name = BACKEND_NAME
     fuses = True
-    fusion_limits = FusionLimits(rows=True, longest_selection=LONGEST_SELECTION)
+    fusion_limits = FusionLimits(rows=True, longest_selection=LONGEST_SELECTION, selects_anywhere=True, places_nan=True)
 
     def __init__(self) -> None:
         self._caches: dict[str, KernelCache] = {}

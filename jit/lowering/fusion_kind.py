@@ -25,7 +25,7 @@ class FusionKind(enum.Enum):
     ROW = "computed from reductions of its rows"
     SUMMED_ROW = "computed from reductions of its rows, and reductions of the columns of all rows"
     REDUCTION = "reductions"
-    SELECTION = "the first elements of sorted lines"
+    SELECTION = "neighbours in sorted lines"
     ELEMENTWISE = "element by element"
 
     @classmethod

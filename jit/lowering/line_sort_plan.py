@@ -55,6 +55,10 @@ class LineSortPlan:
     tasks: int
     counts: bool
     """Whether keys are so narrow, and lines so long, that keys are counted."""
+    first: int
+    """The first element of a sorted line that is wanted."""
+    count: int
+    """How many are."""
 
     @staticmethod
     def of(arrays: SortedArrays, target: Target) -> LineSortPlan | None:
@@ -72,7 +76,7 @@ class LineSortPlan:
         if bits > WORD_BITS or length > 1 << 31:
             return None
         order = None
-        if len(instruction.operands) == len(keys) == 1 and arrays.count == length:
+        if len(instruction.operands) == len(keys) == 1:
             order = StoredOrder.of(keys[0], codes[0], comparator)
         needed = bits if order is not None else bits + number_bits(length)
         narrow = order is not None and needed <= 16 and target.has_feature("avx512vbmi2") and target.has_masks
@@ -87,6 +91,8 @@ class LineSortPlan:
             word,
             _tasks(lines // inner * -(-inner // COLUMNS), inner, target.machine),
             bits <= 8 and length >= LEAST_COUNTED and arrays.count == length,
+            arrays.first,
+            arrays.count,
         )
 
     @property
@@ -121,7 +127,12 @@ class LineSortPlan:
     @property
     def sorts_in_result(self) -> bool:
         """Whether the result's own memory holds words."""
-        return self.order is not None and KIND_BITS[self.order.kind] == KIND_BITS[self.word]
+        return self.order is not None and not self.is_part and KIND_BITS[self.order.kind] == KIND_BITS[self.word]
+
+    @property
+    def is_part(self) -> bool:
+        """Whether not all of a line is wanted."""
+        return self.count < self.length
 
     @property
     def areas(self) -> int:

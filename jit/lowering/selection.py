@@ -1,7 +1,7 @@
-"""A fusion that is a sort of which only the first elements of each line are wanted.
+"""A fusion that is a sort of which only some neighbours in each line are wanted.
 
     %0 = iota dim = 1                                 =>   sort: the instruction in the body; sources: (0, None);
-    %1:2 = sort(%x, %0) along 1                            count: 3; outputs: (0, 1)
+    %1:2 = sort(%x, %0) along 1                            first: 0; count: 3; outputs: (0, 1)
     %2 = slice %1#0 [0:8, 0:3]
     %3 = slice %1#1 [0:8, 0:3]
 
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Trait
-from hlojit.ir.ops.views import SortView
+from hlojit.ir.ops.views import SliceView, SortView
 from hlojit.lowering.body import Body
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The first ``count`` elements of sorted lines."""
+    """``count`` elements of sorted lines, from ``first`` on."""
 
     sort: Instruction
     sources: tuple[int | None, ...]
@@ -28,6 +28,7 @@ class Selection:
     outputs: tuple[int, ...]
     """The operand of the sort that each root is sorted from."""
     count: int
+    first: int
 
     @staticmethod
     def of(body: Body) -> Selection | None:
@@ -41,7 +42,10 @@ class Selection:
         dimension = SortView.of(sort).position(sort.operands[0].tensor_type.rank)
         sources = tuple(body.parameters.get(operand) for operand in sort.operands)
         outputs = tuple(value.index for value in values)
-        return Selection(sort, sources, outputs, body.roots[0].tensor_type.shape[dimension])
+        part = body.roots[0].producer
+        assert part is not None
+        first = SliceView.of(part).starts[dimension]
+        return Selection(sort, sources, outputs, body.roots[0].tensor_type.shape[dimension], first)
 
 
 def sorted_value(root: Value, body: Body) -> Value | None:

@@ -1,4 +1,4 @@
-"""What a kernel that sorts is given and what it writes: all of a sort instruction, or of a selection the first elements.
+"""What a kernel that sorts is given and what it writes: all of a sort instruction, or of a selection some neighbours.
 
 sorted_arrays(sort of %x, %i)         sources (0, 1), outputs (0, 1), count: a line's length
 selected_arrays(selection)            sources (0, None): numbers come from nowhere; outputs (1,); count 8
@@ -29,6 +29,8 @@ class SortedArrays:
     """The operand of the sort that each result is sorted from."""
     count: int
     """Elements of a line that are wanted."""
+    first: int = 0
+    """The first of them in the sorted line."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -50,4 +52,4 @@ def sorted_arrays(sort: Instruction) -> SortedArrays:
 
 def selected_arrays(selection: Selection, buffers: int) -> SortedArrays:
     """Those of a selection in a fusion with so many operands."""
-    return SortedArrays(selection.sort, selection.sources, buffers, selection.outputs, selection.count)
+    return SortedArrays(selection.sort, selection.sources, buffers, selection.outputs, selection.count, selection.first)

@@ -1,5 +1,7 @@
 """Codes that have one key, put into the order in which they were: a sort of keys alone has made them all one code.
 
+Where only a part of a sorted line is wanted, codes whose turn is outside of it are passed over.
+
 operand  1.0  -0.0  0.0  -0.0        sorted by keys  0.0  0.0  0.0  1.0        mended  -0.0  0.0  -0.0  1.0
 """
 
@@ -60,10 +62,11 @@ class JoinedCodes:
         return stored, cast(Val, order.key(scalars(b), stored))
 
     def _mend(self, operand: Val, result: Val, key: Val) -> None:
-        b, length = self.b, self.plan.length
-        place = Variable(b, "i64", self._first(result, key))
+        b, plan, length = self.b, self.plan, self.plan.length
         lanes = min(self.lanes, length)
         whole = length - length % lanes
+        start = b.sub(self._below(operand, key), literal(plan.first)) if plan.is_part else self._first(result, key)
+        place = Variable(b, "i64", start)
 
         def move(index: Val) -> None:
             stored, found = self._key(operand, index, 1)
@@ -71,8 +74,12 @@ class JoinedCodes:
             b.branch_if(b.icmp("eq", found, key), here, done)
             b.begin_block(here)
             there = place.get()
-            b.store(stored, b.element_pointer(result, self._kind, there))
             place.set(b.add(there, ONE))
+            if plan.is_part:
+                write = b.fresh_label("write")
+                b.branch_if(b.icmp("ult", there, literal(plan.count)), write, done)
+                b.begin_block(write)
+            b.store(stored, b.element_pointer(result, self._kind, there))
             b.branch(done)
             b.begin_block(done)
 
@@ -96,6 +103,14 @@ class JoinedCodes:
         else:
             whole = 0
         move_all(literal(whole), literal(length))
+
+    def _below(self, operand: Val, key: Val) -> Val:
+        """How many keys are below one."""
+        b = self.b
+        loop = b.begin_loop(ZERO, literal(self.plan.length), carried=(ZERO,))
+        _, found = self._key(operand, loop.index, 1)
+        (count,) = b.end_loop(loop, (b.add(loop.carried[0], b.zext(b.icmp("ult", found, key), "i64")),))
+        return count
 
     def _first(self, result: Val, key: Val) -> Val:
         """Where the first key of a sorted line is that is not below one."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal
+from hlojit.cpu.kernels.addresses import PARAMETERS, literal
 from hlojit.cpu.kernels.counting_sort import counting_sort
 from hlojit.cpu.kernels.joined_codes import JoinedCodes
+from hlojit.cpu.kernels.key_order import KeyOrder
 from hlojit.cpu.kernels.partitioning import VectorForm
 from hlojit.cpu.kernels.quicksort import ONE, sorter_of
 from hlojit.cpu.kernels.sort_words import WordMaker
@@ -19,7 +20,6 @@ from hlojit.cpu.kernels.sorted_lines import Lines, copy_lines, gather_lines, lin
 from hlojit.cpu.kernels.update import byte_pointer, load_buffer
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
-from hlojit.llvm.region import Variable, while_loop
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.line_sort_plan import LineSortPlan
 from hlojit.lowering.sorted_arrays import SortedArrays
@@ -133,9 +133,15 @@ class _KeySort:
 
     def _sort_keys(self, context: Val, operand: Val, result: Val, x: Val, y: Val) -> None:
         b, plan = self.b, self.plan
+        assert plan.order is not None
+        if plan.sorts_in_result and plan.order.is_signed and plan.length <= self.sorter.base:
+            # Elements are words, and are read once.
+            smallest, largest = self.sorter.smallest, self.sorter.largest
+            self.sorter.call(b, context, x, operand, literal(plan.length), smallest, largest)
+            return
         low, high, lossy = self.words.keys(operand, y)
-        self.sorter.call(b, context, x, y, literal(plan.length), low, high)
-        self.words.turn_back(x, result)
+        self.sorter.call(b, context, x, y, literal(plan.length), low, high, self._wanted)
+        self.words.turn_back(b.element_pointer(x, plan.word, literal(plan.first)) if plan.first else x, result)
         if self.joined.keys:
             mend, done = b.fresh_label("mend"), b.fresh_label("done")
             b.branch_if(lossy, mend, done)
@@ -143,6 +149,11 @@ class _KeySort:
             self.joined.call(operand, result)
             b.branch(done)
             b.begin_block(done)
+
+    @property
+    def _wanted(self) -> tuple[Val, Val] | None:
+        plan = self.plan
+        return (literal(plan.first), literal(plan.first + plan.count)) if plan.is_part else None
 
     # ------------------------------------------------------ keys with numbers
 
@@ -152,50 +163,11 @@ class _KeySort:
         length = literal(plan.length)
         if plan.is_shortened:
             keys = areas[2]
-            base, lost = self.words.shortened(operands, keys, y)
-            self.sorter.call(b, context, x, y, length, self.sorter.smallest, self.sorter.largest)
-            more, done = b.fresh_label("more"), b.fresh_label("done")
-            b.branch_if(b.icmp("ne", lost, Val("0", "i64")), more, done)
-            b.begin_block(more)
-            self._sort_equal_runs(context, x, y, keys, base, lost)
-            b.branch(done)
-            b.begin_block(done)
+            low, high = self.words.stored_keys(operands, keys)
+            order = KeyOrder(b, self.sorter, plan.length, plan.number_bits, self.words.native)
+            order.emit(context, keys, low, high, x, y, self._wanted)
         else:
             self.words.numbered(operands, y)
-            self.sorter.call(b, context, x, y, length, self.sorter.smallest, self.sorter.largest)
-        gather_lines(b, plan, self.arrays, x, operands, results)
-
-    def _sort_equal_runs(self, context: Val, x: Val, y: Val, keys: Val, base: Val, lost: Val) -> None:
-        """Sort words of equal keys, as far as these are in them, by the rest of the keys."""
-        b, plan = self.b, self.plan
-        shift = literal(plan.number_bits)
-        place = Variable(b, "i64", ZERO)
-        end = Variable(b, "i64", ZERO)
-
-        def is_same() -> Val:
-            inside = b.icmp("slt", end.get(), literal(plan.length))
-            # Beyond the end the first word is looked at: it is not used.
-            other = b.select(inside, end.get(), ZERO)
-            x_key, y_key = (
-                b.lshr(b.load("i64", b.element_pointer(x, "i64", at)), shift) for at in (place.get(), other)
-            )
-            return b.and_(inside, b.icmp("eq", x_key, y_key))
-
-        def advance() -> None:
-            end.set(b.add(end.get(), ONE))
-
-        def run() -> None:
-            end.set(b.add(place.get(), ONE))
-            while_loop(b, is_same, advance)
-            first, count = place.get(), b.sub(end.get(), place.get())
-            single, several = b.fresh_label("single"), b.fresh_label("several")
-            b.branch_if(b.icmp("eq", count, ONE), single, several)
-            b.begin_block(several)
-            here, there = b.element_pointer(x, "i64", first), b.element_pointer(y, "i64", first)
-            self.words.by_lost_bits(here, there, count, keys, base, lost)
-            self.sorter.call(b, context, here, there, count, self.sorter.smallest, self.sorter.largest)
-            b.branch(single)
-            b.begin_block(single)
-            place.set(end.get())
-
-        while_loop(b, lambda: b.icmp("slt", place.get(), literal(plan.length)), run)
+            self.sorter.call(b, context, x, y, length, self.sorter.smallest, self.sorter.largest, self._wanted)
+        first = b.element_pointer(x, plan.word, literal(plan.first)) if plan.first else x
+        gather_lines(b, plan, self.arrays, first, operands, results)

@@ -2,6 +2,7 @@
 
     sorter = sorter_of("i32", target)
     sorter.call(b, context, x, y, n, low, high)          # in y; sorted into x
+    sorter.call(b, context, x, y, n, low, high, (first, limit))    # as far as these places go
     kernel_code(b, ..., parts=(sorter.code,))            # one copy of the functions for all kernels of a process
 
 A run lies in one of two areas and ends in the first.  What is not above a pivot goes to the first area, what is above it to
@@ -11,6 +12,8 @@ is swapped, and one loop serves all.
 Numbers of a run are known to lie between two bounds, and every pivot narrows them on both sides: runs of equal numbers end
 when both bounds meet, whatever the numbers are.  Runs that are cut badly too often are sorted as a heap: n log n in the
 worst case.
+
+Where only some places of the sorted run are wanted, parts without one are left as they are.
 """
 
 from __future__ import annotations
@@ -51,14 +54,31 @@ class Sorter:
 
     code: KernelCode
     kind: str
+    base: int
+    """The most numbers that are sorted without a partition: they are read from ``y``, which stays as it is."""
 
-    def call(self, b: LlvmBuilder, context: Val, x: Val, y: Val, n: Val, low: Val, high: Val) -> None:
-        """Sort ``n`` numbers of ``y``, all between two bounds, into ``x``; both areas hold ``n``."""
+    def call(
+        self,
+        b: LlvmBuilder,
+        context: Val,
+        x: Val,
+        y: Val,
+        n: Val,
+        low: Val,
+        high: Val,
+        wanted: tuple[Val, Val] | None = None,
+    ) -> None:
+        """Sort ``n`` numbers of ``y``, all between two bounds, into ``x``; both areas hold ``n``.
+
+        ``wanted``: the first place of ``x`` that must be right, and the one behind the last.
+        """
         kind = LLVM_TYPE[self.kind]
-        b.declare(self.code.symbol, f"declare void @{self.code.symbol}(ptr, ptr, ptr, i64, {kind}, {kind})")
+        first, limit = wanted or (ZERO, n)
+        parameters = f"ptr, ptr, ptr, i64, {kind}, {kind}, i64, i64"
+        b.declare(self.code.symbol, f"declare void @{self.code.symbol}({parameters})")
         b.line(
             f"call void @{self.code.symbol}(ptr {context.text}, ptr {x.text}, ptr {y.text}, i64 {n.text}, "
-            f"{kind} {low.text}, {kind} {high.text})"
+            f"{kind} {low.text}, {kind} {high.text}, i64 {first.text}, i64 {limit.text})"
         )
 
     @property
@@ -78,11 +98,14 @@ def sorter_of(kind: str, target: Target) -> Sorter:
     form = VectorForm.of(kind, target)
     prefix = "hlojit_sorter"
     b = LlvmBuilder(form.lanes)
-    Quicksort(b, form, prefix, MOST_ROWS[kind]).emit()
+    quicksort = Quicksort(b, form, prefix, MOST_ROWS[kind])
+    quicksort.emit()
     content = f"{target.identity}\0{versions_text()}\0{b.module_text()}"
     symbol = f"hlojit_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
     code = kernel_code(b, (Phase(prefix, 0, 0.0),))
-    return Sorter(replace(code, ir=code.ir.replace(prefix, symbol), phases=(Phase(symbol, 0, 0.0),)), kind)
+    return Sorter(
+        replace(code, ir=code.ir.replace(prefix, symbol), phases=(Phase(symbol, 0, 0.0),)), kind, quicksort.base
+    )
 
 
 @final
@@ -129,17 +152,18 @@ class Quicksort:
     def _emit_entry(self) -> None:
         b, kind = self.b, self.kind
         parameters = [("ptr", "context"), ("ptr", "x"), ("ptr", "y"), ("i64", "n"), (kind, "low"), (kind, "high")]
-        with b.function(self.prefix, parameters) as (context, x, y, n, low, high):
+        parameters += [("i64", "first"), ("i64", "limit")]
+        with b.function(self.prefix, parameters) as (context, x, y, n, low, high, first, limit):
             bits = b.intrinsic("ctlz", n, extra="i1 false", extra_type="i1")
             depth = b.mul(b.sub(literal(66), bits), literal(DEPTH))
-            self._call_sort(context, x, y, n, Val("true", "i1"), low, high, depth)
+            self._call_sort(context, x, y, n, Val("true", "i1"), low, high, first, limit, depth)
 
     def call_base(self, source: Val, target: Val, n: Val) -> None:
         """Sort at most ``base`` numbers."""
         self.b.line(f"call void @{self.prefix}_base(ptr {source.text}, ptr {target.text}, i64 {n.text})")
 
     def _call_sort(self, context: Val, *run: Val) -> None:
-        """``run``: both areas, the length, whether it lies in the second one, both bounds, the depth that is left."""
+        """``run``: as ``_State.run`` has it, and the depth that is left."""
         arguments = ", ".join(f"{self.b.type_of(value)} {value.text}" for value in (context, *run))
         self.b.line(f"call void @{self.prefix}_sort({arguments})")
 
@@ -184,14 +208,17 @@ class Quicksort:
         part, rows = literal(self.rows * self.form.lanes), MERGED * self.rows
         name = f"{self.prefix}_merged"
         with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
-            data = b.array(kind, self.base)
+            padded = b.array(kind, self.base)
+            # As many as there may be need no room for more.
+            is_whole = b.icmp("eq", n, literal(self.base))
+            data = b.select(is_whole, y, padded)
             fill = b.splat(b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1), self.form.lanes)
             for row in range(self.rows, rows):
-                b.store(fill, b.element_pointer(data, kind, literal(row * self.form.lanes)))
+                b.store(fill, b.element_pointer(padded, kind, literal(row * self.form.lanes)))
             self.call_base(x, data, part)
             self.call_base(b.element_pointer(x, kind, part), b.element_pointer(data, kind, part), b.sub(n, part))
             self.merging.call(data, literal(rows))
-            self._copy(data, y, n)
+            self._copy(data, y, b.select(is_whole, ZERO, n))
 
     def _emit_base(self, sizes: list[int]) -> None:
         """``base(source, target, n)``: the smallest network that is large enough."""
@@ -218,7 +245,7 @@ class Quicksort:
     def _emit_sort(self) -> None:
         b, kind = self.b, self.kind
         parameters = [("ptr", "context"), ("ptr", "x"), ("ptr", "y"), ("i64", "n"), ("i1", "in_y")]
-        parameters += [(kind, "low"), (kind, "high"), ("i64", "depth")]
+        parameters += [(kind, "low"), (kind, "high"), ("i64", "first"), ("i64", "limit"), ("i64", "depth")]
         with b.function(f"{self.prefix}_sort", parameters, linkage="internal") as values:
             context = values[0]
             state = _State(*(Variable(b, value.kind, value) for value in values[1:]))
@@ -238,6 +265,7 @@ class Quicksort:
         b, kind = self.b, self.kind
         x, y, n, in_y = state.x.get(), state.y.get(), state.n.get(), state.in_y.get()
         low, high, depth = state.low.get(), state.high.get(), state.depth.get()
+        first, limit = state.first.get(), state.limit.get()
         source = b.select(in_y, y, x)
         self._leave_if(b.icmp("sge", low, high), leave, lambda: self._copy_over(source, x, n, in_y))
         self._leave_if(b.icmp("sle", depth, ZERO), leave, lambda: self._sort_heap(source, x, n, in_y))
@@ -247,7 +275,7 @@ class Quicksort:
         pivot = b.select(b.icmp("sge", pivot, high), b.sub(high, b.constant(kind, 1)), pivot)
         below = partition(b, self.form, source, x, y, n, pivot)
         above = b.sub(n, below)
-        left = (x, b.element_pointer(y, kind, above), below, Val("false", "i1"), low, pivot)
+        left = (x, b.element_pointer(y, kind, above), below, Val("false", "i1"), low, pivot, first, limit)
         right = (
             b.element_pointer(x, kind, below),
             y,
@@ -255,13 +283,21 @@ class Quicksort:
             Val("true", "i1"),
             b.add(pivot, b.constant(kind, 1)),
             high,
+            b.sub(first, below),
+            b.sub(limit, below),
         )
         is_left_smaller = b.icmp("slt", below, above)
         smaller = [b.select(is_left_smaller, p, q) for p, q in zip(left, right)]
         larger = [b.select(is_left_smaller, q, p) for p, q in zip(left, right)]
         depth = b.sub(depth, ONE)
+        call, go = b.fresh_label("call"), b.fresh_label("go")
+        b.branch_if(_has_wanted(b, *smaller), call, go)
+        b.begin_block(call)
         self._call_sort(context, *smaller, depth)
-        for variable, value in zip((state.x, state.y, state.n, state.in_y, state.low, state.high), larger):
+        b.branch(go)
+        b.begin_block(go)
+        self._leave_if(b.xor(_has_wanted(b, *larger), Val("true", "i1")), leave, lambda: None)
+        for variable, value in zip(state.run, larger):
             variable.set(value)
         state.depth.set(depth)
 
@@ -369,4 +405,17 @@ class _State:
     in_y: Variable
     low: Variable
     high: Variable
+    first: Variable
+    limit: Variable
     depth: Variable
+
+    @property
+    def run(self) -> tuple[Variable, ...]:
+        """Everything but the depth: both areas, the length, whether it lies in the second one, both bounds, both places."""
+        return (self.x, self.y, self.n, self.in_y, self.low, self.high, self.first, self.limit)
+
+
+def _has_wanted(b: LlvmBuilder, *run: Val) -> Val:
+    """Whether a run, as ``_State.run`` has it, holds a place that is wanted."""
+    n, first, limit = run[2], run[6], run[7]
+    return b.and_(b.icmp("slt", first, n), b.icmp("sgt", limit, ZERO))

@@ -26,7 +26,7 @@ def emit_sort(instruction: Instruction, target: Target, symbol: str) -> KernelCo
 
 
 def emit_fused(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-    """A fusion of any kind; of a selection the first elements of sorted lines."""
+    """A fusion of any kind; of a selection some neighbours in sorted lines."""
     body = Body.of(instruction)
     if FusionKind.of(body) is not FusionKind.SELECTION:
         return emit_fusion(instruction, target, symbol)
@@ -36,6 +36,6 @@ def emit_fused(instruction: Instruction, target: Target, symbol: str) -> KernelC
     plan = LineSortPlan.of(arrays, target)
     # A selection is only made where the comparator is an order by keys of at most 64 bits.
     assert plan is not None
-    if TopKPlan.pays(plan, arrays.count):
-        return emit_top_k(TopKPlan.of(plan, arrays.count, target), arrays, target, symbol)
+    if TopKPlan.pays(plan):
+        return emit_top_k(TopKPlan.of(plan, target), arrays, target, symbol)
     return emit_key_sort(plan, arrays, target, symbol)

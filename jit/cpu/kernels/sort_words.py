@@ -73,6 +73,16 @@ def key_at(
     return together
 
 
+def each_vector(
+    b: LlvmBuilder, length: int, lanes: int, carried: Values, body: Callable[[Val, Values], Values]
+) -> Values:
+    """``body(index, carried)`` for vectors that cover so many elements: the same one may come twice."""
+    whole = length - length % lanes
+    loop = b.begin_loop(ZERO, literal(whole), step=lanes, carried=[b.splat(value, lanes) for value in carried])
+    carried = b.end_loop(loop, body(loop.index, loop.carried))
+    return body(literal(length - lanes), carried) if whole < length else carried
+
+
 @final
 @dataclass(frozen=True)
 class WordMaker:
@@ -94,11 +104,7 @@ class WordMaker:
 
     def each_vector(self, carried: Values, body: Callable[[Val, Values], Values]) -> Values:
         """``body(index, carried)`` for vectors that cover a line: the same element may come twice."""
-        b, lanes, length = self.b, self.lanes, self.plan.length
-        whole = length - length % lanes
-        loop = b.begin_loop(ZERO, literal(whole), step=lanes, carried=[b.splat(value, lanes) for value in carried])
-        carried = b.end_loop(loop, body(loop.index, loop.carried))
-        return body(literal(length - lanes), carried) if whole < length else carried
+        return each_vector(self.b, self.plan.length, self.lanes, carried, body)
 
     def _store(self, value: Val, base: Val, index: Val) -> None:
         self.b.store(value, self.b.element_pointer(base, value.kind, index))
@@ -175,8 +181,10 @@ class WordMaker:
         return self.b.xor(word, self.b.constant(word.kind, 1 << (KIND_BITS[word.kind] - 1)))
 
     def turn_back(self, x: Val, result: Val) -> None:
-        """Elements from sorted words; ``x`` may be the result's own memory."""
+        """Elements that are wanted from sorted words; ``x`` may be the result's own memory."""
         b, plan, lanes = self.b, self.plan, self.lanes
+        while lanes > plan.count:
+            lanes //= 2
         order = plan.order
         assert order is not None
 
@@ -186,15 +194,15 @@ class WordMaker:
 
         if plan.sorts_in_result and order.is_signed:
             return
-        whole = plan.length - plan.length % lanes
+        whole = plan.count - plan.count % lanes
         # In place, what the last vector covers must be read before it is written to.
-        rest = load_lanes(b, plan.word, x, literal(plan.length - lanes), lanes) if whole < plan.length else None
+        rest = load_lanes(b, plan.word, x, literal(plan.count - lanes), lanes) if whole < plan.count else None
         loop = b.begin_loop(ZERO, literal(whole), step=lanes)
         word = load_lanes(b, plan.word, x, loop.index, lanes)
         self._store(element(word), result, loop.index)
         b.end_loop(loop)
         if rest is not None:
-            self._store(element(rest), result, literal(plan.length - lanes))
+            self._store(element(rest), result, literal(plan.count - lanes))
 
     # ------------------------------------------------------------- keys with numbers
 
@@ -220,12 +228,9 @@ class WordMaker:
         number = numbers_from(b, index, plan.word, key.lanes)
         return b.or_(b.shl(key, b.constant(plan.word, plan.number_bits)), number)
 
-    # ------------------------------------------------------- shortened keys with numbers
-
-    def shortened(self, operands: Operands, keys: Val, y: Val) -> tuple[Val, Val]:
-        """Words of the highest bits of keys and numbers; returns the smallest key and how many bits were lost."""
-        b, plan = self.b, self.plan
-        room = 64 - plan.number_bits
+    def stored_keys(self, operands: Operands, keys: Val) -> tuple[Val, Val]:
+        """Keys of all elements as they are, in words of their own; returns the smallest and the largest."""
+        b = self.b
 
         def find(index: Val, carried: Values) -> Values:
             key = self._key(operands, index)
@@ -233,28 +238,4 @@ class WordMaker:
             return b.intrinsic("umin", carried[0], key), b.intrinsic("umax", carried[1], key)
 
         low, high = self.each_vector((b.constant("i64", -1), b.constant("i64", 0)), find)
-        base = reduced(b, "umin", low)
-        span = b.sub(reduced(b, "umax", high), base)
-        used = b.sub(literal(64), b.intrinsic("ctlz", span, extra="i1 false", extra_type="i1"))
-        lost = b.intrinsic("smax", b.sub(used, literal(room)), ZERO)
-
-        def make(index: Val, carried: Values) -> Values:
-            key = load_lanes(b, "i64", keys, index, self.lanes)
-            word = self._with_number(b.lshr(b.sub(key, base), lost), index)
-            self._store(self._signed(word), y, index)
-            return carried
-
-        self.each_vector((), make)
-        return base, lost
-
-    def by_lost_bits(self, words: Val, target: Val, count: Val, keys: Val, base: Val, lost: Val) -> None:
-        """Words of the lost bits of keys, and the numbers that are in other words."""
-        b, plan = self.b, self.plan
-        numbers = literal((1 << plan.number_bits) - 1)
-        mask = b.sub(b.shl(literal(1), lost), literal(1))
-        loop = b.begin_loop(ZERO, count)
-        number = b.and_(b.load("i64", b.element_pointer(words, "i64", loop.index)), numbers)
-        key = b.sub(b.load("i64", b.element_pointer(keys, "i64", number)), base)
-        word = b.or_(b.shl(b.and_(key, mask), literal(plan.number_bits)), number)
-        self._store(word, target, loop.index)
-        b.end_loop(loop)
+        return reduced(b, "umin", low), reduced(b, "umax", high)

@@ -37,15 +37,17 @@ def result_lines(b: LlvmBuilder, arrays: SortedArrays, buffers: Val, start: Val)
 
 
 def copy_lines(b: LlvmBuilder, arrays: SortedArrays, operands: Lines, results: Sequence[Val]) -> None:
-    """Results from the first elements of contiguous lines that are in order."""
+    """Results from the elements that are wanted of contiguous lines that are in order."""
     for operand, result in zip(arrays.outputs, results):
         kind, source = arrays.kinds[operand], operands[operand]
         memory = "i8" if kind == "i1" else kind
         if source is not None:
+            source = b.element_pointer(source, memory, literal(arrays.first)) if arrays.first else source
             copy_bytes(b, result, source, arrays.count * KIND_BITS[memory] // 8)
             continue
         loop = b.begin_loop(ZERO, literal(arrays.count))
-        b.store(b.trunc(loop.index, memory), b.element_pointer(result, memory, loop.index))
+        number = b.add(loop.index, literal(arrays.first)) if arrays.first else loop.index
+        b.store(b.trunc(number, memory), b.element_pointer(result, memory, loop.index))
         b.end_loop(loop)
 
 
@@ -57,6 +59,14 @@ def gather_lines(
     loop = b.begin_loop(ZERO, literal(arrays.count))
     word = b.load(plan.word, b.element_pointer(words, plan.word, loop.index))
     number = b.zext(b.and_(word, mask), "i64")
+    write_element(b, arrays, number, operands, results, loop.index)
+    b.end_loop(loop)
+
+
+def write_element(
+    b: LlvmBuilder, arrays: SortedArrays, number: Val, operands: Lines, results: Sequence[Val], place: Val
+) -> None:
+    """An element of the operands, by its number, to a place of the results."""
     for operand, result in zip(arrays.outputs, results):
         kind, source = arrays.kinds[operand], operands[operand]
         memory = "i8" if kind == "i1" else kind
@@ -64,5 +74,4 @@ def gather_lines(
             value = b.trunc(number, memory)
         else:
             value = b.load(memory, b.element_pointer(source, memory, number))
-        b.store(value, b.element_pointer(result, memory, loop.index))
-    b.end_loop(loop)
+        b.store(value, b.element_pointer(result, memory, place))

@@ -1,9 +1,10 @@
 """The first elements of sorted lines, without a sort of what is not wanted.
 
-A line is read once.  Elements whose key is not above that of the last one wanted so far are put aside, with their numbers;
-when there are enough of them they are sorted together with the best ones so far.  Later elements of an equal key come behind
-those, so the bound is one less than that key.  Long lines of which there are few are cut into parts, whose best elements are
-sorted once more.
+A line is read once.  Elements whose key is not above that of the last one wanted so far are put aside, with their numbers,
+behind the best ones so far; when there are enough of them, the key of the last one wanted is looked for and what is above it
+goes.  Later elements of an equal key come behind those, so the bound is one less than that key.  At the end keys alone are
+sorted, and every element finds its place by its key and by how many of the same key were before it.  Long lines of which
+there are few are cut into parts, whose best elements are looked through once more.
 """
 
 from __future__ import annotations
@@ -12,28 +13,32 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal, minimum
-from hlojit.cpu.kernels.partitioning import Form, VectorForm, mask_count
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal
+from hlojit.cpu.kernels.partitioning import Form, VectorForm, first_lanes, mask_count
 from hlojit.cpu.kernels.quicksort import ONE, sorter_of
-from hlojit.cpu.kernels.sort_words import key_at, numbers_from
-from hlojit.cpu.kernels.sorted_lines import Lines, gather_lines, line_start, operand_lines, result_lines
+from hlojit.cpu.kernels.sort_words import key_at, load_lanes, numbers_from
+from hlojit.cpu.kernels.sorted_lines import Lines, line_start, operand_lines, result_lines, write_element
 from hlojit.cpu.kernels.update import byte_pointer, load_buffer
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.region import Variable, while_loop
 from hlojit.lowering.kernel import KernelCode, Phase
-from hlojit.lowering.line_sort_plan import LineSortPlan
+from hlojit.lowering.line_sort_plan import WORD_CYCLES, LineSortPlan
 from hlojit.lowering.sorted_arrays import SortedArrays
 from hlojit.lowering.target import KIND_BITS, Target
 
 GROUP = 4
 """Vectors that are looked at together."""
 LEAST_ASIDE = 256
-"""Elements that are put aside before they are sorted, at least."""
+"""Elements that are put aside before some of them go, at least."""
+MOST_WANTED = 1024
+"""Elements that find their places one by one."""
 SMALLEST_PART = 1 << 15
 """Elements of a part of a line, at least."""
 LOOK_CYCLES = 0.6
 """Of looking at an element."""
+PLACE_CYCLES = 4.0
+"""Of a step of the search for an element's place."""
 
 
 @final
@@ -42,25 +47,28 @@ class TopKPlan:
     """Lines whose first ``count`` elements are wanted."""
 
     line: LineSortPlan
-    count: int
     parts: int
     """Of a line: each is a task."""
     key: str
-    """The kind of a key as a signed integer."""
+    """The kind of a key as a signed integer, and of an element's number."""
 
     @staticmethod
-    def pays(line: LineSortPlan, count: int) -> bool:
-        """Whether a line is long enough, lies in one piece, and keys leave room for numbers."""
-        return not line.is_shortened and line.inner == 1 and 4 * count <= line.length
+    def pays(line: LineSortPlan) -> bool:
+        """Whether a line is long enough and lies in one piece, and few elements at its beginning are wanted."""
+        return line.inner == 1 and not line.first and 4 * line.count <= line.length and line.count <= MOST_WANTED
 
     @staticmethod
-    def of(line: LineSortPlan, count: int, target: Target) -> TopKPlan:
+    def of(line: LineSortPlan, target: Target) -> TopKPlan:
         """The plan where it pays."""
         parts = 1
         if line.lines < target.machine.cores:
-            parts = max(1, min(2 * target.machine.cores, line.length // max(SMALLEST_PART, 4 * count)))
-        key = "i64" if line.key_bits > 32 else "i32"
-        return TopKPlan(line, count, parts, key)
+            parts = max(1, min(2 * target.machine.cores, line.length // max(SMALLEST_PART, 4 * line.count)))
+        return TopKPlan(line, parts, "i64" if line.key_bits > 32 else "i32")
+
+    @property
+    def count(self) -> int:
+        """Elements of a line that are wanted."""
+        return self.line.count
 
     @property
     def tasks(self) -> int:
@@ -68,49 +76,39 @@ class TopKPlan:
         return self.line.lines * self.parts if self.parts > 1 else self.line.tasks
 
     @property
-    def aside(self) -> int:
-        """Elements that are put aside before they are sorted."""
-        return max(LEAST_ASIDE, -(-self.count // 64) * 64)
+    def full(self) -> int:
+        """Elements, the best ones among them, of which some go."""
+        return self.count + max(LEAST_ASIDE, self.count)
 
     @property
     def room(self) -> int:
-        """Elements that are put aside at most: some vectors may come at once."""
-        return self.aside + 64 * (GROUP + 1)
+        """Elements of an area: several vectors may come at once, and whole ones are written."""
+        return -(-max(self.full, self.parts * self.count) // 64) * 64 + 64 * (GROUP + 1)
 
     @property
-    def words(self) -> int:
-        """That are sorted together, at most."""
-        return self.count + self.room
-
-    @property
-    def word_area(self) -> int:
-        """Bytes of an area of words."""
-        return -(-self.words * self.line.word_bytes // 64) * 64
-
-    @property
-    def aside_area(self) -> int:
-        """Bytes of keys that are put aside, or of their numbers."""
+    def area_bytes(self) -> int:
+        """Of an area of keys or numbers."""
         return self.room * KIND_BITS[self.key] // 8
 
     @property
     def task_bytes(self) -> int:
-        """Words before and after, keys and numbers."""
-        return 2 * self.word_area + 2 * self.aside_area
+        """Keys and numbers, before and after some went, and two areas for keys that are sorted."""
+        return 6 * self.area_bytes
 
     @property
     def found_bytes(self) -> int:
-        """Words of all parts of a line, before and after they are sorted."""
-        return 2 * self.parts * self.count * self.line.word_bytes if self.parts > 1 else 0
+        """Keys and numbers of all parts of a line."""
+        return 2 * self.area_bytes if self.parts > 1 else 0
 
     @property
     def workspace_bytes(self) -> int:
-        """Found words of all lines first."""
+        """Of what is found in lines first."""
         return self.found_offset + self.tasks * self.task_bytes
 
     @property
     def found_offset(self) -> int:
         """Where tasks' own areas begin."""
-        return -(-self.line.lines * self.found_bytes // 64) * 64
+        return self.line.lines * self.found_bytes
 
 
 def emit_top_k(plan: TopKPlan, arrays: SortedArrays, target: Target, symbol: str) -> KernelCode:
@@ -118,17 +116,24 @@ def emit_top_k(plan: TopKPlan, arrays: SortedArrays, target: Target, symbol: str
     return _TopK(plan, arrays, target, symbol).emit()
 
 
-@dataclass
-class _State:
-    """The best words so far, what is put aside, and the bound; areas of a task."""
+@dataclass(frozen=True)
+class _Found:
+    """Elements by key and number."""
 
-    best: Variable
-    aside: Variable
-    bound: Variable
-    words: Val
-    after: Val
     keys: Val
     numbers: Val
+
+
+@dataclass
+class _State:
+    """What was found so far, how much of it, and the bound; areas of a task."""
+
+    found: _Found
+    total: Variable
+    bound: Variable
+    kept: _Found
+    x: Val
+    y: Val
 
 
 class _TopK:
@@ -141,11 +146,12 @@ class _TopK:
         self.form = VectorForm.of(plan.key, target)
         self.lanes = 1 if self.form.form is Form.SCALAR else self.form.lanes
         self.b = LlvmBuilder(self.lanes)
-        self.sorter = sorter_of(self.line.word, target)
+        self.sorter = sorter_of(plan.key, target)
 
     def emit(self) -> KernelCode:
         b, plan = self.b, self.plan
-        phases = [self._phase(self.symbol, plan.tasks, self.line.length * self.line.lines * LOOK_CYCLES)]
+        placed = plan.count * (math.log2(max(2, plan.count)) * PLACE_CYCLES + WORD_CYCLES) * self.line.lines
+        phases = [self._phase(self.symbol, plan.tasks, self.line.length * self.line.lines * LOOK_CYCLES + placed)]
         with b.function(self.symbol, PARAMETERS) as (context, buffers, begin, end):
             loop = b.begin_loop(begin, end)
             if plan.parts > 1:
@@ -155,8 +161,7 @@ class _TopK:
             b.end_loop(loop)
         if plan.parts > 1:
             name = f"{self.symbol}_join"
-            found = plan.parts * plan.count
-            phases.append(self._phase(name, self.line.lines, found * math.log2(found) * self.line.lines))
+            phases.append(self._phase(name, self.line.lines, placed + plan.parts * plan.count * WORD_CYCLES))
             with b.function(name, PARAMETERS) as (context, buffers, begin, end):
                 loop = b.begin_loop(begin, end)
                 self._emit_join(context, buffers, loop.index)
@@ -176,7 +181,7 @@ class _TopK:
         loop = b.begin_loop(first, limit, guarded=False)
         operands = operand_lines(b, self.arrays, buffers, line_start(b, loop.index, line.length))
         state = self._select(context, buffers, operands, task, ZERO, literal(line.length))
-        self._write(buffers, loop.index, state.words, operands)
+        self._write(context, state, buffers, loop.index, operands)
         b.end_loop(loop)
 
     def _emit_part(self, context: Val, buffers: Val, task: Val) -> None:
@@ -186,43 +191,48 @@ class _TopK:
         first, limit = (b.udiv(b.mul(each, literal(line.length)), parts) for each in (part, b.add(part, ONE)))
         operands = operand_lines(b, self.arrays, buffers, line_start(b, number, line.length))
         state = self._select(context, buffers, operands, task, first, limit)
-        place = b.mul(part, literal(plan.count * line.word_bytes))
-        self._copy(state.words, byte_pointer(b, self._found(buffers, number), place), literal(plan.count))
+        joined = self._joined(buffers, number)
+        place = b.mul(part, literal(plan.count))
+        for source, target in ((state.found.keys, joined.keys), (state.found.numbers, joined.numbers)):
+            self._copy(source, b.element_pointer(target, plan.key, place), literal(plan.count))
 
     def _emit_join(self, context: Val, buffers: Val, number: Val) -> None:
         b, plan, line = self.b, self.plan, self.line
-        found, total = self._found(buffers, number), plan.parts * plan.count
-        after = byte_pointer(b, found, literal(total * line.word_bytes))
-        self.sorter.call(b, context, after, found, literal(total), self.sorter.smallest, self.sorter.largest)
+        state = self._state(buffers, b.mul(number, literal(plan.parts)))
+        state.found = self._joined(buffers, number)
+        state.total.set(literal(plan.parts * plan.count))
+        self._drop(context, state)
         operands = operand_lines(b, self.arrays, buffers, line_start(b, number, line.length))
-        self._write(buffers, number, after, operands)
+        self._write(context, state, buffers, number, operands)
 
-    def _found(self, buffers: Val, number: Val) -> Val:
+    def _joined(self, buffers: Val, number: Val) -> _Found:
+        """Where what parts of a line find is put, one behind the other."""
         workspace = load_buffer(self.b, buffers, self.arrays.workspace)
-        return byte_pointer(self.b, workspace, self.b.mul(number, literal(self.plan.found_bytes)))
+        base = byte_pointer(self.b, workspace, self.b.mul(number, literal(self.plan.found_bytes)))
+        return _Found(base, byte_pointer(self.b, base, literal(self.plan.area_bytes)))
 
-    def _write(self, buffers: Val, number: Val, words: Val, operands: Lines) -> None:
-        b = self.b
-        results = result_lines(b, self.arrays, buffers, line_start(b, number, self.plan.count))
-        gather_lines(b, self.line, self.arrays, words, operands, results)
+    def _state(self, buffers: Val, task: Val) -> _State:
+        """Nothing found, in the areas of a task."""
+        b, plan = self.b, self.plan
+        workspace = load_buffer(b, buffers, self.arrays.workspace)
+        base = byte_pointer(b, workspace, b.add(b.mul(task, literal(plan.task_bytes)), literal(plan.found_offset)))
+        areas = [byte_pointer(b, base, literal(number * plan.area_bytes)) for number in range(6)]
+        largest = b.constant(plan.key, (1 << (KIND_BITS[plan.key] - 1)) - 1)
+        found, kept = _Found(*areas[:2]), _Found(*areas[2:4])
+        return _State(found, Variable(b, "i64", ZERO), Variable(b, plan.key, largest), kept, *areas[4:])
 
     def _copy(self, source: Val, target: Val, count: Val) -> None:
         b = self.b
         b.declare("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        nbytes = b.mul(count, literal(self.line.word_bytes))
+        nbytes = b.mul(count, literal(KIND_BITS[self.plan.key] // 8))
         b.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {nbytes.text}, i1 false)")
 
     # ------------------------------------------------------------- selecting
 
     def _select(self, context: Val, buffers: Val, operands: Lines, task: Val, first: Val, limit: Val) -> _State:
-        """The best elements of a part of a line, sorted, as words."""
-        b, plan = self.b, self.plan
-        workspace = load_buffer(b, buffers, self.arrays.workspace)
-        base = byte_pointer(b, workspace, b.add(b.mul(task, literal(plan.task_bytes)), literal(plan.found_offset)))
-        offsets = (0, plan.word_area, 2 * plan.word_area, 2 * plan.word_area + plan.aside_area)
-        areas = [byte_pointer(b, base, literal(offset)) for offset in offsets]
-        largest = b.constant(plan.key, (1 << (KIND_BITS[plan.key] - 1)) - 1)
-        state = _State(Variable(b, "i64", ZERO), Variable(b, "i64", ZERO), Variable(b, plan.key, largest), *areas)
+        """The best elements of a part of a line, in their order there: as many as are wanted."""
+        b = self.b
+        state = self._state(buffers, task)
         index = Variable(b, "i64", first)
         for step in (GROUP * self.lanes, self.lanes, 1)[0 if self.lanes > 1 else 2 :]:
 
@@ -234,7 +244,7 @@ class _TopK:
                 return b.icmp("sle", b.add(index.get(), literal(step)), limit)
 
             while_loop(b, fits, look)
-        self._sort_aside(context, state)
+        self._drop(context, state)
         return state
 
     def _look(self, context: Val, state: _State, operands: Lines, index: Val, lanes: int, vectors: int) -> None:
@@ -253,11 +263,12 @@ class _TopK:
         b.branch_if(self._any(some), here, done)
         b.begin_block(here)
         for key, mask, place in zip(keys, masks, places):
-            self._put_aside(state, key, mask, numbers_from(b, place, plan.key, lanes))
+            total = self._append(state.found, state.total.get(), key, numbers_from(b, place, plan.key, lanes), mask)
+            state.total.set(total)
         full = b.fresh_label("full")
-        b.branch_if(b.icmp("sge", state.aside.get(), literal(plan.aside)), full, done)
+        b.branch_if(b.icmp("sge", state.total.get(), literal(plan.full)), full, done)
         b.begin_block(full)
-        self._sort_aside(context, state)
+        self._drop(context, state)
         b.branch(done)
         b.begin_block(done)
 
@@ -268,53 +279,83 @@ class _TopK:
         bits = b.emit(f"i{mask.lanes}", 1, f"bitcast {b.type_of(mask)} {mask.text} to i{mask.lanes}")
         return b.emit("i1", 1, f"icmp ne i{mask.lanes} {bits.text}, 0")
 
-    def _put_aside(self, state: _State, key: Val, mask: Val, numbers: Val) -> None:
-        b, kind = self.b, self.plan.key
-        place = state.aside.get()
-        for values, area in ((key, state.keys), (numbers, state.numbers)):
-            chosen = values if key.lanes == 1 else self.form.compress(b, values, mask)
-            b.store(chosen, b.element_pointer(area, kind, place))
-        taken = b.zext(mask, "i64") if key.lanes == 1 else mask_count(b, mask)
-        state.aside.set(b.add(place, taken))
+    def _append(self, found: _Found, place: Val, keys: Val, numbers: Val, mask: Val) -> Val:
+        """Elements whose mask is 1 behind others; returns the place behind them."""
+        b = self.b
+        for values, area in ((keys, found.keys), (numbers, found.numbers)):
+            chosen = values if keys.lanes == 1 else self.form.compress(b, values, mask)
+            b.store(chosen, b.element_pointer(area, self.plan.key, place))
+        return b.add(place, b.zext(mask, "i64") if keys.lanes == 1 else mask_count(b, mask))
 
-    def _sort_aside(self, context: Val, state: _State) -> None:
-        """The best words of those so far and of what was put aside; the bound is below the last of them."""
-        b, plan, line = self.b, self.plan, self.line
-        best, aside = state.best.get(), state.aside.get()
-        loop = b.begin_loop(ZERO, aside)
-        key, number = (
-            b.zext(b.load(plan.key, b.element_pointer(area, plan.key, loop.index)), line.word)
-            for area in (state.keys, state.numbers)
-        )
-        if line.key_bits == KIND_BITS[plan.key]:
-            key = b.xor(key, b.constant(line.word, 1 << (line.key_bits - 1)))
-        word = b.or_(b.shl(key, b.constant(line.word, line.number_bits)), number)
-        b.store(self._turned(word), b.element_pointer(state.words, line.word, b.add(best, loop.index)))
-        b.end_loop(loop)
-        total = b.add(best, aside)
-        self.sorter.call(b, context, state.after, state.words, total, self.sorter.smallest, self.sorter.largest)
-        kept = minimum(b, total, literal(plan.count))
-        self._copy(state.after, state.words, kept)
-        state.best.set(kept)
-        state.aside.set(ZERO)
-        self._lower_bound(state, kept)
-
-    def _lower_bound(self, state: _State, kept: Val) -> None:
-        b, plan, line = self.b, self.plan, self.line
-        last = b.load(line.word, b.element_pointer(state.after, line.word, literal(plan.count - 1)))
-        key = b.lshr(self._turned(last), b.constant(line.word, line.number_bits))
-        signed = self._signed(b.trunc(key, plan.key))
+    def _drop(self, context: Val, state: _State) -> None:
+        """Leave as many of those found as are wanted, and narrow the bound."""
+        b, plan = self.b, self.plan
+        total = state.total.get()
+        self._copy(state.found.keys, state.y, total)
+        last = literal(plan.count - 1)
+        smallest, largest = self.sorter.smallest, self.sorter.largest
+        self.sorter.call(b, context, state.x, state.y, total, smallest, largest, (last, literal(plan.count)))
+        key = b.load(plan.key, b.element_pointer(state.x, plan.key, last))
+        place: Val = ZERO
+        for predicate in ("slt", "eq"):
+            place = self._keep(state, total, predicate, key, place)
+        for source, target in ((state.kept.keys, state.found.keys), (state.kept.numbers, state.found.numbers)):
+            self._copy(source, target, literal(plan.count))
+        state.total.set(literal(plan.count))
         lowest = b.constant(plan.key, -1 << (KIND_BITS[plan.key] - 1))
-        below = b.select(b.icmp("eq", signed, lowest), signed, b.sub(signed, b.constant(plan.key, 1)))
-        # Until there are as many as are wanted everything is put aside.
-        state.bound.set(b.select(b.icmp("eq", kept, literal(plan.count)), below, state.bound.get()))
+        below = b.sub(key, b.constant(plan.key, 1))
+        state.bound.set(b.select(b.icmp("eq", key, lowest), key, below))
+
+    def _keep(self, state: _State, total: Val, predicate: str, key: Val, place: Val) -> Val:
+        """Elements whose keys are so, in their order, behind others that are kept."""
+        b, kind, lanes = self.b, self.plan.key, self.lanes
+        bound = b.splat(key, lanes) if lanes > 1 else key
+        loop = b.begin_loop(ZERO, total, step=lanes, carried=(place,))
+        keys, numbers = (
+            load_lanes(b, kind, area, loop.index, lanes) for area in (state.found.keys, state.found.numbers)
+        )
+        mask = b.icmp(predicate, keys, bound)
+        if lanes > 1:
+            mask = b.and_(mask, first_lanes(b, b.sub(total, loop.index), lanes, kind))
+        (place,) = b.end_loop(loop, (self._append(state.kept, loop.carried[0], keys, numbers, mask),))
+        return place
+
+    # --------------------------------------------------------------- placing
+
+    def _write(self, context: Val, state: _State, buffers: Val, number: Val, operands: Lines) -> None:
+        """Sort what was found, and write results of it."""
+        b, plan, kind = self.b, self.plan, self.plan.key
+        count = literal(plan.count)
+        self._copy(state.found.keys, state.y, count)
+        self.sorter.call(b, context, state.x, state.y, count, self.sorter.smallest, self.sorter.largest)
+        clear = b.begin_loop(ZERO, count, guarded=False)
+        b.store(b.constant(kind, 0), b.element_pointer(state.y, kind, clear.index))
+        b.end_loop(clear)
+        results = result_lines(b, self.arrays, buffers, line_start(b, number, plan.count))
+        loop = b.begin_loop(ZERO, count, guarded=False)
+        first = self._place(state.x, b.load(kind, b.element_pointer(state.found.keys, kind, loop.index)))
+        # How many elements of this key have found their places.
+        counter = b.element_pointer(state.y, kind, first)
+        before = b.load(kind, counter)
+        b.store(b.add(before, b.constant(kind, 1)), counter)
+        place = b.add(first, b.zext(before, "i64") if kind != "i64" else before)
+        found = b.load(kind, b.element_pointer(state.found.numbers, kind, loop.index))
+        write_element(b, self.arrays, b.zext(found, "i64") if kind != "i64" else found, operands, results, place)
+        b.end_loop(loop)
+
+    def _place(self, keys: Val, key: Val) -> Val:
+        """How many of the sorted keys are below one that is among them."""
+        b, kind = self.b, self.plan.key
+        place: Val = ZERO
+        left = self.plan.count
+        while left > 1:
+            half = left // 2
+            middle = b.add(place, literal(half))
+            probed = b.load(kind, b.element_pointer(keys, kind, b.sub(middle, ONE)))
+            place = b.select(b.icmp("slt", probed, key), middle, place)
+            left -= half
+        return place
 
     def _signed(self, key: Val) -> Val:
         b, bits = self.b, KIND_BITS[self.plan.key]
         return b.xor(key, b.constant(key.kind, 1 << (bits - 1))) if self.line.key_bits == bits else key
-
-    def _turned(self, word: Val) -> Val:
-        """From an unsigned word to a signed one, and back."""
-        b, line = self.b, self.line
-        bits = KIND_BITS[line.word]
-        return b.xor(word, b.constant(line.word, 1 << (bits - 1))) if line.key_bits + line.number_bits == bits else word
