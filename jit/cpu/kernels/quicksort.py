@@ -37,7 +37,7 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
 ONE = literal(1)
-MOST_ROWS = {"i16": 8, "i32": 16, "i64": 16}
+MOST_ROWS = {"i16": 16, "i32": 16, "i64": 16}
 """Vectors of the largest network in registers: as many as are worth the time that LLVM takes for them."""
 MERGED = 2
 """Such networks that are merged in memory: together they sort what is not partitioned any more."""
