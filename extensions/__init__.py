@@ -6,7 +6,17 @@ A plugin that needs more than what is exported here needs a hook that is missing
 from collections.abc import Callable
 from typing import Any
 
-from hlojit.extensions.backend import DECOMPOSE, YES, Backend, Capability, CompileOptions, Support, can_decompose, no
+from hlojit.extensions.backend import (
+    DECOMPOSE,
+    YES,
+    Backend,
+    Capability,
+    CompileOptions,
+    SizedCode,
+    Support,
+    can_decompose,
+    no,
+)
 from hlojit.extensions.checks import PluginRecord
 from hlojit.extensions.custom_calls import CustomCall, ExpansionCall, call_config
 from hlojit.extensions.devices import (
@@ -74,6 +84,7 @@ __all__ = [
     "PluginRecord",
     "Queue",
     "Registry",
+    "SizedCode",
     "Support",
     "call_config",
     "can_decompose",

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
@@ -100,6 +100,19 @@ class CompileOptions:
     specializations: int = 64
 
 
+class SizedCode(Protocol):
+    """A program compiled once for all sizes; what ``Backend.compile_symbolic`` returns."""
+
+    def unfit(self, types: Sequence[Any], values: Mapping[int, Any]) -> str | None:
+        """Why the code does not compute what the program does for arguments of these types, some with known elements.
+
+        None where it does, or where they do not fit each other.  The program is compiled for such arguments alone.
+        """
+
+    def bind(self, types: Sequence[Any], values: Mapping[int, Any]) -> Any:
+        """The ``ExecutableSpec`` for arguments of these types; raises ``ArgumentError`` where they do not fit each other."""
+
+
 class Backend(ABC):
     """A device; see the module's docstring."""
 
@@ -147,13 +160,11 @@ class Backend(ABC):
         with ``load`` returns an ``hlojit.compiled.CompiledProgram``, plain data, which can be kept and saved.
         """
 
-    def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> Any:
+    def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> SizedCode:
         """Compile a program that leaves sizes of its arguments open once for all of them.
 
-        ``size_arguments`` are numbers of integer arguments whose elements are sizes.  What is returned has a method
-        ``bind(types, values)``, which gives an ``ExecutableSpec`` for arguments of these types, some with known elements; it
-        raises ``ArgumentError`` where they do not fit each other.  Raises ``UnsupportedError`` for the first op that has
-        no code for that: the program is then compiled for each combination of shapes.
+        ``size_arguments`` are numbers of integer arguments whose elements are sizes.  Raises ``UnsupportedError`` for the
+        first op that has no code for that: the program is then compiled for each combination of shapes.
         """
         raise UnsupportedError("the program", self.name, "the back end compiles for sizes that are known")
 

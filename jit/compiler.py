@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from hlojit.compiled import CompiledProgram, read
-from hlojit.extensions import Backend, CompileOptions, DeviceProgram, registry
+from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode, registry
 from hlojit.extensions.binding import expansion_or_binding
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
@@ -180,7 +180,8 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
 def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: Snapshot, grid: ProcessGrid) -> Any:
     """The executable of a program that leaves sizes open; where its arguments do not, it is compiled at once."""
     from hlojit.bounded_executable import BoundedExecutable
-    from hlojit.dynamic_executable import DynamicExecutable
+    from hlojit.dynamic_executable import DynamicExecutable, Made
+    from hlojit.executable import Executable
 
     CallInliner(keeps=lambda instruction: True).run(module)
     main = module.main
@@ -202,14 +203,20 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
-    how, why = "specialize", ""
-    make: Callable[[Sequence[Type], Mapping[int, Any]], Any] = specialize
+    how, why, code = "specialize", "", None
     if settings.dynamic_shapes == "symbolic":
         try:
-            make = _symbolic(module, backend, sources)
+            code = _symbolic(module, backend, sources)
             how = "symbolic"
         except UnsupportedError as error:
             why = f"{error.op} is not compiled for all sizes at once: {error.reason}"
+
+    def make(types: Sequence[Type], values: Mapping[int, Any]) -> Made:
+        own = "" if code is None else code.unfit(types, values) or ""
+        if code is None or own:
+            return Made(specialize(types, values), own)
+        return Made(Executable(code.bind(types, values), backend))
+
     tensors = [_as_any_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
     results = [_as_any_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
     module.freeze()
@@ -226,20 +233,15 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     )
 
 
-def _symbolic(
-    module: Module, backend: Backend, sources: Sequence[int]
-) -> Callable[[Sequence[Type], Mapping[int, Any]], Any]:
+def _symbolic(module: Module, backend: Backend, sources: Sequence[int]) -> SizedCode:
     """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
-    from hlojit.executable import Executable
-
     copy = module.clone()
     ShapeRefinement().run(copy)
     CallInliner().run(copy)
     _check_ranks(copy)
     OpExpander(rule_of=expansion_or_binding).run(copy)
     ShapeRefinement().run(copy)
-    code = backend.compile_symbolic(copy, sources)
-    return lambda types, values: Executable(code.bind(types, values), backend)
+    return backend.compile_symbolic(copy, sources)
 
 
 def _check_ranks(module: Module) -> None:
@@ -297,7 +299,8 @@ def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) 
     with suppress(UnsupportedError):
         # What is known up to an op without a rule may say it.
         fill(shapes, tuple(values))
-    return shapes.complaint([type_.shape for type_ in tensors], values)
+    extents = [type_.shape for type_ in tensors]
+    return None if shapes.unfit(extents, values) else shapes.complaint(extents, values)
 
 
 def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:

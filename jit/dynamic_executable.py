@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from hlojit.arrays import Array, plain_storage, to_storage
@@ -27,8 +27,17 @@ from hlojit.ir.types import DYNAMIC, TensorType, UnrankedTensorType
 
 Shapes = tuple[tuple[int, ...], ...]
 Key = tuple[Shapes, tuple[bytes, ...]]
-Specializer = Callable[[Sequence[TensorType], Mapping[int, Any]], Any]
-"""``specialize(types, values)`` compiles for arguments of these types, some with elements that are given by number."""
+
+
+class Made(NamedTuple):
+    """An executable, and why it is one for its shapes alone where the program is compiled once for all."""
+
+    executable: Any
+    why: str = ""
+
+
+Specializer = Callable[[Sequence[TensorType], Mapping[int, Any]], Made]
+"""``specialize(types, values)`` makes what runs arguments of these types, some with elements that are given by number."""
 
 _compilations: Final = InFlight()
 """By executable and key."""
@@ -67,7 +76,7 @@ class DynamicExecutable:
         self._grid: Final = grid or ProcessGrid()
         self._specialize: Final = specialize
         self._known: dict[Key, list[Any]] = {}
-        """Executable and time of the last use."""
+        """Executable, time of the last use, and why it is an exception."""
         self._clock: Final = itertools.count()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -88,7 +97,12 @@ class DynamicExecutable:
     def specializations(self) -> dict[Shapes, Any]:
         """The executables that are kept, by the arguments' shapes, the most recently used one last."""
         kept = sorted(self._known.items(), key=lambda item: item[1][1])
-        return {key[0]: executable for key, (executable, _) in kept}
+        return {key[0]: executable for key, (executable, *_) in kept}
+
+    @property
+    def exceptions(self) -> dict[Shapes, str]:
+        """Of what is kept, the shapes for which one compilation for all would be wrong, and why: they have their own."""
+        return {key[0]: why for key, (*_, why) in list(self._known.items()) if why}
 
     @property
     def num_replicas(self) -> int:
@@ -103,7 +117,7 @@ class DynamicExecutable:
     @property
     def devices(self) -> tuple[Device, ...]:
         """Where the compiled programs can run; empty before there is one."""
-        for executable, _ in list(self._known.values()):
+        for executable, *_ in list(self._known.values()):
             found: tuple[Device, ...] = executable.devices
             return found
         return ()
@@ -125,7 +139,10 @@ class DynamicExecutable:
 
     def _how(self, count: int) -> str:
         if self.dynamic_shapes == "symbolic":
-            return "compiled once for all sizes"
+            exceptions = len(self.exceptions)
+            return "compiled once for all sizes" + (
+                f", but for {exceptions} exception{'' if exceptions == 1 else 's'}" if exceptions else ""
+            )
         return f"{count} specialization{'' if count == 1 else 's'} of at most {self.limit}"
 
     def _for(self, arguments: Sequence[Any]) -> Any:
@@ -143,7 +160,8 @@ class DynamicExecutable:
                     number: np.frombuffer(data, types[number].element_type.storage).reshape(types[number].shape)
                     for number, data in zip(self.size_arguments, key[1])
                 }
-                entry = [self._specialize(types, values), 0]
+                made = self._specialize(types, values)
+                entry = [made.executable, 0, made.why]
                 self._known[key] = entry
                 self._forget(key)
         entry[1] = next(self._clock)
@@ -152,7 +170,11 @@ class DynamicExecutable:
     def _forget(self, newest: Key) -> None:
         """Give up what was used longest ago, where there is too much."""
         while len(self._known) > self.limit:
-            oldest = min((item for item in list(self._known.items()) if item[0] != newest), key=lambda item: item[1][1])
+            others = (item for item in list(self._known.items()) if item[0] != newest)
+            oldest = min(others, key=lambda item: item[1][1], default=None)
+            # Another thread may have given up the others meanwhile.
+            if oldest is None:
+                return
             self._known.pop(oldest[0], None)
 
     def _key(self, arguments: Sequence[Any]) -> Key:

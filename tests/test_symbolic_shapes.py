@@ -53,6 +53,7 @@ ELEMENTS = {
     "i32": np.int32,
     "ui32": np.uint32,
     "i64": np.int64,
+    "ui64": np.uint64,
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
@@ -215,3 +216,56 @@ def test_sizes_as_expressions() -> None:
     assert size_of(apply("remainder", apply("subtract", n, b), 3), shapes) == -1
     assert size_of(apply("divide", b, 0), shapes) == -1
     assert size_of(apply("minimum", b, n), shapes) == 3
+
+
+def computed_from_size(element: str, *ops: tuple[str, int], how: str = "symbolic") -> Any:
+    """``n`` copies of what ops make of ``n``, one after the other, each with a constant on the right."""
+    kind, steps, last = f"tensor<{element}>", [], "%n"
+    for number, (op, constant) in enumerate(ops):
+        steps.append(f"%c{number} = stablehlo.constant dense<{constant}> : {kind}")
+        steps.append(f"%{number} = stablehlo.{op} {last}, %c{number} : {kind}")
+        last = f"%{number}"
+    body = f"""
+      {" ".join(steps)}
+      %s = stablehlo.reshape %n : ({kind}) -> tensor<1x{element}>
+      %r = stablehlo.dynamic_broadcast_in_dim {last}, %s, dims = [] : ({kind}, tensor<1x{element}>) -> tensor<?x{element}>
+      return %r : tensor<?x{element}>
+    """
+    text = function(body, f"%n: {kind}, %x: tensor<?xf32>", f"tensor<?x{element}>")
+    return hlojit.compile(text, options={"dynamic_shapes": how})
+
+
+@pytest.mark.parametrize(
+    "element, ops, size, expected",
+    [
+        ("i32", [("multiply", 100_000), ("divide", 2)], 50_000, 352_516_352),
+        ("i32", [("multiply", 100_000), ("divide", 2)], 5, 250_000),
+        ("ui32", [("subtract", 5), ("remainder", 1000)], 3, 294),
+        ("ui32", [("subtract", 5), ("maximum", 7)], 3, 2**32 - 2),
+        ("i8", [("add", 100), ("divide", 3)], 100, -18),
+        ("ui8", [("add", 200), ("minimum", 90)], 100, 44),
+        ("i64", [("multiply", 2**62), ("divide", 2)], 3, -(2**61)),
+        ("i64", [("multiply", 2**62), ("divide", 2)], 1, 2**61),
+        ("ui64", [("subtract", 5), ("divide", 2)], 3, 2**63 - 1),
+    ],
+)
+def test_what_does_not_fit_its_type_wraps(element: str, ops: Any, size: int, expected: int) -> None:
+    executable = computed_from_size(element, *ops)
+    assert executable.dynamic_shapes == "symbolic"
+    for how in (executable, computed_from_size(element, *ops, how="specialize")):
+        result = how(ELEMENTS[element](size), f32(3))
+        assert result.shape == (size,)
+        assert set(result.tolist()) == {expected}
+
+
+def test_a_call_whose_sizes_wrap_is_compiled_for_them_alone_and_says_so() -> None:
+    executable = computed_from_size("i32", ("multiply", 100_000), ("divide", 2))
+    executable(np.int32(5), f32(3))
+    assert executable.exceptions == {}
+    executable(np.int32(50_000), f32(3))
+    ((shapes, why),) = executable.exceptions.items()
+    assert shapes == ((), (3,))
+    assert why.startswith(
+        "the size 5000000000, (input0.flat[0] * 100000), does not fit its type in stablehlo.multiply"
+    ), why
+    assert "1 exception" in repr(executable)

@@ -9,17 +9,19 @@ has to hold of sizes - that some are equal, shape assertions - is in ``shapes.ch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from typing import Any, Final, cast
 
-from hlojit.ir.formats import BooleanType, IntegerType
+from hlojit.ir.formats import BooleanType, ElementType, IntegerType
 from hlojit.ir.graph import Function, Instruction, Value
 from hlojit.ir.ops.custom_calls import is_shape_assertion
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.ops.shape_assertions import assertion_template
 from hlojit.ir.passes.graph_facts import constant_of, is_terminator
 from hlojit.ir.passes.rules.symbolic import rule_for
-from hlojit.ir.passes.size_builder import NotASize, SizeBuilder, SizeScalar
+from hlojit.ir.passes.size_builder import NotASize, SizeBuilder, SizeScalar, limits, within
 from hlojit.ir.passes.symbolic_values import (
     Access,
     Elementwise,
@@ -113,9 +115,16 @@ def _elements(shapes: SymbolicShapes, instruction: Instruction, access: Access) 
         count *= each
     if len(extents) < len(shape) or count > _LARGEST:
         return
-    found = _found(shapes, instruction, access, extents, count)
-    if found is not None and len(found) == count:
-        shapes.elements[instruction.results[0]] = tuple(found)
+    with suppress(NotASize):
+        found = _found(shapes, instruction, access, extents, count)
+        if found is not None and len(found) == count:
+            low, high = _limits(instruction.results[0].tensor_type.element_type)
+            require = partial(shapes.take_within, instruction)
+            shapes.elements[instruction.results[0]] = tuple(within(size, low, high, require) for size in found)
+
+
+def _limits(element: ElementType) -> tuple[int, int]:
+    return limits(element.bits, signed=element.signed) if isinstance(element, IntegerType) else (0, 1)
 
 
 def _found(
@@ -131,7 +140,7 @@ def _found(
     operands = [shapes.elements.get(operand) for operand in instruction.operands]
     if isinstance(access, Elementwise):
         known = [each for each in operands if each is not None]
-        return _computed(instruction, known, count) if len(known) == len(operands) else None
+        return _computed(shapes, instruction, known, count) if len(known) == len(operands) else None
     first = operands[0]
     if isinstance(access, Relabel) or (isinstance(access, Recast) and _is_integer(instruction.operands[0])):
         return first
@@ -162,25 +171,25 @@ def _picked(access: Pick, elements: Sequence[Size], count: int) -> Sequence[Size
     return [elements[coordinate.start + step * position] for position in range(count)]
 
 
-def _computed(instruction: Instruction, operands: Sequence[Sequence[Size]], count: int) -> list[Size] | None:
-    """A pointwise rule on sizes; None where it does what sizes do not."""
+def _computed(
+    shapes: SymbolicShapes, instruction: Instruction, operands: Sequence[Sequence[Size]], count: int
+) -> list[Size] | None:
+    """A pointwise rule on sizes; raises ``NotASize`` where it does what sizes do not."""
     lowering = instruction.op.lowering
     assert isinstance(lowering, Pointwise)
     types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
     result = instruction.result.tensor_type.element_type
     call = PointwiseCall(types, result, instruction.attributes)
+    builder = SizeBuilder(partial(shapes.take_within, instruction), signed=any(_limits(type)[0] < 0 for type in types))
     found = []
-    try:
-        for position in range(count):
-            scalars = [
-                SizeScalar(_kind(type), each[position if len(each) > 1 else 0]) for type, each in zip(types, operands)
-            ]
-            made = lowering.rule(cast(Any, SizeBuilder()), call, *scalars)
-            if not isinstance(made, SizeScalar):
-                return None
-            found.append(made.size)
-    except NotASize:
-        return None
+    for position in range(count):
+        scalars = [
+            SizeScalar(_kind(type), each[position if len(each) > 1 else 0]) for type, each in zip(types, operands)
+        ]
+        made = lowering.rule(cast(Any, builder), call, *scalars)
+        if not isinstance(made, SizeScalar):
+            return None
+        found.append(made.size)
     return found
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Function, Instruction, Value
-from hlojit.ir.sizes import ATOMS, Size, SizeExpression, apply, element, evaluate, extent, text
+from hlojit.ir.sizes import ATOMS, MOST_BYTES, Size, SizeExpression, apply, element, evaluate, extent, known, text
 from hlojit.ir.types import DYNAMIC
 
 Shape = tuple[Size, ...]
@@ -119,6 +120,8 @@ class SymbolicShapes:
     """Elements, in row-major order, of small integer tensors that are computed from sizes."""
     access: dict[Instruction, Access] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+    ranges: dict[tuple[SizeExpression, int, int], Instruction] = field(default_factory=dict)
+    """What sizes are taken to lie between for the program to compute as they do, and the first instruction that needs it."""
 
     def argument(self, value: Value, *, with_elements: bool) -> None:
         """Give an argument its dimensions, and its elements if these decide sizes."""
@@ -153,6 +156,30 @@ class SymbolicShapes:
             if not evaluate(check.condition, extents, elements):
                 return check.message.format(*(evaluate(size, extents, elements) for size in check.sizes))
         return None
+
+    def unfit(self, extents: Sequence[Sequence[int]], values: Mapping[int, Any]) -> str | None:
+        """Which number that the program computes wraps, of arguments of these shapes; None if what was found holds for them."""
+        elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
+        for (size, low, high), instruction in self.ranges.items():
+            found = evaluate(size, extents, elements)
+            if not low <= found <= high:
+                where = f"{instruction.op.name} at {instruction.location}"
+                return f"the size {found}, {text(size)}, does not fit its type in {where}, and wraps there"
+        return None
+
+    def take_within(self, instruction: Instruction, size: SizeExpression, low: int, high: int) -> None:
+        """Note that what is found holds only while a size lies between these."""
+        least, most = 0, 1
+        if size.operation == "extent":
+            most = MOST_BYTES
+        elif size.operation == "element":
+            type = self.function.body.arguments[known(size.operands[0])].tensor_type.element_type
+            if isinstance(type, IntegerType):
+                least, most = type.minimum, type.maximum
+        elif size.operation not in ("equal", "less"):
+            least, most = low - 1, high + 1
+        if least < low or most > high:
+            self.ranges.setdefault((size, low, high), instruction)
 
     def require(self, condition: Size, message: str, sizes: Sequence[Size] = ()) -> None:
         """Have something checked at every call."""

@@ -17,7 +17,7 @@ from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.imports import imported_symbols
 from hlojit.cpu.kernels import has_kernel, kernel_emitter
 from hlojit.extensions import Device
-from hlojit.extensions.backend import Backend, Capability, CompileOptions
+from hlojit.extensions.backend import Backend, Capability, CompileOptions, SizedCode
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
@@ -145,7 +145,7 @@ class CpuBackend(Backend):
             entry=ENTRY,
         )
 
-    def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> Any:
+    def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> SizedCode:
         """Compile once for all sizes; see ``hlojit.cpu.symbolic``."""
         from hlojit.cpu.symbolic import compile_symbolic
 

@@ -41,6 +41,10 @@ class SymbolicCode:
     program: SymbolicProgram
     loaded: Any
 
+    def unfit(self, types: Sequence[TensorType], values: Mapping[int, Any]) -> str | None:
+        """Why the code does not compute what the program does for arguments of these types; None where it does."""
+        return self.shapes.unfit([type_.shape for type_ in types], values)
+
     def bind(self, types: Sequence[TensorType], values: Mapping[int, Any]) -> ExecutableSpec:
         """The code for arguments of these types, some with known elements; ``ArgumentError`` if they do not fit each other."""
         extents = [type_.shape for type_ in types]
@@ -51,7 +55,7 @@ class SymbolicCode:
                 f"{self.name} cannot run with arguments of types ({', '.join(map(str, types))}): {complaint}"
             )
         sizes = [evaluate(size, extents, elements) for size in self.program.sizes]
-        # Numbers that only data are made of wrap, as those of the program do.
+        # A number of a type without sign may have a bit where others have theirs.
         table = np.array([(size + _HALF) % (2 * _HALF) - _HALF for size in sizes] or [0], np.int64)
         outputs = []
         for value in self.shapes.function.body.returned:
