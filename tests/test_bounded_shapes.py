@@ -24,6 +24,15 @@ def program(body: str, results: str, arguments: str = "%x: tensor<8xf32>, %n: te
 ROWS_OF_X = "%x: tensor<8x3xf32>, %n: tensor<i32>"
 X, R = np.arange(1, 9, dtype=np.float32), np.arange(24, dtype=np.float32).reshape(8, 3)
 
+
+def windows_over_gaps(x: Any, n: int) -> Any:
+    """Sums of 3 at every second place of ``x[:n]`` with a zero between neighbours, 2 in front and 3 behind."""
+    spread = np.zeros(max(2 * n - 1, 0), np.float32)
+    spread[::2] = x[:n]
+    padded = np.pad(spread, (2, 3))
+    return np.array([padded[at : at + 3].sum() for at in range(0, len(padded) - 2, 2)])
+
+
 CASES: dict[str, tuple[str, Any, Any]] = {
     "itself": (program(f"return %s : {B8}", B8), X, lambda x, n: x[:n]),
     "elementwise": (
@@ -129,6 +138,19 @@ CASES: dict[str, tuple[str, Any, Any]] = {
         ),
         R,
         lambda x, n: x[:n].T @ x[:n],
+    ),
+    "windows over gaps": (
+        program(
+            "%z = stablehlo.constant dense<0.0> : tensor<f32> "
+            '%0 = "stablehlo.reduce_window"(%s, %z) <{window_dimensions = array<i64: 3>, base_dilations = array<i64: 2>, '
+            "window_strides = array<i64: 2>, padding = dense<[[2, 3]]> : tensor<1x2xi64>}> ({ "
+            "^bb0(%a: tensor<f32>, %b: tensor<f32>): %h = stablehlo.add %a, %b : tensor<f32> stablehlo.return %h : tensor<f32> "
+            f"}}) : ({B8}, tensor<f32>) -> tensor<?xf32, #stablehlo.bounds<20>> "
+            "return %0 : tensor<?xf32, #stablehlo.bounds<20>>",
+            "tensor<?xf32, #stablehlo.bounds<20>>",
+        ),
+        X,
+        windows_over_gaps,
     ),
     "NaN beyond the size": (
         program(

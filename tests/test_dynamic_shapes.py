@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hlojit
 import numpy as np
 import pytest
 from hlojit.command import main as command
+from hlojit.extensions import hookimpl, using
+from hlojit.ir.ops.definition import OpDefinition, Operand, Pointwise
 
 BACKENDS = ("cpu", "reference")
 
@@ -347,3 +351,65 @@ def test_the_kept_programs_of_another_process_are_found(tmp_path: Path, monkeypa
     again = hlojit.compile(text).specialized(f32(3, 4), f32(3, 4))
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == entries
     np.testing.assert_array_equal(again(f32(3, 4), f32(3, 4)), first(f32(3, 4), f32(3, 4)))
+
+
+@pytest.mark.parametrize("how", ["specialize", "symbolic"])
+def test_places_with_braces_are_named_as_they_are(how: str) -> None:
+    executable = hlojit.compile(
+        """
+        func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<1xf32>, tensor<?xf32>) {
+          %c = stablehlo.constant dense<1.0> : tensor<f32>
+          %0 = stablehlo.add %x, %y : tensor<?xf32> loc("body{k}/add{0}")
+          %1 = stablehlo.slice %0 [2:3] : (tensor<?xf32>) -> tensor<1xf32> loc("{")
+          %2 = stablehlo.pad %0, %c, low = [-4], high = [0], interior = [0]
+            : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32> loc("}{2}")
+          return %1, %2 : tensor<1xf32>, tensor<?xf32>
+        }
+        """,
+        options={"dynamic_shapes": how},
+    )
+    for x, y, what in ((3, 4, "stablehlo.add at 'body{k}/add{0}'"), (2, 2, "slice"), (3, 3, "stablehlo.pad at '}{2}'")):
+        with pytest.raises(hlojit.ArgumentError, match=re.escape(what)):
+            executable(f32(x), f32(y))
+
+
+class Emptied(dict[Any, Any]):
+    """Between the look at how many there are and the look at which, another thread gives up all but the newest."""
+
+    def items(self) -> Any:
+        for key in list(self)[:-1]:
+            del self[key]
+        return super().items()
+
+
+def test_several_threads_may_give_up_the_same() -> None:
+    executable = hlojit.compile(SCALED, options={"specializations": 1})
+    executable._known = Emptied()
+    for rows in (2, 3, 4):
+        executable(f32(rows, 4), f32(rows, 4))
+    assert len(executable._known) == 1
+
+
+def test_what_fails_in_a_vendors_inference_is_not_taken_for_shapes_that_do_not_fit() -> None:
+    def infer(call: Any) -> Any:
+        (type,) = call.operand_types
+        return (type.no_such_attribute if type.is_static else type,)
+
+    doubled = OpDefinition(
+        "acme.doubled",
+        operands=(Operand("operand"),),
+        infer=infer,
+        reference=lambda call, x: x * 2,
+        lowering=Pointwise(lambda b, call, x: b.fadd(x, x)),
+    )
+    text = """
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = "acme.doubled"(%x) : (tensor<?xf32>) -> tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }
+    """
+    plugin = SimpleNamespace(__name__="acme", hlojit_ops=hookimpl(lambda: [doubled]))
+    with using(plugin):
+        executable = hlojit.compile(text)
+        with pytest.raises(hlojit.PluginError, match="inference of acme.doubled failed .*no_such_attribute"):
+            executable(f32(3))

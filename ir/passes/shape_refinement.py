@@ -19,9 +19,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from hlojit.ir.attributes import Dense
-from hlojit.ir.errors import HlojitError, TypeInferenceError
+from hlojit.ir.errors import HlojitError, PluginError, TypeInferenceError, repr_of
 from hlojit.ir.formats import BooleanType, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.custom_calls import is_custom_call, is_shape_assertion, wrapped_operand
 from hlojit.ir.ops.definition import InferenceRequest, op
 from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS, without_shape_operands
@@ -35,17 +36,6 @@ from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, UnrankedTensor
 
 LARGEST_SHAPE: Final = 4096
 """Elements of a tensor that shapes may be computed with."""
-
-_CANNOT_INFER: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    TypeInferenceError,
-    ValueError,
-)
-"""What inference may raise on shapes that do not fit each other: the verifier says how."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +196,16 @@ class _Refiner:
             request = InferenceRequest(instruction.operand_types, instruction.attributes, instruction.regions)
             try:
                 return [merged(*pair) for pair in zip(types, record.infer(request))]
-            except _CANNOT_INFER:
+            except TypeInferenceError:
                 return types
+            except Exception as error:
+                # Shapes that do not fit each other are the verifier's to name; what else fails is a fault of the record.
+                if _may_not_fit(instruction):
+                    return types
+                operands = ", ".join(map(str, instruction.operand_types))
+                raise PluginError(
+                    f"the inference of {record.name} failed on ({operands}) at {instruction.location}: {repr_of(error)}"
+                ) from error
         return types
 
     def _of_callee(self, instruction: Instruction) -> Sequence[Type] | None:
@@ -253,6 +251,16 @@ class _Refiner:
         made.result.name_hint = value.name_hint
         value.replace_all_uses_with(made.result)
         self.changed = True
+
+
+def _may_not_fit(instruction: Instruction) -> bool:
+    """Whether inference that failed may have met shapes that break a constraint."""
+    if BUILT_IN.get(instruction.op.name) is instruction.op:
+        return True
+    try:
+        return any(constraint.check(instruction) for constraint in instruction.op.constraints)
+    except Exception:
+        return True
 
 
 def _may_be_shape(type: Type) -> bool:

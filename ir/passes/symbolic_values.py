@@ -103,7 +103,7 @@ Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Recast | Fol
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What has to hold of the arguments: ``condition`` is not 0; otherwise ``message`` with ``sizes`` put in."""
+    """What has to hold of the arguments: ``condition`` is not 0; otherwise ``message.format`` of the ``sizes``."""
 
     condition: Size
     message: str
@@ -143,7 +143,7 @@ class SymbolicShapes:
             return a
         if isinstance(a, int) and isinstance(b, int):
             raise refused(instruction, f"sizes {a} and {b} are not equal")
-        message = f"{{0}} ({_named(a)}) and {{1}} ({_named(b)}) must be equal for {instruction.op.name} at {instruction.location}"
+        message = f"{{0}} ({_named(a)}) and {{1}} ({_named(b)}) must be equal {place(instruction)}"
         self.require(apply("equal", a, b), message, (a, b))
         if isinstance(a, SizeExpression) and isinstance(b, SizeExpression):
             return a if len(text(a)) <= len(text(b)) else b
@@ -193,10 +193,15 @@ def refused(instruction: Instruction, reason: str) -> UnsupportedError:
     return UnsupportedError(instruction.op.name, "", reason, instruction.location)
 
 
+def place(instruction: Instruction) -> str:
+    """Which instruction needs something of sizes, as part of a ``Check``'s message."""
+    return f"for {instruction.op.name} at {instruction.location}".replace("{", "{{").replace("}", "}}")
+
+
 def _named(size: Size) -> str:
     if isinstance(size, SizeExpression) and size.operation in ATOMS:
-        number, place = size.operands
-        return f"argument {number}, {'dimension' if size.operation == 'extent' else 'element'} {place}"
+        number, position = size.operands
+        return f"argument {number}, {'dimension' if size.operation == 'extent' else 'element'} {position}"
     return text(size) if isinstance(size, SizeExpression) else "in the program"
 
 

@@ -241,9 +241,10 @@ def _reduce_window(b: PaddedBuilder) -> Sequence[Padded]:
     masked = [b.masked(each, tuple(each.sizes), init.value) for each, init in zip(inputs, inits)]
     sizes = {}
     for d, size in inputs[0].sizes.items():
-        # (size - 1) * base + 1 + low + high - ((window - 1) * dilation + 1), divided by the stride, plus 1
-        spread = b.arithmetic("multiply", b.arithmetic("subtract", size, 1), view.base_dilations[d])
-        room = b.arithmetic("add", spread, sum(view.padding[d]) - (view.sizes[d] - 1) * view.dilations[d])
+        # size + gaps + low + high - ((window - 1) * dilation + 1), divided by the stride, plus 1
+        gaps = b.arithmetic("maximum", b.arithmetic("subtract", size, 1), 0)
+        spread = b.arithmetic("add", size, b.arithmetic("multiply", gaps, view.base_dilations[d] - 1))
+        room = b.arithmetic("add", spread, sum(view.padding[d]) - (view.sizes[d] - 1) * view.dilations[d] - 1)
         windows = b.arithmetic("divide", b.arithmetic("add", room, view.strides[d]), view.strides[d])
         sizes[d] = b.arithmetic("maximum", windows, 0)
     made = b.builder.create(

@@ -33,6 +33,7 @@ from hlojit.ir.passes.symbolic_values import (
     ShapeRule,
     Surround,
     SymbolicShapes,
+    place,
     refused,
 )
 from hlojit.ir.sizes import Size, add, apply, divide_up, multiply
@@ -119,11 +120,11 @@ def _part(
     limits: Sequence[Size],
     strides: Sequence[int],
 ) -> tuple[Shape, Access]:
-    place = f"for {instruction.op.name} at {instruction.location}"
+    where = place(instruction)
     for size, start, limit in zip(operand, starts, limits):
         for low, high in ((0, start), (start, limit), (limit, size)):
             outside = apply("less", high, low)
-            message = f"0 <= start {{0}} <= limit {{1}} <= size {{2}} must hold {place}"
+            message = f"0 <= start {{0}} <= limit {{1}} <= size {{2}} must hold {where}"
             shapes.require(apply("equal", outside, 0), message, (start, limit, size))
     result = [divide_up(apply("subtract", limit, start), step) for start, limit, step in zip(starts, limits, strides)]
     coordinates = [Coordinate(d, step, start) for d, (start, step) in enumerate(zip(starts, strides))]
@@ -132,12 +133,12 @@ def _part(
 
 def _dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     operand, sizes = _operand(shapes, instruction), DynamicSliceView.of(instruction).sizes
-    place = f"for {instruction.op.name} at {instruction.location}"
+    where = place(instruction)
     coordinates = []
     for d, (extent, size) in enumerate(zip(operand, sizes)):
         limit = apply("subtract", extent, size)
         shapes.require(
-            apply("equal", apply("less", limit, 0), 0), f"size {size} must be at most {{0}} {place}", (extent,)
+            apply("equal", apply("less", limit, 0), 0), f"size {size} must be at most {{0}} {where}", (extent,)
         )
         coordinates.append(Coordinate(d, 1, 0, instruction.operands[1 + d], limit))
     return tuple(sizes), Pick(tuple(coordinates))
@@ -158,7 +159,7 @@ def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Ac
     coordinates = []
     for d, (extent, size) in enumerate(zip(operand, sizes)):
         limit = apply("subtract", extent, size)
-        message = f"slice size {{0}} must be at most {{1}} for {instruction.op.name} at {instruction.location}"
+        message = f"slice size {{0}} must be at most {{1}} {place(instruction)}"
         shapes.require(apply("equal", apply("less", limit, 0), 0), message, (size, extent))
         if d in dims.operand_batching_dims:
             source = dims.start_indices_batching_dims[dims.operand_batching_dims.index(d)]
@@ -205,7 +206,7 @@ def _padded(
         total = add(before, spread, behind)
         shapes.require(
             apply("equal", apply("less", total, 0), 0),
-            f"size {{0}} must not be negative for {instruction.op.name} at {instruction.location}",
+            f"size {{0}} must not be negative {place(instruction)}",
             (total,),
         )
         result.append(total)
@@ -219,7 +220,7 @@ def _iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Acce
     for size in result:
         shapes.require(
             apply("equal", apply("less", size, 0), 0),
-            f"size {{0}} must not be negative for {instruction.op.name} at {instruction.location}",
+            f"size {{0}} must not be negative {place(instruction)}",
             (size,),
         )
     return result, Numbers(IotaView.of(instruction).dimension)
