@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import mpmath
-from minimax import Fit, split
+from minimax import DIGITS, Fit, split
 from mpmath import mp, mpf
 
 
@@ -23,6 +23,42 @@ def two_over_pi_words(count: int = 20) -> tuple[int, ...]:
 def digamma_root() -> Any:
     """The positive zero of digamma."""
     return mp.findroot(lambda x: mp.psi(0, x), mpf("1.4616"))
+
+
+LGAMMA_LEAST = 0.39
+"""3 more than where, between its first two zeros, lgamma is about least."""
+
+
+def lgamma_zeros(count: int = 16) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The zeros v of log|gamma(v - n)| below and above 0 for n = 2, 3, ..., in two parts.
+
+    For n = 2 there is none above 0; LGAMMA_LEAST takes its place.
+    """
+
+    def zero(n: int, side: int) -> Any:
+        if n < 4:
+            start = {(2, -1): "-0.457", (3, -1): "-0.1436", (3, 1): "0.2523"}[n, side]
+            return mp.findroot(lambda v: mp.log(abs(mp.gamma(v - n))), mpf(start))
+        v = mpf(side) / mp.factorial(n)
+        for _ in range(DIGITS):  # |v gamma(v - n)|, which should be |v|, hardly depends on v
+            v = side * abs(v * mp.gamma(v - n))
+        return v
+
+    zeros = [
+        zero(n, side) if (n, side) != (2, 1) else mpf(LGAMMA_LEAST) for n in range(2, 2 + count) for side in (-1, 1)
+    ]
+    high, low = zip(*(split(value, 53, 53) for value in zeros), strict=True)
+    return high, low
+
+
+def digamma_zeros(count: int = 64) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The zeros of digamma between 0 and -1, -1 and -2, ..., in two parts."""
+
+    def zero(n: int) -> Any:
+        return mp.findroot(lambda x: mp.psi(0, x), -n - (mp.atan(mp.log(n + mpf("1.5")) / mp.pi) / mp.pi + mpf("0.5")))
+
+    high, low = zip(*(split(zero(n), 53, 53) for n in range(count)), strict=True)
+    return high, low
 
 
 def odd(function: Callable[[Any], Any], top: Any, count: int, kind: str) -> Fit:
@@ -56,6 +92,11 @@ def constants() -> dict[str, Callable[[], Any]]:
         "PI": lambda: float(mp.pi),
         "LOG_PI": lambda: float(mp.log(mp.pi)),
         "STIRLING_CONSTANT": lambda: float((mp.log(2 * mp.pi) - 1) / 2),
+        "LGAMMA_LEAST": lambda: float(mp.log(abs(mp.gamma(mpf(LGAMMA_LEAST) - 3)))),
+        "LGAMMA_ZEROS": lambda: lgamma_zeros()[0],
+        "LGAMMA_ZEROS_LOW": lambda: lgamma_zeros()[1],
+        "DIGAMMA_ZEROS": lambda: digamma_zeros()[0],
+        "DIGAMMA_ZEROS_LOW": lambda: digamma_zeros()[1],
         "DIGAMMA_ROOT": lambda: split(digamma_root(), 53, 53),
         "HALF_PI_F32": lambda: split(mp.pi / 2, 24, 24, 24),
         "HALF_PI_F64": lambda: split(mp.pi / 2, 53, 53, 53),

@@ -220,10 +220,20 @@ def _polygamma(n: Array, x: Array) -> Any:
     """Scipy's takes integers only; n = 0 is digamma, other n the Hurwitz zeta function."""
     import scipy.special
 
-    sign = np.where(n % 2 == 0, -1.0, 1.0)
-    higher = sign * scipy.special.gamma(n + 1) * scipy.special.zeta(n + 1, x)
+    s, sign = n + 1, np.where(n % 2 == 0, -1.0, 1.0)
+    factorial = scipy.special.gamma(s)
+    higher = sign * np.where(np.isinf(factorial) & (x > 0), _long_factorial(s, x), factorial * scipy.special.zeta(s, x))
     value = np.where(n == 0, scipy.special.digamma(x), higher)
-    return np.where((n == np.floor(n)) & (n >= 0), value, np.nan)
+    return np.where((n == np.floor(n)) & (n >= 0) & (n < 2.0**1000), value, np.nan)
+
+
+def _long_factorial(s: Array, x: Array) -> Any:
+    """``gamma(s) zeta(s, x)`` by logarithms: the sum of (x / (x + k))**s, the rest of it by Euler and Maclaurin's formula."""
+    import scipy.special
+
+    w = x + 40
+    total = sum((x / (x + k)) ** s for k in range(40)) + (w / (s - 1) + 0.5 + s / (12 * w)) * (x / w) ** s
+    return np.exp(scipy.special.gammaln(s) - s * np.log(x) + np.log(total))
 
 
 def _zeta(s: Array, q: Array) -> Any:
@@ -233,7 +243,8 @@ def _zeta(s: Array, q: Array) -> Any:
     odd = (q <= 0) & (q == np.floor(q)) & (s % 2 == 1) & (s > 1)
     limit = np.where(q < 1, np.inf, np.where(q == 1, 1.0, 0.0))
     value = np.where(s == np.inf, np.where(np.isnan(q), q, limit), scipy.special.zeta(s, q))
-    return np.where(odd, np.nan, np.where((s > 1) & (q == np.inf), 0.0, value))
+    value = np.where(odd, np.nan, np.where((s > 1) & (q == np.inf), 0.0, value))
+    return np.where(np.isnan(s) | np.isnan(q), np.nan, value)
 
 
 POLYGAMMA = _binary("polygamma", widened(_polygamma), "Derivatives of digamma.", by_type(real=by_name("polygamma")))

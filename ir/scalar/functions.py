@@ -1,9 +1,9 @@
 """All transcendental functions, ready for the op table: ``exp(b, x)``, ``pow(b, x, y)``, ``atan2(b, y, x)``, ...
 
 Each takes f32 or f64 scalars and emits vectorizable code without calls; at most 2 units in the last place (4 for pow,
-erf_inv, lgamma and digamma) from the true value over the whole range, denormals, infinities and NaN included.  Only for
-negative arguments of lgamma and digamma near their zeros is the error one of the terms that cancel there, and in f64 that
-of gamma is 5 units, 7 below zero.
+erf_inv, lgamma and digamma) from the true value over the whole range, denormals, infinities and NaN included.  In f64 the
+error of lgamma and digamma is 6 units below zero, that of gamma 5, and 7 below zero; only beside the zeros of digamma below
+-64 is it one of the terms that cancel there.
 """
 
 from __future__ import annotations

@@ -12,8 +12,11 @@ from hlojit.ir.scalar import coefficients as c
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.exponential import exp
 from hlojit.ir.scalar.expression import Term, maximum, minimum, rare, where
+from hlojit.ir.scalar.gamma_zeros import LAST as LAST_ZERO
+from hlojit.ir.scalar.gamma_zeros import digamma_near_zero, lgamma_near_zero
 from hlojit.ir.scalar.logarithm import log_with_rest
 from hlojit.ir.scalar.trigonometric import sin_moderate
+from hlojit.ir.scalar.wide_numbers import two_sum
 
 INFINITY = float("inf")
 STIRLING = 8.0
@@ -25,28 +28,31 @@ def _in_f64(rule: Callable[[ScalarBuilder, Scalar], Scalar], b: ScalarBuilder, x
     return b.fptrunc(rule(b, b.fpext(x)))
 
 
-def _lgamma_positive(x: Term) -> Term:
-    """Lgamma for 0 < x < infinity."""
-    far = x >= STIRLING
-    near_x = minimum(x, STIRLING)
+def _lgamma_near(x: Term) -> tuple[Term, Term]:
+    """Lgamma for 0 < x <= 8 as a sum, whose second term is less than 0.2."""
     # above 1.35 the polynomial around 2 alone cancels less
-    whole = where((near_x > 1.35) & (near_x < 2.0), 2.0, near_x.round())
-    u = near_x - whole
+    whole = where((x > 1.35) & (x < 2.0), 2.0, x.round())
+    u = x - whole
     # lgamma(x) = lgamma(2 + u) + log((x - 1) (x - 2) ... (2 + u)), or - log(x), - log(x (1 + x)) below 2
-    product = where(whole < 1.0, near_x.fma(near_x, near_x), near_x)
+    product = where(whole < 1.0, x.fma(x, x), x)
     product = where(whole >= 2.0, 1.0, product)
     for step in range(1, 7):
-        product = where(whole >= step + 2.0, product * (near_x - float(step)), product)
-    log, log_low = log_with_rest(where(far, x, product))
+        product = where(whole >= step + 2.0, product * (x - float(step)), product)
+    log, log_low = log_with_rest(product)
     below = whole < 2.0
-    log_signed = where(below, -log, log)
-    low_signed = where(below, -log_low, log_low)
-    near = log_signed + u.fma(u.polynomial(c.LGAMMA_NEAR), low_signed)
-    inverse = 1.0 / maximum(x, STIRLING)
+    return where(below, -log, log), u.fma(u.polynomial(c.LGAMMA_NEAR), where(below, -log_low, log_low))
+
+
+def _lgamma_positive(x: Term) -> Term:
+    """Lgamma for 0 < x < infinity."""
+    near, near_low = _lgamma_near(minimum(x, STIRLING))
+    far_x = maximum(x, STIRLING)
+    log, log_low = log_with_rest(far_x)
+    inverse = 1.0 / far_x
     series = inverse * (inverse * inverse).polynomial(c.LGAMMA_FAR) + c.STIRLING_CONSTANT
     factor = x - 0.5
     stirling = factor.fma(log - 1.0, factor.fma(log_low, series))
-    return where(far, stirling, near)
+    return where(x >= STIRLING, stirling, near + near_low)
 
 
 def _lgamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
@@ -57,8 +63,15 @@ def _lgamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
     sine = sin_moderate(part * c.PI, 0).abs()
     pole = part.equals(0.0)
     log, log_low = log_with_rest(where(pole, 1.0, sine * magnitude))
-    rest = (c.LOG_PI - log) - log_low
-    return where(pole, INFINITY, rest - _lgamma_positive(magnitude)).value
+    near, near_low = _lgamma_near(minimum(magnitude, STIRLING))
+    far, far_low = _stirling(maximum(magnitude, STIRLING))
+    is_far = magnitude >= STIRLING
+    first, lost = two_sum(-log, -where(is_far, far, near))
+    total, more = two_sum(first, log.constant(c.LOG_PI))
+    result = total + (more + lost - (log_low + where(is_far, far_low, near_low)))
+    near_zero = (result > -1.25) & (result < 0.7) & (term < -2.0) & (magnitude < LAST_ZERO + 0.5)
+    result = rare(near_zero, lgamma_near_zero, [where(near_zero, term, -2.5)], result)
+    return where(pole, INFINITY, result).value
 
 
 def _lgamma_f64(b: ScalarBuilder, x: Scalar) -> Scalar:
@@ -187,6 +200,8 @@ def _digamma_reflected(b: ScalarBuilder, x: Scalar) -> Scalar:
     pole = part.equals(0.0)
     cotangent = sin_moderate(angle, 1) / where(pole, 1.0, sin_moderate(angle, 0))
     result = cotangent.fma(-c.PI, _digamma_positive(1.0 - negative))
+    near_zero = (result.abs() < 3.0) & (negative > -float(len(c.DIGAMMA_ZEROS)))
+    result = rare(near_zero, digamma_near_zero, [where(near_zero, negative, -0.5)], result)
     result = where(tiny, -1.0 / term, result)
     return where(pole, float("nan"), result).value
 

@@ -13,7 +13,7 @@ from hlojit.ir.scalar.elementary_numbers import clamped, exponential, integer_of
 from hlojit.ir.scalar.exponential import exp_negative
 from hlojit.ir.scalar.expression import Term, maximum, minimum, power_of_two, rare, where
 from hlojit.ir.scalar.gamma import digamma, gamma, lgamma
-from hlojit.ir.scalar.logarithm import exponent_and_mantissa
+from hlojit.ir.scalar.logarithm import exponent_and_mantissa, log
 from hlojit.ir.scalar.power import positive_power, short_power
 from hlojit.ir.scalar.wide_numbers import Single
 
@@ -106,7 +106,7 @@ def _apply(rule: object, x: Term) -> Term:
 
 
 def _polygamma(n: Term, x: Term, precision: str) -> Term:
-    natural = (n >= 0.0) & n.floor().equals(n)
+    natural = (n >= 0.0) & (n < 2.0**1000) & n.floor().equals(n)
     order = where(natural & (n > 0.0), n, 1.0)
     positive = (x > 0.0) & (x < INFINITY)
     product = _factorial_times_zeta(order, where(positive, x, 1.0), precision)
@@ -118,14 +118,16 @@ def _polygamma(n: Term, x: Term, precision: str) -> Term:
 
 def _factorial_times_zeta(n: Term, q: Term, precision: str) -> Term:
     """``n! zeta(n + 1, q)`` for q > 0, where one factor may overflow and the other underflow."""
+    s, large = n + 1.0, n > 170.0
     e, _ = exponent_and_mantissa(q)
     e = clamped(e, 1000.0)
-    scaled = _zeta_positive(n + 1.0, q, precision, power_of_two(integer_of(-e)))
-    large = n > 170.0
+    # zeta is computed over a power of two, or for large n over q, to the power of -s
+    scaled = _zeta_positive(s, q, precision, where(large, minimum(1.0 / q, 2.0**1000), power_of_two(integer_of(-e))))
     exact = _apply(gamma, where(large, 1.0, n) + 1.0) * 2.0**-512
-    mantissa, more = exponential(clamped(_apply(lgamma, n + 1.0), 1e6), False)
+    size = _apply(lgamma, s) - s * _apply(log, q)
+    mantissa, more = exponential(clamped(where(large, size, 0.0), 2000.0), False)
     factor = where(large, mantissa.high, exact)
-    exponent = where(large, more.to_float("f64"), 512.0) - e * (n + 1.0)
+    exponent = where(large, more.to_float("f64"), 512.0 - e * s)
     return times_power(Single(scaled * factor), integer_of(clamped(exponent, 2900.0)))
 
 

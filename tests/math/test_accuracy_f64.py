@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from hlojit.ir.scalar import coefficients as c
 from mpmath import mpf
 from vector_function import Array, VectorFunction
 
@@ -80,6 +81,33 @@ def test_unary_f64_stays_within_its_bound(name: str) -> None:
             with mpmath.workdps(40 if abs(argument) < 1e13 or name not in ("sin", "cos", "tan") else 360):
                 exact = reference(mpf(argument))
             assert error_in_ulp(value, exact) <= bound, (argument, value, float(exact))
+
+
+def near(zeros: Array) -> Array:
+    """The neighbours of numbers, and numbers beside them at distances of all sizes."""
+    beside = zeros[:, None] + np.array([0.7 * 2.0**-k for k in range(2, 53, 3)]) * np.array([[1], [-1]])[:, None]
+    bits = zeros.view(np.int64)[:, None] + np.arange(-3, 4)
+    return np.concatenate([beside.ravel(), bits.view(np.float64).ravel()])
+
+
+NEAR_ZERO: dict[str, tuple[Callable[[Any], Any], Array]] = {
+    "lgamma": (
+        lambda x: mpmath.log(abs(mpmath.gamma(x))),
+        np.array([v - (2 + place // 2) for place, v in enumerate(c.LGAMMA_ZEROS) if place != 1]),
+    ),
+    "digamma": (lambda x: mpmath.psi(0, x), np.array(c.DIGAMMA_ZEROS[::3])),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NEAR_ZERO))
+def test_gamma_functions_of_negative_numbers_keep_six_ulp_beside_their_zeros(name: str) -> None:
+    reference, zeros = NEAR_ZERO[name]
+    low = -18.0 if name == "lgamma" else -64.0
+    x = np.concatenate([near(zeros), np.random.default_rng(4).uniform(low, 0, 300), -np.linspace(2.4, 2.8, 201)])
+    x = x[x != np.round(x)]
+    with mpmath.workdps(60):
+        for argument, value in zip(x.tolist(), VectorFunction(name, "f64")(x).tolist()):
+            assert error_in_ulp(value, reference(mpf(argument))) <= 6, (argument, value)
 
 
 def test_gamma_f64_of_negative_numbers_stays_within_seven_ulp() -> None:

@@ -23,7 +23,9 @@ def test_polynomial_is_found_again(name: str) -> None:
     np.testing.assert_allclose(found[:2], getattr(coefficients, name)[:2], rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["HALF_PI_F64", "LN2_F32", "TWO_OVER_PI_WORDS", "DIGAMMA_ROOT", "PI"])
+@pytest.mark.parametrize(
+    "name", ["HALF_PI_F64", "LN2_F32", "TWO_OVER_PI_WORDS", "DIGAMMA_ROOT", "LGAMMA_ZEROS_LOW", "PI"]
+)
 def test_constant_is_found_again(name: str) -> None:
     assert generate(name)[0] == getattr(coefficients, name)
 

@@ -169,6 +169,23 @@ def test_polygamma_is_close(element: str, bound: float) -> None:
             assert units(run("polygamma", element, backend, n, x), exact) < bound
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_polygamma_of_large_orders_neither_overflows_nor_vanishes_on_the_way(backend: str) -> None:
+    n = np.array([60000.0, 1000.0, 60000.0, 1001.0, 3000.0, 5001.0, np.inf])
+    x = np.array([2.5, 60000.0, 1e15, 400.0, 1150.0, 1900.0, 2.0])
+    found = run("polygamma", "f64", backend, n, x)
+    assert found[:3].tolist() == [-np.inf, 0.0, 0.0] and np.isnan(found[6])
+    with mpmath.workdps(60):
+        exact = [
+            (-1) ** (int(a) + 1) * mpmath.exp(mpmath.loggamma(a + 1) - (a + 1) * mpmath.log(b))
+            for a, b in zip(n[3:6], x[3:6])
+        ]
+        exact = [
+            value * sum((mpf(b) / (b + k)) ** (a + 1) for k in range(400)) for value, a, b in zip(exact, n[3:6], x[3:6])
+        ]
+    np.testing.assert_allclose(found[3:6], [float(value) for value in exact], rtol=1e-10)
+
+
 def test_polygamma_neither_overflows_nor_vanishes_on_the_way() -> None:
     n, x = np.array([170.0, 200.0, 0.5, -1.0]), np.array([150.0, 60.0, 1.0, 1.0])
     found = run("polygamma", "f64", "cpu", n, x)
