@@ -44,10 +44,7 @@ def differs_by(allowed: Tolerance, actual: Array, expected: Array) -> str:
         return _where(~same(actual, expected), actual, expected, "not equal")
     if expected.size == 0:
         return ""
-    if expected.dtype.kind == "c":
-        apart = _in_units_of(actual, expected, np.max(np.abs(_finite(parts(expected))), axis=-1, keepdims=True))
-    else:
-        apart = ulp_distance(np.ascontiguousarray(actual), np.ascontiguousarray(expected)).astype(np.float64)
+    apart = distance(actual, expected)
     off = apart > allowed.ulp
     if not off.any():
         return ""
@@ -57,6 +54,13 @@ def differs_by(allowed: Tolerance, actual: Array, expected: Array) -> str:
     largest = float(np.nanmax(np.where(off, large, 0)))
     where = "not finite" if worst >= FAR or not np.isfinite(worst) else f"{worst:.6g} ULP"
     return _where(wrong, actual, expected, f"{where}, {largest:.3g} of the largest")
+
+
+def distance(actual: Array, expected: Array) -> Array:
+    """How far floats or complex numbers (part by part) are apart, as tolerances count it."""
+    if expected.dtype.kind == "c":
+        return _in_units_of(actual, expected, np.max(np.abs(_finite(parts(expected))), axis=-1, keepdims=True))
+    return ulp_distance(np.ascontiguousarray(actual), np.ascontiguousarray(expected)).astype(np.float64)
 
 
 def _finite(array: Array) -> Array:

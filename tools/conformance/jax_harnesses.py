@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 @cache
-def _harnesses() -> dict[str, Any]:
+def harnesses() -> dict[str, Any]:
     """The harnesses that JAX runs on the CPU, by name; a name that comes again is numbered."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
@@ -47,7 +47,7 @@ def _harnesses() -> dict[str, Any]:
 
 def programs() -> Iterator[Program]:
     """One program for every harness; its text is made in the worker."""
-    for name, harness in _harnesses().items():
+    for name, harness in harnesses().items():
         yield Program(SUITE, name, "harness", labels=(harness.group_name,))
 
 
@@ -60,20 +60,38 @@ def run_harness(program: Program, backend: str) -> tuple[str, str]:
 
 
 def _run(program: Program, backend: str) -> tuple[str, str]:
-    import jax
-
-    harness = _harnesses()[program.name]
-    arguments = harness.dyn_args_maker(np.random.RandomState(zlib.crc32(program.name.encode())))
+    harness = harnesses()[program.name]
+    arguments = arguments_of(program.name)
     try:
-        lowered = jax.jit(harness.dyn_fun, keep_unused=True).lower(*arguments)
-        expected = jax.tree.leaves(lowered.compile()(*arguments))
+        lowered, expected = lowered_and_expected(harness.dyn_fun, arguments)
     except Exception as error:
         return "skipped", f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    executable = hlojit.compile(lowered.as_text(), backend=backend, options=CompileOptions(fold_limit=0))
+    inputs, results = compiled_results(lowered, arguments, backend)
+    return _compare(harness, inputs, results, expected)
+
+
+def arguments_of(name: str) -> Sequence[Any]:
+    """The arguments of a harness, always the same ones."""
+    made: Sequence[Any] = harnesses()[name].dyn_args_maker(np.random.RandomState(zlib.crc32(name.encode())))
+    return made
+
+
+def lowered_and_expected(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[str, list[Array]]:
+    """JAX's text for a function, and its results from JAX's own compiler."""
+    import jax
+
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    return lowered.as_text(), [_plain(each) for each in jax.tree.leaves(lowered.compile()(*arguments))]
+
+
+def compiled_results(text: str, arguments: Sequence[Any], backend: str) -> tuple[list[Array], list[Any]]:
+    """The arguments as arrays, and the results of the text that hlojit compiles."""
+    import jax
+
+    executable = hlojit.compile(text, backend=backend, options=CompileOptions(fold_limit=0))
     inputs = [_plain(each) for each in jax.tree.leaves(arguments)]
     returned = executable(*inputs)
-    results = list(returned) if isinstance(returned, tuple | list) else [returned]
-    return _compare(harness, inputs, results, [_plain(each) for each in expected])
+    return inputs, list(returned) if isinstance(returned, tuple | list) else [returned]
 
 
 def _plain(value: Any) -> Array:
