@@ -83,14 +83,14 @@ class Channel:
         else:
             self._put(arrays)
 
-    def received(self) -> Arrays:
-        """The program asks for what is next."""
+    def received(self, stop: Callable[[], bool] | None = None) -> Arrays:
+        """The program asks for what is next; where nothing is there, ``stop`` says whether it gives up waiting."""
         receives = self._receives or (_random_state if self.name == RANDOM else None)
         if receives is not None:
             given = receives()
             return tuple(map(np.asarray, given if isinstance(given, tuple) else (given,)))
         participant = current_participant()
-        while (found := self._taken(_LOOK_SECONDS)) is None:
+        while (found := self._taken(_LOOK_SECONDS, stop)) is None:
             if participant is not None:
                 participant.check()
         return found
@@ -100,10 +100,13 @@ class Channel:
             self._queue.append(arrays)
             self._filled.notify()
 
-    def _taken(self, seconds: float) -> Arrays | None:
+    def _taken(self, seconds: float, stop: Callable[[], bool] | None = None) -> Arrays | None:
         with self._filled:
             if not self._queue:
                 self._filled.wait(max(seconds, 0))
+            if stop is not None and stop():
+                # What has come meanwhile is for somebody else.
+                raise ExecutionError(f"nobody waits for what comes through {self} any more")
             return self._queue.popleft() if self._queue else None
 
 
@@ -124,14 +127,14 @@ def channel(name: str | int, process: int = 0) -> Channel:
     return _channels.get(key) or _channels.setdefault(key, Channel(*key))
 
 
-def transferred(*arrays: Any, channel: str, direction: str) -> Any:
+def transferred(*arrays: Any, channel: str, direction: str, stop: Callable[[], bool] | None = None) -> Any:
     """What a program's op on a channel does: nothing is returned for what goes to the host."""
     participant = current_participant()
     found = _of(channel, 0 if participant is None else participant.process)
     if direction == TO_HOST:
         found.sent(tuple(np.array(array) for array in arrays))
         return ()
-    return found.received()
+    return found.received(stop)
 
 
 _of: Final = channel

@@ -63,6 +63,7 @@ class Trait(enum.Enum):
     PER_AXIS = "takes and gives tensors quantized per axis, too"
     ASYNCHRONOUS = "may be the body of an asynchronous call"
     PARTS = "takes numbers apart into their parts, or puts them together: all that must know them in memory"
+    TALKS = "gives whoever is at the other end of a channel its operands, or takes its results: done by the host, on any machine"
     UNRANKED = "takes and gives tensors of which not even the rank is known"
     SENDS = "gives its operands, the last one aside, to who receives from its channel"
     RECEIVES = "gives what comes through its channel, and a token"

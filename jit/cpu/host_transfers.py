@@ -6,7 +6,8 @@ It takes the call frame's buffers as arrays, and the host's side of the channel 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from hlojit.ir.errors import text_of
 from hlojit.ir.formats import element_type
 from hlojit.ir.once import Once
 from hlojit.ir.ops.channel_expansion import TRANSFER
+from hlojit.ir.ops.definition import OpDefinition, Trait
 from hlojit.runtime.ffi import ERROR_CODES, addresses, new_error
 from hlojit.runtime.ffi_frames import DATA_TYPES, Frame, FrameBuffer, FrameList, FrameText
 
@@ -24,13 +26,17 @@ _Function: Final = ctypes.CFUNCTYPE(None, ctypes.POINTER(Frame), ctypes.POINTER(
 
 
 class _HostTransfer(ForeignCall):
-    """Its handler is made when a program needs it: that takes LLVM."""
+    """Its handler is made when a program of the CPU needs it: that takes LLVM."""
 
     def __post_init__(self) -> None:
         """There is nothing that could be wrong."""
 
     def address(self) -> int:
         return _entry()
+
+    def records(self) -> Sequence[OpDefinition]:
+        """The op that calls become: other machines' hosts do it, too."""
+        return [replace(each, traits=each.traits | {Trait.TALKS}) for each in super().records()]
 
 
 def host_transfer() -> ForeignCall:
@@ -66,7 +72,7 @@ _entry: Final = Once(_address)
 def _transfer(frame: Frame) -> None:
     named = dict(_attributes(frame))
     operands, results = tuple(_arrays(frame.arguments)), tuple(_arrays(frame.results))
-    given = transferred(*operands, **named)
+    given = transferred(*operands, channel=named["channel"], direction=named["direction"])
     if given or results:
         matching(given, results, f"channel {named['channel']!r}: the program")
 

@@ -182,7 +182,7 @@ class GpuBackend(Backend):
         given_up: list[str] = []
         kernels = self.kernel_source(options, given_up)
         program = build_program(module.main, kernels, alignment=ALIGNMENT, members=True)
-        launched = [kernels.cached[code.symbol] for code in kernels_of(program)]
+        launched = [kernels.cached[code.symbol] for code in kernels_of(program) if code.host is None]
         objects = found.cache.objects(launched, found.platform.assemble)
         runtime = self._runtime(found.platform)
         compiled = compiled_program(

@@ -31,6 +31,7 @@ from hlojit.gpu.operations import (
     Place,
     SetCell,
     SwapCells,
+    Talk,
     Unless,
 )
 from hlojit.ir.errors import HlojitError
@@ -107,6 +108,8 @@ class _Writer:
                 return [self._counted(CopyNode(self._address(target), self._address(source), nbytes))]
             case Exchange():
                 raise NoDeviceGraph("it meets the processes on other devices")
+            case Talk(work=work):
+                raise NoDeviceGraph(f"its host uses channel {work.channel!r}")
             case SetCell(slot=slot, target=target):
                 self._frame[slot] = self._address(target)
             case SwapCells(first=first, second=second):
@@ -242,6 +245,8 @@ def _used(operation: Operation) -> tuple[int, ...]:
             return tuple(place.slot for place in places)
         case CopyBytes(target=target, source=source) | Exchange(target=target, source=source):
             return target.slot, source.slot
+        case Talk(operands=operands, results=results):
+            return tuple(place.slot for place in (*operands, *results))
         case SetCell(target=target):
             return (target.slot,)
         case SwapCells(first=first, second=second):

@@ -5,10 +5,11 @@
     copy       bytes from one to the other
     point      a cell gets an address;  exchange  two cells exchange theirs
     fetch      what other processes have, meeting them
+    talk       what the host sends or receives through a channel
     jump       to the operation number ...;  unless  jump if a byte on the device is 0;  choose  jump by an index there
 
 Loops and branches are jumps, so that programs nested deeply are run without recursion.  A program without ``unless``,
-``choose`` and ``fetch`` is *fixed*: what it launches is known before it runs.  The host's space of the record is
+``choose``, ``fetch`` and ``talk`` is *fixed*: what it launches is known before it runs.  The host's space of the record is
 the device's memory.
 """
 
@@ -23,6 +24,7 @@ from hlojit.gpu.driver import Grid
 from hlojit.gpu.statuses import StatusLayout
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.sizes import Size
+from hlojit.lowering.kernel import HostWork
 from hlojit.lowering.program import (
     Branch,
     Buffer,
@@ -135,7 +137,17 @@ class Exchange:
         return members in self.groups
 
 
-Operation = Exchange | LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """The host takes what comes through a channel, or sends; ``what`` is for messages."""
+
+    work: HostWork
+    operands: tuple[Place, ...]
+    results: tuple[Place, ...]
+    what: str
+
+
+Operation = Exchange | Talk | LaunchKernel | CopyBytes | SetCell | SwapCells | Jump | Unless | Choose
 
 
 @final
@@ -159,7 +171,7 @@ class Operations:
         self.stop: Final = Place(self.status, self.statuses.offset(()) if self.has_loops else 0)
         """Of a program with loops, the word that is not 0 when a run is to end."""
         self.has_status: Final = bool(self.statuses.nbytes)
-        self.is_fixed: Final = not any(isinstance(each, (Unless, Choose, Exchange)) for each in self.code)
+        self.is_fixed: Final = not any(isinstance(each, (Unless, Choose, Exchange, Talk)) for each in self.code)
         self.launches: Final = [each for each in self.code if isinstance(each, LaunchKernel)]
         self.exchanges: Final = [each for each in self.code if isinstance(each, Exchange)]
         self.is_alone: Final = not self.exchanges and not any(isinstance(step, ProcessId) for step in program.walk())
@@ -229,7 +241,10 @@ class Operations:
             stack.append(begin)
 
     def _straight(self, step: Step) -> None:
-        if isinstance(step, Launch):
+        if isinstance(step, Launch) and step.kernel.host is not None:
+            operands, results = (tuple(map(self.place, each)) for each in (step.operands, step.results))
+            self.code.append(Talk(step.kernel.host, operands, results, step.title))
+        elif isinstance(step, Launch):
             places = tuple(map(self.place, step.buffers))
             for phase in step.kernel.phases:
                 grid = Grid(phase.tasks, phase.threads, phase.shared_bytes)

@@ -22,6 +22,7 @@ from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Function, Graph,
 from hlojit.gpu.exchanges import Exchanger, moves_for
 from hlojit.gpu.fixed import straightened
 from hlojit.gpu.graph_nodes import Conditions
+from hlojit.gpu.host_transfers import talk
 from hlojit.gpu.memory import DeviceMemory, Handle, MemoryPool
 from hlojit.gpu.native_launch import NativeDriver, NativeProgram
 from hlojit.gpu.operations import (
@@ -34,6 +35,7 @@ from hlojit.gpu.operations import (
     Place,
     SetCell,
     SwapCells,
+    Talk,
     Unless,
 )
 from hlojit.gpu.statuses import Run, Statuses
@@ -348,6 +350,12 @@ class Resident:
                     source, target = _address(frame, operation.source), _address(frame, operation.target)
                     zeros = frame[self._operations.zeros]
                     Exchanger(operation, source, target, zeros, driver, stream, participant).run()
+                case Talk():
+                    operands, results = (
+                        [_address(frame, place) for place in places]
+                        for places in (operation.operands, operation.results)
+                    )
+                    talk(operation, operands, results, driver, stream, stop, participant)
                 case SetCell():
                     frame[operation.slot] = _address(frame, operation.target)
                 case SwapCells():

@@ -36,6 +36,19 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class HostWork:
+    """What the host of a machine with threads does in place of a kernel: it takes what comes through a channel, or sends.
+
+    Arrays are given by element type and shape.
+    """
+
+    channel: str
+    direction: str
+    operands: tuple[tuple[str, tuple[int, ...]], ...]
+    results: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KernelCode:
     """LLVM IR text (functions and declarations) and the launches it needs.
 
@@ -48,7 +61,7 @@ class KernelCode:
     ``parts`` hold functions that this code calls by their symbols: codes of their own, without launches, which many kernels
     share.  ``imports`` pairs symbols that the code calls with the names by which whoever loads it finds the functions.
     ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
-    empty.
+    empty.  With ``host`` there is no code.
     """
 
     ir: str
@@ -62,6 +75,7 @@ class KernelCode:
     candidate: str = ""
     parts: tuple[KernelCode, ...] = ()
     imports: tuple[tuple[str, str], ...] = ()
+    host: HostWork | None = None
 
     @property
     def symbol(self) -> str:

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural
+from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural, Trait
+from hlojit.ir.ops.foreign import ForeignCallView, plain
 from hlojit.lowering.body import Body
 from hlojit.lowering.candidates import Candidate
 from hlojit.lowering.fusion_kind import FusionKind
-from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.kernel import HostWork, KernelCode, Phase
 from hlojit.lowering.schedule import HOST_ROLES
 from hlojit.lowering.storage import Storage
 from hlojit.lowering.target import Target
@@ -81,6 +82,8 @@ def emit_kernel(
     ``kernel_candidates`` (default: the first).  Raises ``UnsupportedError`` where the table has no emitter.
     """
     lowering = instruction.op.lowering
+    if Trait.TALKS in instruction.op.traits:
+        return KernelCode("", (Phase(symbol, 1, 0.0),), host=_host_work(instruction))
     name = lowering.name if isinstance(lowering, Kernel) else _FUSION
     if name != _FUSION:
         path = _KERNELS.get(name)
@@ -96,6 +99,15 @@ def emit_kernel(
         raise UnsupportedError(instruction.op.name, "", f"no GPU kernel for {kind.value} yet", instruction.location)
     fused: KernelCode = _imported(_FUSIONS[kind])(body, target, dialect, symbol)
     return fused
+
+
+def _host_work(instruction: Instruction) -> HostWork:
+    given = {name: str(plain(attribute)) for name, attribute in ForeignCallView.of(instruction).attributes}
+    operands, results = (
+        tuple((value.tensor_type.element_type.name, value.tensor_type.shape) for value in values)
+        for values in (instruction.operands, instruction.results)
+    )
+    return HostWork(given["channel"], given["direction"], operands, results)
 
 
 def kernel_candidates(instruction: Instruction, target: Target) -> tuple[Candidate, ...]:
@@ -126,7 +138,7 @@ def has_fusion(kind: FusionKind) -> bool:
 def lowering_reason(record: OpDefinition) -> str:
     """Why there is no kernel for ops of a record, whatever their types, or an empty string."""
     lowering = record.lowering
-    if isinstance(lowering, (Pointwise, Indexed, Expand)):
+    if isinstance(lowering, (Pointwise, Indexed, Expand)) or Trait.TALKS in record.traits:
         return ""
     if isinstance(lowering, Reduction):
         return "" if has_fusion(FusionKind.REDUCTION) else "no GPU kernel for reductions yet"

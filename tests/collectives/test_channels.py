@@ -17,7 +17,8 @@ from hlojit.ir.interpreter import evaluate
 from hlojit.ir.passes.token_removal import TokenRemoval
 from hlojit.ir.types import TokenType
 
-BACKENDS = ("cpu", "reference")
+BACKENDS = ("cpu", "reference", "cuda")
+COMPILED = ("cpu", "cuda")
 TOKEN = "!stablehlo.token"
 
 
@@ -42,8 +43,10 @@ def outfeed(value: str, token: str, into: str, type: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def channels() -> Iterator[None]:
-    """Nothing is left over for the next test."""
+def channels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is left over for the next test; GPUs are simulated where a test has not said how many."""
+    if "HLOJIT_CUDA" not in os.environ:
+        monkeypatch.setenv("HLOJIT_CUDA", "simulator")
     yield
     for name in ("infeed", "outfeed", "5", "host work"):
         for process in range(2):
@@ -138,6 +141,7 @@ def test_no_token_is_left() -> None:
     assert not any(isinstance(type, TokenType) for type in types)
 
 
+@pytest.mark.parametrize("backend", COMPILED)
 @pytest.mark.parametrize(
     ("element", "dtype"),
     [
@@ -149,35 +153,38 @@ def test_no_token_is_left() -> None:
         ("complex<f32>", "c8"),
     ],
 )
-def test_element_types(element: str, dtype: Any) -> None:
+def test_element_types(backend: str, element: str, dtype: Any) -> None:
     type = f"tensor<2x3x{element}>"
     text = f"func.func @main(%x: {type}) -> {type} {{\n  %t = stablehlo.create_token : {TOKEN}\n{send('x', 't', 'u', type)}{recv('r', 'u', type)}  return %r : {type}\n}}"  # fmt: skip
     x = np.arange(6).reshape(2, 3).astype(dtype)
-    found = hlojit.compile(text)(x)
+    found = hlojit.compile(text, backend=backend)(x)
     assert found.dtype == x.dtype and found.tobytes() == x.tobytes()
 
 
-def test_nothing_at_all_and_empty_arrays() -> None:
+@pytest.mark.parametrize("backend", COMPILED)
+def test_nothing_at_all_and_empty_arrays(backend: str) -> None:
     type = "tensor<0x3xf32>"
     text = f'func.func @main(%x: {type}) -> {type} {{\n  %t = stablehlo.create_token : {TOKEN}\n  %u = "stablehlo.outfeed"(%t) : ({TOKEN}) -> {TOKEN}\n{infeed("r", "u", type)}  return %r : {type}\n}}'  # fmt: skip
     hlojit.channel("infeed").put(np.zeros((0, 3), "f4"))
-    assert hlojit.compile(text)(np.zeros((0, 3), "f4")).shape == (0, 3)
+    assert hlojit.compile(text, backend=backend)(np.zeros((0, 3), "f4")).shape == (0, 3)
     assert hlojit.channel("outfeed").get(5) == ()
 
 
+@pytest.mark.parametrize("backend", COMPILED)
 @pytest.mark.parametrize("given", [(np.zeros(2, "f8"),), (array(1),), (array(1, 2), array(1, 2)), ()])
-def test_other_arrays_than_the_program_takes(given: Any) -> None:
+def test_other_arrays_than_the_program_takes(backend: str, given: Any) -> None:
     hlojit.channel("infeed").put(*given)
     with pytest.raises(ExecutionError, match=r"channel 'infeed': the program takes float32\[2\], and was given"):
-        hlojit.compile(FED)(array(1, 2))
+        hlojit.compile(FED, backend=backend)(array(1, 2))
     hlojit.channel("infeed").put(array(1, 2))
-    assert hlojit.compile(FED)(array(1, 2)).tolist() == [2, 4], "the next call is not concerned"
+    assert hlojit.compile(FED, backend=backend)(array(1, 2)).tolist() == [2, 4], "the next call is not concerned"
 
 
-def test_what_a_handler_raises_ends_the_call() -> None:
+@pytest.mark.parametrize("backend", COMPILED)
+def test_what_a_handler_raises_ends_the_call(backend: str) -> None:
     hlojit.channel("infeed").handle(receives=lambda: 1 / 0)
     with pytest.raises(ExecutionError, match="division by zero"):
-        hlojit.compile(FED)(array(1, 2))
+        hlojit.compile(FED, backend=backend)(array(1, 2))
     with pytest.raises(hlojit.ArgumentError, match="is not a function"):
         hlojit.channel("infeed").handle(sends=3)  # type: ignore[arg-type]
     for name in ("", True, None):
@@ -185,8 +192,9 @@ def test_what_a_handler_raises_ends_the_call() -> None:
             hlojit.channel(name)  # type: ignore[arg-type]
 
 
-def test_ctrl_c_ends_the_wait_for_the_host() -> None:
-    program = hlojit.compile(FED)
+@pytest.mark.parametrize("backend", COMPILED)
+def test_ctrl_c_ends_the_wait_for_the_host(backend: str) -> None:
+    program = hlojit.compile(FED, backend=backend)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         program(array(1, 2))
@@ -205,8 +213,9 @@ def test_a_program_in_another_thread_sends_what_this_one_receives() -> None:
     assert found == list(range(20))
 
 
-def test_programs_with_channels_are_saved(tmp_path: Any) -> None:
-    hlojit.compile(FED).save(tmp_path / "fed")
+@pytest.mark.parametrize("backend", COMPILED)
+def test_programs_with_channels_are_saved(backend: str, tmp_path: Any) -> None:
+    hlojit.compile(FED, backend=backend).save(tmp_path / "fed")
     hlojit.channel("infeed").put(array(1, 2))
     assert hlojit.load(tmp_path / "fed")(array(1, 2)).tolist() == [2, 4]
 
@@ -225,8 +234,8 @@ def test_from_process_to_process(every: str) -> None:
     assert [np.asarray(each).ravel().tolist() for each in found] == [[3, 4], [1, 2]]
 
 
-def test_each_process_has_an_infeed(virtual: str) -> None:
-    program: Any = hlojit.compile(FED, backend=virtual, num_replicas=2)
+def test_each_process_has_an_infeed(several: str) -> None:
+    program: Any = hlojit.compile(FED, backend=several, num_replicas=2)
     for process in range(2):
         hlojit.channel("infeed", process).put(array(process, process))
     program([[array(10, 20)], [array(30, 40)]])
@@ -234,9 +243,9 @@ def test_each_process_has_an_infeed(virtual: str) -> None:
     assert found == [[10, 20], [31, 41]]
 
 
-def test_who_waits_for_the_host_is_freed_when_another_process_fails(virtual: str) -> None:
+def test_who_waits_for_the_host_is_freed_when_another_process_fails(several: str) -> None:
     hlojit.channel("infeed", 1).put(np.zeros(3, "f4"))
-    program: Any = hlojit.compile(FED, backend=virtual, num_replicas=2)
+    program: Any = hlojit.compile(FED, backend=several, num_replicas=2)
     with pytest.raises(ExecutionError, match=r"float32\[2\], and was given float32\[3\]"):
         program([[array(1, 2)], [array(3, 4)]])
 
@@ -250,3 +259,21 @@ def test_what_nobody_sends_is_refused() -> None:
 def test_the_interpreter_hands_tokens_on() -> None:
     module = hlojit.parse(f"func.func @main(%t: {TOKEN}) -> {TOKEN} {{\n  return %t : {TOKEN}\n}}")
     assert evaluate(module, None) == (None,)
+
+
+def test_random_numbers_are_the_same_on_all_machines() -> None:
+    text = """func.func @main() -> tensor<300xf32> {
+  %a = stablehlo.constant dense<0.0> : tensor<f32>
+  %b = stablehlo.constant dense<1.0> : tensor<f32>
+  %s = stablehlo.constant dense<300> : tensor<1xi64>
+  %0 = stablehlo.rng %a, %b, %s, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<300xf32>
+  return %0 : tensor<300xf32>
+}"""
+    state = np.array([3, 4], np.uint64)
+    hlojit.channel("random").handle(receives=lambda: state)
+    try:
+        found = [hlojit.compile(text, backend=backend)() for backend in BACKENDS]
+    finally:
+        hlojit.channel("random").handle()
+    for each in found[1:]:
+        np.testing.assert_array_equal(each, found[0])
