@@ -70,7 +70,7 @@ class _FunctionCheck:
         self.allow_unregistered = allow_unregistered
         self.visible: set[Value] = set()
         self.known_types: set[Type] = set()
-        self.per_axis = False
+        self.quantized = self.per_axis = False
         self.unranked = False
         self.correct: set[tuple[Any, ...]] = set()
 
@@ -167,6 +167,8 @@ class _FunctionCheck:
         if self.per_axis:
             self.check_per_axis(instruction)
         self.check_constraints(instruction)
+        if self.quantized and len(self.faults) == count:
+            self.check_meaning_of_quantized(instruction)
         if len(self.faults) == count and record.infer is not None and not _compares_results(record):
             self.check_results(instruction)
         if key is not None and len(self.faults) == count:
@@ -179,6 +181,7 @@ class _FunctionCheck:
                 self.known_types.add(type)
                 self.unranked |= isinstance(type, UnrankedTensorType)
                 element = type.element_type if isinstance(type, TensorType) else None
+                self.quantized |= isinstance(element, QuantizedType)
                 self.per_axis |= isinstance(element, QuantizedType) and not element.is_per_tensor
                 complaint = tensor_complaint(type) if isinstance(type, TensorType) else None
                 if complaint is not None:
@@ -205,6 +208,21 @@ class _FunctionCheck:
                 name = f"operand {position}" if position < count else f"result {position - count}"
                 label = f"I{position + 1}" if position < count else ""
                 self.fault(instruction, f"{name} must not be quantized per axis, found {type}", label)
+                return
+
+    def check_meaning_of_quantized(self, instruction: Instruction) -> None:
+        """An extension's op that does more than move elements must say what it does to quantized numbers."""
+        record = instruction.op
+        if BUILT_IN.get(record.name) is record or isinstance(record.lowering, (Indexed, Structural)):
+            return
+        if QuantizedType in record.parts or record.traits & {Trait.DEQUANTIZES, Trait.ORDERS}:
+            return
+        for type in (*instruction.operand_types, *instruction.result_types):
+            if isinstance(type, TensorType) and isinstance(type.element_type, QuantizedType):
+                how = "Trait.DEQUANTIZES, Trait.ORDERS or a rule in its record's `parts` says it"
+                self.fault(
+                    instruction, f"{type}: the op does not say what it does to quantized numbers ({how})", "types"
+                )
                 return
 
     def check_constraints(self, instruction: Instruction) -> None:
