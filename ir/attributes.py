@@ -148,6 +148,13 @@ class Dense(Attribute):
 
 
 @dataclass(frozen=True, slots=True)
+class ElidedElements(Attribute):
+    """``dense_resource<__elided__>``: what MLIR prints in the place of a large constant's elements, of which the type is left."""
+
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
 class DotDimensionNumbers(Attribute):
     """``#stablehlo.dot``: which dimensions of each side are batched and contracted."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from hlojit.ir.attributes import ArrayAttr, Dense, DictAttr, TypeAttr
+from hlojit.ir.attributes import ArrayAttr, Dense, DictAttr, ElidedElements, TypeAttr
 from hlojit.ir.environment import ELEMENT_TYPES, OPS, Snapshot
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ElementType, FloatFormat
@@ -54,7 +54,7 @@ def _types_in(value: Any) -> Iterator[Type]:
     """The types that an attribute, or a dictionary of them, holds."""
     if isinstance(value, Type):
         yield value
-    elif isinstance(value, (Dense, TypeAttr)):
+    elif isinstance(value, (Dense, ElidedElements, TypeAttr)):
         yield value.type
     elif isinstance(value, (ArrayAttr, DictAttr, tuple, dict)):
         for each in _members(value):
@@ -133,6 +133,11 @@ class _Resolution:
         array.flags.writeable = False
         return Dense(type, array)
 
+    def _elided(self, value: ElidedElements) -> ElidedElements:
+        type = self.type(value.type)
+        assert isinstance(type, TensorType)
+        return ElidedElements(type)
+
     def _type_attribute(self, value: TypeAttr) -> TypeAttr:
         return TypeAttr(self.type(value.type))
 
@@ -148,6 +153,7 @@ class _Resolution:
 
 _WRITERS: Mapping[type, Callable[[_Resolution, Any], Any]] = {
     Dense: _Resolution._dense,
+    ElidedElements: _Resolution._elided,
     TypeAttr: _Resolution._type_attribute,
     ArrayAttr: _Resolution._array,
     DictAttr: _Resolution._dictionary,

@@ -17,6 +17,7 @@ from hlojit.ir.attributes import (
     BoolAttr,
     Dense,
     DenseArrayAttr,
+    ElidedElements,
     FloatAttr,
     IntegerAttr,
     MeshAxes,
@@ -239,6 +240,14 @@ class ElementsKind(AttributeKind):
 
 
 @dataclass(frozen=True)
+class WrittenElementsKind(ElementsKind):
+    """The elements of a constant, or what a text that was printed without them has in their place."""
+
+    def from_generic(self, attribute: Attribute) -> Any:
+        return attribute if isinstance(attribute, ElidedElements) else super().from_generic(attribute)
+
+
+@dataclass(frozen=True)
 class EnumKind(AttributeKind):
     """``#stablehlo<comparison_direction LT>``; the value is the keyword."""
 
@@ -331,4 +340,5 @@ BOOL_ARRAY = IntegerArrayKind("i1")
 I64_MATRIX = IntegerMatrixKind()
 GROUPS = GroupsKind()
 ELEMENTS = ElementsKind()
+WRITTEN_ELEMENTS = WrittenElementsKind()
 GENERIC = GenericKind()

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.ir.attributes import Dense
+from hlojit.ir.attributes import Dense, ElidedElements
+from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, QuantizedType, element_type
-from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.attribute_kinds import ELEMENTS, I64
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.attribute_kinds import I64, WRITTEN_ELEMENTS
 from hlojit.ir.ops.complex_arithmetic import counted
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
     Constraint,
+    Expand,
     Indexed,
     InferenceRequest,
     OpDefinition,
@@ -38,7 +40,7 @@ from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 def _constant_type(request: InferenceRequest) -> tuple[Type, ...]:
     value = request.attributes["value"]
-    assert isinstance(value, Dense)
+    assert isinstance(value, (Dense, ElidedElements))
     return (value.type,)
 
 
@@ -56,7 +58,7 @@ def _written_type(instruction: Instruction) -> str | None:
 CONSTANT = define(
     OpDefinition(
         "stablehlo.constant",
-        attributes=(AttributeSpec("value", ELEMENTS),),
+        attributes=(AttributeSpec("value", WRITTEN_ELEMENTS),),
         infer=_constant_type,
         constraints=(Constraint("C1", _written_type, compares_results=True),),
         reference=lambda call: ConstantView.of(call).value.array,
@@ -66,6 +68,29 @@ CONSTANT = define(
         summary="The elements that are written in the program.",
     )
 )
+
+
+def _refuse_elided(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    raise UnsupportedError(
+        "stablehlo.constant",
+        "",
+        "its elements are not in the text, which was printed without its large constants",
+        instruction.location,
+    )
+
+
+ELIDED_CONSTANT = define(
+    OpDefinition(
+        "hlojit.elided_constant",
+        attributes=(AttributeSpec("value", WRITTEN_ELEMENTS),),
+        infer=_constant_type,
+        constraints=(Constraint("C1", _written_type, compares_results=True),),
+        syntax="constant",
+        lowering=Expand(_refuse_elided),
+        summary="A constant in a text that was printed without its large constants: it is checked and printed, not compiled.",
+    )
+)
+"""What the parser makes of such a constant: every other one has its elements."""
 
 # iota
 

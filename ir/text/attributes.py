@@ -22,11 +22,11 @@ from hlojit.ir.attributes import (
     UnitAttr,
 )
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, QuantizedType, find_element_type
-from hlojit.ir.text.dense import Resource, dense, encode_floats, float_from_bits, from_resource, read_dense_body
+from hlojit.ir.text.dense import Resource, dense, elided, encode_floats, float_from_bits, from_resource, read_dense_body
 from hlojit.ir.text.dimension_numbers import RECORDS, RecordReader
 from hlojit.ir.text.lexer import NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.text.meshes import MESH_RECORDS
-from hlojit.ir.text.spelling import print_attribute
+from hlojit.ir.text.spelling import ELIDED, print_attribute
 from hlojit.ir.text.types import TypeReader
 from hlojit.ir.types import TensorType
 
@@ -224,12 +224,10 @@ class AttributeReader:
         cursor.expect(">")
         type = self._type_of_dense()
         resource = self.resources.get(name)
+        if resource is None and name == ELIDED:
+            return elided(cursor, start, type)
         if resource is None:
-            cursor.fail(
-                f"no resource {name!r} in this text"
-                + (" (it was printed without its large constants)" if name == "__elided__" else ""),
-                at,
-            )
+            cursor.fail(f"no resource {name!r} in this text", at)
         return from_resource(cursor, start, resource, type)
 
     def _type_of_dense(self) -> TensorType:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from hlojit.ir.attributes import Dense
+from hlojit.ir.attributes import Dense, ElidedElements
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.location import UNKNOWN
 from hlojit.ir.ops.definition import OpDefinition, Trait, find_op
 from hlojit.ir.quantized import is_quantized
-from hlojit.ir.text.dense import print_dense
 from hlojit.ir.text.lexer import WORD
-from hlojit.ir.text.spelling import print_symbol
+from hlojit.ir.text.spelling import print_attribute, print_symbol
 from hlojit.ir.text.templates import END, VALUE, VALUES, Fast, Form, OpState, spell_function
 from hlojit.ir.text.unspellable import Unspellable
 from hlojit.ir.types import FunctionType, TensorType, Type, tensor
@@ -55,9 +54,9 @@ class ConstantForm(Form):
         if not (cursor.at("dense") or cursor.at("#")):
             cursor.expected("dense<...> : tensor<...>")
         value = reader.attributes.constant()
-        if not isinstance(value, Dense):
+        if not isinstance(value, (Dense, ElidedElements)):
             cursor.fail("expected dense<...> : tensor<...>", start)
-        if value.is_splat:
+        if isinstance(value, Dense) and value.is_splat:
             reader.splats[cursor.text[start : cursor.pos].rstrip()] = value
         state.attributes["value"] = value
         state.operand_types = ()
@@ -70,7 +69,7 @@ class ConstantForm(Form):
             # MLIR has no elements of quantized types: the generic form has their integers.
             raise Unspellable
         dictionary = printer.attribute_dictionary(instruction, frozenset({"value"}))
-        return f"{' ' if dictionary else ''}{dictionary} {print_dense(value)}"
+        return f"{' ' if dictionary else ''}{dictionary} {print_attribute(value)}"
 
 
 def _read_listing(reader: InstructionReader) -> tuple[Type, ...]:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from hlojit.ir.attributes import Dense
+from hlojit.ir.attributes import Dense, ElidedElements
 from hlojit.ir.formats import (
     BooleanType,
     ComplexType,
@@ -103,6 +103,12 @@ def from_resource(cursor: Cursor, pos: int, resource: Resource, type: TensorType
     raw, offset = resource.data(cursor)
     resource.taken = True
     return _from_bytes(cursor, pos, raw, offset, type, may_splat=False)
+
+
+def elided(cursor: Cursor, pos: int, type: TensorType) -> ElidedElements:
+    """What stands in the place of elements that were not printed."""
+    _check_shape(cursor, pos, type)
+    return ElidedElements(type)
 
 
 def hex_bytes(cursor: Cursor, start: int, end: int) -> bytes:

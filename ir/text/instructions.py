@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from hlojit.ir.attributes import Attribute, Dense, DenseArrayAttr
+from hlojit.ir.attributes import Attribute, Dense, DenseArrayAttr, ElidedElements
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.location import UNKNOWN, FileLocation, Location
+from hlojit.ir.ops.constants import ELIDED_CONSTANT
 from hlojit.ir.ops.custom_calls import PARTITIONER
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Trait, find_op, ops, unregistered_op
 from hlojit.ir.text.attributes import AttributeReader
@@ -326,6 +327,8 @@ class InstructionReader:
             )
         if Trait.CONSTANT in state.record.traits:
             _take_stored(state, result_types[0])
+            if isinstance(state.attributes.get("value"), ElidedElements):
+                state.record = ELIDED_CONSTANT
         return Instruction(
             state.record, operands, result_types, state.attributes, state.regions, state.discardable, location
         )

@@ -17,6 +17,7 @@ from hlojit.ir.attributes import Attribute, DenseArrayAttr, UnitAttr
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.location import UNKNOWN, Location
+from hlojit.ir.ops.constants import CONSTANT, ELIDED_CONSTANT
 from hlojit.ir.text.form_table import form_of
 from hlojit.ir.text.spelling import print_attribute, print_dictionary, print_location, print_symbol, quote
 from hlojit.ir.text.templates import spell_function
@@ -180,7 +181,7 @@ class Printer:
 
     def generic_form(self, instruction: Instruction) -> str:
         """Spell the generic form."""
-        text = f"{quote(instruction.name)}({self.names(instruction.operands)})"
+        text = f"{quote(_written(instruction.name))}({self.names(instruction.operands)})"
         properties = self._own_attributes(instruction, frozenset())
         if properties:
             text += f" <{{{', '.join(properties)}}}>"
@@ -223,7 +224,11 @@ class Printer:
 
 
 def _short(name: str) -> str:
-    return name[5:] if name in ("func.return",) else name
+    return name[5:] if name in ("func.return",) else _written(name)
+
+
+def _written(name: str) -> str:
+    return CONSTANT.name if name == ELIDED_CONSTANT.name else name
 
 
 def _results(types: Sequence[Type], attributes: Sequence[Mapping[str, Attribute]]) -> str:

@@ -24,6 +24,7 @@ from hlojit.ir.attributes import (
     DictAttr,
     DotAlgorithm,
     DotDimensionNumbers,
+    ElidedElements,
     FloatAttr,
     GatherDimensionNumbers,
     IntegerAttr,
@@ -44,6 +45,8 @@ from hlojit.ir.formats import FloatFormat, find_element_type
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
 from hlojit.ir.text.dense import encode_floats, print_dense, print_float
 
+ELIDED: Final = "__elided__"
+"""The resource that MLIR names in the place of a constant's elements that it does not print."""
 _BARE_NAME: Final = re.compile(r"[A-Za-z_][\w$.]*")
 _BARE_SYMBOL: Final = re.compile(r"[A-Za-z_][\w$.]*")
 
@@ -229,6 +232,7 @@ _PRINTERS: Final[dict[type, Callable[[Any], str]]] = {
     TypeAttr: lambda a: str(a.type),
     OpaqueAttr: lambda a: a.text,
     Dense: print_dense,
+    ElidedElements: lambda a: f"dense_resource<{ELIDED}> : {a.type}",
     DotDimensionNumbers: _dot,
     DotAlgorithm: lambda a: f"#stablehlo.dot_algorithm{dot_algorithm_fields(a)}",
     ConvDimensionNumbers: _conv,

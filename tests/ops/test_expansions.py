@@ -176,8 +176,16 @@ AMONG_PROCESSES = (
 """Tested with processes and their hosts, in ``tests/collectives``."""
 
 
-ELSEWHERE = {"chlo.ragged_dot", "stablehlo.fft", "stablehlo.rng", "builtin.unrealized_conversion_cast"}
-"""Tested in other files: ``test_ragged_dot``, ``tests/cpu/test_fourier.py``, ``test_random_distribution``, ``tests/text/test_dialects.py``."""
+ELSEWHERE = {
+    "chlo.ragged_dot",
+    "stablehlo.fft",
+    "stablehlo.rng",
+    "builtin.unrealized_conversion_cast",
+    "hlojit.elided_constant",
+}
+"""Tested in other files: ``test_ragged_dot``, ``tests/cpu/test_fourier.py``, ``test_random_distribution``,
+``tests/text/test_dialects.py``, ``tests/text/test_syntax.py``.
+"""
 
 
 def test_every_expansion_is_tested() -> None:

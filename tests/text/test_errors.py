@@ -83,7 +83,11 @@ LINES = [
         "expected 8 bytes for tensor<2xf32>, found 7",
     ),
     ("%0 = stablehlo.constant dense_resource<«w> : tensor<2xf32>", "no resource 'w' in this text"),
-    ("%0 = stablehlo.constant dense_resource<«__elided__> : tensor<2xf32>", "printed without its large constants"),
+    ("%0 = stablehlo.constant dense_resource«<__elided__> : tensor<?xf32>", "a constant needs a static shape"),
+    (
+        '%0 = "chlo.constant"() «{value = dense_resource<__elided__> : tensor<2xf32>} : () -> tensor<2xf32>',
+        "expected dense elements, found ElidedElements",
+    ),
     ("%0 = stablehlo.constant dense<«1.0> : tensor<?xf32>", "a constant needs a static shape, found tensor<?xf32>"),
     ("%0 = stablehlo.constant «1.0 : f32", "expected dense<...> : tensor<...>"),
 ]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hlojit.ir.attributes import DenseArrayAttr, FloatAttr, IntegerAttr, OpaqueAttr, StringAttr, TypeAttr, UnitAttr
 from hlojit.ir.compare import first_difference, structurally_equal
-from hlojit.ir.errors import ParseError
+from hlojit.ir.errors import ParseError, UnsupportedError
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, NameLocation
@@ -340,6 +340,34 @@ def test_resources() -> None:
     np.testing.assert_array_equal(constant.attributes["value"].array, values)
     assert module.resources == {"rest": b"\x04\0\0\0\x07"}
     assert structurally_equal(parse_module(print_module(module)), module)
+
+
+ELIDED = [
+    ("stablehlo.constant dense_resource<__elided__> : TYPE", "tensor<2xf32>"),
+    ("stablehlo.constant {x = 1 : i64} dense_resource<__elided__> : TYPE", "tensor<2xf32>"),
+    (
+        '"stablehlo.constant"() <{value = dense_resource<__elided__> : tensor<2xi8>}> : () -> TYPE',
+        "tensor<2x!quant.uniform<i8:f32, 5.000000e-01>>",
+    ),
+]
+
+
+@pytest.mark.parametrize("form, type", ELIDED)
+def test_constants_that_were_not_printed_are_checked_and_printed_but_not_compiled(form: str, type: str) -> None:
+    spelled = form.replace("TYPE", type)
+    text = in_function(f"  %0 = {spelled}\n  %1 = stablehlo.add %0, %0 : {type}")
+    module = parse_module(text)
+    hlojit.verify(module)
+    assert spelled in str(module)
+    for generic in (False, True):
+        again = parse_module(print_module(module, generic=generic))
+        assert first_difference(again, module) is None
+        hlojit.verify(again)
+    for backend in ("cpu", "reference"):
+        with pytest.raises(
+            UnsupportedError, match="stablehlo.constant .*its elements are not in the text.*\n *at .*:2:"
+        ):
+            hlojit.compile(text, backend=backend)
 
 
 def test_names_of_values_are_kept_and_made_unique() -> None:
