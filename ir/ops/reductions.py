@@ -77,7 +77,9 @@ def run_on_arrays(call: ReferenceCall, region: int, arrays: Sequence[Array]) -> 
     if is_elementwise(block):
         return tuple(np.broadcast_to(result, shape) for result in call.run(region, *arrays))
     rows = [call.run(region, *(np.asarray(array[index]) for array in arrays)) for index in np.ndindex(shape)]
-    dtypes = [np.asarray(value).dtype for value in rows[0]] if rows else [array.dtype for array in arrays]
+    if not rows:
+        return tuple(np.empty(shape, value.tensor_type.element_type.storage) for value in block.returned)
+    dtypes = [np.asarray(value).dtype for value in rows[0]]
     return tuple(
         np.array([np.asarray(row[position]) for row in rows], dtype=dtype).reshape(shape)
         for position, dtype in enumerate(dtypes)

@@ -170,3 +170,122 @@ def agree(text: str, backend: str) -> None:
 def test_combiners(body: str, op: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOJIT_CUDA", "simulator")
     agree(program(op, *OPS[op], BODIES[body]), backend)
+
+
+# Two operands: the nearest pair by the number of steps that Euclid's algorithm takes, the first number where they agree.
+STEPS = f"""%zero = stablehlo.constant dense<0> : {S}
+    %one = stablehlo.constant dense<1> : {S}
+    %fixed = stablehlo.constant dense<34> : {S}
+    %w:3 = "stablehlo.while"(%VALUE, %fixed, %zero) ({{
+    ^bb1(%c: {S}, %d: {S}, %n0: {S}):
+      %p0 = stablehlo.compare NE, %d, %zero : ({S}, {S}) -> {P}
+      stablehlo.return %p0 : {P}
+    }}, {{
+    ^bb1(%c: {S}, %d: {S}, %n0: {S}):
+      %e = stablehlo.remainder %c, %d : {S}
+      %n1 = stablehlo.add %n0, %one : {S}
+      stablehlo.return %d, %e, %n1 : {S}, {S}, {S}
+    }}) : ({S}, {S}, {S}) -> ({S}, {S}, {S})"""
+
+
+def steps(value: str, name: str) -> str:
+    """Text that computes the steps of a value under a name of its own."""
+    text = STEPS.replace("VALUE", value).replace("%w", f"%{name}")
+    return text.replace("%zero", f"%{name}z").replace("%one", f"%{name}o").replace("%fixed", f"%{name}f")
+
+
+LONGER = f"""{steps("a", "s")}
+    {steps("c0", "t")}
+    %more = stablehlo.compare GT, %s#2, %t#2 : ({S}, {S}) -> {P}
+    %same = stablehlo.compare EQ, %s#2, %t#2 : ({S}, {S}) -> {P}
+    %first = stablehlo.compare LE, %b, %d0 : ({S}, {S}) -> {P}
+    %tie = stablehlo.and %same, %first : {P}
+    %keep = stablehlo.or %more, %tie : {P}
+    %r0:2 = "stablehlo.if"(%keep) ({{
+      stablehlo.return %a, %b : {S}, {S}
+    }}, {{
+      stablehlo.return %c0, %d0 : {S}, {S}
+    }}) : ({P}) -> ({S}, {S})
+    stablehlo.return %r0#0, %r0#1 : {S}, {S}"""
+VARIADIC = {
+    "reduce": ("%x, %y, %none, %far", "dimensions = array<i64: 1>", f"({X}, {X}, {S}, {S})", "tensor<4xi32>"),
+    "reduce_window": (
+        "%x, %y, %none, %far",
+        "window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 1>, base_dilations = array<i64: 1, 2>",
+        f"({X}, {X}, {S}, {S})",
+        "tensor<2x8xi32>",
+    ),
+    "scatter": ("%x, %y, %rows, %y, %x", SCATTER, f"({X}, {X}, tensor<4x1xi32>, {X}, {X})", X),
+}
+
+
+def of_two(op: str, operands: str, attributes: str, types: str, result: str, body: str, arguments: str) -> str:
+    return f"""func.func @main(%x: {X}, %y: {X}) -> ({result}, {result}) {{
+  %none = stablehlo.constant dense<34> : {S}
+  %far = stablehlo.constant dense<100> : {S}
+  %rows = stablehlo.constant dense<[[0], [2], [0], [9]]> : tensor<4x1xi32>
+  %r:2 = "stablehlo.{op}"({operands}) ({{
+  ^bb0({arguments}):
+    {body}
+  }}) {{{attributes}}} : {types} -> ({result}, {result})
+  return %r#0, %r#1 : {result}, {result}
+}}"""
+
+
+def both_agree(text: str, backend: str) -> None:
+    random = np.random.default_rng(0)
+    arguments = random.integers(1, 60, (4, 5), np.int32), random.permutation(20).reshape(4, 5).astype(np.int32)
+    expected = evaluate(hlojit.parse(text), *arguments)
+    for found, wanted in zip(hlojit.compile(text, backend=backend)(*arguments), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("op", VARIADIC)
+def test_combiners_of_two_operands(op: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    arguments = f"%a: {S}, %b: {S}, %c0: {S}, %d0: {S}"
+    both_agree(of_two(op, *VARIADIC[op], LONGER, arguments), backend)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("dimension", [0, 1, -1])
+def test_sorts_are_stable(dimension: int, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a key that takes a loop, with a payload; few keys, so that many elements are equal."""
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    body = f"""{steps("a", "s")}
+    {steps("b", "t")}
+    %less = stablehlo.compare LT, %s#2, %t#2 : ({S}, {S}) -> {P}
+    stablehlo.return %less : {P}"""
+    attributes = f"dimension = {dimension} : i64, is_stable = true"
+    arguments = f"%a: {S}, %b: {S}, %c0: {S}, %d0: {S}"
+    both_agree(of_two("sort", "%x, %y", attributes, f"({X}, {X})", X, body, arguments), backend)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_select_and_scatter(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The element that takes the most steps is selected, and both regions read a value from outside."""
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    text = f"""func.func @main(%x: {X}, %y: tensor<2x4xi32>, %k: {S}) -> {X} {{
+  %none = stablehlo.constant dense<0> : {S}
+  %r = "stablehlo.select_and_scatter"(%x, %y, %none) ({{
+  ^bb0(%a: {S}, %b: {S}):
+    {steps("a", "s")}
+    {steps("b", "t")}
+    %u = stablehlo.add %t#2, %k : {S}
+    %more = stablehlo.compare GE, %s#2, %u : ({S}, {S}) -> {P}
+    stablehlo.return %more : {P}
+  }}, {{
+  ^bb0(%a: {S}, %b: {S}):
+    %u = stablehlo.maximum %a, %b : {S}
+    %v = stablehlo.minimum %u, %k : {S}
+    stablehlo.return %v : {S}
+  }}) {{window_dimensions = array<i64: 3, 2>, window_strides = array<i64: 2, 1>, padding = dense<[[1, 0], [0, 0]]> : tensor<2x2xi64>}}
+    : ({X}, tensor<2x4xi32>, {S}) -> {X}
+  return %r : {X}
+}}"""
+    random = np.random.default_rng(0)
+    x, y = random.integers(1, 60, (4, 5), np.int32), random.integers(0, 9, (2, 4), np.int32)
+    for k in (0, 1, 5):
+        (expected,) = evaluate(hlojit.parse(text), x, y, np.int32(k))
+        np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(x, y, np.int32(k)), expected)
