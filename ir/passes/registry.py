@@ -19,10 +19,12 @@ from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.token_removal import TokenRemoval
+from hlojit.ir.passes.tuple_legalizer import TupleLegalizer
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
 from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
+    TupleLegalizer,
     TokenRemoval,
     CallInliner,
     ShapeLegalizer,
@@ -81,6 +83,7 @@ def default_passes(
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
     return [
+        TupleLegalizer(),
         TokenRemoval(),
         *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
         *simplification_passes(fold_limit),

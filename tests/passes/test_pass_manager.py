@@ -69,8 +69,8 @@ def test_order_names_an_unknown_phase() -> None:
 
 def test_default_order() -> None:
     ordered = names(order_passes(default_passes()))
-    assert ordered[:3] == ["token-removal", "call-inliner", "op-expander"]
-    assert ordered[3:5] == ["type-legalizer", "algebraic-simplifier"]
+    assert ordered[:4] == ["tuple-legalizer", "token-removal", "call-inliner", "op-expander"]
+    assert ordered[4:6] == ["type-legalizer", "algebraic-simplifier"]
     assert ordered[-2:] == ["instruction-fusion", "latency-hiding-scheduler"]
     assert ordered[-3] == "dead-code-elimination", "what vendors' passes before fusion leave unused is not compiled"
     assert ordered.index("while-loop-simplifier") < ordered.index("common-subexpression-elimination")
