@@ -151,6 +151,13 @@ class Backend(ABC):
         (``chlo.top_k``, a composite, a custom call, registered or not); what not, is expanded where it can be.
         """
 
+    def symbolic_capability(self, instruction: Instruction) -> Capability:
+        """As ``capability``, of code that is given sizes at run time: asked before and behind what expands ops.
+
+        A program one of whose instructions is left without a yes is compiled for each combination of shapes.
+        """
+        return no("the back end compiles for sizes that are known")
+
     @abstractmethod
     def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]] | Any:
         """Compile a verified module with every call inlined.
@@ -163,6 +170,7 @@ class Backend(ABC):
     def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> SizedCode:
         """Compile a program that leaves sizes of its arguments open once for all of them.
 
+        It answered yes to every instruction of it (``symbolic_capability``), and passes have run as for every program.
         ``size_arguments`` are numbers of integer arguments whose elements are sizes.  Raises ``UnsupportedError`` for the
         first op that has no code for that: the program is then compiled for each combination of shapes.
         """

@@ -41,6 +41,8 @@ class Legalizer:
 
     backend: Backend
     options: CompileOptions
+    open_sizes: bool = False
+    """Whether it is for code that is given sizes at run time."""
 
     @cached_property
     def _api(self) -> tuple[int, int]:
@@ -48,7 +50,10 @@ class Legalizer:
 
     def keeps(self, instruction: Instruction) -> bool:
         """Whether the back end, asked before anything is expanded, takes the instruction as it is."""
-        return self._api >= (1, 1) and ask(self.backend, instruction).support is Support.YES
+        return self._api >= (1, 1) and self._ask(instruction).support is Support.YES
+
+    def _ask(self, instruction: Instruction) -> Capability:
+        return ask(self.backend, instruction, open_sizes=self.open_sizes)
 
     def passes(self) -> tuple[Pass, Pass, Pass]:
         """The passes that inline calls and composites, that expand and bind, and that take numbers apart.
@@ -57,7 +62,10 @@ class Legalizer:
         """
         expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never")
         own = self.backend.computes_with
-        representations = tuple(one for one in REPRESENTATIONS if one.element_class not in own)
+        # What numbers are made of is not known to be the same for all sizes: they are not taken apart where sizes are open.
+        representations = (
+            () if self.open_sizes else tuple(one for one in REPRESENTATIONS if one.element_class not in own)
+        )
         take_apart = TypeLegalizer(keeps=self.keeps, expander=expand, representations=representations)
         return CallInliner(keeps=self.keeps), expand, take_apart
 
@@ -68,17 +76,17 @@ class Legalizer:
             if is_custom_call(instruction) and self._api < (1, 1):
                 reason = _why_not_decomposed(instruction)
             else:
-                answer = ask(self.backend, instruction)
+                answer = self._ask(instruction)
                 if answer.support is Support.YES:
                     continue
                 reason = _reason(instruction, answer)
             raise UnsupportedError(instruction.op.name, self.backend.name, reason, instruction.location)
 
 
-def ask(backend: Backend, instruction: Instruction) -> Capability:
+def ask(backend: Backend, instruction: Instruction, *, open_sizes: bool = False) -> Capability:
     """The back end's answer for an instruction; ``PluginError`` if it raises, or answers something else."""
     try:
-        answer: Any = backend.capability(instruction)
+        answer: Any = (backend.symbolic_capability if open_sizes else backend.capability)(instruction)
     except Exception as error:
         raise PluginError(
             f"the back end {backend.name!r} failed when it was asked about {described(instruction)}: "

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode, registry
-from hlojit.extensions.binding import expansion_or_binding
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.collection import collection_paused
@@ -26,7 +25,6 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import padded_program
-from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
@@ -206,7 +204,7 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     how, why, code = "specialize", "", None
     if settings.dynamic_shapes == "symbolic":
         try:
-            code = _symbolic(module, backend, sources)
+            code = _symbolic(module, backend, sources, settings)
             how = "symbolic"
         except UnsupportedError as error:
             why = f"{error.op} is not compiled for all sizes at once: {error.reason}"
@@ -233,14 +231,13 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     )
 
 
-def _symbolic(module: Module, backend: Backend, sources: Sequence[int]) -> SizedCode:
+def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions) -> SizedCode:
     """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
     copy = module.clone()
     ShapeRefinement().run(copy)
     CallInliner().run(copy)
     _check_ranks(copy)
-    OpExpander(rule_of=expansion_or_binding).run(copy)
-    ShapeRefinement().run(copy)
+    lower(copy, backend, settings, open_sizes=True)
     return backend.compile_symbolic(copy, sources)
 
 
@@ -324,16 +321,24 @@ def _of_grid(executable: Any, grid: ProcessGrid) -> Any:
     return executable if grid.processes == 1 else ParallelExecutable(executable, grid)
 
 
-def lower(module: Module, backend: Backend, options: CompileOptions, *, callback: PassCallback | None = None) -> Module:
+def lower(
+    module: Module,
+    backend: Backend,
+    options: CompileOptions,
+    *,
+    callback: PassCallback | None = None,
+    open_sizes: bool = False,
+) -> Module:
     """Run the default pipeline for ``backend`` on ``module`` in place and return it.
 
+    ``open_sizes``: the module is to be compiled once for all sizes of its arguments.
     Raises ``UnsupportedError`` for what the back end cannot do, of the program and of what late passes have built.
     """
-    pipeline = default_pipeline(backend, options)
+    pipeline = default_pipeline(backend, options, open_sizes=open_sizes)
     late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
     before = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase not in late))
     after = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase in late))
-    legalizer, mode = Legalizer(backend, options), cast(VerifyMode, options.verify)
+    legalizer, mode = Legalizer(backend, options, open_sizes), cast(VerifyMode, options.verify)
     before.run(module, verify=mode, callback=callback)
     legalizer.check(module)
     after.run(module, verify=mode, callback=callback)
@@ -342,15 +347,23 @@ def lower(module: Module, backend: Backend, options: CompileOptions, *, callback
     return module
 
 
-def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
-    """hlojit's passes and those of the plugins, in their order for a back end."""
+def default_pipeline(backend: Backend, options: CompileOptions, *, open_sizes: bool = False) -> PassPipeline:
+    """hlojit's passes and those of the plugins, in their order for a back end.
+
+    With ``open_sizes`` those of hlojit's that take programs for all sizes at once; raises ``UnsupportedError`` where a
+    plugin's pass does not.
+    """
     from hlojit.ir.passes.registry import default_passes
 
-    legalizer = Legalizer(backend, options)
+    legalizer = Legalizer(backend, options, open_sizes)
     again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
     brought = registry().passes(backend.name)
+    legalization: list[Pass] = list(legalizer.passes())
+    if open_sizes:
+        # Expansions say no more of sizes than they know.
+        legalization.append(ShapeRefinement().in_phase("legalize"))
     passes = [
-        *default_passes(options.fold_limit, legalization=legalizer.passes(), limits=backend.fusion_limits),
+        *default_passes(options.fold_limit, legalization=legalization, limits=backend.fusion_limits),
         *(each.pass_ for each in brought),
     ]
     known = {again.name, *(pass_.name for pass_ in passes)}
@@ -362,10 +375,23 @@ def default_pipeline(backend: Backend, options: CompileOptions) -> PassPipeline:
         for pass_ in passes
         if pass_.name not in options.disable_passes and (backend.fuses or not pass_.needs_fusions)
     )
+    if open_sizes:
+        chosen = _of_open_sizes(chosen, {each.pass_.name: each.package for each in brought})
     ordered = order_passes(chosen, {each.pass_.name: each.package for each in brought if each.package})
     if again.name in options.disable_passes:
         return ordered
     return replace(ordered, passes=tuple(_legalized_again(ordered, again)))
+
+
+def _of_open_sizes(passes: Iterable[Pass], packages: Mapping[str, str]) -> Iterator[Pass]:
+    """The passes for a program that is compiled once for all sizes."""
+    for pass_ in passes:
+        if pass_.open_sizes:
+            yield pass_
+        elif pass_.name in packages:
+            package = packages[pass_.name]
+            named = f"the pass {pass_.name!r}{f' of {package}' if package else ''}"
+            raise UnsupportedError("the program", "", f"{named} takes no programs whose sizes are open (open_sizes)")
 
 
 def _legalized_again(pipeline: PassPipeline, again: Legalization) -> Iterator[Pass]:

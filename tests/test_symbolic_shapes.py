@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
+from hlojit.extensions import Pass, hookimpl, using
+from hlojit.ir.builder import Builder
 from hlojit.ir.interpreter import evaluate
+from hlojit.ir.passes.pass_manager import PHASES
 from hlojit.ir.sizes import add, apply, extent, multiply
 from hlojit.ir.sizes import evaluate as size_of
 from hlojit.ir.sizes import text as spelt
@@ -269,3 +274,89 @@ def test_a_call_whose_sizes_wrap_is_compiled_for_them_alone_and_says_so() -> Non
         "the size 5000000000, (input0.flat[0] * 100000), does not fit its type in stablehlo.multiply"
     ), why
     assert "1 exception" in repr(executable)
+
+
+@pytest.mark.parametrize("terms", [0, 1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("known", [True, False])
+def test_sums_of_few_products_are_rounded_one_by_one(terms: int, known: bool) -> None:
+    k = terms if known else "?"
+    kinds = f"(tensor<?x{k}xf32>, tensor<{k}x?xf32>) -> tensor<?x?xf32>"
+    body = f"%0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : {kinds} return %0 : tensor<?x?xf32>"
+    executable = hlojit.compile(
+        function(body, f"%x: tensor<?x{k}xf32>, %y: tensor<{k}x?xf32>", "tensor<?x?xf32>"), options=SYMBOLIC
+    )
+    assert executable.dynamic_shapes == "symbolic"
+    x, y = f32(50, terms), f32(terms, 50)[:, ::-1]
+    plain = np.zeros((50, 50), np.float32)
+    for number in range(terms):
+        plain += x[:, number, None] * y[number]
+    found = executable(x, np.ascontiguousarray(y))
+    if terms <= 4:
+        np.testing.assert_array_equal(found, plain)
+    else:
+        np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_back_end_declines_is_declined_for_all_sizes_too() -> None:
+    accuracy = "#stablehlo.result_accuracy<atol = 0.0, rtol = 0.0, ulps = 0, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>"
+    text = function(
+        f'%0 = "stablehlo.exponential"(%x) {{result_accuracy = {accuracy}}} : (tensor<?xf32>) -> tensor<?xf32> '
+        "return %0 : tensor<?xf32>",
+        "%x: tensor<?xf32>",
+        "tensor<?xf32>",
+    )
+    executable = hlojit.compile(text, options=SYMBOLIC)
+    assert executable.dynamic_shapes == "specialize"
+    assert "accuracy" in executable.why
+    with pytest.raises(hlojit.UnsupportedError, match="accuracy"):
+        executable(f32(3))
+
+
+NEGATED = function(
+    "%0 = stablehlo.negate %x : tensor<?xf32> return %0 : tensor<?xf32>", "%x: tensor<?xf32>", "tensor<?xf32>"
+)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("takes", [True, False])
+def test_vendors_passes_run_where_they_take_open_sizes(phase: str, takes: bool) -> None:
+    seen = []
+
+    @dataclass(frozen=True)
+    class Spy(Pass):
+        name: ClassVar[str] = "acme-spy"
+        phase: ClassVar[str] = "import"
+        open_sizes: ClassVar[bool] = takes
+
+        def run(self, module: Any) -> bool:
+            seen.append("?" in str(module))
+            return False
+
+    with using(SimpleNamespace(__name__="acme", hlojit_passes=hookimpl(lambda: [Spy().in_phase(phase)]))):
+        executable = hlojit.compile(NEGATED, options=SYMBOLIC)
+        for rows in (2, 3):
+            np.testing.assert_array_equal(executable(f32(rows)), -f32(rows))
+    assert seen == ([True] if takes else [False, False])
+    assert executable.dynamic_shapes == ("symbolic" if takes else "specialize")
+    assert takes or "the pass 'acme-spy' of acme takes no programs whose sizes are open" in executable.why
+
+
+def test_what_vendors_passes_build_is_legalized() -> None:
+    @dataclass(frozen=True)
+    class ToSine(Pass):
+        name: ClassVar[str] = "acme-to-sinh"
+        phase: ClassVar[str] = "before-fusion"
+        open_sizes: ClassVar[bool] = True
+
+        def run(self, module: Any) -> bool:
+            for instruction in module.main.body:
+                if instruction.op.name == "stablehlo.negate":
+                    made = Builder.in_front_of(instruction).create("chlo.sinh", instruction.operands)
+                    instruction.replace_with(made.results)
+                    return True
+            return False
+
+    with using(SimpleNamespace(__name__="acme", hlojit_passes=hookimpl(lambda: [ToSine()]))):
+        executable = hlojit.compile(NEGATED, options=SYMBOLIC)
+        assert executable.dynamic_shapes == "symbolic", executable.why
+        np.testing.assert_allclose(executable(f32(9)), np.sinh(f32(9)), rtol=1e-6)

@@ -29,6 +29,7 @@ class AlgebraicSimplifier(Pass):
 
     name: ClassVar[str] = "algebraic-simplifier"
     phase: ClassVar[str] = "simplify"
+    open_sizes: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("common-subexpression-elimination", "dead-code-elimination")
     effect: str = "permitted"
     disable: str = ""

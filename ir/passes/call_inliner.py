@@ -30,6 +30,7 @@ class CallInliner(Pass):
 
     name: ClassVar[str] = "call-inliner"
     phase: ClassVar[str] = "legalize"
+    open_sizes: ClassVar[bool] = True
     keep: str = ""
     keeps: Callable[[Instruction], bool] | None = field(default=None, metadata=GIVEN)
 

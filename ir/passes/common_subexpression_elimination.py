@@ -29,6 +29,7 @@ class CommonSubexpressionElimination(Pass):
 
     name: ClassVar[str] = "common-subexpression-elimination"
     phase: ClassVar[str] = "simplify"
+    open_sizes: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("dead-code-elimination",)
 
     def run(self, module: Module) -> bool:

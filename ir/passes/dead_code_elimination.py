@@ -25,6 +25,7 @@ class DeadCodeElimination(Pass):
 
     name: ClassVar[str] = "dead-code-elimination"
     phase: ClassVar[str] = "simplify"
+    open_sizes: ClassVar[bool] = True
 
     def run(self, module: Module) -> bool:
         """Remove dead code; return whether there was any."""

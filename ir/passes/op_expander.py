@@ -60,6 +60,7 @@ class OpExpander(Pass):
 
     name: ClassVar[str] = "op-expander"
     phase: ClassVar[str] = "legalize"
+    open_sizes: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ("call-inliner",)
     keep: str = ""
     keeps: Callable[[Instruction], bool] | None = field(default=None, metadata=GIVEN)

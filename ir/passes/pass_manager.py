@@ -50,7 +50,8 @@ class Pass(ABC):
     ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
     same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).
     ``needs_fusions`` says that the pass makes or reads fusions: it is left out where a back end takes the graph as it is
-    before fusion.
+    before fusion.  ``open_sizes`` says that it also takes programs that are compiled once for all sizes, with types such as
+    ``tensor<?xf32>``; where a plugin's pass does not, such a program is compiled for each combination of shapes.
     """
 
     name: ClassVar[str]
@@ -59,6 +60,7 @@ class Pass(ABC):
     after: ClassVar[tuple[str, ...]] = ()
     targets: ClassVar[tuple[str, ...]] = ()
     needs_fusions: ClassVar[bool] = False
+    open_sizes: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, module: Module) -> bool:

@@ -44,6 +44,7 @@ class ShapeRefinement(Pass):
 
     name: ClassVar[str] = "shape-refinement"
     phase: ClassVar[str] = "import"
+    open_sizes: ClassVar[bool] = True
     arguments: str = ""
     types: tuple[Type, ...] | None = field(default=None, metadata=GIVEN)
     values: Mapping[int, Any] = field(default_factory=dict, metadata=GIVEN)

@@ -73,6 +73,15 @@ def _assertion(shapes: SymbolicShapes, instruction: Instruction) -> None:
     shapes.require(condition, assertion_template(instruction), [size for (size,) in inputs])
 
 
+def has_rule(instruction: Instruction) -> bool:
+    """Whether it is known of an op how shapes and elements follow from sizes that are given at run time."""
+    if is_terminator(instruction) or is_shape_assertion(instruction) or rule_for(instruction) is not None:
+        return True
+    if instruction.op.known_value is not None or any(constant_of(result) is not None for result in instruction.results):
+        return True
+    return isinstance(instruction.op.lowering, Pointwise) and not instruction.regions
+
+
 def _shape_of(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     dense = constant_of(instruction.results[0]) if instruction.results else None
     if dense is not None:

@@ -145,6 +145,12 @@ class CpuBackend(Backend):
             entry=ENTRY,
         )
 
+    def symbolic_capability(self, instruction: Instruction) -> Capability:
+        """By the rules of ``hlojit.ir.passes.symbolic_shapes`` and element types."""
+        from hlojit.cpu.symbolic import symbolic_capability
+
+        return symbolic_capability(instruction)
+
     def compile_symbolic(self, module: Module, size_arguments: Sequence[int]) -> SizedCode:
         """Compile once for all sizes; see ``hlojit.cpu.symbolic``."""
         from hlojit.cpu.symbolic import compile_symbolic

@@ -13,15 +13,18 @@ from typing import Any
 
 import numpy as np
 from hlojit.executable import ExecutableSpec
+from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import ArgumentError
-from hlojit.ir.graph import Module
-from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressionElimination
-from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
-from hlojit.ir.passes.symbolic_shapes import symbolic_shapes
+from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.ops.accuracy import unmet_accuracy
+from hlojit.ir.ops.custom_calls import is_custom_call
+from hlojit.ir.ops.definition import Expand
+from hlojit.ir.passes.symbolic_shapes import has_rule, symbolic_shapes
 from hlojit.ir.passes.symbolic_values import SymbolicShapes
 from hlojit.ir.sizes import MOST_BYTES, SizeExpression, evaluate
 from hlojit.ir.types import TensorType
 from hlojit.llvm.math_library import with_own_math
+from hlojit.llvm.symbolic_elements import is_supported
 from hlojit.llvm.symbolic_kernels import SymbolicProgram, SymbolicProgramEmitter
 from hlojit.lowering.target import Target
 from hlojit.machine_code.loading import load_objects
@@ -89,10 +92,22 @@ class SymbolicCode:
         return None
 
 
+def symbolic_capability(instruction: Instruction) -> Capability:
+    """Whether an instruction has code for sizes that are given at run time, by its op and element types."""
+    if not has_rule(instruction):
+        if isinstance(instruction.op.lowering, Expand) or is_custom_call(instruction):
+            return DECOMPOSE
+        return no("it has no code for sizes that are given at run time")
+    for type in (*instruction.operand_types, *instruction.result_types):
+        element = type.element_type if isinstance(type, TensorType) else None
+        if element is None or not is_supported(element):
+            return no(f"{element or type} has no code for sizes that are given at run time")
+    reason = unmet_accuracy(instruction)
+    return no(reason) if reason else YES
+
+
 def compile_symbolic(module: Module, size_arguments: Sequence[int], target: Target) -> SymbolicCode:
     """Compile once for all sizes; raises ``UnsupportedError`` naming the op that has no code for that."""
-    CommonSubexpressionElimination().run(module)
-    DeadCodeElimination().run(module)
     shapes = symbolic_shapes(module.main, size_arguments)
     program = SymbolicProgramEmitter(shapes, target).emit(ENTRY)
     pipeline = "inline" if program.linked else "lean"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.passes.symbolic_values import Elementwise, Folding, Numbers, Pick, Product, SymbolicShapes, refused
 from hlojit.ir.scalar import formats
-from hlojit.ir.sizes import Size, add, divide_up, multiply, round_up
+from hlojit.ir.sizes import Size, add, apply, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
 from hlojit.llvm.symbolic_elements import (
     Linear,
@@ -33,9 +34,9 @@ from hlojit.llvm.symbolic_elements import (
     SizeTable,
     SymbolicElements,
     Where,
-    is_supported,
 )
 from hlojit.llvm.symbolic_loops import CHUNK, Fold, KernelWriter, least
+from hlojit.lowering.dot_tiles import FEW_TERMS
 from hlojit.lowering.target import Target
 
 _ALIGNMENT = 64
@@ -73,7 +74,6 @@ class SymbolicProgramEmitter:
         for number, argument in enumerate(arguments):
             self.memory[argument] = Memory(number)
         for instruction in self.body:
-            self._check(instruction)
             for result in instruction.results:
                 dense = constant_of(result)
                 if dense is not None and not dense.is_splat and dense.array.size > 1:
@@ -100,12 +100,6 @@ class SymbolicProgramEmitter:
             tuple(self.constants),
             len(self.writer.launches),
         )
-
-    def _check(self, instruction: Instruction) -> None:
-        for type in (*instruction.operand_types, *instruction.result_types):
-            element = getattr(type, "element_type", None)
-            if element is not None and not is_supported(element):
-                raise refused(instruction, f"element type {element} has no code for sizes that are given at run time")
 
     # ------------------------------------------------------------------------------------ what lies in memory
 
@@ -311,18 +305,25 @@ class SymbolicProgramEmitter:
                 pair.append(self._converted(scalar, value.tensor_type.element_type, element, kind))
             return tuple(pair)
 
-        def combine(total: Sequence[Val], pair: Sequence[Val]) -> tuple[Val, ...]:
+        def combine(few: bool, total: Sequence[Val], pair: Sequence[Val]) -> tuple[Val, ...]:
             if len(pair) == 1:
                 return (b.add(total[0], pair[0]) if kind[0] == "i" else b.fadd(total[0], pair[0]),)
-            if isinstance(element, FloatFormat):
-                return (b.fma(pair[0], pair[1], total[0]),)
-            return (b.add(total[0], b.mul(pair[0], pair[1])),)
+            if not isinstance(element, FloatFormat):
+                return (b.add(total[0], b.mul(pair[0], pair[1])),)
+            return (b.fadd(b.fmul(pair[0], pair[1]), total[0]) if few else b.fma(pair[0], pair[1], total[0]),)
 
         if not isinstance(element, (FloatFormat, IntegerType)):
             raise refused(instruction, f"products of {element} have no code for sizes that are given at run time")
         zero = lambda: (b.constant(kind, 0.0 if kind[0] == "f" else 0),)  # noqa: E731
-        fold = Fold(shape, tuple(range(outer, outer + summed)), factors, combine, zero, zero, rounds=True)
-        self.writer.fold(fold, targets, self.writer.lanes([lhs, rhs, instruction.result]))
+        terms = multiply(*shape[outer:]) if summed else 1
+        # Few terms are rounded one by one (docs/numerics.md): where their number is open, one of two kernels works.
+        is_few = apply("less", terms, FEW_TERMS + 1) if isinstance(element, FloatFormat) else 0
+        for few, condition in ((True, is_few), (False, apply("xor", is_few, 1))):
+            if condition != 0:
+                combined = partial(combine, few)
+                fold = Fold(shape, tuple(range(outer, outer + summed)), factors, combined, zero, zero, rounds=True)
+                self.writer.fold(fold, targets, self.writer.lanes([lhs, rhs, instruction.result]))
+                self.writer.only_if(condition)
 
     def _converted(self, scalar: Val, source: Any, target: Any, kind: str) -> Val:
         """A factor in the type that products are added in."""

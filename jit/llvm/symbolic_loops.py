@@ -61,6 +61,11 @@ class KernelWriter:
             b.at_entry("br label %body")
         return symbol
 
+    def only_if(self, condition: Size) -> None:
+        """Have the kernel that was written last work only where a condition on sizes holds."""
+        kernel, tasks, grain = self.launches[-1]
+        self.launches[-1] = kernel, apply("select", condition, tasks, 0), grain
+
     def attempt(self, *ways: Callable[[], None]) -> None:
         """The first way that works; what the others have written is taken back."""
         b = self.elements.builder
