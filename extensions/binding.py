@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hlojit.extensions.elementwise_calls import ElementwiseCall
 from hlojit.extensions.registry import registry
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fork_gate import fork_gate
@@ -20,6 +21,7 @@ from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
 from hlojit.ir.ops.lapack import expand_lapack, is_lapack_target
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
+from hlojit.ir.types import Type
 
 
 def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
@@ -35,6 +37,37 @@ def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
         return _checked(f"custom call target {call.target!r}", call.replace)
     rule = expansion_of(instruction)
     return _checked(f"op {instruction.op.name!r}", rule) if rule is not None and is_foreign(instruction) else rule
+
+
+def elementwise_binding(instruction: Instruction) -> ExpansionRule | None:
+    """The binding of a call that becomes a pointwise op."""
+    if not is_custom_call(instruction):
+        return None
+    call = registry().custom_call(instruction.attributes["call_target_name"])
+    return expansion_or_binding(instruction) if isinstance(call, ElementwiseCall) else None
+
+
+def refined_call(instruction: Instruction) -> Sequence[Type] | None:
+    """What the plugin of a custom call says of its results' types (``CustomCall.refine``)."""
+    call = registry().custom_call(instruction.attributes["call_target_name"])
+    if call is None:
+        return None
+    try:
+        types: Any = fork_gate.outside(call.refine, instruction)
+    except Exception as error:
+        raise PluginError(
+            f"custom call target {call.target!r}: its refine failed: {error!r}{place(instruction)}"
+        ) from error
+    if types is None or (
+        isinstance(types, Sequence)
+        and len(types) == len(instruction.results)
+        and all(isinstance(type, Type) for type in types)
+    ):
+        return types
+    raise PluginError(
+        f"custom call target {call.target!r}: its refine returned {types!r}; expected a type for each result, or None"
+        f"{place(instruction)}"
+    )
 
 
 def built_in_call(target: str) -> ExpansionRule | None:

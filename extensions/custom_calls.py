@@ -19,6 +19,7 @@ from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import OpDefinition
+from hlojit.ir.types import Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,13 @@ class CustomCall(ABC):
     def records(self) -> Sequence[OpDefinition]:
         """Op records that calls of this target become; they are registered with the call."""
         return ()
+
+    def refine(self, instruction: Instruction) -> Sequence[Type] | None:
+        """Result types of a call by what is known of its operands, with ``DYNAMIC`` for sizes that are not; None for all of them.
+
+        Asked where the call's own types leave sizes open (``tensor<?xf32>``), again for each combination of argument shapes.
+        """
+        return None
 
     @abstractmethod
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:

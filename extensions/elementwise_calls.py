@@ -35,7 +35,7 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, called
-from hlojit.ir.types import TensorType
+from hlojit.ir.types import DYNAMIC, TensorType, Type
 
 _LONGEST_CONFIG = 200
 """Characters of a configuration in a message."""
@@ -89,6 +89,14 @@ class ElementwiseCall(CustomCall):
     def records(self) -> Sequence[OpDefinition]:
         """The pointwise op that calls of the target become."""
         return (elementwise_record(self),)
+
+    def refine(self, instruction: Instruction) -> Sequence[Type] | None:
+        """The result has what any of the operands knows of the shape."""
+        types = [type for type in instruction.operand_types if isinstance(type, TensorType)]
+        if not types or any(type.rank != types[0].rank for type in types):
+            return None
+        extents = zip(*(type.shape for type in types))
+        return [types[0].with_shape([next((e for e in each if e != DYNAMIC), DYNAMIC) for each in extents])]
 
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
         """One instruction of the pointwise op."""

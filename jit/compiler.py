@@ -9,33 +9,31 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode, registry
+from hlojit.extensions.binding import elementwise_binding, refined_call
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, VerificationError, repr_of
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, repr_of
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import padded_program
+from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
-from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, reached_instructions, size_arguments
-from hlojit.ir.passes.symbolic_shapes import fill
-from hlojit.ir.passes.symbolic_values import SymbolicShapes
+from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
-from hlojit.ir.sizes import MOST_BYTES
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
-from hlojit.ir.types import TensorType, Type, UnrankedTensorType
+from hlojit.ir.types import Type
 
 DEFAULT_BACKEND = "cpu"
 LIBRARY_CHOICES = ("auto", "off", "require")
@@ -180,6 +178,7 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     from hlojit.bounded_executable import BoundedExecutable
     from hlojit.dynamic_executable import DynamicExecutable, Made
     from hlojit.executable import Executable
+    from hlojit.refined_program import as_any_tensor, as_tensor, check_ranks, refined_program
 
     CallInliner(keeps=lambda instruction: True).run(module)
     main = module.main
@@ -189,12 +188,14 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
         with fork_gate.inside, one_compilation(), scope.activate():
             refined = refined_program(module, types, values)
-            _check_ranks(refined)
+            check_ranks(refined)
             if not is_dynamic(refined):
                 return _compile(refined, backend.name, settings, scope)
             if backend.takes_unknown_sizes:
                 return _executable(backend, refined, _compiled(backend, refined.freeze(), settings))
-            outputs = [_as_tensor(type_, "a result") for type_ in refined.main.result_types]
+            # Padding knows pointwise ops, and nothing of calls.
+            OpExpander(rule_of=elementwise_binding, keeps=Legalizer(backend, settings).keeps).run(refined)
+            outputs = [as_tensor(type_, "a result") for type_ in refined.main.result_types]
             sizes = padded_program(refined)
             verify(refined)
             return BoundedExecutable(_compile(refined, backend.name, settings, scope), outputs, sizes)
@@ -215,8 +216,8 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
             return Made(specialize(types, values), own)
         return Made(Executable(code.bind(types, values), backend))
 
-    tensors = [_as_any_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
-    results = [_as_any_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
+    tensors = [as_any_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
+    results = [as_any_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
     module.freeze()
     return DynamicExecutable(
         main.name,
@@ -233,71 +234,14 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
 
 def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions) -> SizedCode:
     """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
+    from hlojit.refined_program import check_ranks
+
     copy = module.clone()
-    ShapeRefinement().run(copy)
+    ShapeRefinement(refine_call=refined_call).run(copy)
     CallInliner().run(copy)
-    _check_ranks(copy)
+    check_ranks(copy)
     lower(copy, backend, settings, open_sizes=True)
     return backend.compile_symbolic(copy, sources)
-
-
-def _check_ranks(module: Module) -> None:
-    """Raise ``UnsupportedError`` for an argument or a result whose rank is not known."""
-    for argument in module.main.body.arguments:
-        if isinstance(argument.type, UnrankedTensorType):
-            raise UnsupportedError("an argument", "", f"the rank of {argument.type} is not known", module.main.location)
-    for instruction in reached_instructions(module):
-        unknown = next((type_ for type_ in instruction.result_types if isinstance(type_, UnrankedTensorType)), None)
-        if unknown is not None:
-            raise UnsupportedError(instruction.op.name, "", f"the rank of {unknown} is not known", instruction.location)
-
-
-def _as_any_tensor(type_: Type, what: str) -> TensorType | UnrankedTensorType:
-    return type_ if isinstance(type_, UnrankedTensorType) else _as_tensor(type_, what)
-
-
-def _as_tensor(type_: Type, what: str) -> TensorType:
-    if not isinstance(type_, TensorType):
-        raise UnsupportedError(
-            what, "", f"beside sizes that are not known, arguments and results are tensors, not {type_}"
-        )
-    return type_
-
-
-def refined_program(module: Module, types: Sequence[Type], values: Mapping[int, Any]) -> Module:
-    """The program for arguments of ``types``, some of which have elements that are known; raises ``ArgumentError``."""
-    copy = module.clone()
-    ShapeRefinement(types=tuple(types), values=values).run(copy)
-    try:
-        verify(copy)
-    except VerificationError as error:
-        raise ArgumentError(
-            f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): "
-            f"{_mismatch(module, types, values) or error}"
-        ) from error
-    for instruction in reached_instructions(copy):
-        for type_ in instruction.result_types:
-            if not isinstance(type_, TensorType) or not type_.is_static:
-                continue
-            if max((type_.nbytes, *type_.shape)) >= MOST_BYTES:
-                raise ArgumentError(
-                    f"{copy.main.name} cannot run with arguments of types ({', '.join(map(str, types))}): {instruction.op.name} "
-                    f"at {instruction.location} gives {type_}, {type_.nbytes:,} bytes, more than any machine has"
-                )
-    return copy
-
-
-def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) -> str | None:
-    """Which arguments' sizes do not fit each other, if that can be said by their names."""
-    tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
-    if len(tensors) < len(types) or any(isinstance(v.type, UnrankedTensorType) for v in module.main.body.arguments):
-        return None
-    shapes = SymbolicShapes(module.main)
-    with suppress(UnsupportedError):
-        # What is known up to an op without a rule may say it.
-        fill(shapes, tuple(values))
-    extents = [type_.shape for type_ in tensors]
-    return None if shapes.unfit(extents, values) else shapes.complaint(extents, values)
 
 
 def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:
@@ -361,7 +305,7 @@ def default_pipeline(backend: Backend, options: CompileOptions, *, open_sizes: b
     legalization: list[Pass] = list(legalizer.passes())
     if open_sizes:
         # Expansions say no more of sizes than they know.
-        legalization.append(ShapeRefinement().in_phase("legalize"))
+        legalization.append(ShapeRefinement(refine_call=refined_call).in_phase("legalize"))
     passes = [
         *default_passes(options.fold_limit, legalization=legalization, limits=backend.fusion_limits),
         *(each.pass_ for each in brought),
@@ -370,7 +314,7 @@ def default_pipeline(backend: Backend, options: CompileOptions, *, open_sizes: b
     for name in options.disable_passes:
         if name not in known:
             raise HlojitError(f"unknown pass {name!r} in disable_passes; known: {', '.join(sorted(known))}")
-    chosen = (
+    chosen: Iterable[Pass] = (
         pass_
         for pass_ in passes
         if pass_.name not in options.disable_passes and (backend.fuses or not pass_.needs_fusions)

@@ -89,7 +89,7 @@ JIT_ORDER = (
     ("placement",),
     ("device_call",),
     ("executable",),
-    ("parallel_executable", "dynamic_executable", "bounded_executable"),
+    ("parallel_executable", "dynamic_executable", "bounded_executable", "refined_program"),
     ("program_cache", "cpu"),
     ("compiler",),
     ("tracing",),

@@ -13,7 +13,7 @@ are inlined first: a function may be called with several shapes.  What the shape
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -49,13 +49,15 @@ class ShapeRefinement(Pass):
     types: tuple[Type, ...] | None = field(default=None, metadata=GIVEN)
     values: Mapping[int, Any] = field(default_factory=dict, metadata=GIVEN)
     """Elements of arguments, by their numbers."""
+    refine_call: Callable[[Instruction], Sequence[Type] | None] | None = field(default=None, metadata=GIVEN)
+    """What plugins say of the result types of a custom call."""
 
     def run(self, module: Module) -> bool:
         """Refine; return whether anything changed."""
         changed = CallInliner(keeps=lambda instruction: True).run(module)
         main = module.main
         types = self.types or _read_arguments(self.arguments, main)
-        refiner = _Refiner(module)
+        refiner = _Refiner(module, self.refine_call)
         for number, elements in sorted(self.values.items()):
             refiner.replace_argument(main, number, elements)
         refiner.refine_function(main, types)
@@ -107,8 +109,9 @@ def merged(written: Type, found: Type) -> Type:
 class _Refiner:
     """Refines functions of one module."""
 
-    def __init__(self, module: Module):
+    def __init__(self, module: Module, refine_call: Callable[[Instruction], Sequence[Type] | None] | None):
         self.module = module
+        self.refine_call = refine_call
         self.changed = False
         self._folder = Folder(module, LARGEST_SHAPE, expanding=True)
 
@@ -189,6 +192,10 @@ class _Refiner:
         types: Sequence[Type] = instruction.result_types
         if all(isinstance(type, TensorType) and type.is_static for type in types):
             return types
+        if self.refine_call is not None and is_custom_call(instruction):
+            of_plugin = self.refine_call(instruction)
+            if of_plugin is not None:
+                return of_plugin
         if record.callees and not record.host_role:
             return self._of_callee(instruction) or types
         if record.refine is not None:
