@@ -98,7 +98,45 @@ class Product:
     contracting: tuple[tuple[int, int], ...]
 
 
-Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Recast | Folding | Product
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a window's elements lie along one dimension: of window n its element k at ``stride * n + dilation * k - low``.
+
+    Of positions ``base`` apart lies an element of the operand, beyond its ``size`` none.
+    """
+
+    stride: int = 1
+    dilation: int = 1
+    base: int = 1
+    low: int = 0
+    high: int = 0
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether all windows lie in the operand, which has an element everywhere."""
+        return self.base == 1 and self.low <= 0 and self.high <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The elements of windows of the first half of the operands, combined by the region from the second half on.
+
+    Beyond the operands windows hold the elements of the second half.
+    """
+
+    sizes: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Convolving:
+    """Sums of products of windows of the first operand with the second one; ``view`` is a ``ConvolutionView``."""
+
+    view: Any
+    steps: tuple[Step, ...]
+
+
+Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Recast | Folding | Product | Windows | Convolving
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,17 @@ from hlojit.ir.formats import FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.passes.graph_facts import constant_of
-from hlojit.ir.passes.symbolic_values import Elementwise, Folding, Numbers, Pick, Product, SymbolicShapes, refused
+from hlojit.ir.passes.symbolic_values import (
+    Convolving,
+    Elementwise,
+    Folding,
+    Numbers,
+    Pick,
+    Product,
+    SymbolicShapes,
+    Windows,
+    refused,
+)
 from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, add, apply, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
@@ -36,6 +46,7 @@ from hlojit.llvm.symbolic_elements import (
     Where,
 )
 from hlojit.llvm.symbolic_loops import CHUNK, Fold, KernelWriter, least
+from hlojit.llvm.symbolic_windows import along, convolution_space, stepped
 from hlojit.lowering.dot_tiles import FEW_TERMS
 from hlojit.lowering.target import Target
 
@@ -116,7 +127,9 @@ class SymbolicProgramEmitter:
             if access is None or not any(result.users for result in instruction.results):
                 continue
             wanted = {home for result in instruction.results for home in self._wanted(result, stored, homes)}
-            if isinstance(access, (Folding, Product)) or (len(wanted) > 1 and not self._is_cheap(instruction, access)):
+            if isinstance(access, (Folding, Product, Windows, Convolving)) or (
+                len(wanted) > 1 and not self._is_cheap(instruction, access)
+            ):
                 stored.add(instruction)
             else:
                 homes[instruction.results[0]] = next(iter(wanted))
@@ -129,7 +142,7 @@ class SymbolicProgramEmitter:
             if not isinstance(access, Elementwise):
                 # Each operand of another op is read at a place of its own.
                 yield from ((user, number) for number, operand in enumerate(user.operands) if operand is value)
-                if isinstance(access, Product):
+                if isinstance(access, (Product, Windows, Convolving)):
                     # Rows that are read again and again are best side by side.
                     yield user
             elif value.tensor_type.rank < user.results[0].tensor_type.rank:
@@ -166,8 +179,13 @@ class SymbolicProgramEmitter:
         targets = [(result, self._allocate(result)) for result in instruction.results]
         if isinstance(access, Folding):
             self._folded(instruction, access, targets)
+        elif isinstance(access, Windows):
+            self._windowed(instruction, access, targets)
         elif isinstance(access, Product):
             self._product(instruction, access, targets)
+        elif isinstance(access, Convolving):
+            found = convolution_space(self.shapes, instruction, access)
+            self._products(instruction, found.shape, found.dimensions, partial(found.where, self.elements), targets)
         else:
             self._elementwise(targets)
         self.memory.update(targets)
@@ -227,28 +245,61 @@ class SymbolicProgramEmitter:
     # --------------------------------------------------------------------------------- reductions and products
 
     def _folded(self, instruction: Instruction, access: Folding, targets: Sequence[tuple[Value, Memory]]) -> None:
-        count = len(targets)
-        inputs, inits = instruction.operands[:count], instruction.operands[count:]
-        region, elements = instruction.regions[0], self.elements
+        inputs = instruction.operands[: len(targets)]
         shape = [self._folded_size(instruction, inputs, d) for d in range(inputs[0].tensor_type.rank)]
 
         def found(at: tuple[Position, ...]) -> tuple[Val, ...]:
-            values = (elements.element(value, at) for value in inputs)
+            return tuple(self._taken(instruction, number, at) for number in range(len(inputs)))
+
+        self._combined(instruction, shape, access.dimensions, found, targets)
+
+    def _windowed(self, instruction: Instruction, access: Windows, targets: Sequence[tuple[Value, Memory]]) -> None:
+        """The space of the fold is that of the result and behind it the window."""
+        inputs, result = instruction.operands[: len(targets)], self.shapes.dims[instruction.results[0]]
+        rank = len(result)
+        sizes = [self._folded_size(instruction, inputs, d) for d in range(rank)]
+
+        def found(at: tuple[Position, ...]) -> tuple[Val, ...]:
+            pairs = zip(access.steps, at[:rank], at[rank:], sizes)
+            where, inside = stepped(self.elements, [along(self.elements, *each) for each in pairs])
+            if inside is None:
+                return tuple(self._taken(instruction, number, where) for number in range(len(inputs)))
             return tuple(
-                self._widened(scalar, value, inner) for scalar, value, inner in zip(values, inputs, region.arguments)
+                self.elements.branch(
+                    inside,
+                    partial(self._taken, instruction, number, where),
+                    partial(self._taken, instruction, len(inputs) + number, ()),
+                )
+                for number in range(len(inputs))
             )
 
+        self._combined(instruction, [*result, *access.sizes], tuple(range(rank, 2 * rank)), found, targets)
+
+    def _taken(self, instruction: Instruction, number: int, at: tuple[Position, ...]) -> Val:
+        """An element of an operand in the type that the region combines."""
+        value, count = instruction.operands[number], len(instruction.operands) // 2
+        inner = instruction.regions[0].arguments[number % count]
+        return self._widened(self.elements.element(value, at), value, inner)
+
+    def _combined(
+        self,
+        instruction: Instruction,
+        shape: Sequence[Size],
+        dimensions: Sequence[int],
+        found: Callable[[tuple[Position, ...]], tuple[Val, ...]],
+        targets: Sequence[tuple[Value, Memory]],
+    ) -> None:
+        """A fold by the instruction's region."""
+        count, region, elements = len(targets), instruction.regions[0], self.elements
         fold = Fold(
             shape,
-            access.dimensions,
+            dimensions,
             found,
             lambda a, x: elements.inline(region, (*a, *x)),
-            lambda: tuple(
-                self._widened(elements.element(init, ()), init, inner) for init, inner in zip(inits, region.arguments)
-            ),
+            lambda: tuple(self._taken(instruction, count + number, ()) for number in range(count)),
             self._neutral(instruction, count),
         )
-        self.writer.fold(fold, targets, self.writer.lanes([*inputs, *region.arguments]))
+        self.writer.fold(fold, targets, self.writer.lanes([*instruction.operands[:count], *region.arguments]))
 
     def _folded_size(self, instruction: Instruction, inputs: Sequence[Value], dimension: int) -> Size:
         sizes = [self.shapes.dims[value][dimension] for value in inputs]
@@ -272,9 +323,6 @@ class SymbolicProgramEmitter:
 
     def _product(self, instruction: Instruction, access: Product, targets: Sequence[tuple[Value, Memory]]) -> None:
         lhs, rhs = instruction.operands
-        b, elements = self.elements.builder, self.elements
-        element = instruction.result.tensor_type.element_type
-        kind = formats.compute_kind(element)
         used = [{pair[side] for pair in (*access.batching, *access.contracting)} for side in (0, 1)]
         free = [
             [d for d in range(each.tensor_type.rank) if d not in used[side]] for side, each in enumerate((lhs, rhs))
@@ -298,11 +346,36 @@ class SymbolicProgramEmitter:
                 found[d] = at[start + number]
             return tuple(found[d] for d in range(len(found)))
 
+        dimensions = tuple(range(outer, outer + summed))
+        self._products(instruction, shape, dimensions, lambda side, at: (where(side, at), None), targets)
+
+    def _products(
+        self,
+        instruction: Instruction,
+        shape: Sequence[Size],
+        dimensions: Sequence[int],
+        where: Callable[[int, tuple[Position, ...]], tuple[tuple[Position, ...], Val | None]],
+        targets: Sequence[tuple[Value, Memory]],
+    ) -> None:
+        """Sums of products over ``dimensions`` of a space; ``where`` gives both factors' places, and whether there is one."""
+        b, elements = self.elements.builder, self.elements
+        element = instruction.result.tensor_type.element_type
+        kind = formats.compute_kind(element)
+
+        def nothing() -> Val:
+            return b.constant(kind, 0.0 if kind[0] == "f" else 0)
+
+        def factor(value: Value, at: tuple[Position, ...]) -> Val:
+            return self._converted(elements.element(value, at), value.tensor_type.element_type, element, kind)
+
         def factors(at: tuple[Position, ...]) -> tuple[Val, ...]:
             pair = []
-            for side, value in enumerate((lhs, rhs)):
-                scalar = elements.element(value, where(side, at))
-                pair.append(self._converted(scalar, value.tensor_type.element_type, element, kind))
+            for side, value in enumerate(instruction.operands):
+                place, exists = where(side, at)
+                if exists is None:
+                    pair.append(factor(value, place))
+                else:
+                    pair.append(elements.branch(exists, partial(factor, value, place), nothing))
             return tuple(pair)
 
         def combine(few: bool, total: Sequence[Val], pair: Sequence[Val]) -> tuple[Val, ...]:
@@ -314,15 +387,14 @@ class SymbolicProgramEmitter:
 
         if not isinstance(element, (FloatFormat, IntegerType)):
             raise refused(instruction, f"products of {element} have no code for sizes that are given at run time")
-        zero = lambda: (b.constant(kind, 0.0 if kind[0] == "f" else 0),)  # noqa: E731
-        terms = multiply(*shape[outer:]) if summed else 1
+        terms = multiply(*(shape[d] for d in dimensions)) if dimensions else 1
         # Few terms are rounded one by one (docs/numerics.md): where their number is open, one of two kernels works.
         is_few = apply("less", terms, FEW_TERMS + 1) if isinstance(element, FloatFormat) else 0
         for few, condition in ((True, is_few), (False, apply("xor", is_few, 1))):
             if condition != 0:
-                combined = partial(combine, few)
-                fold = Fold(shape, tuple(range(outer, outer + summed)), factors, combined, zero, zero, rounds=True)
-                self.writer.fold(fold, targets, self.writer.lanes([lhs, rhs, instruction.result]))
+                zero = lambda: (nothing(),)  # noqa: E731
+                fold = Fold(shape, dimensions, factors, partial(combine, few), zero, zero, rounds=True)
+                self.writer.fold(fold, targets, self.writer.lanes([*instruction.operands, instruction.result]))
                 self.writer.only_if(condition)
 
     def _converted(self, scalar: Val, source: Any, target: Any, kind: str) -> Val:

@@ -9,6 +9,7 @@ from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.convert import stored_element
 from hlojit.ir.ops.views import (
     BroadcastView,
+    ConvolutionView,
     DimensionsView,
     DimensionView,
     DotView,
@@ -18,9 +19,11 @@ from hlojit.ir.ops.views import (
     PadView,
     SliceView,
     TransposeView,
+    WindowView,
 )
 from hlojit.ir.passes.symbolic_values import (
     Access,
+    Convolving,
     Coordinate,
     Folding,
     Join,
@@ -31,8 +34,10 @@ from hlojit.ir.passes.symbolic_values import (
     Relabel,
     Shape,
     ShapeRule,
+    Step,
     Surround,
     SymbolicShapes,
+    Windows,
     place,
     refused,
 )
@@ -259,6 +264,52 @@ def _dot_general(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shap
     return (*(lhs[left] for left, _ in batching), *free), Product(batching, contracting)
 
 
+def _windows(size: Size, window: Size, step: Step) -> Size:
+    """How many windows there are along a dimension."""
+    spread = add(size, multiply(apply("maximum", add(size, -1), 0), step.base - 1))
+    reach = add(multiply(add(window, -1), step.dilation), 1)
+    left = apply("subtract", add(spread, step.low + step.high + step.stride), reach)
+    return apply("divide", apply("maximum", left, 0), step.stride)
+
+
+def _reduce_window(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    view, count = WindowView.of(instruction), len(instruction.operands) // 2
+    operand = list(_operand(shapes, instruction))
+    for position in range(1, count):
+        operand = [shapes.same(instruction, a, b) for a, b in zip(operand, _operand(shapes, instruction, position))]
+    steps = tuple(
+        Step(stride, dilation, base, low, high)
+        for stride, dilation, base, (low, high) in zip(
+            view.strides, view.dilations, view.base_dilations, view.padding, strict=True
+        )
+    )
+    found = [_windows(size, window, step) for size, window, step in zip(operand, view.sizes, steps)]
+    return _written(shapes, instruction, found), Windows(view.sizes, steps)
+
+
+def _convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    lhs, rhs = (_operand(shapes, instruction, position) for position in (0, 1))
+    view = ConvolutionView.of(instruction)
+    numbers, groups = view.numbers, view.batch_groups
+    features = multiply(rhs[numbers.kernel_input_feature], view.feature_groups)
+    shapes.same(instruction, lhs[numbers.input_feature], features)
+    batch = apply("divide", lhs[numbers.input_batch], groups)
+    shapes.same(instruction, lhs[numbers.input_batch], multiply(batch, groups))
+    steps = tuple(
+        Step(stride, dilation, base, low, high)
+        for stride, dilation, base, (low, high) in zip(
+            view.strides, view.rhs_dilation, view.lhs_dilation, view.padding, strict=True
+        )
+    )
+    result: list[Size] = [0] * len(lhs)
+    result[numbers.output_batch] = batch
+    result[numbers.output_feature] = rhs[numbers.kernel_output_feature]
+    spatial = zip(numbers.input_spatial, numbers.kernel_spatial, numbers.output_spatial, steps, strict=True)
+    for source, window, target, step in spatial:
+        result[target] = _windows(lhs[source], rhs[window], step)
+    return _written(shapes, instruction, result), Convolving(view, steps)
+
+
 RULES: Final[Mapping[str, ShapeRule]] = {
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.dynamic_broadcast_in_dim": _broadcast,
@@ -278,7 +329,9 @@ RULES: Final[Mapping[str, ShapeRule]] = {
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.bitcast_convert": _bitcast_convert,
     "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": _reduce_window,
     "stablehlo.dot_general": _dot_general,
+    "stablehlo.convolution": _convolution,
 }
 
 
