@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from operator import methodcaller
@@ -29,6 +30,8 @@ _Result = TypeVar("_Result")
 
 _PATIENCE: Final = 0.02
 """Seconds between looks at a thread that is inside: it may begin to wait for a fork itself."""
+_LIBRARY_SECONDS: Final = 0.001
+"""Between looks at a library's calls."""
 # What threading.Condition makes of a reentrant lock, too: give it back however often it was taken, and take it as often.
 _let_go = methodcaller("_release_save")
 
@@ -46,6 +49,9 @@ class ForkGate:
         self._held: dict[int, list[Any]] = {}
         """What a thread that forks has taken, or was about to take."""
         self._local = _OfThread(self)
+        self.libraries: list[tuple[Callable[[], int], Callable[[], None]]] = []
+        """Gates of foreign libraries that cannot be forked in the middle of a call: what closes one and says how many calls
+        are under way, and what opens it."""
 
     @property
     def inside(self) -> Any:
@@ -94,6 +100,10 @@ class ForkGate:
         for lock in _foreign_locks():
             held.append(lock)
             lock.acquire()
+        # Behind all that waits for threads of Python: who is inside may be calling such a library.
+        for close, _ in self.libraries:
+            while close():
+                time.sleep(_LIBRARY_SECONDS)
 
     def _close(self, me: int, held: list[Any]) -> Any:
         """Take all locks but those of threads that wait to fork themselves; return one that cannot be had, or None."""
@@ -111,6 +121,8 @@ class ForkGate:
         """Let the other threads go on."""
         me = threading.get_ident()
         self._forking.discard(me)
+        for _, open_again in self.libraries:
+            open_again()
         # Empty if this module was imported while the fork was already on its way.
         _release(self._held.get(me, []))
         self._held.pop(me, None)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
+from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.once import Once
 from hlojit.ir.switches import MEMORY_CACHE, MEMORY_LIMIT
 from hlojit.runtime import layout, objects, quota
@@ -32,6 +33,8 @@ CORE_SYMBOLS: Final = (
     "hlojit_release",
     "hlojit_enter_program",
     "hlojit_leave_program",
+    "hlojit_library_enter",
+    "hlojit_library_leave",
 )
 """What kernels, host programs and the simulator's scheduler may call of the core."""
 
@@ -52,6 +55,8 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "hlojit_memory_setup": (None, (ctypes.c_int64, ctypes.c_int64)),
     "hlojit_memory_counters": (ctypes.c_void_p, ()),
     "hlojit_python_fork_child": (None, ()),
+    "hlojit_library_close": (ctypes.c_int64, ()),
+    "hlojit_library_open": (None, ()),
     "hlojit_call_counters": (ctypes.c_void_p, ()),
 }
 """What Python calls: result and parameter types."""
@@ -208,6 +213,7 @@ def _begin(created: Native) -> None:
     atexit.register(created.hlojit_pool_shutdown)
     if hasattr(os, "fork"):
         created.register_fork_handlers()
+        fork_gate.libraries.append((created.hlojit_library_close, created.hlojit_library_open))
 
 
 native: Final = Once(Native, _begin)

@@ -25,6 +25,16 @@ def test_children_compile(kind: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@needs_fork
+def test_children_of_a_process_whose_threads_call_lapack() -> None:
+    """The library is forked between its calls: it waited for ever for its own threads."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT.with_name("forking_beside_lapack.py"))],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_fork_waits_for_others_but_not_for_those_who_wait_to_fork() -> None:
     gate = ForkGate()
     entered, leave, order = threading.Event(), threading.Event(), []

@@ -258,12 +258,16 @@ def _copy(b: LlvmBuilder, target: Val, source: Val, scratch: Scratch) -> None:
 def _call(b: LlvmBuilder, external: str, addresses: list[Val], batch: Batch) -> None:
     condition = batch.before(b, addresses) if batch.before is not None else None
     call = f"call void @{external}({', '.join(f'ptr {each.text}' for each in addresses)})"
-    if condition is None:
-        b.line(call)
-    else:
-        made, skipped = b.fresh_label("call"), b.fresh_label("skip")
+    gate = ("hlojit_library_enter", "hlojit_library_leave")
+    for name in gate:
+        b.declare(name, f"declare void @{name}()")
+    lines = (f"call void @{gate[0]}()", call, f"call void @{gate[1]}()")
+    made, skipped = b.fresh_label("call"), b.fresh_label("skip")
+    if condition is not None:
         b.branch_if(condition, made, skipped)
         b.begin_block(made)
-        b.line(call)
+    for line in lines:
+        b.line(line)
+    if condition is not None:
         b.branch(skipped)
         b.begin_block(skipped)
