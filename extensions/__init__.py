@@ -18,7 +18,7 @@ from hlojit.extensions.backend import (
     no,
 )
 from hlojit.extensions.checks import PluginRecord
-from hlojit.extensions.custom_calls import CustomCall, ExpansionCall, call_config
+from hlojit.extensions.custom_calls import CustomCall, ExpansionCall, call_config, called_functions
 from hlojit.extensions.devices import (
     DEVICE_MEMORY,
     HOST_MEMORY,
@@ -87,6 +87,7 @@ __all__ = [
     "SizedCode",
     "Support",
     "call_config",
+    "called_functions",
     "can_decompose",
     "current",
     "hookimpl",

@@ -17,7 +17,8 @@ from typing import Any, cast
 
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import PluginError
-from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.graph import Function, Instruction, Value
+from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.types import Type
 
@@ -53,7 +54,8 @@ class CustomCall(ABC):
 class ExpansionCall(CustomCall):
     """A function ``expand(builder, instruction)`` that builds the call out of other ops and returns the results.
 
-    It finds the call's configuration in ``call_config(instruction)``.
+    It finds the call's configuration in ``call_config(instruction)``, the functions that it names in
+    ``called_functions(instruction)``.
     """
 
     expand: Callable[[Any, Any], Sequence[Value]] = field(kw_only=True, default=cast(Any, None))
@@ -74,6 +76,21 @@ def call_config(instruction: Instruction) -> Any:
     """The configuration of a custom call in plain Python, or None: its ``backend_config`` or ``mhlo.backend_config``."""
     attribute = config_attribute(instruction.attributes, instruction.discardable)
     return None if attribute is None else plain_value(attribute)
+
+
+def called_functions(instruction: Instruction) -> tuple[Function, ...]:
+    """The functions of the module that a custom call names in ``called_computations``, which have bodies.
+
+    ``builder.call(function, ...)`` runs one where it stands, ``builder.inline(function.body, ...)`` copies it, into a region as
+    well.  Raises ``PluginError`` for a name that is no function's; programs may have such, since some targets are told by name.
+    """
+    module = instruction.function.module if instruction.function is not None else None
+    known = module.functions if module is not None else {}
+    found = [(name, known.get(name)) for name in instruction.callees]
+    for name, function in found:
+        if function is None or function.is_declaration:
+            raise PluginError(f"{described(instruction)} names the function @{name}, which the module does not have")
+    return tuple(function for _, function in found if function is not None)
 
 
 def config_attribute(attributes: Mapping[str, Any], discardable: Mapping[str, Attribute]) -> Attribute | None:
