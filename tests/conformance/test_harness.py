@@ -16,11 +16,12 @@ from hlojit.extensions.host_device import HostDevice
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tools.conformance import __main__ as command
-from tools.conformance import report
+from tools.conformance import page, report
 from tools.conformance.checks import Check, checked
 from tools.conformance.comparison import FAR, differs, ulp_distance
 from tools.conformance.mlir_text import functions, split_list, split_modules, without_comments
 from tools.conformance.programs import Outcome, Program
+from tools.conformance.reasons import Reason, reason_of
 from tools.conformance.suites import programs_of
 from tools.conformance.tasks import perform
 from tools.conformance.workers import outcomes
@@ -290,8 +291,34 @@ def test_tables(tmp_path: Path) -> None:
     assert [(each.program.name, each.kind, each.ops) for each in again["own"]] == [
         (each.program.name, each.kind, each.ops) for each in found["own"]
     ]
+    (tmp_path / "outcomes-cut.json").write_text('{"every": 1, "outcomes": [["a"')
+    (tmp_path / "outcomes-old.json").write_text('[["a", "", "", 0.0, []]]')
+    assert report.kept(tmp_path, ("cut", "old")) == {}
+    report.keep(tmp_path / "partial" / "cuda", "own", found["own"], every=4)
+    report.keep(tmp_path / "cpu", "own", found["own"][:1])
+    text = page.page(tmp_path, ("own",))
+    assert "| suite | CPU | `cuda`, simulated |" in text and "| own | 1/1 | 1/2 (one of 4) |" in text
+    assert "| `a` | `cuda`, simulated | **a defect**: wrong: so |" in text and "| `stablehlo.add` | 1/1 |" in text
     report.write(tmp_path, "cpu", again)
     assert "| other | 1 | 1 |  |\n| own | 1 | 2 | 1 wrong |" in (tmp_path / "summary.md").read_text()
+
+
+def test_reasons_hold_for_one_kind_of_failure_on_the_back_ends_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {
+        ("own", "a"): Reason("so it is"),
+        ("own", "b"): Reason("no host", kind="unsupported", backends=("cuda",)),
+    }
+    monkeypatch.setattr("tools.conformance.reasons.REASONS", rows)
+
+    def reason(name: str, kind: str, backend: str) -> str:
+        return reason_of(Outcome(Program("own", name, "run"), "", kind), backend)
+
+    assert reason("a", "wrong", "cpu") == reason("a", "wrong", "cuda") == "so it is"
+    assert reason("a", "", "cpu") == reason("a", "crash", "cpu") == reason("c", "wrong", "cpu") == ""
+    assert reason("b", "unsupported", "cuda") == "no host"
+    assert reason("b", "unsupported", "cpu") == reason("b", "wrong", "cuda") == ""
+    known = Outcome(Program("own", "b", "run"), "", "wrong", cannot_pass="so it is")
+    assert not known.passed and not known.is_failure and report.summary("own", [known]) == "own: 0/1 (1 with a reason)"
 
 
 @pytest.mark.parametrize(

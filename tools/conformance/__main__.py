@@ -7,15 +7,17 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import hlojit
 from hlojit.extensions import registry
 
-from tools.conformance import jax_harnesses, report
+from tools.conformance import jax_harnesses, page, report
 from tools.conformance.dynamic_programs import with_oracles
 from tools.conformance.programs import Outcome, Program
+from tools.conformance.reasons import reason_of
 from tools.conformance.suites import SUITES, programs_of
 from tools.conformance.tasks import perform
 from tools.conformance.workers import outcomes
@@ -47,6 +49,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=_seconds, default=60.0, help="seconds for one program")
     parser.add_argument("--workers", type=_count, default=min(len(os.sched_getaffinity(0)), 8))
     parser.add_argument("--output", type=Path, default=Path("build/conformance"))
+    parser.add_argument("--page", type=Path, help="a page to write with what was run on all back ends (in --output)")
     parser.add_argument("--verbose", action="store_true", help="print every failure")
     return parser.parse_args()
 
@@ -138,8 +141,8 @@ def run_suite(suite: str, programs: Sequence[Program], options: argparse.Namespa
         for outcome in outcomes(
             programs, perform, options.backend, workers=options.workers, limit=options.limit, environment=environment
         ):
-            found.append(outcome)
-            failed = sum(not each.passed for each in found)
+            found.append(replace(outcome, cannot_pass=reason_of(outcome, options.backend)))
+            failed = sum(each.is_failure for each in found)
             progress.update(task, advance=1, failed=failed)
     return found
 
@@ -168,10 +171,12 @@ def run(suites: dict[str, list[Program]], options: argparse.Namespace) -> int:
         print(report.summary(suite, found[suite]), flush=True)
         if options.verbose or options.filter.pattern:
             print("".join(f"{line}\n" for line in report.failures(found[suite])), end="")
-        report.keep(folder, suite, found[suite])
+        report.keep(folder, suite, found[suite], options.every)
     report.write(folder, options.backend, report.kept(folder, SUITE_ORDER) if is_whole else found)
     print(f"tables and failures: {folder}")
-    return int(any(report.is_failure(outcome) for each in found.values() for outcome in each))
+    if options.page:
+        options.page.write_text(page.page(options.output, SUITE_ORDER))
+    return int(any(outcome.is_failure for each in found.values() for outcome in each))
 
 
 def with_known_results(programs: Sequence[Program], options: argparse.Namespace) -> list[Program]:

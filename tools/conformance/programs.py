@@ -44,6 +44,13 @@ class Outcome:
     kind: str = ""
     seconds: float = 0.0
     ops: tuple[str, ...] = ()
+    cannot_pass: str = ""
+    """Why the program cannot pass, if it did not and that is known (``reasons.py``)."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the program did not pass, and there is no reason for that."""
+        return bool(self.kind) and not self.cannot_pass
 
     @property
     def passed(self) -> bool:

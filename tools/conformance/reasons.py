@@ -6,7 +6,20 @@ the exact one than its own tolerance, text of a dialect that is not StableHLO, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
+
+from tools.conformance.programs import Outcome
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a program cannot pass.  It holds for a failure of that kind, on those back ends (none: on all)."""
+
+    text: str
+    kind: str = "wrong"
+    backends: tuple[str, ...] = ()
+
 
 _OTHER_ORDER: Final = (
     "the specification leaves the precision of {op} open, and what is stored does not meet the limit of 3 ULP of every element, "
@@ -15,50 +28,58 @@ _OTHER_ORDER: Final = (
 )
 _FOREIGN: Final = "it is written in the own syntax of the dialect {}, which is no part of StableHLO"
 
-REASONS: Final[dict[tuple[str, str], str]] = {
-    ("testdata", "testdata/pow_complex64_20_30_complex64_20_30.mlir"): (
+REASONS: Final[dict[tuple[str, str], Reason]] = {
+    ("testdata", "testdata/pow_complex64_20_30_complex64_20_30.mlir"): Reason(
         "stored values are up to 1.6e-6 of their magnitude (13 ULP) from the exact ones, and the tolerance is absolute: 0.001 "
         "for 56,250; ours are within 1 ULP"
     ),
-    ("testdata", "testdata/sin_complex64_20_20.mlir"): (
+    ("testdata", "testdata/sin_complex64_20_20.mlir"): Reason(
         "the stored 52700.566 is 0.003 from the exact value, 52700.5691, and the tolerance 0.001; ours, 52700.570, is the "
         "nearest number of the type"
     ),
-    ("testdata", "testdata/cumprod_complex64_8_9.mlir"): (
+    ("testdata", "testdata/cumprod_complex64_8_9.mlir"): Reason(
         "the tolerance of 0.001 is half a unit in the last place of the stored -21577.229, and stored values are up to 0.016 "
         "from the exact ones: the order of the products decides, which the specification leaves open"
     ),
-    ("testdata", "testdata/cosh_float32_20_20_chlo.mlir"): (
+    ("testdata", "testdata/cosh_float32_20_20_chlo.mlir"): Reason(
         "the stored 4777.0596 is 4 ULP from the exact value, 4777.05746, and the limit 3; ours is the nearest number of the type"
     ),
-    ("testdata", "testdata/sinh_float32_20_20_chlo.mlir"): (
+    ("testdata", "testdata/sinh_float32_20_20_chlo.mlir"): Reason(
         "the stored -3136.5972 is 6 ULP, 0.0014, from the exact value, -3136.59858 (others up to 7), and the tolerance 0.001; "
         "ours are within 1 ULP"
     ),
-    ("testdata", "testdata/fft_complex128_14_15_16_17.mlir"): _OTHER_ORDER.format(
-        op="fft", stored="18,141", all="110,880", ours="12,610", largest="2.1"
+    ("testdata", "testdata/fft_complex128_14_15_16_17.mlir"): Reason(
+        _OTHER_ORDER.format(op="fft", stored="18,141", all="110,880", ours="12,610", largest="2.1")
     ),
-    ("testdata", "testdata/fft_complex64_14_15_16_17.mlir"): _OTHER_ORDER.format(
-        op="fft", stored="25,698", all="107,520", ours="26,284", largest="2.6"
+    ("testdata", "testdata/fft_complex64_14_15_16_17.mlir"): Reason(
+        _OTHER_ORDER.format(op="fft", stored="25,698", all="107,520", ours="26,284", largest="2.6")
     ),
-    ("testdata", "testdata/fft_float32_14_15_16_17.mlir"): _OTHER_ORDER.format(
-        op="fft", stored="5,807", all="60,480", ours="5,201", largest="1.8"
+    ("testdata", "testdata/fft_float32_14_15_16_17.mlir"): Reason(
+        _OTHER_ORDER.format(op="fft", stored="5,807", all="60,480", ours="5,201", largest="1.8")
     ),
-    ("testdata", "testdata/fft_float64_14_15_16_17.mlir"): _OTHER_ORDER.format(
-        op="fft", stored="5,965", all="60,480", ours="4,940", largest="1.9"
+    ("testdata", "testdata/fft_float64_14_15_16_17.mlir"): Reason(
+        _OTHER_ORDER.format(op="fft", stored="5,965", all="60,480", ours="4,940", largest="1.9")
     ),
-    ("testdata", "testdata/triangular_solve_float32_2_8_8_float32_2_10_8.mlir"): (
+    ("testdata", "testdata/triangular_solve_float32_2_8_8_float32_2_10_8.mlir"): Reason(
         "the matrices are ill conditioned (1.9e5 and 940): 25 of the 160 stored numbers are farther than the limit of 3 ULP from "
         "the exact ones, up to 40, and 15 of ours, up to 29; StableHLO does not run the file's check itself"
     ),
-    ("parse", "conversions/linalg/tests/sparse.mlir#0"): _FOREIGN.format("sparse_tensor"),
-    ("parse", "conversions/tosa/tests/legalize_tosa_rescale_to_stablehlo.mlir#1"): _FOREIGN.format("tosa"),
-    ("parse", "tests/print_stablehlo.mlir"): (
+    ("parse", "conversions/linalg/tests/sparse.mlir#0"): Reason(_FOREIGN.format("sparse_tensor"), kind="refused"),
+    ("parse", "conversions/tosa/tests/legalize_tosa_rescale_to_stablehlo.mlir#1"): Reason(
+        _FOREIGN.format("tosa"), kind="refused"
+    ),
+    ("parse", "tests/print_stablehlo.mlir"): Reason(
         "its function is declared to return nothing and ends with `stablehlo.return` of a tensor: a function returns what its "
-        "type says"
+        "type says",
+        kind="refused",
     ),
 }
 """By suite and name."""
 
-KINDS: Final = {"testdata": "wrong", "parse": "refused"}
-"""How a program with a reason fails, by suite: another failure is a defect."""
+
+def reason_of(outcome: Outcome, backend: str) -> str:
+    """Why the program cannot pass on the back end, or nothing if it did, should, or fails in another way."""
+    found = REASONS.get((outcome.program.suite, outcome.program.name))
+    if found is None or outcome.kind != found.kind or (found.backends and backend not in found.backends):
+        return ""
+    return found.text

@@ -8,27 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tools.conformance.programs import Outcome, Program
-from tools.conformance.reasons import KINDS, REASONS
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By suite."""
 
 
-def reason_of(outcome: Outcome) -> str:
-    """Why the program cannot pass, or nothing if it should, or if it fails in another way than the reason says."""
-    program = outcome.program
-    return REASONS.get((program.suite, program.name), "") if outcome.kind == KINDS.get(program.suite) else ""
-
-
-def is_failure(outcome: Outcome) -> bool:
-    """Whether the program did not pass, and there is no reason for that."""
-    return not outcome.passed and not reason_of(outcome)
-
-
 def kinds_of_failures(outcomes: Sequence[Outcome]) -> str:
     """How many programs failed in which way, and how many have a reason."""
     kinds = Counter(
-        outcome.kind if is_failure(outcome) else "with a reason" for outcome in outcomes if not outcome.passed
+        outcome.kind if outcome.is_failure else "with a reason" for outcome in outcomes if not outcome.passed
     )
     return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
@@ -40,23 +28,37 @@ def summary(suite: str, outcomes: Sequence[Outcome]) -> str:
     return f"{suite}: {passed}/{len(outcomes)}" + (f" ({rest})" if rest else "")
 
 
-def keep(folder: Path, suite: str, outcomes: Sequence[Outcome]) -> None:
-    """Keep a suite's outcomes in the folder, so that tables have them when other suites are run later."""
+def keep(folder: Path, suite: str, outcomes: Sequence[Outcome], every: int = 1) -> None:
+    """Keep a suite's outcomes in the folder, so that tables have them when other suites are run later.
+
+    ``every`` says of how many programs one was taken.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [(each.program.name, each.kind, each.reason, each.seconds, each.ops) for each in outcomes]
-    (folder / f"outcomes-{suite}.json").write_text(json.dumps(rows))
+    rows = [(each.program.name, each.kind, each.reason, each.seconds, each.ops, each.cannot_pass) for each in outcomes]
+    (folder / f"outcomes-{suite}.json").write_text(json.dumps({"every": every, "outcomes": rows}))
 
 
 def kept(folder: Path, suites: Iterable[str]) -> dict[str, list[Outcome]]:
     """The outcomes of the suites of which there are any in the folder."""
+    return {suite: outcomes for suite, (_every, outcomes) in kept_samples(folder, suites).items()}
+
+
+def kept_samples(folder: Path, suites: Iterable[str]) -> dict[str, tuple[int, list[Outcome]]]:
+    """By suite, of how many programs one was taken, and what became of it."""
     found = {}
     for suite in suites:
         path = folder / f"outcomes-{suite}.json"
-        if path.exists():
-            found[suite] = [
-                Outcome(Program(suite, name, ""), reason, kind, seconds, tuple(ops))
-                for name, kind, reason, seconds, ops in json.loads(path.read_text())
+        if not path.exists():
+            continue
+        try:
+            data = json.loads(path.read_text())
+            outcomes = [
+                Outcome(Program(suite, name, ""), reason, kind, seconds, tuple(ops), cannot_pass)
+                for name, kind, reason, seconds, ops, cannot_pass in data["outcomes"]
             ]
+            found[suite] = (int(data["every"]), outcomes)
+        except (ValueError, TypeError, KeyError):
+            continue  # of another version of this tool, or cut short: the suite is to be run again
     return found
 
 
@@ -77,7 +79,7 @@ def failures(outcomes: Sequence[Outcome]) -> list[str]:
     failed = sorted((outcome for outcome in outcomes if not outcome.passed), key=lambda outcome: outcome.program.name)
     return [
         f"{outcome.program.name}: {outcome.kind}: {outcome.reason}"
-        + (f" [cannot pass: {reason_of(outcome)}]" if reason_of(outcome) else "")
+        + (f" [cannot pass: {outcome.cannot_pass}]" if outcome.cannot_pass else "")
         for outcome in failed
     ]
 
