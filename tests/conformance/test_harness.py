@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -18,12 +19,13 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tools.conformance import __main__ as command
 from tools.conformance import page, report
 from tools.conformance.checks import Check, checked
-from tools.conformance.comparison import FAR, differs, ulp_distance
+from tools.conformance.comparison import FAR, differs, differs_by, ulp_distance
 from tools.conformance.mlir_text import functions, split_list, split_modules, without_comments
 from tools.conformance.programs import Outcome, Program
 from tools.conformance.reasons import Reason, reason_of
 from tools.conformance.suites import programs_of
 from tools.conformance.tasks import perform
+from tools.conformance.tolerances import Tolerance
 from tools.conformance.workers import outcomes
 
 RIGHT = """
@@ -269,6 +271,10 @@ def test_distances() -> None:
     small = np.array([1.0, -0.5], ml_dtypes.float4_e2m1fn)
     assert ulp_distance(small, np.array([1.5, 0.5], ml_dtypes.float4_e2m1fn)).tolist() == [1, 2]
     assert ulp_distance(np.array([1 + 2j]), np.array([1 + 2j])).tolist() == [[0, 0]]
+    for one, other in ((1.0, 2.0), (1 + 2j, 1 + 3j)):
+        scalars = np.array(one), np.array(other)
+        for found in (differs(Check("ulp", 0, 1, most=3), *scalars), differs_by(Tolerance(4, "so"), *scalars)):
+            assert re.search(rf"{other if other == 2.0 else 3.0} at .*; 1 of", found), found
     assert differs(Check("equal", 0, 1), np.zeros(2, "f4"), np.zeros(2, "f8")) == "float32[2] for float64[2]"
 
 

@@ -153,7 +153,8 @@ def _apart(actual: Array, expected: Array, least: int, most: int) -> str:
 def _where(wrong: Array, actual: Array, expected: Array, what: str) -> str:
     if not wrong.any():
         return ""
-    one, other = parts(actual), parts(expected)
+    # Distances of numbers without dimensions have one.
+    one, other = (parts(each).reshape(wrong.shape) for each in (actual, expected))
     first = tuple(int(each) for each in np.argwhere(wrong)[0])
     count = int(np.count_nonzero(wrong))
     return f"{what}: {one[first]!s} for {other[first]!s} at {list(first)}; {count} of {wrong.size} elements"
