@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, final
 
 import numpy as np
 from hlojit.arrays import Array
+from hlojit.compiled import write
 from hlojit.device_call import has_device_array
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Device
-from hlojit.ir.errors import ExecutionError, HlojitError
+from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
 from hlojit.placement import put
 
@@ -63,8 +65,13 @@ class BoundedExecutable:
         return self._executable.devices
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refused: files hold no results whose size only the run tells."""
-        raise HlojitError(f"{self.spec.name} has results whose size only the run tells; save its text")
+        """As ``Executable.save``."""
+        compiled = self.spec.compiled
+        if compiled is None:
+            self._executable.save(path)  # which says why not
+            return
+        results = zip(self.output_types, self._sizes, strict=True)
+        write(replace(compiled, bounded=tuple((type, tuple(sizes.items())) for type, sizes in results)), path)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, types)) for types in (self.input_types, self.output_types))

@@ -125,6 +125,9 @@ class CompiledProgram:
     """How many replicas, and partitions of each, run it together."""
     imports: tuple[tuple[str, str], ...] = ()
     """Symbols that the objects leave open, with the names by which whoever loads them finds the functions."""
+    bounded: tuple[tuple[TensorType, tuple[tuple[int, int], ...]], ...] = ()
+    """Of a program with results whose size the run tells, the results that come out: the type with its bounds, and pairs of a
+    dimension and the number of the output that is its size."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
@@ -202,9 +205,27 @@ def _check(values: dict[str, Any]) -> None:
         and all(1 <= count <= MOST_PROCESSES for count in values["processes"])
         and all_of(tuple, values["imports"])
         and all([type(part) for part in pair] == [str, str] for pair in values["imports"])
+        and _is_bounded(values["bounded"], values["outputs"])
     )
     if not sound:
         raise FormatError("the file does not hold a compiled program")
+
+
+def _is_bounded(bounded: Any, outputs: Sequence[TensorType]) -> bool:
+    """Whether these are types of results, each with dimensions of its own that scalars among the outputs are the sizes of."""
+
+    def fits(each: Any, output: TensorType) -> bool:
+        if not isinstance(each, tuple) or [type(part) for part in each] != [TensorType, tuple]:
+            return False
+        pairs = [pair for pair in each[1] if isinstance(pair, tuple) and [type(part) for part in pair] == [int, int]]
+        return (
+            len(pairs) == len(each[1])
+            and each[0].rank == output.rank
+            and all(0 <= dimension < output.rank for dimension, _ in pairs)
+            and all(0 <= number < len(outputs) and not outputs[number].rank for _, number in pairs)
+        )
+
+    return isinstance(bounded, tuple) and len(bounded) <= len(outputs) and all(map(fits, bounded, outputs))
 
 
 def _check_record(compiled: CompiledProgram) -> None:

@@ -432,8 +432,15 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
 
     loaded = backend.load(compiled)
     if isinstance(loaded, DeviceProgram):
-        return _of_grid(Executable.from_program(loaded, backend, compiled), compiled.grid)
-    return _of_grid(Executable(loaded, backend), compiled.grid)
+        made = Executable.from_program(loaded, backend, compiled)
+    else:
+        made = Executable(loaded, backend)
+    if compiled.bounded:
+        from hlojit.bounded_executable import BoundedExecutable
+
+        types, sizes = zip(*compiled.bounded)
+        return BoundedExecutable(_of_grid(made, compiled.grid), types, [dict(each) for each in sizes])
+    return _of_grid(made, compiled.grid)
 
 
 def _executable(backend: Backend, module: Module, compiled: Any) -> Any:

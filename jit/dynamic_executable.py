@@ -123,7 +123,15 @@ class DynamicExecutable:
         return ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refused: there is a program for each combination of shapes; ``specialized(...)`` gives one that can be saved."""
+        """Refused: there is a program for each combination of shapes, of which ``specialized(...)`` gives one that can be saved.
+
+        One for all sizes is code of this process, with expressions of sizes beside it that are not written down.
+        """
+        if self.dynamic_shapes == "symbolic":
+            raise HlojitError(
+                f"{self.name} is compiled once for all sizes, and a file holds no checks of what arguments fit each other; save "
+                "the program's text, or compile it without dynamic_shapes='symbolic' and save executable.specialized(*arguments)"
+            )
         raise HlojitError(
             f"{self.name} is compiled for each combination of shapes and has no one file; save "
             "executable.specialized(*arguments), or the program's text"

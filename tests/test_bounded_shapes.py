@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hlojit
 import numpy as np
 import pytest
+from hlojit.compiled import write
 from hlojit.ir.passes.pipeline_text import parse_pipeline
 
 BACKENDS = ("cpu", "reference")
@@ -243,3 +245,37 @@ def test_the_pass_alone_makes_sizes_results() -> None:
     module = hlojit.parse(CASES["elementwise"][0])
     parse_pipeline("dynamic-padder").run(module, verify="always")
     assert [str(type) for type in module.main.result_types] == ["tensor<8xf32>", "tensor<i32>"]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_programs_with_bounded_results_are_saved(backend: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    text = program(f"%0 = stablehlo.negate %s : {B8} return %n, %0 : tensor<i32>, {B8}", f"tensor<i32>, {B8}")
+    hlojit.compile(text, backend=backend).save(tmp_path / "bounded")
+    loaded = hlojit.load(tmp_path / "bounded")
+    assert [str(each) for each in loaded.output_types] == ["tensor<i32>", B8]
+    for n in (0, 3, 8):
+        count, found = loaded(X, np.int32(n))
+        assert count == n
+        np.testing.assert_array_equal(found, -X[:n])
+    with pytest.raises(hlojit.ExecutionError, match="its bound is 8"):
+        loaded(X, np.int32(9))
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(hlojit.load(tmp_path / "again")(X, np.int32(2))[1], -X[:2])
+
+
+def test_a_file_whose_sizes_are_of_no_result_is_refused(tmp_path: Any) -> None:
+    executable = hlojit.compile(program(f"return %s : {B8}", B8))
+    compiled = executable.spec.compiled
+    type = executable.output_types[0]
+    for wrong in (
+        ((type, ((1, 1),)),),
+        ((type, ((0, 7),)),),
+        ((type, ((0, 0),)),),
+        ((type, (0,)),),
+        ((3, ()),),
+        ((type, ()), (type, ()), (type, ())),
+    ):
+        write(replace(compiled, bounded=wrong), tmp_path / "wrong")
+        with pytest.raises(hlojit.HlojitError, match="does not hold a compiled program"):
+            hlojit.load(tmp_path / "wrong")
