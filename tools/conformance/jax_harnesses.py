@@ -18,6 +18,7 @@ import hlojit
 import numpy as np
 from hlojit.extensions import CompileOptions
 
+from tools.conformance import oracles
 from tools.conformance.comparison import differs_by
 from tools.conformance.programs import Program
 from tools.conformance.tolerances import tolerance
@@ -67,7 +68,21 @@ def _run(program: Program, backend: str) -> tuple[str, str]:
     except Exception as error:
         return "skipped", f"JAX itself: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     inputs, results = compiled_results(lowered, arguments, backend)
-    return _compare(harness, inputs, results, expected)
+    failure = _compare(harness, inputs, results, expected)
+    if failure[0] and len(results) == 1 and (wanted := oracles.exact(harness, arguments, inputs)) is not None:
+        return _judged(harness, np.asarray(results[0]), expected[0], wanted, failure)
+    return failure
+
+
+def _judged(harness: Any, result: Array, expected: Array, wanted: Array, failure: tuple[str, str]) -> tuple[str, str]:
+    """Where hlojit and JAX are farther apart than the table allows, the exact value decides, by the same table."""
+    allowed = tolerance(harness.group_name, str(expected.dtype))
+    if result.shape != wanted.shape or result.dtype != expected.dtype or not oracles.decides(result, expected, wanted):
+        return failure
+    ulp, large = oracles.errors(result, wanted)
+    if ulp <= allowed.ulp or large <= allowed.of_largest:
+        return "", ""
+    return "wrong", f"{failure[1]}; {ulp:.3g} ULP from the exact value, {large:.3g} of the largest"
 
 
 def arguments_of(name: str) -> Sequence[Any]:
