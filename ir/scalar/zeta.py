@@ -15,7 +15,7 @@ from hlojit.ir.scalar.expression import Term, maximum, minimum, power_of_two, ra
 from hlojit.ir.scalar.gamma import digamma, gamma, lgamma
 from hlojit.ir.scalar.logarithm import exponent_and_mantissa, log
 from hlojit.ir.scalar.power import positive_power, short_power
-from hlojit.ir.scalar.wide_numbers import Single
+from hlojit.ir.scalar.wide_numbers import Single, two_sum
 
 INFINITY = float("inf")
 NAN = float("nan")
@@ -25,7 +25,6 @@ STEPS = {"f32": (5, 8), "f64": (8, 14)}
 
 def _zeta_positive(s: Term, q: Term, precision: str, scale: Term | float = 1.0) -> Term:
     """Zeta for s > 1 and 0 < q < infinity, over ``scale**s``."""
-    power = short_power if precision == "f32" else positive_power
     count, terms = STEPS[precision]
     w = q + float(count)
     # beyond, the first of these terms exceeds all that follow it e**160 times
@@ -37,10 +36,22 @@ def _zeta_positive(s: Term, q: Term, precision: str, scale: Term | float = 1.0) 
         factor = inverse.fma(2.0 * number - 1.0, ratio) * inverse.fma(2.0 * number, ratio)
         total = total.fma(factor, c.BERNOULLI_QUOTIENTS[number - 1])
     rest = w / (bounded - 1.0) + ratio.fma(total, 0.5)
-    result = where(s < w * 40.0, power(w * scale, -s) * rest, 0.0)
+    result = where(s < w * 40.0, _power_of_sum(q, count, s, precision, scale) * rest, 0.0)
     for step in reversed(range(count)):
-        result = result + power((q + float(step)) * scale, -s)
+        result = result + _power_of_sum(q, step, s, precision, scale)
     return result
+
+
+def _power_of_sum(q: Term, step: int, s: Term, precision: str, scale: Term | float) -> Term:
+    """``((q + step) scale)**-s``; in f64 with what rounding the sum lost, which the power makes ``s`` times larger."""
+    total = q + float(step)
+    if precision == "f32":
+        return short_power(total * scale, -s)
+    power = positive_power(total * scale, -s)
+    if not step:
+        return power
+    _, lost = two_sum(q, q.constant(float(step)))
+    return power.fma(-(s * (lost / total)), power)
 
 
 def _parity(whole: Term) -> Term:
@@ -141,7 +152,11 @@ def polygamma(b: ScalarBuilder, n: Scalar, x: Scalar) -> Scalar:
 def _bessel_i1e(x: Term) -> Term:
     magnitude = x.abs()
     near_x = minimum(magnitude, 16.0)
-    near = near_x * (near_x * near_x).polynomial(c.BESSEL_I1_NEAR) * exp_negative(-near_x)
+    square = near_x * near_x
+    series = square.polynomial(c.BESSEL_I1_NEAR)
+    # what rounding the square lost, times about the quotient of the series' derivative and the series
+    lost = near_x.fma(near_x, -square) * 0.5 / (near_x + 1.5)
+    near = near_x * series.fma(lost, series) * exp_negative(-near_x)
     inverse = 1.0 / maximum(magnitude, 16.0)
     far = inverse.polynomial(c.BESSEL_I1E_FAR) * inverse.sqrt()
     result = where(magnitude > 16.0, far, near)

@@ -154,7 +154,7 @@ def test_zeta_at_its_borders(element: str, backend: str) -> None:
     np.testing.assert_array_equal(run("zeta", element, backend, s, q), wanted)
 
 
-@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 8.0)])
+@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 4.0)])
 def test_polygamma_is_close(element: str, bound: float) -> None:
     n = np.array([0, 1, 2, 3, 4, 5, 10, 20] * 4, DTYPES[element])
     x = points(DTYPES[element], -1, 5, 32)
@@ -197,10 +197,11 @@ def test_polygamma_neither_overflows_nor_vanishes_on_the_way() -> None:
     assert np.all(np.isnan(found[2:]))
 
 
-@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 3.0)])
+@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 4.0)])
 def test_bessel_i1e_is_close(element: str, bound: float) -> None:
     edges = np.array([0.0, -0.0, 15.999, 16.0, 16.01, -1.0, 1e30])
-    x = np.concatenate([np.linspace(-40, 40, 41), points(DTYPES[element], -20, 20, 30), edges]).astype(DTYPES[element])
+    plain = [np.linspace(-40, 40, 41), np.linspace(9, 16, 71), np.array([12.229414853713427, 11.40172543135784])]
+    x = np.concatenate([*plain, points(DTYPES[element], -20, 20, 30), edges]).astype(DTYPES[element])
     with mpmath.workdps(60):
         exact = [mpmath.besseli(1, mpf(v)) * mpmath.exp(-abs(mpf(v))) for v in x.tolist()]
         for backend in ("cpu", "cuda"):

@@ -104,7 +104,9 @@ TABLE: Final = (
     Row(
         "bessel_i1e",
         _WIDE,
-        Tolerance(3, "ours is up to 2.3 ULP from the exact value in f64, JAX's 8.3 in f32, 3.8 in f64"),
+        Tolerance(
+            4, "the bound that docs/numerics.md states; JAX's is up to 8.3 ULP from the exact value in f32, 3.8 in f64"
+        ),
     ),
     Row("bessel_i0e", _WIDE, Tolerance(6, "JAX writes two polynomials out: ours to 5.4 ULP, JAX's to 3.6")),
     Row(
