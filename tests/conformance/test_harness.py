@@ -22,7 +22,7 @@ from tools.conformance.checks import Check, checked
 from tools.conformance.comparison import FAR, differs, differs_by, ulp_distance
 from tools.conformance.mlir_text import functions, split_list, split_modules, without_comments
 from tools.conformance.programs import Outcome, Program
-from tools.conformance.reasons import Reason, reason_of
+from tools.conformance.reasons import Reason, explained
 from tools.conformance.suites import programs_of
 from tools.conformance.tasks import perform
 from tools.conformance.tolerances import Tolerance
@@ -292,14 +292,14 @@ def test_tables(tmp_path: Path) -> None:
     assert (tmp_path / "failures-own.txt").read_text() == "a: wrong: so\n"
     report.keep(tmp_path, "own", found["own"])
     report.keep(tmp_path, "other", found["own"][:1])
-    again = report.kept(tmp_path, ("other", "missing", "own"))
+    again = report.kept(tmp_path, "cpu", ("other", "missing", "own"))
     assert list(again) == ["other", "own"]
     assert [(each.program.name, each.kind, each.ops) for each in again["own"]] == [
         (each.program.name, each.kind, each.ops) for each in found["own"]
     ]
     (tmp_path / "outcomes-cut.json").write_text('{"every": 1, "outcomes": [["a"')
     (tmp_path / "outcomes-old.json").write_text('[["a", "", "", 0.0, []]]')
-    assert report.kept(tmp_path, ("cut", "old")) == {}
+    assert report.kept(tmp_path, "cpu", ("cut", "old")) == {}
     report.keep(tmp_path / "partial" / "cuda", "own", found["own"], every=4)
     report.keep(tmp_path / "cpu", "own", found["own"][:1])
     text = page.page(tmp_path, ("own",))
@@ -317,7 +317,7 @@ def test_reasons_hold_for_one_kind_of_failure_on_the_back_ends_that_they_name(mo
     monkeypatch.setattr("tools.conformance.reasons.REASONS", rows)
 
     def reason(name: str, kind: str, backend: str) -> str:
-        return reason_of(Outcome(Program("own", name, "run"), "", kind), backend)
+        return explained(Outcome(Program("own", name, "run"), "", kind), backend).cannot_pass
 
     assert reason("a", "wrong", "cpu") == reason("a", "wrong", "cuda") == "so it is"
     assert reason("a", "", "cpu") == reason("a", "crash", "cpu") == reason("c", "wrong", "cpu") == ""

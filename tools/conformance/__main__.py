@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,7 @@ from hlojit.extensions import registry
 from tools.conformance import jax_harnesses, page, report
 from tools.conformance.dynamic_programs import with_oracles
 from tools.conformance.programs import Outcome, Program
-from tools.conformance.reasons import reason_of
+from tools.conformance.reasons import explained
 from tools.conformance.suites import SUITES, programs_of
 from tools.conformance.tasks import perform
 from tools.conformance.workers import outcomes
@@ -141,7 +140,7 @@ def run_suite(suite: str, programs: Sequence[Program], options: argparse.Namespa
         for outcome in outcomes(
             programs, perform, options.backend, workers=options.workers, limit=options.limit, environment=environment
         ):
-            found.append(replace(outcome, cannot_pass=reason_of(outcome, options.backend)))
+            found.append(explained(outcome, options.backend))
             failed = sum(each.is_failure for each in found)
             progress.update(task, advance=1, failed=failed)
     return found
@@ -172,7 +171,7 @@ def run(suites: dict[str, list[Program]], options: argparse.Namespace) -> int:
         if options.verbose or options.filter.pattern:
             print("".join(f"{line}\n" for line in report.failures(found[suite])), end="")
         report.keep(folder, suite, found[suite], options.every)
-    report.write(folder, options.backend, report.kept(folder, SUITE_ORDER) if is_whole else found)
+    report.write(folder, options.backend, report.kept(folder, options.backend, SUITE_ORDER) if is_whole else found)
     print(f"tables and failures: {folder}")
     if options.page:
         options.page.write_text(page.page(options.output, SUITE_ORDER))

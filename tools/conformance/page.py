@@ -42,8 +42,8 @@ def page(output: Path, suites: Iterable[str]) -> str:
 def _of_backend(output: Path, backend: str, suites: Sequence[str]) -> dict[str, tuple[int, list[Outcome]]]:
     """By suite, of how many programs one was taken and what became of it."""
     return {
-        **report.kept_samples(output / "partial" / backend, suites),
-        **report.kept_samples(output / backend, suites),
+        **report.kept_samples(output / "partial" / backend, backend, suites),
+        **report.kept_samples(output / backend, backend, suites),
     }
 
 

@@ -6,7 +6,7 @@ the exact one than its own tolerance, text of a dialect that is not StableHLO, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tools.conformance.programs import Outcome
@@ -103,9 +103,9 @@ REASONS: Final[dict[tuple[str, str], Reason]] = {
 """By suite and name."""
 
 
-def reason_of(outcome: Outcome, backend: str) -> str:
-    """Why the program cannot pass on the back end, or nothing if it did, should, or fails in another way."""
+def explained(outcome: Outcome, backend: str) -> Outcome:
+    """With why the program cannot pass on the back end; as it is if it did, should, or fails in another way."""
     found = REASONS.get((outcome.program.suite, outcome.program.name))
     if found is None or outcome.kind != found.kind or (found.backends and backend not in found.backends):
-        return ""
-    return found.text
+        return outcome
+    return replace(outcome, cannot_pass=found.text)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tools.conformance.programs import Outcome, Program
+from tools.conformance.reasons import explained
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By suite."""
@@ -34,16 +35,16 @@ def keep(folder: Path, suite: str, outcomes: Sequence[Outcome], every: int = 1) 
     ``every`` says of how many programs one was taken.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [(each.program.name, each.kind, each.reason, each.seconds, each.ops, each.cannot_pass) for each in outcomes]
+    rows = [(each.program.name, each.kind, each.reason, each.seconds, each.ops) for each in outcomes]
     (folder / f"outcomes-{suite}.json").write_text(json.dumps({"every": every, "outcomes": rows}))
 
 
-def kept(folder: Path, suites: Iterable[str]) -> dict[str, list[Outcome]]:
-    """The outcomes of the suites of which there are any in the folder."""
-    return {suite: outcomes for suite, (_every, outcomes) in kept_samples(folder, suites).items()}
+def kept(folder: Path, backend: str, suites: Iterable[str]) -> dict[str, list[Outcome]]:
+    """The outcomes of the suites of which there are any in the folder, with the reasons that hold now."""
+    return {suite: outcomes for suite, (_every, outcomes) in kept_samples(folder, backend, suites).items()}
 
 
-def kept_samples(folder: Path, suites: Iterable[str]) -> dict[str, tuple[int, list[Outcome]]]:
+def kept_samples(folder: Path, backend: str, suites: Iterable[str]) -> dict[str, tuple[int, list[Outcome]]]:
     """By suite, of how many programs one was taken, and what became of it."""
     found = {}
     for suite in suites:
@@ -53,10 +54,10 @@ def kept_samples(folder: Path, suites: Iterable[str]) -> dict[str, tuple[int, li
         try:
             data = json.loads(path.read_text())
             outcomes = [
-                Outcome(Program(suite, name, ""), reason, kind, seconds, tuple(ops), cannot_pass)
-                for name, kind, reason, seconds, ops, cannot_pass in data["outcomes"]
+                Outcome(Program(suite, name, ""), reason, kind, seconds, tuple(ops))
+                for name, kind, reason, seconds, ops in data["outcomes"]
             ]
-            found[suite] = (int(data["every"]), outcomes)
+            found[suite] = (int(data["every"]), [explained(outcome, backend) for outcome in outcomes])
         except (ValueError, TypeError, KeyError):
             continue  # of another version of this tool, or cut short: the suite is to be run again
     return found
