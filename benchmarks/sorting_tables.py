@@ -38,7 +38,7 @@ def _parts(rows: Sequence[Row]) -> Iterator[tuple[str, str, str, list[Row]]]:
 
 def page(results: Sequence[Mapping[str, Any]]) -> str:
     """Tables: a row for every operation and type, mean and least ratio of each result file."""
-    heads = [f"{result['machine']['vectors'].replace('all that there are', 'AVX-512')}" for result in results]
+    heads = [result["machine"]["vectors"] for result in results]
     columns = [f"{head}: {figure}" for head in heads for figure in ("mean", "least", "in")]
     lines = [
         "| operation | type | against | " + " | ".join(columns) + " |",
