@@ -7,8 +7,8 @@ divided by hlojit's, both the least of several rounds; above 1, hlojit is faster
 
 ``--avx2`` shows what processors without AVX-512 do: hlojit's code, NumPy, PyTorch and JAX are kept from using it.
 ``--peers-avx2`` keeps the peers from it alone: on some processors NumPy's sorts by AVX-512 are slower than those by AVX2.
-``--output FILE`` writes the figures as JSON, ``--add`` keeps those of other cases in it, and ``--page FILE ...`` prints the
-tables of such files as Markdown.
+``--output FILE`` writes the figures as JSON, ``--add`` keeps those of other cases in it; ``tools/sorting_table.py`` puts the
+files of ``benchmarks/results`` into docs/sorting.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sorting_cases import GROUPS, TYPES, Case, cases
-from benchmarks.sorting_tables import lines_of, page
+from benchmarks.sorting_tables import lines_of
 
 WITHOUT_AVX512 = {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL",
@@ -159,12 +159,8 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="of hlojit")
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     parser.add_argument("--add", action="store_true", help="to those that the file holds")
-    parser.add_argument("--page", nargs="+", type=Path, help="print tables of result files and do nothing else")
     options = parser.parse_args()
     console = Console(width=130)
-    if options.page:
-        print(page([json.loads(path.read_text()) for path in options.page]))
-        return 0
     wanted = {
         "HLOJIT_NUM_THREADS": str(options.threads),
         **(WITHOUT_AVX512 if options.avx2 or options.peers_avx2 else {}),

@@ -18,6 +18,7 @@ TITLES = {
     "top_k": "top_k",
     "scatter": "sums by segments, counts, histograms",
 }
+ORDER = ("f4", "f8", "f2", "bf16", "i4", "i8", "i2", "i1", "u4", "u8", "u2", "u1")
 NAMES = {"numpy": "NumPy", "jax": "JAX", "inductor": "inductor"}
 
 
@@ -36,25 +37,37 @@ def _parts(rows: Sequence[Row]) -> Iterator[tuple[str, str, str, list[Row]]]:
         yield group, dtype, peer, found
 
 
-def page(results: Sequence[Mapping[str, Any]]) -> str:
-    """Tables: a row for every operation and type, mean and least ratio of each result file."""
-    heads = [result["machine"]["vectors"] for result in results]
-    columns = [f"{head}: {figure}" for head in heads for figure in ("mean", "least", "in")]
-    lines = [
-        "| operation | type | against | " + " | ".join(columns) + " |",
-        "|---|---|---|" + "---|" * len(columns),
-    ]
-    parts = [{(group, dtype, peer): found for group, dtype, peer, found in _parts(each["rows"])} for each in results]
+def page(result: Mapping[str, Any]) -> str:
+    """A result file as Markdown: mean and least ratios, an operation and a peer a row, a type a column; what is below 1."""
+    rows = result["rows"]
+    types = list(dict.fromkeys(row["type"] for row in sorted(rows, key=lambda row: ORDER.index(row["type"]))))
+    parts = {(group, dtype, peer): found for group, dtype, peer, found in _parts(rows)}
+    lines = ["| operation | against | " + " | ".join(types) + " |", "|---|---|" + "---|" * len(types)]
     for group, title in TITLES.items():
-        for key in dict.fromkeys(key for each in parts for key in each if key[0] == group):
-            cells = [cell for each in parts for cell in _cells(each.get(key, []), key[2])]
-            lines.append(f"| {title} | {key[1]} | {NAMES[key[2]]} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        for peer in dict.fromkeys(key[2] for key in parts if key[0] == group):
+            cells = [_cell(parts.get((group, dtype, peer), []), peer) for dtype in types]
+            lines.append(f"| {title} | {NAMES[peer]} | " + " | ".join(cells) + " |")
+    slow = [(ratio, row, peer) for row in rows for peer, ratio in row["ratio"].items() if ratio < 1]
+    named = [
+        f"{TITLES[row['group']]}, {row['type']}, {row['name']}: {ratio:.2f} ({NAMES[peer]})"
+        for ratio, row, peer in sorted(slow, key=lambda each: each[0])
+    ]
+    return "\n".join([*lines, "", f"Below 1: {'; '.join(named) or 'nothing'}."])
 
 
-def _cells(rows: Sequence[Row], peer: str) -> tuple[str, str, str]:
-    if not rows:
-        return ("", "", "")
-    worst = min(rows, key=lambda row: float(row["ratio"][peer]))
-    mean = geometric_mean([row["ratio"][peer] for row in rows])
-    return (f"{mean:.2f}", f"{worst['ratio'][peer]:.2f}", str(worst["name"]))
+def described(machine: Row) -> str:
+    """What ran where, in a line."""
+    versions = [f"{name} {machine[name]}" for name in ("numpy", "jax", "torch") if machine.get(name)]
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} thread of hlojit, "
+        f"vectors: {machine['vectors']}; {', '.join(versions)}."
+    )
+
+
+def _cell(rows: Sequence[Row], peer: str) -> str:
+    ratios = [float(row["ratio"][peer]) for row in rows]
+    return f"{_short(geometric_mean(ratios))}, {_short(min(ratios))}" if ratios else ""
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"

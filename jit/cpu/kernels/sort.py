@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlojit.cpu.kernels.key_sort import emit_key_sort
 from hlojit.cpu.kernels.merge_sort import emit_merge_sort
+from hlojit.cpu.kernels.shared_sort import SharedSortPlan, emit_shared_sort
 from hlojit.cpu.kernels.top_k import TopKPlan, emit_top_k
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.fusion_emitter import emit_fusion
@@ -22,6 +23,9 @@ def emit_sort(instruction: Instruction, target: Target, symbol: str) -> KernelCo
     plan = LineSortPlan.of(arrays, target)
     if plan is None:
         return emit_merge_sort(instruction, target, symbol)
+    shared = SharedSortPlan.of(plan, target)
+    if shared is not None:
+        return emit_shared_sort(shared, arrays, target, symbol)
     return emit_key_sort(plan, arrays, target, symbol)
 
 

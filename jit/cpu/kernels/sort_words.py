@@ -93,6 +93,8 @@ class WordMaker:
     kinds: Sequence[str]
     native: int
     """Lanes of a vector of words."""
+    part: tuple[Val, Val] | None = None
+    """The first element of a line that is looked at, and the one behind the last; at least a vector lies between them."""
 
     @property
     def lanes(self) -> int:
@@ -103,8 +105,14 @@ class WordMaker:
         return lanes
 
     def each_vector(self, carried: Values, body: Callable[[Val, Values], Values]) -> Values:
-        """``body(index, carried)`` for vectors that cover a line: the same element may come twice."""
-        return each_vector(self.b, self.plan.length, self.lanes, carried, body)
+        """``body(index, carried)`` for vectors that cover a line, or a part: the same element may come twice."""
+        b, lanes = self.b, self.lanes
+        if self.part is None:
+            return each_vector(b, self.plan.length, lanes, carried, body)
+        first, limit = self.part
+        last = b.sub(limit, literal(lanes))
+        loop = b.begin_loop(first, last, step=lanes, carried=[b.splat(value, lanes) for value in carried])
+        return body(last, b.end_loop(loop, body(loop.index, loop.carried)))
 
     def _store(self, value: Val, base: Val, index: Val) -> None:
         self.b.store(value, self.b.element_pointer(base, value.kind, index))
@@ -141,12 +149,14 @@ class WordMaker:
         kind = self.plan.order.kind
         first = b.load(kind, operand)
         first = b.splat(first, lanes) if lanes > 1 else first
-        return self._holds(
-            self.plan.length - lanes, lambda index: b.icmp("eq", load_lanes(b, kind, operand, index, lanes), first)
-        )
+        last = literal(self.plan.length - lanes) if self.part is None else b.sub(self.part[1], literal(lanes))
+        return self._holds(last, lambda index: b.icmp("eq", load_lanes(b, kind, operand, index, lanes), first))
 
     def are_sorted(self, operands: Operands) -> Val:
-        """Whether no key of a line of several elements is below the one before it; stops where one is."""
+        """Whether no key of a line of several elements is below the one before it; stops where one is.
+
+        Of a part, the key behind it is looked at as well.
+        """
         b, plan, lanes = self.b, self.plan, self.lanes
         while lanes >= plan.length:
             lanes //= 2
@@ -154,21 +164,22 @@ class WordMaker:
         def key(index: Val) -> Val:
             return key_at(b, plan.codes, plan.word, self.kinds, operands, index, lanes)
 
-        return self._holds(
-            plan.length - 1 - lanes, lambda index: b.icmp("ule", key(index), key(b.add(index, literal(1)))), lanes
-        )
+        last = literal(plan.length - 1 - lanes)
+        if self.part is not None:
+            last = minimum(b, last, b.sub(self.part[1], literal(lanes)))
+        return self._holds(last, lambda index: b.icmp("ule", key(index), key(b.add(index, literal(1)))), lanes)
 
-    def _holds(self, last: int, condition: Callable[[Val], Val], lanes: int = 0) -> Val:
-        """Whether a condition holds for vectors that begin at 0, one behind the other, and at ``last``."""
+    def _holds(self, last: Val, condition: Callable[[Val], Val], lanes: int = 0) -> Val:
+        """Whether a condition holds for vectors one behind the other, from the first element on, and at ``last``."""
         b, lanes = self.b, lanes or self.lanes
-        place = Variable(b, "i64", ZERO)
+        place = Variable(b, "i64", ZERO if self.part is None else self.part[0])
         holds = Variable(b, "i1", Val("true", "i1"))
 
         def look() -> None:
-            holds.set(reduced(b, "and", condition(minimum(b, place.get(), literal(last)))))
+            holds.set(reduced(b, "and", condition(minimum(b, place.get(), last))))
             place.set(b.add(place.get(), literal(lanes)))
 
-        while_loop(b, lambda: b.and_(holds.get(), b.icmp("slt", place.get(), literal(last + lanes))), look)
+        while_loop(b, lambda: b.and_(holds.get(), b.icmp("slt", place.get(), b.add(last, literal(lanes)))), look)
         return holds.get()
 
     def word_of(self, key: Val) -> Val:
@@ -188,10 +199,6 @@ class WordMaker:
         order = plan.order
         assert order is not None
 
-        def element(word: Val) -> Val:
-            key = self._signed(word) if plan.key_bits == KIND_BITS[plan.word] else word
-            return cast(Val, order.stored(scalars(b), b.trunc(key, order.kind)))
-
         if plan.sorts_in_result and order.is_signed:
             return
         whole = plan.count - plan.count % lanes
@@ -199,10 +206,20 @@ class WordMaker:
         rest = load_lanes(b, plan.word, x, literal(plan.count - lanes), lanes) if whole < plan.count else None
         loop = b.begin_loop(ZERO, literal(whole), step=lanes)
         word = load_lanes(b, plan.word, x, loop.index, lanes)
-        self._store(element(word), result, loop.index)
+        self._store(self._element(word), result, loop.index)
         b.end_loop(loop)
         if rest is not None:
-            self._store(element(rest), result, literal(plan.count - lanes))
+            self._store(self._element(rest), result, literal(plan.count - lanes))
+
+    def turn_back_some(self, words: Val, index: Val, result: Val, place: Val, lanes: int) -> None:
+        """Elements of some words, written somewhere else."""
+        self._store(self._element(load_lanes(self.b, self.plan.word, words, index, lanes)), result, place)
+
+    def _element(self, word: Val) -> Val:
+        b, plan = self.b, self.plan
+        assert plan.order is not None
+        key = self._signed(word) if plan.key_bits == KIND_BITS[plan.word] else word
+        return cast(Val, plan.order.stored(scalars(b), b.trunc(key, plan.order.kind)))
 
     # ------------------------------------------------------------- keys with numbers
 

@@ -55,12 +55,24 @@ def gather_lines(
     b: LlvmBuilder, plan: LineSortPlan, arrays: SortedArrays, words: Val, operands: Lines, results: Sequence[Val]
 ) -> None:
     """Results from the elements whose numbers words hold."""
-    mask = b.constant(plan.word, (1 << plan.number_bits) - 1)
     loop = b.begin_loop(ZERO, literal(arrays.count))
     word = b.load(plan.word, b.element_pointer(words, plan.word, loop.index))
-    number = b.zext(b.and_(word, mask), "i64")
-    write_element(b, arrays, number, operands, results, loop.index)
+    write_word(b, plan, arrays, word, operands, results, loop.index)
     b.end_loop(loop)
+
+
+def write_word(
+    b: LlvmBuilder,
+    plan: LineSortPlan,
+    arrays: SortedArrays,
+    word: Val,
+    operands: Lines,
+    results: Sequence[Val],
+    place: Val,
+) -> None:
+    """The element whose number a word holds to a place of the results."""
+    mask = b.constant(plan.word, (1 << plan.number_bits) - 1)
+    write_element(b, arrays, b.zext(b.and_(word, mask), "i64"), operands, results, place)
 
 
 def write_element(
