@@ -67,7 +67,7 @@ check: $(STAMP)  ## format, lint, types, layers and fast tests (below 60 s)
 bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
 	$(RUN) -m benchmarks
 
-bench-sorting: $(STAMP)  ## sorts of every type, length and input beside NumPy's (ARGS="--quick" and others)
+bench-sorting: $(STAMP)  ## sorts and selections of every type, length and input beside their peers (ARGS="--quick" and others)
 	$(RUN) -m benchmarks.sorting $(ARGS)
 
 bench-gpu: $(STAMP)  ## hlojit beside JAX on the machine's GPU, in one process (nine minutes; ARGS="--quick" and others: docs/cuda.md)
@@ -92,6 +92,7 @@ docs: $(STAMP)  ## make the generated pages of docs/ anew
 	$(RUN) tools/op_status.py
 	$(RUN) tools/constraint_table.py
 	$(RUN) tools/switch_table.py
+	$(RUN) tools/sorting_table.py
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist *.egg-info

@@ -121,8 +121,9 @@ def test_links_and_paths_exist(page: Path) -> None:
         assert (ROOT / path).exists(), f"{page}: {path}"
 
 
-def test_op_status_is_up_to_date() -> None:
-    command = [sys.executable, ROOT / "tools" / "op_status.py", "--check"]
+@pytest.mark.parametrize("tool", ["op_status", "sorting_table"])
+def test_generated_pages_are_up_to_date(tool: str) -> None:
+    command = [sys.executable, ROOT / "tools" / f"{tool}.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
