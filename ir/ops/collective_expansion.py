@@ -26,6 +26,7 @@ from hlojit.ir.ops.process_groups import (
     spanning,
 )
 from hlojit.ir.ops.quantized_arrays import zeros_of
+from hlojit.ir.ops.region_loops import applied_to
 from hlojit.ir.process_grid import Groups, ProcessGrid, grid_of
 
 if TYPE_CHECKING:
@@ -202,17 +203,14 @@ def _combined(builder: Builder, stacked: Value, instruction: Instruction, groups
     own = None
     for number in range(1, members(groups)):
         part = _promoted(builder, _part(builder, stacked, number), region)
-        longer = builder.lift_region(region, [total, part], part.tensor_type.shape)
-        if longer is None:
-            reason = "its computation holds more than elementwise ops on its arguments and constants"
-            raise UnsupportedError(instruction.name, "", reason, instruction.location)
+        longer = applied_to(builder, region, [total, part])
         if number < least:
-            total = longer[0]
+            total = longer
             continue
         if own is None:
             own = _looked_up(builder, instruction, counts)
         is_there = builder.compare(builder.constant(np.int32(number)), own, "LT")
-        total = builder.select(is_there, longer[0], total)
+        total = builder.select(is_there, longer, total)
     return total
 
 

@@ -102,20 +102,23 @@ def applied(builder: Any, region: Block, arrays: Sequence[Value]) -> list[Value]
 # ops
 
 
+def applied_to(builder: Builder, region: Block, operands: Sequence[Value]) -> Value:
+    """Apply a region of scalars, which returns one, to tensors of one shape."""
+    type = operands[0].tensor_type
+    lifted = builder.lift_region(region, operands, type.shape)
+    if lifted is not None:
+        return lifted[0]
+    region = prepared_region(builder, region)
+    (result,) = applied(builder, region, [builder.reshape(operand, (type.size,)) for operand in operands])
+    region.drop_all_references()
+    return builder.reshape(result, type.shape)
+
+
 def expand_map(builder: Builder, instruction: Instruction) -> Sequence[Value] | None:
     """The computation's ops on whole tensors where all are elementwise; otherwise element after element."""
-    type = instruction.results[0].tensor_type
-    if not type.is_static:
+    if not all(operand.tensor_type.is_static for operand in instruction.operands):
         return None
-    region = instruction.regions[0]
-    lifted = builder.lift_region(region, instruction.operands, type.shape)
-    if lifted is not None:
-        return lifted
-    region = prepared_region(builder, region)
-    flat = [builder.reshape(operand, (type.size,)) for operand in instruction.operands]
-    (result,) = applied(builder, region, flat)
-    region.drop_all_references()
-    return [builder.reshape(result, type)]
+    return [applied_to(builder, instruction.regions[0], instruction.operands)]
 
 
 def expand_reduce(builder: Builder, instruction: Instruction) -> Sequence[Value] | None:

@@ -44,8 +44,9 @@ class TupleLegalizer(Pass):
 
 
 def _carries_tuple(instruction: Instruction) -> bool:
-    values = (*instruction.operands, *instruction.results)
-    return instruction.op.host_role in _CARRIES and any(isinstance(value.type, TupleType) for value in values)
+    return instruction.op.host_role in _CARRIES and any(
+        isinstance(value.type, TupleType) for value in (*instruction.operands, *instruction.results)
+    )
 
 
 def _leaf_types(type: Type) -> list[Type]:

@@ -194,17 +194,6 @@ def test_groups_that_the_grid_does_not_have(text: str, grid: dict[str, int], mes
         hlojit.compile(text, **grid)  # type: ignore[arg-type]
 
 
-def test_a_computation_of_more_than_elementwise_ops_is_refused() -> None:
-    region = (
-        "({ ^bb0(%a: tensor<i32>, %b: tensor<i32>): %v = stablehlo.reshape %a : (tensor<i32>) -> tensor<1xi32> "
-        "%r = stablehlo.reshape %v : (tensor<1xi32>) -> tensor<i32> %s = stablehlo.add %r, %b : tensor<i32> "
-        "stablehlo.return %s : tensor<i32> })"
-    )
-    text = program(f'"stablehlo.all_reduce"(%x) {region} {{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}')
-    with pytest.raises(hlojit.UnsupportedError, match="its computation holds more than elementwise ops"):
-        hlojit.compile(text, num_replicas=2)
-
-
 # ----------------------------------------------------------------------------------------------------------- failures
 
 

@@ -13,6 +13,7 @@ import pytest
 from hlojit.extensions.rendezvous import Meeting
 from hlojit.ir.interpreter import evaluate
 
+from ..ops.test_regions import GCD, S
 from . import model
 from .model import Grid
 
@@ -278,6 +279,26 @@ def test_any_computation_of_elements(every: str, size: int) -> None:
     type = f"tensor<{size}xf32>"
     body = f'"stablehlo.all_reduce"(%x) {ANY_REGION} {{replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>}} : ({type}) -> {type}'
     same(run(every, grid, body, inputs, type, type), expected)
+
+
+LOOPING_REGION = f"""({{
+    ^bb0(%a: {S}, %b: {S}):
+      {GCD}
+  }})"""
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter"])
+def test_computations_with_loops(every: str, name: str) -> None:
+    grid = Grid(2, 1)
+    inputs = [abs(each) * 6 + 6 for each in values(grid, (8,))]
+    scattered = ", scatter_dimension = 0 : i64" if name == "reduce_scatter" else ""
+    result = "tensor<4xi32>" if scattered else "tensor<8xi32>"
+    body = (
+        f'"stablehlo.{name}"(%x) {LOOPING_REGION} {{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>{scattered}}} : '
+        f"(tensor<8xi32>) -> {result}"
+    )
+    whole = np.gcd(*inputs)
+    same(run(every, grid, body, inputs, "tensor<8xi32>", result), np.split(whole, 2) if scattered else [whole, whole])
 
 
 VARIADIC = """
