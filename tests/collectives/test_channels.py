@@ -277,3 +277,22 @@ def test_random_numbers_are_the_same_on_all_machines() -> None:
         hlojit.channel("random").handle()
     for each in found[1:]:
         np.testing.assert_array_equal(each, found[0])
+
+
+def test_nothing_is_sent_behind_what_failed(every: str) -> None:
+    """What the infeed did not give is nothing to send."""
+    type = "tensor<2xf32>"
+    text = f"""func.func @main() -> {type} {{
+      %t = stablehlo.create_token : {TOKEN}
+      {infeed("a", "t", type)}
+      %w = stablehlo.add %a, %a : {type}
+      %k = "stablehlo.outfeed"(%w, %a_t) : ({type}, {TOKEN}) -> {TOKEN}
+      return %w : {type}
+    }}"""
+    program: Any = hlojit.compile(text, backend=every)
+    hlojit.channel("infeed").put(np.zeros(3, "f4"))
+    with pytest.raises(HlojitError, match=r"float32\[3\]"):
+        program()
+    hlojit.channel("infeed").put(array(1, 2))
+    program()
+    assert hlojit.channel("outfeed").get(5)[0].tolist() == [2, 4]

@@ -73,9 +73,19 @@ class _ForeignCall:
             self.symbol, [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
         ) as given:
             context, buffers, _, _ = given
+            stopped, going, done = (b.fresh_label(stem) for stem in ("stopped", "going", "done"))
+            # What failed before gave no results: no handler sees them, and nothing is sent.
+            b.declare("hlojit_poll", "declare i32 @hlojit_poll(ptr)")
+            is_over = b.emit(
+                "i1", 1, f"icmp ne i32 {b.emit('i32', 1, f'call i32 @hlojit_poll(ptr {context.text})').text}, 0"
+            )
+            b.branch_if(is_over, stopped, going)
+            b.begin_block(stopped)
+            b.branch(done)
+            b.begin_block(going)
             frame = self._frame(context, buffers)
             error = b.emit("ptr", 1, f"call ptr @{self.handler}(ptr {frame.text})")
-            failed, done = b.fresh_label("failed"), b.fresh_label("done")
+            failed = b.fresh_label("failed")
             b.branch_if(b.emit("i1", 1, f"icmp ne ptr {error.text}, null"), failed, done)
             b.begin_block(failed)
             place = b.constant_bytes(f"custom call target {self.view.target!r}\n{self.view.place}".encode() + b"\0")
