@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
+from hlojit.extensions.events import seconds_of
 from hlojit.extensions.rendezvous import current_participant
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.ops.channel_expansion import TO_HOST
@@ -48,7 +49,7 @@ class Channel:
 
     def get(self, timeout: float | None = None) -> Arrays:
         """The arrays that came first; raises ``TimeoutError`` when there are none after ``timeout`` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + seconds_of(timeout)
         while True:
             found = self._taken(_LOOK_SECONDS if deadline is None else min(_LOOK_SECONDS, deadline - time.monotonic()))
             if found is not None:

@@ -178,7 +178,7 @@ class Event:
                 "this result was pending when the process was forked, and only the parent process gets it; "
                 "wait for results before forking, or compute them in the child"
             )
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout)
         gate = threading.Lock()
         gate.acquire()
 
@@ -226,7 +226,7 @@ def acquire(lock: threading.Lock, seconds: float = -1.0) -> bool:
     return True
 
 
-def _seconds(timeout: float | None) -> float:
+def seconds_of(timeout: float | None) -> float:
     """A timeout as locks take it."""
     if timeout is None:
         return -1.0

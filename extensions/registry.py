@@ -9,10 +9,11 @@ Hooks are called once per plugin and fill tables; nothing here is on the path of
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.checks import PluginRecord, name_of, read_plugin, unknown
@@ -21,6 +22,9 @@ from hlojit.extensions.discovery import Discovery
 from hlojit.extensions.registered import BACKENDS, PASSES, RegisteredBackend, RegisteredPass
 from hlojit.ir.environment import CUSTOM_CALLS, Contribution, Environment, current, process_environment, tables
 from hlojit.ir.errors import HlojitError, PluginError
+
+_PYTHON_CALLBACK: Final = re.compile(r"python_[cg]pu_callback$")
+"""Targets of JAX's callbacks."""
 
 
 class Registry:
@@ -114,8 +118,13 @@ class Registry:
 
     def unknown_target(self, target: str) -> str:
         """A message for a custom call target that nobody registered."""
+        if _PYTHON_CALLBACK.search(target):
+            return (
+                f"{target!r} calls a Python function of the process that wrote this program (jax.debug.print, pure_callback, "
+                "io_callback); the program does not contain it: leave it out before lowering"
+            )
         return (
-            unknown("custom call target", target, self.custom_calls)
+            unknown("custom call target", target, [*self.custom_calls, "lapack_*_ffi"])
             + "; register one with hlojit.extensions.register, through the hook hlojit_custom_calls"
             + tables().failures()
         )

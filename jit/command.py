@@ -92,7 +92,10 @@ def _file(parser: argparse.ArgumentParser) -> None:
 def _read(options: argparse.Namespace) -> tuple[str, str]:
     if options.file == "-":
         return sys.stdin.read(), "<stdin>"
-    return Path(options.file).read_text(encoding="utf-8"), options.file
+    try:
+        return Path(options.file).read_text(encoding="utf-8"), options.file
+    except UnicodeDecodeError as error:
+        raise HlojitError(f"{options.file} is no text ({error}): this command reads StableHLO text") from None
 
 
 def _module(options: argparse.Namespace) -> Any:

@@ -282,7 +282,8 @@ class ModuleReader:
         quoted = cursor.peek(STRING)
         dialect = (name or (quoted or "")[1:-1]).partition(".")[0]
         if "." not in (name or quoted or "") or dialect in ("stablehlo", "chlo", "func", "builtin", "hlojit"):
-            cursor.expected("func.func, a module or a definition")
+            hint = "; HLO text is another language: have it written as StableHLO" if name == "HloModule" else ""
+            cursor.fail(f"expected func.func, a module or a definition, found {cursor.found()}{hint}")
         end = start
         while end < len(cursor.text) and cursor.text[end] != "\n":
             char = cursor.text[end]

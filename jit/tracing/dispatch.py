@@ -113,8 +113,9 @@ class Dispatch(Operations):
         self.mark()
         rule = FUNCTIONS.get(function)
         if rule is None:
+            package = getattr(function, "__module__", None) or "numpy"
             raise TracingError(
-                f"np.{getattr(function, '__name__', function)} cannot be compiled yet; "
+                f"{package.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)} cannot be compiled yet; "
                 "compute it outside, or express it through other NumPy functions"
             )
         return rule(self, *arguments, **options)
