@@ -51,9 +51,12 @@ class ParallelExecutable:
         self._executable: Final = executable
         self._grid: Final = grid
 
-    def __call__(self, arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Run all processes and wait: a list of results for each, on its device if an argument of its is on one."""
-        rows = self._rows(arguments)
+    def __call__(self, *arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Run all processes and wait: a list of results for each, on its device if an argument of its is on one.
+
+        There is one argument, the list of the processes' lists of arguments.
+        """
+        rows = self._rows(arguments[0] if len(arguments) == 1 else None, given=len(arguments))
         run = self._start(rows, None)
         try:
             run.wait()
@@ -112,11 +115,12 @@ class ParallelExecutable:
     def __repr__(self) -> str:
         return f"{self._executable!r} as {self._grid.processes} processes ({self._grid})"
 
-    def _rows(self, arguments: object) -> list[list[Any]]:
+    def _rows(self, arguments: object, *, given: int = 1) -> list[list[Any]]:
         count, name = self._grid.processes, self.spec.name
         rows = list(arguments) if isinstance(arguments, (list, tuple)) else None
         if rows is None or len(rows) != count or not all(isinstance(row, (list, tuple)) for row in rows):
-            found = f"a list of {len(rows)}" if rows is not None else f"an object of type {type(arguments).__name__}"
+            kind = f"a list of {len(rows)}" if rows is not None else f"an object of type {type(arguments).__name__}"
+            found = kind if given == 1 else f"{given} arguments"
             raise ArgumentError(
                 f"{name} is run by {count} processes ({self._grid}): pass a list of {count} lists of arguments, one for each "
                 f"process, not {found}"
@@ -150,8 +154,9 @@ class ParallelExecutable:
                 f"{', '.join(map(str, known))} (HLOJIT_CPU_DEVICES={count}, or HLOJIT_CUDA='simulator devices={count}', makes "
                 "virtual ones)"
             )
-        if chosen is not None and len(chosen) != count:
-            raise ArgumentError(f"{name} is run by {count} processes; devices= names {len(chosen)}")
+        if chosen is not None and (not isinstance(chosen, (list, tuple)) or len(chosen) != count):
+            named = f"names {len(chosen)}" if isinstance(chosen, (list, tuple)) else f"is {chosen!r}"
+            raise ArgumentError(f"{name} is run by {count} processes; devices= {named}")
         found = [
             self._call.device_for(row, known[number] if chosen is None else chosen[number], chosen is not None)
             for number, row in enumerate(rows)

@@ -115,6 +115,10 @@ def test_wrong_calls_say_what_is_wanted(several: str) -> None:
         executable(on_one)
     with pytest.raises(hlojit.ArgumentError, match="devices= names 1"):
         executable.execute(rows(), devices=[device])
+    with pytest.raises(hlojit.ArgumentError, match="devices= is 5"):
+        executable.execute(rows(), devices=5)  # type: ignore[arg-type]
+    with pytest.raises(hlojit.ArgumentError, match="pass a list of 2 lists of arguments, .*, not 4 arguments"):
+        executable(X, X, X, X)
     check(executable(rows()))
 
 
