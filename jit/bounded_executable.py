@@ -1,13 +1,13 @@
 """Executables of programs with results whose size only the run tells: the arrays that come out have their actual sizes.
 
-The program underneath returns each such result in memory of its bound's size, and the sizes behind the other results
-(``ir/passes/dynamic_padder.py``).
+The program underneath returns each such result in memory of its bound's size, the sizes behind the other results, and behind
+these whether one was beyond its bound (``ir/passes/dynamic_padder.py``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, final
 
@@ -18,6 +18,7 @@ from hlojit.device_call import has_device_array
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Device
 from hlojit.ir.errors import ExecutionError
+from hlojit.ir.passes.dynamic_padder import RunTimeSizes
 from hlojit.ir.types import TensorType
 from hlojit.placement import put
 
@@ -29,11 +30,11 @@ class BoundedExecutable:
     dynamic_shapes: Final = "static"
     """The sizes of all arguments are known."""
 
-    def __init__(self, executable: Executable, outputs: Sequence[TensorType], sizes: Sequence[Mapping[int, int]]):
+    def __init__(self, executable: Executable, outputs: Sequence[TensorType], sizes: RunTimeSizes):
         self._executable: Final = executable
         self.output_types: Final = tuple(outputs)
         """Types of the results, with bounds."""
-        self._sizes: Final = tuple(dict(each) for each in sizes)
+        self._sizes: Final = sizes
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run; results have the sizes that the program computed."""
@@ -70,27 +71,30 @@ class BoundedExecutable:
         if compiled is None:
             self._executable.save(path)  # which says why not
             return
-        results = zip(self.output_types, self._sizes, strict=True)
-        write(replace(compiled, bounded=tuple((type, tuple(sizes.items())) for type, sizes in results)), path)
+        results = zip(self.output_types, self._sizes.results, strict=True)
+        bounded = tuple((type, tuple(sizes.items())) for type, sizes in results)
+        limits = tuple((limit.place, limit.dimension, limit.bound) for limit in self._sizes.limits)
+        write(replace(compiled, bounded=bounded, limits=limits), path)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, types)) for types in (self.input_types, self.output_types))
         return f"<BoundedExecutable {self.spec.name}: ({inputs}) -> ({outputs})>"
 
     def _cut(self, returned: Any) -> list[Any]:
-        values = returned if isinstance(returned, tuple) else (returned,)
+        values: list[Any] = list(returned) if isinstance(returned, tuple) else [returned]
+        if self._sizes.limits:
+            *values, broken, size = values
+            number = int(np.asarray(broken))
+            if number:
+                raise ExecutionError(
+                    f"{self.spec.name}: {self._sizes.limits[number - 1].complaint(int(np.asarray(size)))}"
+                )
         found = []
-        for number, (sizes, value) in enumerate(zip(self._sizes, values)):
+        for sizes, value in zip(self._sizes.results, values):
             array = value.storage if isinstance(value, Array) else value
             ranges = [slice(None)] * array.ndim
             for dimension, position in sizes.items():
-                size = int(np.asarray(values[position]))
-                if not 0 <= size <= array.shape[dimension]:
-                    raise ExecutionError(
-                        f"{self.spec.name}, result {number}: the program gives dimension {dimension} the size {size}; "
-                        f"its bound is {array.shape[dimension]}"
-                    )
-                ranges[dimension] = slice(size)
+                ranges[dimension] = slice(int(np.asarray(values[position])))
             part = np.ascontiguousarray(array[tuple(ranges)]) if sizes else array
             found.append(Array(part, value.element_type) if isinstance(value, Array) else part)
         return found

@@ -128,6 +128,9 @@ class CompiledProgram:
     bounded: tuple[tuple[TensorType, tuple[tuple[int, int], ...]], ...] = ()
     """Of a program with results whose size the run tells, the results that come out: the type with its bounds, and pairs of a
     dimension and the number of the output that is its size."""
+    limits: tuple[tuple[str, int, int], ...] = ()
+    """Of such a program what sizes must not exceed: the instruction, the dimension and the bound.  Where there are some, the last
+    output but one is 0, or the number of the first of them that was broken, and the last one is the size."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
@@ -206,9 +209,19 @@ def _check(values: dict[str, Any]) -> None:
         and all_of(tuple, values["imports"])
         and all([type(part) for part in pair] == [str, str] for pair in values["imports"])
         and _is_bounded(values["bounded"], values["outputs"])
+        and _are_limits(values["limits"], values["outputs"][len(values["bounded"]) :])
     )
     if not sound:
         raise FormatError("the file does not hold a compiled program")
+
+
+def _are_limits(limits: Any, outputs: Sequence[TensorType]) -> bool:
+    """Whether these are places with dimensions and bounds, and scalars among the other outputs say which was broken."""
+    if not isinstance(limits, tuple):
+        return False
+    if not all(isinstance(each, tuple) and [type(part) for part in each] == [str, int, int] for each in limits):
+        return False
+    return not limits or (len(outputs) >= 2 and not any(each.rank for each in outputs[-2:]))
 
 
 def _is_bounded(bounded: Any, outputs: Sequence[TensorType]) -> bool:

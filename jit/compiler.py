@@ -24,7 +24,7 @@ from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, Unsupporte
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.call_inliner import CallInliner
-from hlojit.ir.passes.dynamic_padder import padded_program
+from hlojit.ir.passes.dynamic_padder import Limit, RunTimeSizes, padded_program
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
@@ -198,6 +198,7 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
             outputs = [as_tensor(type_, "a result") for type_ in refined.main.result_types]
             sizes = padded_program(refined)
             verify(refined)
+            assert sizes is not None, "something was left open"
             return BoundedExecutable(_compile(refined, backend.name, settings, scope), outputs, sizes)
 
     if not sources and not any(map(has_unknown_size, arguments)):
@@ -438,8 +439,9 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
     if compiled.bounded:
         from hlojit.bounded_executable import BoundedExecutable
 
-        types, sizes = zip(*compiled.bounded)
-        return BoundedExecutable(_of_grid(made, compiled.grid), types, [dict(each) for each in sizes])
+        types, pairs = zip(*compiled.bounded)
+        sizes = RunTimeSizes(tuple(map(dict, pairs)), tuple(Limit(*each) for each in compiled.limits))
+        return BoundedExecutable(_of_grid(made, compiled.grid), types, sizes)
     return _of_grid(made, compiled.grid)
 
 

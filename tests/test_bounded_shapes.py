@@ -241,10 +241,118 @@ def test_the_pass_alone_makes_sizes_results() -> None:
     module = hlojit.parse(CASES["a product over the size"][0])
     parse_pipeline("dynamic-padder,cse,dce").run(module, verify="always")
     assert "?" not in str(module)
-    assert [str(type) for type in module.main.result_types] == ["tensor<3x3xf32>"]
+    fault = ["tensor<i32>", "tensor<i32>"]
+    assert [str(type) for type in module.main.result_types] == ["tensor<3x3xf32>", *fault]
     module = hlojit.parse(CASES["elementwise"][0])
     parse_pipeline("dynamic-padder").run(module, verify="always")
-    assert [str(type) for type in module.main.result_types] == ["tensor<8xf32>", "tensor<i32>"]
+    assert [str(type) for type in module.main.result_types] == ["tensor<8xf32>", "tensor<i32>", *fault]
+
+
+SUM = f"""
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.reduce(%s init: %z) applies stablehlo.add across dimensions = [0] : ({B8}, tensor<f32>) -> tensor<f32>
+"""
+AT_ONCE = program(f"{SUM} return %0 : tensor<f32>", "tensor<f32>")
+IN_A_LOOP = f"""
+func.func @main(%x: tensor<8xf32>, %n: tensor<i32>) -> tensor<f32> {{
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %c = stablehlo.constant dense<4> : tensor<i32>
+  %four = stablehlo.minimum %n, %c : tensor<i32>
+  %begin = stablehlo.set_dimension_size %x, %four, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8}
+  %r:3 = stablehlo.while(%i = %zero, %v = %begin, %total = %z) : tensor<i32>, {B8}, tensor<f32>
+  cond {{
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %k = stablehlo.add %i, %one : tensor<i32>
+    %t = stablehlo.set_dimension_size %x, %k, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8}
+    %sum = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0] : ({B8}, tensor<f32>) -> tensor<f32>
+    %all = stablehlo.add %total, %sum : tensor<f32>
+    stablehlo.return %k, %t, %all : tensor<i32>, {B8}, tensor<f32>
+  }}
+  return %r#2 : tensor<f32>
+}}
+"""
+IN_A_BRANCH = f"""
+func.func @main(%x: tensor<8xf32>, %n: tensor<i32>) -> tensor<f32> {{
+  %c = stablehlo.constant dense<5> : tensor<i32>
+  %p = stablehlo.compare GT, %n, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  %r = "stablehlo.if"(%p) ({{
+    %s = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8}
+    {SUM} stablehlo.return %0 : tensor<f32>
+  }}, {{
+    %z = stablehlo.constant dense<-1.0> : tensor<f32>
+    stablehlo.return %z : tensor<f32>
+  }}) : (tensor<i1>) -> tensor<f32>
+  return %r : tensor<f32>
+}}
+"""
+WIDE = f"""
+func.func @main(%f: tensor<f64>) -> tensor<f32> {{
+  %n = stablehlo.convert %f : (tensor<f64>) -> tensor<i64>
+  %l = stablehlo.reshape %n : (tensor<i64>) -> tensor<1xi64>
+  %c = stablehlo.constant dense<2.0> : tensor<f32>
+  %s = stablehlo.dynamic_broadcast_in_dim %c, %l, dims = [] : (tensor<f32>, tensor<1xi64>) -> {B8}
+  {SUM} return %0 : tensor<f32>
+}}
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "text, size, expected",
+    [
+        (AT_ONCE, 3, 6.0),
+        (AT_ONCE, 20, "set_dimension_size at .*dimension 0 of size 8 cannot have the size 20"),
+        (AT_ONCE, -1, "cannot have the size -1"),
+        (IN_A_LOOP, 4, 20.0),
+        (IN_A_LOOP, 8, 120.0),
+        (IN_A_LOOP, 11, "cannot have the size 9"),
+        (IN_A_BRANCH, 6, 21.0),
+        (IN_A_BRANCH, -3, -1.0),
+        (IN_A_BRANCH, 9, "cannot have the size 9"),
+    ],
+)
+def test_sizes_beyond_the_bound_are_errors_though_no_result_has_them(
+    text: str, size: int, expected: Any, backend: str
+) -> None:
+    executable = hlojit.compile(text, backend=backend)
+    if isinstance(expected, float):
+        assert float(executable(X, np.int32(size))) == expected
+    else:
+        with pytest.raises(hlojit.ExecutionError, match=expected):
+            executable(X, np.int32(size))
+
+
+@pytest.mark.parametrize("size", [2**32 + 3, -(2**40), 2**31, 2**63 - 1024])
+def test_sizes_of_64_bits_do_not_wrap(size: int) -> None:
+    executable = hlojit.compile(WIDE)
+    assert float(executable(np.float64(3))) == 6
+    with pytest.raises(hlojit.ExecutionError, match="size"):
+        executable(np.float64(size))
+
+
+def test_the_first_one_is_named() -> None:
+    executable = hlojit.compile(
+        program(
+            f"%m = stablehlo.add %n, %n : tensor<i32> "
+            f"%t = stablehlo.set_dimension_size %x, %m, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8} "
+            f"return %s, %t : {B8}, {B8}",
+            f"{B8}, {B8}",
+        )
+    )
+    assert [each.shape for each in executable(X, np.int32(4))] == [(4,), (8,)]
+    for n, size in ((5, 10), (9, 9)):
+        with pytest.raises(hlojit.ExecutionError, match=f"cannot have the size {size}$"):
+            executable(X, np.int32(n))
+
+
+def test_nothing_is_left_of_what_was_padded() -> None:
+    module = hlojit.parse(CASES["a branch"][0])
+    parse_pipeline("dynamic-padder").run(module, verify="always")
+    assert "?" not in str(module)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
@@ -258,7 +366,7 @@ def test_programs_with_bounded_results_are_saved(backend: str, tmp_path: Any, mo
         count, found = loaded(X, np.int32(n))
         assert count == n
         np.testing.assert_array_equal(found, -X[:n])
-    with pytest.raises(hlojit.ExecutionError, match="its bound is 8"):
+    with pytest.raises(hlojit.ExecutionError, match="cannot have the size 9"):
         loaded(X, np.int32(9))
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(hlojit.load(tmp_path / "again")(X, np.int32(2))[1], -X[:2])

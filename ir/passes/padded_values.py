@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.types import DYNAMIC, TensorType, tensor
 
 SIZE = tensor((), "i32")
 """The type of a size."""
+MOST: Final = (1 << 31) - 1
+"""The largest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,16 @@ class PaddedBuilder:
         return self.builder.create(name, [a, other]).result
 
     def as_size(self, value: Value) -> Value:
-        """A scalar of any integer type as a size."""
-        return value if value.type is SIZE else self.builder.convert(value, SIZE.element_type)
+        """A scalar of any integer type as a size; what is too large for one, or negative, stays it."""
+        if value.type is SIZE:
+            return value
+        type = value.tensor_type
+        element = type.element_type
+        if isinstance(element, IntegerType) and element.maximum > MOST:
+            value = self.builder.create("minimum", [value, self.builder.constant(MOST, type)]).result
+            if element.signed:
+                value = self.builder.create("maximum", [value, self.builder.constant(-1, type)]).result
+        return self.builder.convert(value, SIZE.element_type)
 
     def element(self, values: Value, number: int) -> Value:
         """An element of a list, as a size."""
