@@ -369,5 +369,5 @@ RULES: Final[Mapping[str, PaddingRule]] = {
 def rule_for(b: PaddedBuilder) -> PaddingRule | None:
     """How an instruction works on padded values, or None."""
     record = b.instruction.op
-    found = RULES.get(record.name)
+    found = record.padded or RULES.get(record.name)
     return pointwise if found is None and isinstance(record.lowering, Pointwise) else found

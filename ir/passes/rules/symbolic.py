@@ -337,4 +337,4 @@ RULES: Final[Mapping[str, ShapeRule]] = {
 
 def rule_for(instruction: Instruction) -> ShapeRule | None:
     """The rule for an instruction, or None."""
-    return RULES.get(instruction.op.name)
+    return instruction.op.symbolic or RULES.get(instruction.op.name)
