@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, QuantizedType, find_element_type
+from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
-from hlojit.ir.ops.complex_products import has_many_terms, product_of_few_terms
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -25,6 +24,14 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.dot_algorithms import (
+    ALGORITHM_RULES,
+    declined_algorithm,
+    evaluated_by,
+    parts_of_complex_product,
+    product_of_components,
+    takes_complex_numbers,
+)
 from hlojit.ir.ops.quantized_products import dot_dimension, dot_parts, evaluated, product_of
 from hlojit.ir.ops.quantized_rules import per_tensor, quantized_element
 from hlojit.ir.ops.rules import (
@@ -35,7 +42,6 @@ from hlojit.ir.ops.rules import (
     has_size,
     in_range,
     operand_tensor,
-    positive,
     same_size,
     show,
     unique,
@@ -145,69 +151,6 @@ def hybrid_complaint(instruction: Any) -> str | None:
     return f"lhs {lhs.element_type}, expressed type {rhs.expressed_type} of rhs and result {result} must be one type"
 
 
-def _algorithm(call: OpCall) -> DotAlgorithm | None:
-    found = call.attributes.get("algorithm")
-    return found if isinstance(found, DotAlgorithm) else None
-
-
-def _algorithm_precision(call: OpCall) -> str | None:
-    config = call.attributes.get("precision_config") or ()
-    if _algorithm(call) is None or all(precision == "DEFAULT" for precision in config):
-        return None
-    return f"precision_config must be DEFAULT where an algorithm is given, found {show(config)}"
-
-
-def _algorithm_count(name: str) -> Any:
-    def check(call: OpCall) -> str | None:
-        algorithm = _algorithm(call)
-        return positive(name, (getattr(algorithm, name),)) if algorithm is not None else None
-
-    return check
-
-
-_F8 = frozenset({"f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"})
-
-KNOWN_ALGORITHMS = frozenset(
-    {
-        ("f16", "f16", 1), ("f16", "f32", 1), ("bf16", "bf16", 1), ("bf16", "f32", 1), ("bf16", "f32", 3),
-        ("bf16", "f32", 6), ("bf16", "f32", 9), ("tf32", "f32", 1), ("tf32", "f32", 3), ("f32", "f32", 1),
-        ("f64", "f64", 1),
-    }
-)  # fmt: skip
-"""What some hardware computes: precision of both sides, type of the sums, operations a product; beside pairs of f8 types."""
-
-
-def _algorithm_type(name: str) -> Any:
-    def check(call: OpCall) -> str | None:
-        algorithm = _algorithm(call)
-        if algorithm is None:
-            return None
-        found = getattr(algorithm, name)
-        if found == "tf32" or isinstance(find_element_type(found), FloatFormat):
-            return None
-        return f"{name} of the algorithm must be a floating-point type, found {found}"
-
-    return check
-
-
-def _known_algorithm(call: OpCall) -> str | None:
-    algorithm = _algorithm(call)
-    if algorithm is None or is_known_algorithm(algorithm):
-        return None
-    return f"no hardware is known to have the algorithm {algorithm}"
-
-
-def is_known_algorithm(algorithm: DotAlgorithm) -> bool:
-    """Whether some hardware multiplies in this way."""
-    lhs, rhs, sums = algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type
-    count = algorithm.num_primitive_operations
-    if (algorithm.lhs_component_count, algorithm.rhs_component_count) != (1, 1):
-        return False
-    if lhs in _F8 and rhs in _F8 and sums == "f32" and count == 1:
-        return True
-    return lhs == rhs and (lhs, sums, count) in KNOWN_ALGORITHMS and not algorithm.allow_imprecise_accumulation
-
-
 def dot_dimension_rules(numbers: Callable[[OpCall], DotDimensionNumbers]) -> tuple[Constraint, ...]:
     """What the dimension numbers of a product must be, C1 to C10."""
 
@@ -261,14 +204,7 @@ DOT_GENERAL_RULES = (
     Constraint("C15", _zero_points),
     Constraint("C16", _quantization_dimension),
     Constraint("C17", storage_complaint),
-    Constraint("C21", _algorithm_precision),
-    Constraint("C22", _algorithm_count("lhs_component_count")),
-    Constraint("C23", _algorithm_count("rhs_component_count")),
-    Constraint("C24", _algorithm_count("num_primitive_operations")),
-    Constraint("I8", _algorithm_type("lhs_precision_type")),
-    Constraint("I9", _algorithm_type("rhs_precision_type")),
-    Constraint("I10", _algorithm_type("accumulation_type")),
-    Constraint("algorithm", _known_algorithm),
+    *ALGORITHM_RULES,
 )
 
 
@@ -312,11 +248,9 @@ def _dot_general_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array
     if quantized_element(at.operand_types[1]) is not None:
         product = product_of(at, dot_dimension(at))
         return evaluated(at, lhs, rhs, product, lambda a, b: dot_arrays(a, b, dims))
-    return dot_arrays(
-        accumulate(lhs, result),
-        accumulate(rhs, result),
-        dims,
-    )
+    left, right = accumulate(lhs, result), accumulate(rhs, result)
+    found = evaluated_by(at, left, right, lambda a, b: dot_arrays(a, b, dims))
+    return dot_arrays(left, right, dims) if found is None else found
 
 
 def _operations(instruction: Instruction) -> int:
@@ -365,8 +299,14 @@ DOT_GENERAL = define(
         reference=_dot_general_reference,
         syntax="dot_general",
         traits=frozenset({Trait.PER_AXIS}),
-        lowering=Kernel("dot_general", operations=_operations, takes_pairs=has_many_terms),
-        parts={ComplexType: product_of_few_terms, QuantizedType: dot_parts},
+        lowering=Kernel(
+            "dot_general",
+            operations=_operations,
+            takes_pairs=takes_complex_numbers,
+            expansion=product_of_components,
+            declines=declined_algorithm,
+        ),
+        parts={ComplexType: parts_of_complex_product, QuantizedType: dot_parts},
         summary="products of matrices, batched, over any dimensions",
     )
 )

@@ -15,7 +15,8 @@ from typing import cast
 
 from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, find_element_type
+from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
+from hlojit.ir.ops.dot_algorithms import rounded_format
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.target import KIND_BITS
@@ -141,23 +142,13 @@ class Elements:
 def algorithm_elements(
     lhs: ElementType, rhs: ElementType, result: ElementType, algorithm: DotAlgorithm | None
 ) -> tuple[Elements, Elements, Elements]:
-    """How a product's operands and result are seen; a dot algorithm narrows the operands, or widens the sums."""
+    """How a product's operands and result are seen; a dot algorithm of one operation rounds the operands, or widens the sums."""
     kind = compute_kind(lhs, rhs, result)
     if algorithm is None or not isinstance(result, FloatFormat):
         return Elements(lhs, kind), Elements(rhs, kind), Elements(result, kind)
     wide = "f64" if algorithm.accumulation_type == "f64" else kind
     return (
-        _narrowed(lhs, wide, algorithm.lhs_precision_type, algorithm.lhs_component_count),
-        _narrowed(rhs, wide, algorithm.rhs_precision_type, algorithm.rhs_component_count),
+        Elements(lhs, wide, rounded_format(lhs, algorithm.lhs_precision_type)),
+        Elements(rhs, wide, rounded_format(rhs, algorithm.rhs_precision_type)),
         Elements(result, wide),
     )
-
-
-def _narrowed(element: ElementType, kind: str, precision: str, components: int) -> Elements:
-    """Elements rounded as a dot algorithm asks; several components together are as good as the element itself."""
-    narrow = find_element_type(precision)
-    if components > 1 or not isinstance(narrow, FloatFormat) or not isinstance(element, FloatFormat):
-        return Elements(element, kind)
-    if narrow.bits >= element.bits:
-        return Elements(element, kind)
-    return Elements(element, kind, narrow)

@@ -79,8 +79,6 @@ S8: Final = MatrixInput("s8", 1)
 U8: Final = MatrixInput("u8", 1)
 E4M3: Final = MatrixInput("e4m3", 1)
 E5M2: Final = MatrixInput("e5m2", 1)
-TF32_FORMAT: Final = FloatFormat("tf32", bits=32, exponent_bits=8, mantissa_bits=10, bias=127)
-"""What f32 is rounded to."""
 _NARROW: Final = {"f8E4M3FN": E4M3, "f8E5M2": E5M2}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
+from hlojit.ir.ops.dot_algorithms import TF32
 from hlojit.llvm.product_elements import Elements
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_dot_plan import Fill
@@ -17,7 +18,6 @@ from hlojit.lowering.grid_matrix_plan import (
     COLUMNS,
     ROWS,
     STEP_WORDS,
-    TF32_FORMAT,
     WORDS,
     InMemory,
     MatrixInput,
@@ -63,7 +63,7 @@ def input_bits(reader: Reader, piece: Piece, input: MatrixInput) -> Val:
     elif piece.minus is None and isinstance(elements.element, FloatFormat):
         if elements.rounded_to is None:
             bits = b.matrix_elements(piece.stored, elements.element, input)
-        elif elements.rounded_to == TF32_FORMAT and elements.element.name == "f32" and input.name == "tf32":
+        elif elements.rounded_to == TF32 and elements.element.name == "f32" and input.name == "tf32":
             bits = _rounded_to_tf32(b, piece.stored)
     if bits is None:
         return _narrowed(b, reader.decoded(piece), input)

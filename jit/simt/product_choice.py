@@ -19,13 +19,14 @@ from typing import TypeAlias, final
 from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.formats import ComplexType, FloatFormat, element_type
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.dot_algorithms import TF32
 from hlojit.ir.ops.views import DotView
 from hlojit.llvm.product_elements import Elements, algorithm_elements
 from hlojit.lowering.candidates import MOST_WAYS, Candidate, library_name, library_way
 from hlojit.lowering.convolution_problem import canonical_convolution
 from hlojit.lowering.grid_dot_plan import Parts, TiledPlan, VectorPlan, other_parts, tiled_plans, vector_plans
 from hlojit.lowering.grid_machine import GridMachine
-from hlojit.lowering.grid_matrix_plan import TF32_FORMAT, MatrixInputs, MatrixPlan, matrix_inputs, matrix_plans
+from hlojit.lowering.grid_matrix_plan import MatrixInputs, MatrixPlan, matrix_inputs, matrix_plans
 from hlojit.lowering.grid_product import GridProduct, convolution_product, dot_product_of
 from hlojit.lowering.library_product import library_product
 from hlojit.lowering.target import Target
@@ -82,14 +83,14 @@ class ProductProblem:
         """
         lhs, rhs, result = self.elements
         narrowed = {each.rounded_to for each in (lhs, rhs)}
-        if narrowed not in ({None}, {TF32_FORMAT}) or result.compute == "f64":
+        if narrowed not in ({None}, {TF32}) or result.compute == "f64":
             return ""
         names = lhs.element.name, rhs.element.name, result.element.name
         imprecise = self.algorithm is not None and self.algorithm.allow_imprecise_accumulation
         exact = self.algorithm is not None or "HIGHEST" in self.precision
         if names[0].startswith("f8") and exact and not imprecise:
             return ""
-        call = library_product(self.product, names, rounds_to_tf32=narrowed == {TF32_FORMAT}, fast=imprecise)
+        call = library_product(self.product, names, rounds_to_tf32=narrowed == {TF32}, fast=imprecise)
         return "" if call is None else replace(call, way=way).to_text()
 
 
@@ -185,4 +186,4 @@ def _allows_tf32(algorithm: DotAlgorithm | None, precision: tuple[str, ...], mac
 
 def _narrowed(elements: Elements) -> Elements:
     is_single = isinstance(elements.element, FloatFormat) and elements.element.name == "f32"
-    return replace(elements, rounded_to=TF32_FORMAT) if is_single and elements.rounded_to is None else elements
+    return replace(elements, rounded_to=TF32) if is_single and elements.rounded_to is None else elements
