@@ -196,10 +196,14 @@ def _bounds_match(call: OpCall) -> str | None:
     return same_elements("a and b", [operand_tensor(call, 0), operand_tensor(call, 1)])
 
 
-def _bound_is_scalar(position: int) -> Constraint:
+def _bound(position: int) -> Constraint:
     def check(call: OpCall) -> str | None:
         type = operand_tensor(call, position)
-        return f"{'ab'[position]} must be a scalar, found {type}" if type.rank else None
+        if type.rank:
+            return f"{'ab'[position]} must be a scalar, found {type}"
+        if isinstance(type.element_type, BooleanType | IntegerType | FloatFormat):
+            return None
+        return f"{'ab'[position]} must be of integers, booleans or floats, found {type}"
 
     return Constraint(f"I{position + 1}", check)
 
@@ -219,8 +223,8 @@ def _rng_shape(instruction: Instruction) -> str | None:
 
 
 RNG_UNIFORM_RULES = (
-    _bound_is_scalar(0),
-    _bound_is_scalar(1),
+    _bound(0),
+    _bound(1),
     Constraint("C1", _bounds_match),
     Constraint("C2", _normal_is_float),
 )

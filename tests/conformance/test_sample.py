@@ -10,6 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
@@ -53,3 +54,16 @@ def test_every_tolerance_has_a_reason_and_is_met_by_a_group() -> None:
     assert tolerance("exp", "bfloat16").ulp == 1 and tolerance("atanh", "float64").ulp == 2
     assert tolerance("eigh", "float32") is EXACT and tolerance("random_uniform", "float64") is EXACT
     assert tolerance("dot_general", "float64").of_largest > 0
+
+
+def test_the_exact_value_decides_where_jax_is_far() -> None:
+    class Harness:
+        group_name = "exp"
+
+    x = np.array([1.0, 2.0])
+    wanted = np.exp(x.astype(np.longdouble))
+    far, near, failure = np.exp(x) * (1 + 1e-12), np.exp(x), ("wrong", "far apart")
+    assert jax_harnesses.judged(Harness, near, far, wanted, failure) == ("", "")
+    assert jax_harnesses.judged(Harness, far, near, wanted, failure)[0] == "wrong"
+    unknown = np.array([wanted[0], np.nan])
+    assert jax_harnesses.judged(Harness, near, far, unknown, failure) == failure

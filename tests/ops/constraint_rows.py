@@ -307,6 +307,8 @@ ROWS: list[tuple[str, str, dict, str]] = [
     ("select_and_scatter", "C12", {"results": ["4x2xf64"]}, "expected tensor<4x2xf32>"),
     ("rng", "I1", {"at": {0: "1xf32"}}, "a must be a scalar"),
     ("rng", "I2", {"at": {1: "1xf32"}}, "b must be a scalar"),
+    ("rng", "I1", {"at": {0: "complex<f32>", 1: "complex<f32>"}}, "a must be of integers, booleans or floats"),
+    ("rng", "I2", {"at": {1: "complex<f32>"}}, "b must be of integers, booleans or floats"),
     ("rng", "C1", {"at": {1: "i32"}}, "a and b have different element types"),
     (
         "rng",

@@ -70,11 +70,11 @@ def _run(program: Program, backend: str) -> tuple[str, str]:
     inputs, results = compiled_results(lowered, arguments, backend)
     failure = _compare(harness, inputs, results, expected)
     if failure[0] and len(results) == 1 and (wanted := oracles.exact(harness, arguments, inputs)) is not None:
-        return _judged(harness, np.asarray(results[0]), expected[0], wanted, failure)
+        return judged(harness, np.asarray(results[0]), expected[0], wanted, failure)
     return failure
 
 
-def _judged(harness: Any, result: Array, expected: Array, wanted: Array, failure: tuple[str, str]) -> tuple[str, str]:
+def judged(harness: Any, result: Array, expected: Array, wanted: Array, failure: tuple[str, str]) -> tuple[str, str]:
     """Where hlojit and JAX are farther apart than the table allows, the exact value decides, by the same table."""
     allowed = tolerance(harness.group_name, str(expected.dtype))
     if result.shape != wanted.shape or result.dtype != expected.dtype or not oracles.decides(result, expected, wanted):
