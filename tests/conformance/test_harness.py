@@ -304,7 +304,10 @@ def test_tables(tmp_path: Path) -> None:
     report.keep(tmp_path / "cpu", "own", found["own"][:1])
     text = page.page(tmp_path, ("own",))
     assert "| suite | CPU | `cuda`, simulated |" in text and "| own | 1/1 | 1/2 (one of 4) |" in text
-    assert "| `a` | `cuda`, simulated | **a defect**: wrong: so |" in text and "| `stablehlo.add` | 1/1 |" in text
+    assert (
+        "| `stablehlo/a` | `cuda`, simulated | **a defect**: wrong: so |" in text
+        and "| `stablehlo.add` | 1/1 |" in text
+    )
     report.write(tmp_path, "cpu", again)
     assert "| other | 1 | 1 |  |\n| own | 1 | 2 | 1 wrong |" in (tmp_path / "summary.md").read_text()
 

@@ -68,4 +68,4 @@ def _exceptions(found: Mapping[str, Mapping[str, tuple[int, list[Outcome]]]]) ->
         return []
     lines = ["## What does not pass", "", "| program | on | why |", "|---|---|---|"]
     cells = ((name, backends, why.replace("|", "\\|")) for (_suite, name, why), backends in where.items())
-    return [*lines, *(f"| `{name}` | {', '.join(backends)} | {why} |" for name, backends, why in cells), ""]
+    return [*lines, *(f"| `stablehlo/{name}` | {', '.join(backends)} | {why} |" for name, backends, why in cells), ""]
