@@ -272,6 +272,8 @@ def _padded_shape(instruction: Instruction) -> str | None:
         extent + low + max(extent - 1, 0) * interior + high
         for extent, low, high, interior in zip(operand.shape, *amounts)
     ]
+    if min(expected, default=0) < 0:
+        return f"padding leaves the result the shape {show(expected)}, less than nothing"
     return has_shape("result", result_type(instruction), expected)
 
 

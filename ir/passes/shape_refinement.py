@@ -32,6 +32,7 @@ from hlojit.ir.passes.constant_folding import Folder
 from hlojit.ir.passes.dead_code_elimination import remove_uncalled_functions
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
+from hlojit.ir.sizes import MOST_BYTES
 from hlojit.ir.types import DYNAMIC, TensorType, TupleType, Type, UnrankedTensorType, tuple_type
 
 LARGEST_SHAPE: Final = 4096
@@ -244,7 +245,7 @@ class _Refiner:
             type = instruction.result.tensor_type
             dense = Dense(type, np.asarray(value, type.element_type.storage).reshape(type.shape))
         else:
-            folded = self._folder.fold(instruction)
+            folded = self._folder.fold(instruction) if _reads_constants(instruction) and _holds(instruction) else None
             if folded is None:
                 return
             (dense,) = folded
@@ -259,6 +260,22 @@ class _Refiner:
         made.result.name_hint = value.name_hint
         value.replace_all_uses_with(made.result)
         self.changed = True
+
+
+def _reads_constants(instruction: Instruction) -> bool:
+    return all(isinstance(each.owner, Instruction) and not each.owner.operands for each in instruction.operands)
+
+
+def _holds(instruction: Instruction) -> bool:
+    """Whether an instruction may be evaluated: what breaks a constraint, or no machine has, stays for others to name."""
+    types = (type for type in instruction.result_types if isinstance(type, TensorType))
+    if any(max(type.shape, default=0) >= MOST_BYTES for type in types):
+        return False
+    try:
+        return not any(constraint.check(instruction) for constraint in instruction.op.constraints)
+    except Exception:
+        # A check that cannot be made is a fault, too.
+        return False
 
 
 def _may_not_fit(instruction: Instruction) -> bool:

@@ -64,7 +64,7 @@ def fill(shapes: SymbolicShapes, size_arguments: Sequence[int]) -> None:
         shape, access = _shape_of(shapes, instruction)
         shapes.access[instruction] = access
         for result in instruction.results:
-            shapes.dims[result] = shape
+            shapes.dims[result] = shapes.written(instruction, result.tensor_type, shape)
         _elements(shapes, instruction, access)
 
 

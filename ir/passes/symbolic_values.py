@@ -19,7 +19,7 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Function, Instruction, Value
 from hlojit.ir.sizes import ATOMS, MOST_BYTES, Size, SizeExpression, apply, element, evaluate, extent, known, text
-from hlojit.ir.types import DYNAMIC
+from hlojit.ir.types import DYNAMIC, TensorType
 
 Shape = tuple[Size, ...]
 
@@ -158,6 +158,8 @@ class SymbolicShapes:
     """Elements, in row-major order, of small integer tensors that are computed from sizes."""
     access: dict[Instruction, Access] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+    assumptions: list[Check] = field(default_factory=list)
+    """What calls need not fulfil, but what was found holds only where they do."""
     ranges: dict[tuple[SizeExpression, int, int], Instruction] = field(default_factory=dict)
     """What sizes are taken to lie between for the program to compute as they do, and the first instruction that needs it."""
 
@@ -187,23 +189,29 @@ class SymbolicShapes:
             return a if len(text(a)) <= len(text(b)) else b
         return a if isinstance(a, int) else b
 
+    def written(self, instruction: Instruction, type: TensorType, found: Sequence[Size]) -> Shape:
+        """The shape of a result with what its type says."""
+        if len(found) != type.rank:
+            raise refused(instruction, f"its result {type} does not have the rank {len(found)}")
+        return tuple(
+            size if extent == DYNAMIC else self.same(instruction, extent, size)
+            for extent, size in zip(type.shape, found)
+        )
+
     def complaint(self, extents: Sequence[Sequence[int]], values: Mapping[int, Any]) -> str | None:
         """What does not hold of arguments of these shapes, some with known elements; None if all does."""
         elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
-        for check in self.checks:
-            if not evaluate(check.condition, extents, elements):
-                return check.message.format(*(evaluate(size, extents, elements) for size in check.sizes))
-        return None
+        return _broken(self.checks, extents, elements)
 
     def unfit(self, extents: Sequence[Sequence[int]], values: Mapping[int, Any]) -> str | None:
-        """Which number that the program computes wraps, of arguments of these shapes; None if what was found holds for them."""
+        """Why what was found does not hold for arguments of these shapes - which number wraps, for one; None if it does."""
         elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
         for (size, low, high), instruction in self.ranges.items():
             found = evaluate(size, extents, elements)
             if not low <= found <= high:
                 where = f"{instruction.op.name} at {instruction.location}"
                 return f"the size {found}, {text(size)}, does not fit its type in {where}, and wraps there"
-        return None
+        return _broken(self.assumptions, extents, elements)
 
     def take_within(self, instruction: Instruction, size: SizeExpression, low: int, high: int) -> None:
         """Note that what is found holds only while a size lies between these."""
@@ -221,9 +229,27 @@ class SymbolicShapes:
 
     def require(self, condition: Size, message: str, sizes: Sequence[Size] = ()) -> None:
         """Have something checked at every call."""
-        check = Check(condition, message, tuple(sizes))
-        if condition != 1 and all(each.condition != condition for each in self.checks):
-            self.checks.append(check)
+        _note(self.checks, Check(condition, message, tuple(sizes)))
+
+    def assume(self, instruction: Instruction, condition: Size, message: str, *sizes: Size) -> None:
+        """Take for granted what calls need not fulfil; ``UnsupportedError`` where no call does."""
+        if condition == 0:
+            raise refused(instruction, message.format(*sizes))
+        _note(self.assumptions, Check(condition, f"{message} {place(instruction)}", sizes))
+
+
+def _note(checks: list[Check], check: Check) -> None:
+    if check.condition != 1 and all(each.condition != check.condition for each in checks):
+        checks.append(check)
+
+
+def _broken(
+    checks: Sequence[Check], extents: Sequence[Sequence[int]], elements: Mapping[int, Sequence[int]]
+) -> str | None:
+    for check in checks:
+        if not evaluate(check.condition, extents, elements):
+            return check.message.format(*(evaluate(size, extents, elements) for size in check.sizes))
+    return None
 
 
 def refused(instruction: Instruction, reason: str) -> UnsupportedError:

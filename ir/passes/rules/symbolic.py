@@ -49,19 +49,11 @@ def _operand(shapes: SymbolicShapes, instruction: Instruction, position: int = 0
     return shapes.dims[instruction.operands[position]]
 
 
-def _written(shapes: SymbolicShapes, instruction: Instruction, found: Sequence[Size]) -> Shape:
-    """The shape with what the written type knows."""
-    written = instruction.results[0].tensor_type.shape
-    return tuple(
-        size if extent == DYNAMIC else shapes.same(instruction, extent, size) for extent, size in zip(written, found)
-    )
-
-
 def _broadcast(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     operand, targets = _operand(shapes, instruction), BroadcastView.of(instruction).dimensions
     result: list[Size] = list(instruction.results[0].tensor_type.shape)
     if len(instruction.operands) > 1:
-        result = list(_written(shapes, instruction, shapes.known(instruction, 1)))
+        result = list(shapes.known(instruction, 1))
     elif DYNAMIC in result:
         raise refused(instruction, "nothing says how large its result is")
     coordinates = []
@@ -69,8 +61,10 @@ def _broadcast(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape,
         if size == 1:
             coordinates.append(Coordinate(None))
             continue
-        # Of a size that might be 1 nobody knows whether it is to be repeated: it has to be the result's.
-        result[target] = shapes.same(instruction, size, result[target])
+        # Of a size that might be 1 nobody knows whether it is to be repeated: it is taken to be the result's.
+        shapes.assume(
+            instruction, apply("equal", size, result[target]), "size {0} is not the result's {1}", size, result[target]
+        )
         coordinates.append(Coordinate(target))
     return tuple(result), Pick(tuple(coordinates))
 
@@ -91,7 +85,7 @@ def _reverse(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, A
 def _reshape(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     operand = _operand(shapes, instruction)
     if len(instruction.operands) > 1:
-        result = _written(shapes, instruction, shapes.known(instruction, 1))
+        result = shapes.known(instruction, 1)
     else:
         written = instruction.results[0].tensor_type.shape
         if written.count(DYNAMIC) > 1:
@@ -133,7 +127,7 @@ def _part(
             shapes.require(apply("equal", outside, 0), message, (start, limit, size))
     result = [divide_up(apply("subtract", limit, start), step) for start, limit, step in zip(starts, limits, strides)]
     coordinates = [Coordinate(d, step, start) for d, (start, step) in enumerate(zip(starts, strides))]
-    return _written(shapes, instruction, result), Pick(tuple(coordinates))
+    return tuple(result), Pick(tuple(coordinates))
 
 
 def _dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
@@ -155,7 +149,16 @@ def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Ac
     dims = view.numbers
     sizes: Sequence[Size] = view.sizes if len(instruction.operands) < 3 else shapes.known(instruction, 2)
     single = (*dims.collapsed_slice_dims, *dims.operand_batching_dims)
+    for d in single:
+        # A slice of nothing is allowed here, too, and has no code: an element is taken from it nevertheless.
+        shapes.assume(
+            instruction, apply("equal", sizes[d], 1), "slice size {0} of a dropped dimension is not 1", sizes[d]
+        )
     batch = [d for d in range(len(indices)) if d != dims.index_vector_dim]
+    if dims.index_vector_dim < len(indices):
+        shapes.same(instruction, len(dims.start_index_map), indices[dims.index_vector_dim])
+    for own, other in zip(dims.operand_batching_dims, dims.start_indices_batching_dims):
+        shapes.same(instruction, operand[own], indices[other])
     offset = iter([size for d, size in enumerate(sizes) if d not in single])
     rank = len(batch) + len(dims.offset_dims)
     places = [d for d in range(rank) if d not in dims.offset_dims]
@@ -177,7 +180,7 @@ def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Ac
         number = Coordinate(None, start=dims.start_index_map.index(d))
         at = [Coordinate(places[batch.index(b)]) if b in batch else number for b in range(len(indices))]
         coordinates.append(Coordinate(own, 1, 0, instruction.operands[1], limit, tuple(at)))
-    return _written(shapes, instruction, shape), Pick(tuple(coordinates))
+    return shape, Pick(tuple(coordinates))
 
 
 def _concatenate(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
@@ -186,7 +189,7 @@ def _concatenate(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shap
     for position in range(1, len(instruction.operands)):
         for d, size in enumerate(_operand(shapes, instruction, position)):
             result[d] = add(result[d], size) if d == dimension else shapes.same(instruction, result[d], size)
-    return _written(shapes, instruction, result), Join(dimension)
+    return tuple(result), Join(dimension)
 
 
 def _pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
@@ -215,13 +218,13 @@ def _padded(
             (total,),
         )
         result.append(total)
-    return _written(shapes, instruction, result), Surround(tuple(low), tuple(interior))
+    return tuple(result), Surround(tuple(low), tuple(interior))
 
 
 def _iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     result: Shape = instruction.results[0].tensor_type.shape
     if instruction.operands:
-        result = _written(shapes, instruction, shapes.known(instruction, 0))
+        result = shapes.known(instruction, 0)
     for size in result:
         shapes.require(
             apply("equal", apply("less", size, 0), 0),
@@ -236,7 +239,7 @@ def _bitcast_convert(shapes: SymbolicShapes, instruction: Instruction) -> tuple[
     source, target = (stored_element(type.element_type).bits for type in types)
     if source != target:
         raise refused(instruction, "bits of another width have no code for sizes that are given at run time")
-    return _written(shapes, instruction, _operand(shapes, instruction)), Recast()
+    return _operand(shapes, instruction), Recast()
 
 
 def _reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
