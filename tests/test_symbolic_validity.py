@@ -90,6 +90,12 @@ def shapes(*values: Sequence[int]) -> tuple[str, Sequence[Any]]:
     return f"tensor<{len(values[0])}xi64>", values
 
 
+def convolution(lhs: str, rhs: str, window: str = "", feature_groups: int = 1, batch_groups: int = 1) -> Case:
+    groups = f"{{feature_group_count = {feature_groups} : i64, batch_group_count = {batch_groups} : i64}}"
+    numbers = f"dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {{{window}}} {groups}"
+    return Case(f"stablehlo.convolution(%x, %y) {numbers} : ($x, $y)", [lhs, rhs], "tensor<?x?x?xf32>")
+
+
 ROWS = "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1"
 BATCHED = (
     "offset_dims = [1], operand_batching_dims = [0], start_indices_batching_dims = [0], start_index_map = [1], "
@@ -97,6 +103,11 @@ BATCHED = (
 )
 M, N = "tensor<?x4xf32>", "tensor<?x?xf32>"
 V = "tensor<?xf32>"
+WINDOW = """"stablehlo.reduce_window"(%x, %y) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+}) {"""
 ZERO = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
 SUMS = """%r:2 = "stablehlo.reduce"(%x, %y, %c, %c) ({
   ^bb0(%a: tensor<f32>, %b: tensor<f32>, %d: tensor<f32>, %e: tensor<f32>):
@@ -215,6 +226,20 @@ CASES = {
         [M, "tensor<4x?xf32>"],
         "tensor<3x3xf32>",
     ),
+    "reduce_window": Case(
+        WINDOW + "window_dimensions = array<i64: 2>, padding = dense<[[-1, 2]]> : tensor<1x2xi64>} : ($x, $y)",
+        [V, "tensor<f32>"],
+        V,
+    ),
+    "reduce_window to a known size": Case(
+        WINDOW + "window_dimensions = array<i64: 2>} : ($x, $y)", [V, "tensor<f32>"], "tensor<2xf32>"
+    ),
+    "convolution": convolution(
+        "tensor<1x1x?xf32>", "tensor<1x1x?xf32>", "stride = [2], lhs_dilate = [2], rhs_dilate = [3]"
+    ),
+    "convolution of features": convolution("tensor<1x?x3xf32>", "tensor<2x?x2xf32>"),
+    "convolution of groups of features": convolution("tensor<1x?x3xf32>", "tensor<?x1x2xf32>", feature_groups=3),
+    "convolution of groups of batches": convolution("tensor<?x1x3xf32>", "tensor<?x1x2xf32>", batch_groups=3),
     "add": Case("stablehlo.add %x, %y : ($x, $y)", [V, V], V),
     "add to a known size": Case("stablehlo.add %x, %y : ($x, $y)", [V, V], "tensor<3xf32>"),
     "select": Case("stablehlo.select %x, %y, %z : ($x, $y, $z)", ["tensor<?xi1>", V, V], V),

@@ -302,7 +302,7 @@ def _grouped_product(rows: Array, kernel: Array, spatial: int, feature_groups: i
             size = rows.shape[1] // feature_groups
             part = rows[:, group * size : (group + 1) * size]
         outputs = kernel.shape[0] // groups
-        weights = kernel[group * outputs : (group + 1) * outputs].reshape(outputs, -1)
+        weights = kernel[group * outputs : (group + 1) * outputs].reshape(outputs, math.prod(kernel.shape[1:]))
         matrix = np.moveaxis(part, 1, 1 + spatial).reshape(part.shape[0] * math.prod(counts), weights.shape[1])
         parts.append((matrix @ weights.T).reshape(part.shape[0], *counts, outputs))
     return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)

@@ -287,7 +287,7 @@ def _reduce_window(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Sh
         )
     )
     found = [_windows(size, window, step) for size, window, step in zip(operand, view.sizes, steps)]
-    return _written(shapes, instruction, found), Windows(view.sizes, steps)
+    return tuple(found), Windows(view.sizes, steps)
 
 
 def _convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
@@ -298,6 +298,13 @@ def _convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shap
     shapes.same(instruction, lhs[numbers.input_feature], features)
     batch = apply("divide", lhs[numbers.input_batch], groups)
     shapes.same(instruction, lhs[numbers.input_batch], multiply(batch, groups))
+    outputs = rhs[numbers.kernel_output_feature]
+    for count in (groups, view.feature_groups):
+        message = f"the output features {{0}} of the kernel must be a multiple of {count} {place(instruction)}"
+        shapes.require(apply("equal", multiply(apply("divide", outputs, count), count), outputs), message, (outputs,))
+    for d in numbers.kernel_spatial:
+        message = f"the window's size {{0}} must be positive {place(instruction)}"
+        shapes.require(apply("less", 0, rhs[d]), message, (rhs[d],))
     steps = tuple(
         Step(stride, dilation, base, low, high)
         for stride, dilation, base, (low, high) in zip(
@@ -306,11 +313,11 @@ def _convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shap
     )
     result: list[Size] = [0] * len(lhs)
     result[numbers.output_batch] = batch
-    result[numbers.output_feature] = rhs[numbers.kernel_output_feature]
+    result[numbers.output_feature] = outputs
     spatial = zip(numbers.input_spatial, numbers.kernel_spatial, numbers.output_spatial, steps, strict=True)
     for source, window, target, step in spatial:
         result[target] = _windows(lhs[source], rhs[window], step)
-    return _written(shapes, instruction, result), Convolving(view, steps)
+    return tuple(result), Convolving(view, steps)
 
 
 RULES: Final[Mapping[str, ShapeRule]] = {
