@@ -157,8 +157,8 @@ def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Ac
     batch = [d for d in range(len(indices)) if d != dims.index_vector_dim]
     if dims.index_vector_dim < len(indices):
         shapes.same(instruction, len(dims.start_index_map), indices[dims.index_vector_dim])
-    for own, other in zip(dims.operand_batching_dims, dims.start_indices_batching_dims):
-        shapes.same(instruction, operand[own], indices[other])
+    for d, source in zip(dims.operand_batching_dims, dims.start_indices_batching_dims):
+        shapes.same(instruction, operand[d], indices[source])
     offset = iter([size for d, size in enumerate(sizes) if d not in single])
     rank = len(batch) + len(dims.offset_dims)
     places = [d for d in range(rank) if d not in dims.offset_dims]
