@@ -112,7 +112,8 @@ ZERO = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
 SUMS = """%r:2 = "stablehlo.reduce"(%x, %y, %c, %c) ({
   ^bb0(%a: tensor<f32>, %b: tensor<f32>, %d: tensor<f32>, %e: tensor<f32>):
     %s = stablehlo.add %a, %d : tensor<f32>
-    %t = stablehlo.add %b, %e : tensor<f32>
+    %u = stablehlo.maximum %e, %d : tensor<f32>
+    %t = stablehlo.add %b, %u : tensor<f32>
     stablehlo.return %s, %t : tensor<f32>, tensor<f32>
 }) {dimensions = array<i64: 0>} : ($x, $y, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)"""
 
@@ -211,7 +212,9 @@ CASES = {
         [M, "tensor<f32>"],
         "tensor<3xf32>",
     ),
-    "reduce of two": Case("stablehlo.negate %r#0 : (tensor<f32>)", [V, V], "tensor<f32>", before=ZERO + SUMS),
+    "reduce of two": Case(
+        "stablehlo.add %r#0, %r#1 : (tensor<f32>, tensor<f32>)", [V, V], "tensor<f32>", before=ZERO + SUMS
+    ),
     "dot_general": Case(
         "stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ($x, $y)", [M, N], N, sizes=(0, 1, 4)
     ),
