@@ -16,7 +16,7 @@ import numpy as np
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
-from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize
 from hlojit.ir.quantized import is_quantized
 from hlojit.ir.resolution import resolved
@@ -79,6 +79,7 @@ class Interpreter:
             if instruction.op.is_terminator:
                 return tuple(operands)
             results = self.evaluate(instruction, operands, environment)
+            _check_sizes(instruction, operands, results)
             environment.update(zip(instruction.results, results))
         raise ExecutionError("a block ends without a return")
 
@@ -134,6 +135,27 @@ class _Call:
 
     def call(self, function: str, *arguments: Any) -> tuple[Any, ...]:
         return self.interpreter.call(function, arguments)
+
+
+# sizes that types leave open
+
+
+def _check_sizes(instruction: Instruction, operands: Sequence[Any], results: Sequence[Any]) -> None:
+    """Refuse sizes that the verifier would have refused, had it known them."""
+    values = [*zip(instruction.operand_types, operands), *zip(instruction.result_types, results)]
+    tensors = [(type, np.shape(value)) for type, value in values if isinstance(type, TensorType)]
+    if all(type.is_static for type, _ in tensors):
+        return
+    where = f"{instruction.op.name} at {instruction.location}"
+    for type, shape in tensors:
+        bounds = type.bounds or (DYNAMIC,) * type.rank
+        for found, extent, bound in zip(shape, type.shape, bounds):
+            if extent not in (DYNAMIC, found) or (extent == DYNAMIC and bound != DYNAMIC and found > bound):
+                raise ExecutionError(f"{where}: a value of the shape {shape} does not fit its type {type}")
+    if isinstance(instruction.op.lowering, Pointwise):
+        shapes = sorted({shape for _, shape in tensors if shape})
+        if len(shapes) > 1:
+            raise ExecutionError(f"{where}: the shapes {shapes[0]} and {shapes[1]} must be equal")
 
 
 # compute form

@@ -73,7 +73,7 @@ class BoundedExecutable:
             return
         results = zip(self.output_types, self._sizes.results, strict=True)
         bounded = tuple((type, tuple(sizes.items())) for type, sizes in results)
-        limits = tuple((limit.place, limit.dimension, limit.bound) for limit in self._sizes.limits)
+        limits = tuple((limit.place, limit.message) for limit in self._sizes.limits)
         write(replace(compiled, bounded=bounded, limits=limits), path)
 
     def __repr__(self) -> str:

@@ -128,9 +128,10 @@ class CompiledProgram:
     bounded: tuple[tuple[TensorType, tuple[tuple[int, int], ...]], ...] = ()
     """Of a program with results whose size the run tells, the results that come out: the type with its bounds, and pairs of a
     dimension and the number of the output that is its size."""
-    limits: tuple[tuple[str, int, int], ...] = ()
-    """Of such a program what sizes must not exceed: the instruction, the dimension and the bound.  Where there are some, the last
-    output but one is 0, or the number of the first of them that was broken, and the last one is the size."""
+    limits: tuple[tuple[str, str], ...] = ()
+    """Of such a program what has to hold of sizes: the instruction that needs it, and what is wrong with a size ``{0}`` where
+    it does not hold.  Where there are some, the last output but one is 0, or the number of the first of them that was broken,
+    and the last one is the size."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
@@ -219,7 +220,7 @@ def _are_limits(limits: Any, outputs: Sequence[TensorType]) -> bool:
     """Whether these are places with dimensions and bounds, and scalars among the other outputs say which was broken."""
     if not isinstance(limits, tuple):
         return False
-    if not all(isinstance(each, tuple) and [type(part) for part in each] == [str, int, int] for each in limits):
+    if not all(isinstance(each, tuple) and [type(part) for part in each] == [str, str] for each in limits):
         return False
     return not limits or (len(outputs) >= 2 and not any(each.rank for each in outputs[-2:]))
 

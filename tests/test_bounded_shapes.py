@@ -387,3 +387,106 @@ def test_a_file_whose_sizes_are_of_no_result_is_refused(tmp_path: Any) -> None:
         write(replace(compiled, bounded=wrong), tmp_path / "wrong")
         with pytest.raises(hlojit.HlojitError, match="does not hold a compiled program"):
             hlojit.load(tmp_path / "wrong")
+
+
+SECOND = f"%t = stablehlo.set_dimension_size %x, %m, dim = 0 : (tensor<8xf32>, tensor<i32>) -> {B8}"
+ROWS_OF_S = (
+    "%r = stablehlo.broadcast_in_dim %s, dims = [0] : "
+    f"({B8}) -> {ROWS} %q = stablehlo.broadcast_in_dim %t, dims = [0] : ({B8}) -> {ROWS}"
+)
+NUMBERS = "%l = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>"
+NEEDS: dict[str, tuple[str, str, Any, list[tuple[int, int]], list[tuple[int, int]]]] = {
+    # the op, the type of its result, what it computes, sizes that fit, and sizes that do not
+    "operands": (f"stablehlo.add %s, %t : {B8}", B8, lambda s, t: s + t, [(3, 3), (0, 0)], [(3, 4), (4, 3), (1, 4)]),
+    "an operand of known size": (
+        f"stablehlo.add %s, %x : ({B8}, tensor<8xf32>) -> {B8}", B8, lambda s, t: s + X, [(8, 0)], [(3, 0), (1, 8)],
+    ),
+    "a result of known size": (
+        f"stablehlo.negate %s : ({B8}) -> tensor<5xf32>", "tensor<5xf32>", lambda s, t: -s, [(5, 0)], [(4, 0), (8, 5)],
+    ),
+    "a result of a smaller bound": (
+        f"stablehlo.negate %s : ({B8}) -> tensor<?xf32, #stablehlo.bounds<5>>",
+        "tensor<?xf32, #stablehlo.bounds<5>>",
+        lambda s, t: -s,
+        [(5, 0), (2, 0)],
+        [(6, 0)],
+    ),
+    "transposed to a known size": (
+        f"stablehlo.transpose %s, dims = [0] : ({B8}) -> tensor<5xf32>", "tensor<5xf32>", lambda s, t: s, [(5, 0)], [(4, 0)],
+    ),
+    "a part": (f"stablehlo.slice %s [1:3] : ({B8}) -> tensor<2xf32>", "tensor<2xf32>", lambda s, t: s[1:3], [(3, 0), (8, 0)], [(2, 0), (1, 0), (0, 0)]),
+    "growth": (
+        f"stablehlo.set_dimension_size %s, %m, dim = 0 : ({B8}, tensor<i32>) -> {B8}",
+        B8,
+        lambda s, t: s[: len(t)],
+        [(6, 3), (3, 3), (8, 0)],
+        [(3, 6), (0, 1)],
+    ),
+    "concatenated": (
+        f"stablehlo.concatenate %r, %q, dim = 1 : ({ROWS}, {ROWS}) -> tensor<?x6xf32, #stablehlo.bounds<8, ?>>",
+        "tensor<?x6xf32, #stablehlo.bounds<8, ?>>",
+        lambda s, t: np.concatenate([np.tile(s[:, None], 3), np.tile(t[:, None], 3)], 1),
+        [(3, 3), (0, 0)],
+        [(3, 4)],
+    ),
+    "a product": (
+        f"stablehlo.dot_general %s, %t, contracting_dims = [0] x [0] : ({B8}, {B8}) -> tensor<f32>",
+        "tensor<f32>",
+        lambda s, t: np.float32(s @ t),
+        [(3, 3), (0, 0)],
+        [(3, 4), (1, 4)],
+    ),
+    "a product with a known size": (
+        f"stablehlo.dot_general %x, %t, contracting_dims = [0] x [0] : (tensor<8xf32>, {B8}) -> tensor<f32>",
+        "tensor<f32>",
+        lambda s, t: np.float32(X @ t),
+        [(3, 8)],
+        [(3, 4)],
+    ),
+    "given to a reshape": (
+        f"stablehlo.dynamic_reshape %s, %l : ({B8}, tensor<1xi32>) -> {B8}", B8, lambda s, t: s, [(3, 3), (8, 8)], [(3, 4), (4, 3)],
+    ),
+    "given to a broadcast": (
+        f"stablehlo.dynamic_broadcast_in_dim %s, %l, dims = [0] : ({B8}, tensor<1xi32>) -> {B8}",
+        B8,
+        lambda s, t: s,
+        [(3, 3)],
+        [(3, 4), (4, 1)],
+    ),
+    "a broadcast beyond its bound": (
+        f"stablehlo.dynamic_broadcast_in_dim %z, %l, dims = [] : (tensor<f32>, tensor<1xi32>) -> {B8}",
+        B8,
+        lambda s, t: 0 * t,
+        [(3, 3), (3, 8)],
+        [(3, 9), (3, -1)],
+    ),
+    "broadcast": (f"stablehlo.broadcast_in_dim %s, dims = [0] : ({B8}) -> {ROWS}", ROWS, lambda s, t: np.tile(s[:, None], 3), [(3, 0), (0, 0)], [(9, 0)]),
+    "padding": (
+        f"stablehlo.pad %s, %z, low = [-1], high = [-1], interior = [0] : ({B8}, tensor<f32>) -> tensor<?xf32, #stablehlo.bounds<6>>",
+        "tensor<?xf32, #stablehlo.bounds<6>>",
+        lambda s, t: s[1:-1],
+        [(3, 0), (2, 0), (8, 0)],
+        [(1, 0), (0, 0)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", NEEDS)
+def test_what_ops_need_of_sizes_is_looked_at_by_the_run(name: str, backend: str) -> None:
+    line, result, expected, fitting, unfit = NEEDS[name]
+    body = f"{SECOND} {ROWS_OF_S} {NUMBERS} %z = stablehlo.constant dense<0.0> : tensor<f32> %0 = {line} return %0 : {result}"
+    text = program(body, result, "%x: tensor<8xf32>, %n: tensor<i32>, %m: tensor<i32>")
+    # Sizes that no op reads may be any.
+    text = (
+        text.replace(SECOND, "").replace(ROWS_OF_S, "")
+        if not ({"%t", "%q"} & set(line.replace(",", " ").split()))
+        else text
+    )
+    executable = hlojit.compile(text, backend=backend)
+    for n, m in fitting:
+        found = executable(X, np.int32(n), np.int32(m))
+        np.testing.assert_array_equal(found, expected(X[:n], X[:m]), strict=True)
+    for n, m in unfit:
+        with pytest.raises((hlojit.ExecutionError, hlojit.ArgumentError)):
+            executable(X, np.int32(n), np.int32(m))

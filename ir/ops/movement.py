@@ -91,10 +91,12 @@ def _broadcast(emitter: ElementEmitter, instruction: Instruction, index: Sequenc
 
 
 def _broadcast_array(call: Any, x: Array) -> Array:
-    shape = call.instruction.result.tensor_type.shape
+    shape = list(call.instruction.result.tensor_type.shape)
     axes = [1] * len(shape)
     for extent, target in zip(x.shape, _targets(call)):
         axes[target] = extent
+        if shape[target] == DYNAMIC:
+            shape[target] = extent
     order = np.argsort(_targets(call), kind="stable")
     return np.broadcast_to(np.transpose(x, order).reshape(axes), shape)
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
@@ -168,6 +169,9 @@ def _both(emitter: ElementEmitter, a: Any, b: Any) -> Any:
 
 def _pad_array(call: Any, x: Array, value: Array) -> Array:
     ranges = PadView.of(call).ranges
+    padded = tuple(padded_extent(extent, *each) for extent, each in zip(x.shape, ranges))
+    if min(padded, default=0) < 0:
+        raise ExecutionError(f"{call.instruction.name}: padding leaves the shape {padded}, less than nothing")
     spread = np.full([padded_extent(n, 0, 0, interior) for n, (_, _, interior) in zip(x.shape, ranges)], value, x.dtype)
     spread[tuple(slice(None, None, interior + 1) for _, _, interior in ranges)] = x
     if not ranges:

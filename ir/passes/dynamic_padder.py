@@ -21,7 +21,7 @@ from typing import ClassVar
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
-from hlojit.ir.passes.padded_values import MOST, Padded, PaddedBuilder
+from hlojit.ir.passes.padded_values import MOST, Need, Padded, PaddedBuilder
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.passes.rules.padded import rule_for
 from hlojit.ir.passes.size_sources import has_unknown_size
@@ -30,15 +30,14 @@ from hlojit.ir.types import Type
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A size that the run gives a dimension of what an instruction makes, and the bound that it must not exceed."""
+    """What an instruction needs of a size that the run gives: ``message``, with the size for ``{0}``, says what is wrong."""
 
     place: str
-    dimension: int
-    bound: int
+    message: str
 
     def complaint(self, size: int) -> str:
         """What is wrong with a size."""
-        return f"{self.place}: dimension {self.dimension} of size {self.bound} cannot have the size {size}"
+        return f"{self.place}: {self.message.replace('{0}', str(size))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +132,22 @@ class _Padder:
             if self._known.get(size, MOST) <= bound:
                 continue
             self._known[size] = bound
-            where = f"{builder.instruction.op.name} at {builder.instruction.location}"
-            self.limits.append(Limit(where, dimension, bound))
-            compare, create = builder.builder.compare, builder.builder.create
+            compare = builder.builder.compare
             low, high = compare(size, builder.number(0), "LT"), compare(size, builder.number(bound), "GT")
-            broken = create("or", [low, high]).result
-            earlier, of_earlier = self.fault_of(builder)
-            first = create("and", [broken, compare(earlier, builder.number(0), "EQ")]).result
-            self._fault = (
-                create("select", [first, builder.number(len(self.limits)), earlier]).result,
-                create("select", [first, size, of_earlier]).result,
-            )
+            broken = builder.builder.create("or", [low, high]).result
+            message = f"dimension {dimension} of size {bound} cannot have the size {{0}}"
+            self._note(builder, Need(broken, message, size))
+
+    def _note(self, builder: PaddedBuilder, need: Need) -> None:
+        """Note a fault where something does not hold that an instruction needs."""
+        self.limits.append(Limit(f"{builder.instruction.op.name} at {builder.instruction.location}", need.message))
+        compare, create = builder.builder.compare, builder.builder.create
+        earlier, of_earlier = self.fault_of(builder)
+        first = create("and", [need.broken, compare(earlier, builder.number(0), "EQ")]).result
+        self._fault = (
+            create("select", [first, builder.number(len(self.limits)), earlier]).result,
+            create("select", [first, need.size, of_earlier]).result,
+        )
 
     def _region(self, block: Block, fault: tuple[Value, Value] | None) -> tuple[Value, Value] | None:
         """Pad a region that begins with a fault, and give the one that it ends with."""
@@ -174,7 +178,9 @@ class _Padder:
             rule = rule_for(builder)
             if rule is None:
                 raise builder.refuse(_reason(instruction, operands))
-            results = rule(builder)
+            results = [builder.written(number, result) for number, result in enumerate(rule(builder))]
+            for need in builder.needs:
+                self._note(builder, need)
             for result in results:
                 self._check(builder, result)
         self._padded.update(zip(instruction.results, results))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import UnsupportedError
@@ -41,6 +41,14 @@ class Padded:
         return self.type.shape
 
 
+class Need(NamedTuple):
+    """What an instruction needs of sizes at run time: that ``broken`` is false; else ``message``, with the size for ``{0}``."""
+
+    broken: Value
+    message: str
+    size: Value
+
+
 class PaddedBuilder:
     """Builds in front of one instruction, whose operands it knows as padded values."""
 
@@ -48,6 +56,8 @@ class PaddedBuilder:
         self.instruction = instruction
         self.operands = operands
         self.builder = Builder.in_front_of(instruction)
+        self.needs: list[Need] = []
+        """What has to hold at run time, in order."""
 
     def refuse(self, reason: str) -> UnsupportedError:
         """The error for an instruction that cannot be padded."""
@@ -66,6 +76,25 @@ class PaddedBuilder:
         """``a`` and ``b`` combined by a pointwise op."""
         other = self.number(b) if isinstance(b, int) else b
         return self.builder.create(name, [a, other]).result
+
+    def need(self, a: Value, relation: str, b: Value | int, message: str) -> None:
+        """Have a size be in relation to another at run time (``EQ``, ``LE``); ``message`` speaks of ``a`` as ``{0}``."""
+        if a is b:
+            return
+        other = self.number(b) if isinstance(b, int) else b
+        opposite = {"EQ": "NE", "LE": "GT", "GE": "LT"}[relation]
+        self.needs.append(Need(self.builder.compare(a, other, opposite), message, a))
+
+    def agreed(self, sides: Sequence[tuple[Padded, int]]) -> Value | None:
+        """The size of dimensions that have to be equal: None where one of them is known when the program is compiled."""
+        known = next((side.shape[d] for side, d in sides if d not in side.sizes), None)
+        sizes = [side.sizes[d] for side, d in sides if d in side.sizes]
+        for number, size in enumerate(sizes):
+            if known is not None:
+                self.need(size, "EQ", known, f"a size {{0}} must be equal to the {known} of another operand")
+            elif number:
+                self.need(size, "EQ", sizes[0], "a size {0} must be equal to that of another operand")
+        return sizes[0] if known is None else None
 
     def as_size(self, value: Value) -> Value:
         """A scalar of any integer type as a size; what is too large for one, or negative, stays it."""
@@ -142,6 +171,23 @@ class PaddedBuilder:
         if type.shape[dimension] != DYNAMIC:
             return type.shape[dimension]
         return type.bounds[dimension] if type.bounds else DYNAMIC
+
+    def written(self, number: int, result: Padded) -> Padded:
+        """A result with what its type says: sizes that are known there, and bounds that leave less room."""
+        type = self.instruction.results[number].tensor_type
+        if not result.sizes:
+            return result
+        sizes, shape = dict(result.sizes), list(result.shape)
+        for d, size in result.sizes.items():
+            bound = self.bound(number, d)
+            if type.shape[d] != DYNAMIC:
+                self.need(size, "EQ", bound, f"the size {{0}} of dimension {d} must be {bound}")
+                del sizes[d]
+                shape[d] = bound
+            elif bound != DYNAMIC:
+                shape[d] = min(shape[d], bound)
+        least = [min(pair) for pair in zip(shape, result.shape)]
+        return Padded(self.grown(self.cut(result, least), shape).value, sizes)
 
     def again(self, operands: Sequence[Value], types: Sequence[TensorType], **attributes: object) -> Sequence[Value]:
         """The instruction on other operands, with other result types and some other attributes."""

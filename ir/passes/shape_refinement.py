@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from hlojit.ir.attributes import Dense
-from hlojit.ir.errors import HlojitError, PluginError, TypeInferenceError, repr_of
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, TypeInferenceError, repr_of
 from hlojit.ir.formats import BooleanType, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops import BUILT_IN
@@ -107,6 +107,17 @@ def merged(written: Type, found: Type) -> Type:
     return written
 
 
+def _check_bounds(value: Value, refined: Type) -> None:
+    """Raise ``ArgumentError`` where a size that is known now is beyond the bound of its type."""
+    written = value.type
+    if not isinstance(written, TensorType) or not isinstance(refined, TensorType) or not written.bounds:
+        return
+    if any(bound != DYNAMIC and extent > bound for bound, extent in zip(written.bounds, refined.shape)):
+        owner = value.owner
+        what = f"{owner.op.name} at {owner.location}" if isinstance(owner, Instruction) else f"argument {value.index}"
+        raise ArgumentError(f"{what} would have the shape {refined.shape}, beyond the bounds of its type {written}")
+
+
 class _Refiner:
     """Refines functions of one module."""
 
@@ -134,6 +145,7 @@ class _Refiner:
     def _set(self, value: Value, type: Type) -> None:
         refined = merged(value.type, type)
         if refined is not value.type:
+            _check_bounds(value, refined)
             value.type = refined
             self.changed = True
 

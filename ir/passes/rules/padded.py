@@ -29,10 +29,15 @@ def pointwise(b: PaddedBuilder) -> Sequence[Padded]:
     shaped = [operand for operand in b.operands if operand.type.rank == rank]
     shape = tuple(min(extents) for extents in zip(*(operand.shape for operand in shaped)))
     cut = [b.cut(operand, shape) if operand.type.rank == rank else operand for operand in b.operands]
-    # A size that one of the operands' types states is the size of all.
-    sizes = {d: shaped[0].sizes[d] for d in range(rank) if all(d in operand.sizes for operand in shaped)}
+    sizes = _common_sizes(b, shaped)
     types = [b.result_type(number, shape) for number in range(len(b.instruction.results))]
     return [Padded(value, sizes) for value in b.again([operand.value for operand in cut], types)]
+
+
+def _common_sizes(b: PaddedBuilder, operands: Sequence[Padded], *, but: Sequence[int] = ()) -> dict[int, Value]:
+    """Of operands of one shape, but for some dimensions, the sizes that are known only at run time."""
+    found = {d: b.agreed([(each, d) for each in operands]) for d in range(operands[0].type.rank) if d not in but}
+    return {d: size for d, size in found.items() if size is not None}
 
 
 def as_pointwise(b: PaddedBuilder) -> Sequence[Padded]:
@@ -43,8 +48,12 @@ def as_pointwise(b: PaddedBuilder) -> Sequence[Padded]:
 
 def _set_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
     operand, size = b.operands
-    dimension = DimensionView.of(b.instruction).dimension
-    return [Padded(operand.value, {**operand.sizes, dimension: b.as_size(size.value)})]
+    dimension, new = DimensionView.of(b.instruction).dimension, b.as_size(size.value)
+    old = operand.sizes.get(dimension)
+    if old is not None:
+        # What lies behind the old size are no elements.
+        b.need(new, "LE", old, "the size {0} must be at most the one before")
+    return [Padded(operand.value, {**operand.sizes, dimension: new})]
 
 
 def _get_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
@@ -58,15 +67,21 @@ def _broadcast_in_dim(b: PaddedBuilder) -> Sequence[Padded]:
     shape, sizes = [], {}
     for d, extent in enumerate(result.shape):
         source = sources.get(d)
+        given = b.element(b.operands[1].value, d) if len(b.operands) > 1 else None
         if source is not None:
             shape.append(operand.shape[source])
             if source in operand.sizes:
                 sizes[d] = operand.sizes[source]
+            if given is not None:
+                own = b.size(operand, source)
+                b.need(given, "EQ", own, f"the size {{0}} of dimension {d} must be that of its operand")
             continue
+        if given is not None and extent != DYNAMIC:
+            b.need(given, "EQ", extent, f"the size {{0}} of dimension {d} must be {extent}")
         if extent == DYNAMIC:
-            if len(b.operands) < 2:
+            if given is None:
                 raise b.refuse(f"nothing says how large dimension {d} of its result is")
-            sizes[d] = b.element(b.operands[1].value, d)
+            sizes[d] = given
         shape.append(b.bound(0, d))
     if DYNAMIC in shape:
         raise b.refuse(f"the size of its result {result} is known only when the program runs, and has no bound")
@@ -79,8 +94,20 @@ def _dynamic_iota(b: PaddedBuilder) -> Sequence[Padded]:
     shape = [b.bound(0, d) for d in range(result.rank)]
     if DYNAMIC in shape:
         raise b.refuse(f"the size of its result {result} is known only when the program runs, and has no bound")
-    sizes = {d: b.element(b.operands[0].value, d) for d, extent in enumerate(result.shape) if extent == DYNAMIC}
+    given = {d: b.element(b.operands[0].value, d) for d in range(result.rank)}
+    sizes = _of_given(b, given)
     return [Padded(b.builder.iota(b.result_type(0, shape), b.instruction.attributes["iota_dimension"]), sizes)]
+
+
+def _of_given(b: PaddedBuilder, given: Mapping[int, Value]) -> dict[int, Value]:
+    """Of the sizes that a result is given those that are open; the others are what its type says."""
+    shape, sizes = b.instruction.results[0].tensor_type.shape, {}
+    for d, size in given.items():
+        if shape[d] == DYNAMIC:
+            sizes[d] = size
+        else:
+            b.need(size, "EQ", shape[d], f"the size {{0}} of dimension {d} must be {shape[d]}")
+    return sizes
 
 
 def _transpose(b: PaddedBuilder) -> Sequence[Padded]:
@@ -107,6 +134,11 @@ def _reshape(b: PaddedBuilder) -> Sequence[Padded]:
         taken = _open_group(b, operand, source, target, shape, sizes)
         source, target = taken
     (value,) = b.builder.create("reshape", [operand.value], result_types=[b.result_type(0, shape)]).results
+    if len(b.operands) > 1:
+        made = Padded(value, sizes)
+        for d in range(result.rank):
+            given = b.element(b.operands[1].value, d)
+            b.need(given, "EQ", b.size(made, d), f"the size {{0}} of dimension {d} does not fit the operand's elements")
     return [Padded(value, sizes)]
 
 
@@ -128,11 +160,14 @@ def _open_group(
     open_ = [d for d in range(target, last) if result.shape[d] == DYNAMIC]
     elements = _product(operand.shape[source:rank])
     inner = _product(result.shape[target + 1 : last]) if last > target else 1
+    if unknown == [source] and not open_ and last > target:
+        # A size that the type states: the memory is divided as if it were open, ``PaddedBuilder.written`` looks at it.
+        open_ = [target]
     if (
         unknown not in ([], [source])
         or open_ not in ([], [target])
         or bool(unknown) != bool(open_)
-        or (open_ and elements % inner)
+        or (open_ and (not inner or elements % inner))
     ):
         raise b.refuse(
             f"a size that is known only when the program runs must be the outermost of the dimensions that become others: "
@@ -140,6 +175,8 @@ def _open_group(
         )
     if open_:
         total = b.arithmetic("multiply", operand.sizes[source], _product(operand.shape[source + 1 : rank]))
+        rest = b.arithmetic("remainder", total, inner)
+        b.need(rest, "EQ", 0, f"{{0}} elements are left of what is divided into parts of {inner}")
         sizes[target] = b.arithmetic("divide", total, inner)
         shape.append(elements // inner)
         shape.extend(result.shape[target + 1 : last])
@@ -158,6 +195,8 @@ def _product(extents: Sequence[int]) -> int:
 def _slice(b: PaddedBuilder) -> Sequence[Padded]:
     """Parts with known bounds lie within the sizes."""
     (operand,), view = b.operands, SliceView.of(b.instruction)
+    for d, size in operand.sizes.items():
+        b.need(size, "GE", view.ranges[d][1], f"the size {{0}} of dimension {d} must be at least {view.ranges[d][1]}")
     shape = [max(0, -(-(limit - start) // stride)) for start, limit, stride in view.ranges]
     return [Padded(b.again([operand.value], [b.result_type(0, shape)])[0])]
 
@@ -169,7 +208,7 @@ def _concatenate(b: PaddedBuilder) -> Sequence[Padded]:
     cut = [b.cut(each, [*others[:dimension], each.shape[dimension], *others[dimension + 1 :]]) for each in b.operands]
     total = sum(each.shape[dimension] for each in cut)
     shape = [total if d == dimension else extent for d, extent in enumerate(others)]
-    sizes = {d: first.sizes[d] for d in first.sizes if d != dimension and all(d in each.sizes for each in cut)}
+    sizes = _common_sizes(b, cut, but=(dimension,))
     if not any(dimension in each.sizes for each in cut):
         (value,) = b.again([each.value for each in cut], [b.result_type(0, shape)])
         return [Padded(value, sizes)]
@@ -191,7 +230,7 @@ def _pad(b: PaddedBuilder) -> Sequence[Padded]:
         if d in operand.sizes:
             gaps = b.arithmetic("maximum", b.arithmetic("subtract", operand.sizes[d], 1), 0)
             spread = b.arithmetic("add", operand.sizes[d], b.arithmetic("multiply", gaps, interior))
-            sizes[d] = b.arithmetic("maximum", b.arithmetic("add", spread, low + high), 0)
+            sizes[d] = b.arithmetic("add", spread, low + high)
     masked = b.masked(operand, tuple(operand.sizes), fill.value)
     return [Padded(b.again([masked, fill.value], [b.result_type(0, shape)])[0], sizes)]
 
@@ -219,10 +258,11 @@ def _reduce(b: PaddedBuilder) -> Sequence[Padded]:
     inputs, inits = b.operands[:count], b.operands[count:]
     shape = tuple(min(extents) for extents in zip(*(each.shape for each in inputs)))
     inputs = [b.cut(each, shape) for each in inputs]
+    common = _common_sizes(b, inputs)
     fills = _neutral(b, inits)
-    masked = [b.masked(each, dimensions, fill) for each, fill in zip(inputs, fills)]
+    masked = [b.masked(Padded(each.value, common), dimensions, fill) for each, fill in zip(inputs, fills)]
     kept = [d for d in range(len(shape)) if d not in dimensions]
-    sizes = {number: inputs[0].sizes[d] for number, d in enumerate(kept) if d in inputs[0].sizes}
+    sizes = {number: common[d] for number, d in enumerate(kept) if d in common}
     types = [b.result_type(number, [shape[d] for d in kept]) for number in range(count)]
     return [Padded(value, sizes) for value in b.again([*masked, *(each.value for each in inits)], types)]
 
@@ -238,9 +278,12 @@ def _neutral(b: PaddedBuilder, inits: Sequence[Padded]) -> list[Value]:
 def _reduce_window(b: PaddedBuilder) -> Sequence[Padded]:
     count, view = len(b.operands) // 2, WindowView.of(b.instruction)
     inputs, inits = b.operands[:count], b.operands[count:]
-    masked = [b.masked(each, tuple(each.sizes), init.value) for each, init in zip(inputs, inits)]
+    extents = tuple(min(extents) for extents in zip(*(each.shape for each in inputs)))
+    common = _common_sizes(b, inputs)
+    inputs = [Padded(b.cut(each, extents).value, common) for each in inputs]
+    masked = [b.masked(each, tuple(common), init.value) for each, init in zip(inputs, inits)]
     sizes = {}
-    for d, size in inputs[0].sizes.items():
+    for d, size in common.items():
         # size + gaps + low + high - ((window - 1) * dilation + 1), divided by the stride, plus 1
         gaps = b.arithmetic("maximum", b.arithmetic("subtract", size, 1), 0)
         spread = b.arithmetic("add", size, b.arithmetic("multiply", gaps, view.base_dilations[d] - 1))
@@ -266,16 +309,16 @@ def _dot_general(b: PaddedBuilder) -> Sequence[Padded]:
     for left, right in (*batch, *summed):
         shapes[0][left] = shapes[1][right] = min(lhs.shape[left], rhs.shape[right])
     lhs, rhs = b.cut(lhs, shapes[0]), b.cut(rhs, shapes[1])
-    # What is unknown on one side only is unknown on both.
-    sizes = [
-        {**side.sizes, **{own: other.sizes[far] for own, far in pairs if far in other.sizes}}
-        for side, other, pairs in (
-            (lhs, rhs, [*batch, *summed]),
-            (rhs, lhs, [(right, left) for left, right in (*batch, *summed)]),
-        )
-    ]
-    masked_lhs = b.masked(Padded(lhs.value, sizes[0]), numbers.lhs_contracting, b.zero(lhs.type))
-    masked_rhs = b.masked(Padded(rhs.value, sizes[1]), numbers.rhs_contracting, b.zero(rhs.type))
+    sizes = dict(lhs.sizes), dict(rhs.sizes)
+    for left, right in (*batch, *summed):
+        common = b.agreed([(lhs, left), (rhs, right)])
+        for of_side, d in zip(sizes, (left, right)):
+            of_side.pop(d, None)
+            if common is not None:
+                of_side[d] = common
+    lhs, rhs = Padded(lhs.value, sizes[0]), Padded(rhs.value, sizes[1])
+    masked_lhs = b.masked(lhs, numbers.lhs_contracting, b.zero(lhs.type))
+    masked_rhs = b.masked(rhs, numbers.rhs_contracting, b.zero(rhs.type))
     free = [
         [(side, d) for d in range(side.type.rank) if d not in (*batched, *contracted)]
         for side, batched, contracted in (
@@ -291,11 +334,14 @@ def _dot_general(b: PaddedBuilder) -> Sequence[Padded]:
 
 def _sort(b: PaddedBuilder) -> Sequence[Padded]:
     """Elements beyond the size come last: whether they are there is the first thing that is compared."""
-    first, dimension = b.operands[0], SortView.of(b.instruction).position(b.operands[0].type.rank)
-    types = [b.result_type(number, first.shape) for number in range(len(b.operands))]
+    shape = tuple(min(extents) for extents in zip(*(each.shape for each in b.operands)))
+    common = _common_sizes(b, b.operands)
+    operands = [Padded(b.cut(each, shape).value, common) for each in b.operands]
+    first, dimension = operands[0], SortView.of(b.instruction).position(len(shape))
+    types = [b.result_type(number, first.shape) for number in range(len(operands))]
     inside = b.within(first, (dimension,))
     if inside is None:
-        return [Padded(value, first.sizes) for value in b.again([each.value for each in b.operands], types)]
+        return [Padded(value, first.sizes) for value in b.again([each.value for each in operands], types)]
     comparator = b.instruction.regions[0].clone()
     scalar = tensor((), "i1")
     returned = comparator.terminator
@@ -305,7 +351,7 @@ def _sort(b: PaddedBuilder) -> Sequence[Padded]:
     returned.operands = [inner.create("select", [differ, one, returned.operands[0]]).result]
     made = b.builder.create(
         b.instruction.op.name,
-        [*(each.value for each in b.operands), inside],
+        [*(each.value for each in operands), inside],
         attributes=b.instruction.attributes,
         regions=[comparator],
         result_types=[*types, inside.tensor_type],
@@ -328,11 +374,17 @@ def _real_dynamic_slice(b: PaddedBuilder) -> Sequence[Padded]:
     shape = [-(-extent // step) for extent, step in zip(operand.shape, steps)]
     sizes = {}
     for d, step in enumerate(steps):
+        limit = b.element(limits.value, d)
+        b.need(begins[d], "GE", 0, f"the start {{0}} of dimension {d} must not be negative")
+        b.need(limit, "GE", begins[d], f"the limit {{0}} of dimension {d} must not lie in front of the start")
+        b.need(limit, "LE", b.size(operand, d), f"the limit {{0}} of dimension {d} must lie within the operand")
+        extent = b.arithmetic("subtract", limit, begins[d])
+        size = b.arithmetic("divide", b.arithmetic("add", extent, step - 1), step)
         if result.shape[d] != DYNAMIC:
             shape[d] = result.shape[d]
+            b.need(size, "EQ", shape[d], f"the size {{0}} of dimension {d} must be {shape[d]}")
             continue
-        extent = b.arithmetic("subtract", b.element(limits.value, d), begins[d])
-        sizes[d] = b.arithmetic("divide", b.arithmetic("add", extent, step - 1), step)
+        sizes[d] = size
     attributes = {
         "start_indices": (0,) * rank,
         "limit_indices": tuple(
