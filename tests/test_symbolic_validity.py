@@ -138,6 +138,11 @@ CASES = {
         [V, shapes((2, 1), (2, 3), (0, 3), (-1, 3), (2, -3))],
         N,
     ),
+    "dynamic_broadcast_in_dim to a bound": Case(
+        "stablehlo.dynamic_broadcast_in_dim %x, %y, dims = [1] : ($x, $y)",
+        [V, shapes((2, 3), (4, 3), (5, 3))],
+        "tensor<?x?xf32, #stablehlo.bounds<4, ?>>",
+    ),
     "dynamic_broadcast_in_dim to known rows": Case(
         "stablehlo.dynamic_broadcast_in_dim %x, %y, dims = [1] : ($x, $y)",
         [V, shapes((2, 3), (3, 3))],

@@ -193,6 +193,10 @@ class SymbolicShapes:
         """The shape of a result with what its type says."""
         if len(found) != type.rank:
             raise refused(instruction, f"its result {type} does not have the rank {len(found)}")
+        for size, bound in zip(found, type.bounds or ()):
+            if bound != DYNAMIC:
+                message = f"size {{0}} must be at most the bound {bound} {place(instruction)}"
+                self.require(apply("equal", apply("less", bound, size), 0), message, (size,))
         return tuple(
             size if extent == DYNAMIC else self.same(instruction, extent, size)
             for extent, size in zip(type.shape, found)
