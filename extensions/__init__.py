@@ -29,7 +29,7 @@ from hlojit.extensions.devices import (
 )
 from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
-from hlojit.extensions.foreign_calls import ForeignCall
+from hlojit.extensions.foreign_calls import ForeignCall, foreign_handler
 from hlojit.extensions.hooks import hookimpl, hookspec
 from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
 from hlojit.extensions.registered import API_VERSION
@@ -90,6 +90,7 @@ __all__ = [
     "called_functions",
     "can_decompose",
     "current",
+    "foreign_handler",
     "hookimpl",
     "hookspec",
     "no",

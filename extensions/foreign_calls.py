@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import numpy as np
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.extensions.kernel_calls import substituted
-from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.errors import HlojitError, PluginError, text_of
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import OpDefinition, ReferenceCall
 from hlojit.ir.ops.foreign import ForeignCallError, ForeignCallView, foreign_call, foreign_record, plain
@@ -29,6 +29,11 @@ CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
 
 _C_FUNCTION: Final = ctypes.CFUNCTYPE(None).__mro__[1]
 """The base of ctypes' functions."""
+_HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_TABLE_BYTES: Final = 16
+_FUNCTIONS_BYTES: Final = 48
+"""Where a frame has the address of the table of functions, and the table its first one (``xla/ffi/api/c_api.h``)."""
+_INTERNAL: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,32 @@ class ForeignCall(CustomCall):
             return foreign_call(builder, instruction)
         except (ForeignCallError, LayoutError) as error:
             raise PluginError(f"{self.user}: {error}\n  at {instruction.location}") from None
+
+
+def foreign_handler(function: Callable[[int], None]) -> Any:
+    """The C function of a handler written in Python, ``function(frame)``: what it raises ends the call with an error.
+
+    ``frame`` is the address of the call frame.  A bare callback of ``ctypes`` may not raise: it would return any number, which
+    is then taken for the address of an error.
+    """
+
+    def run(frame: int) -> int | None:
+        try:
+            function(frame)
+        except BaseException as error:
+            return _error_of(frame, error)
+        return None
+
+    return _HANDLER(run)
+
+
+def _error_of(frame: int, error: BaseException) -> int:
+    """An error object for an exception, by the frame's own function for them: the first of its table."""
+    table = ctypes.c_int64.from_address(frame + _TABLE_BYTES).value
+    create = _HANDLER(ctypes.c_int64.from_address(table + _FUNCTIONS_BYTES).value)
+    text = ctypes.create_string_buffer(text_of(error).encode("utf-8", "replace"))
+    arguments = (ctypes.c_int64 * 4)(32, 0, ctypes.addressof(text), _INTERNAL)
+    return int(create(ctypes.addressof(arguments)) or 0)
 
 
 def address_of(handler: Any) -> int:

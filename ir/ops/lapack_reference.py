@@ -10,6 +10,9 @@ from hlojit.ir.ops.definition import Array
 from hlojit.ir.types import TensorType
 
 Arrays = Sequence[Array]
+NOT_FINITE: Final = -4
+"""What JAX's handlers say of matrices whose iterations might not end."""
+_ITERATED: Final = frozenset({"geev", "gees"})
 
 
 def lapack_results(found: Any, types: Sequence[TensorType], arrays: Arrays) -> tuple[Array, ...]:
@@ -23,6 +26,11 @@ def lapack_results(found: Any, types: Sequence[TensorType], arrays: Arrays) -> t
     for number in range(found.batch):
         # Matrices by columns are their transposes by rows.
         given = [part[number].T if part[number].ndim == 2 else part[number] for part in parts]
+        if not given[0].size:
+            continue  # SciPy's wrappers pass on a distance of columns that LAPACK complains about
+        if found.name in _ITERATED and not np.isfinite(given[0]).all():
+            flat[-1][number] = NOT_FINITE
+            continue
         for place, value in zip(flat, _RUN[found.name](function, found, given), strict=True):
             place[number] = np.asarray(value).T if np.ndim(value) == 2 else value
     return tuple(results)

@@ -76,11 +76,11 @@ def stored_nearest(scaled: Array, zeros: Array, element: QuantizedType, expresse
 def storage_limits(element: QuantizedType, expressed: FloatFormat) -> tuple[int, int]:
     """The least and the greatest integer that ``quantize`` gives: it clamps to the storage limits as floats.
 
-    These may have been rounded; beyond the storage range they bound nothing.
+    These may have been rounded; beyond the storage range, and where the format has nothing near them (NaN), they bound nothing.
     """
     low, high = (float(round_array(np.array(float(limit)), expressed)) for limit in (element.minimum, element.maximum))
-    smallest = element.minimum if low < element.minimum else int(low)
-    return smallest, element.maximum if high > element.maximum else int(high)
+    smallest = int(low) if low >= element.minimum else element.minimum
+    return smallest, int(high) if high <= element.maximum else element.maximum
 
 
 def _from_integers(values: Array, expressed: FloatFormat) -> Array:

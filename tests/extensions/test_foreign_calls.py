@@ -14,7 +14,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions import ForeignCall, hookimpl, using
+from hlojit.extensions import ForeignCall, foreign_handler, hookimpl, using
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError
 
 HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -503,3 +503,21 @@ hlojit.compile("func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {\\n  return
 assert ffi.addresses.made is None
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("raised", [ValueError("no such luck"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_python_handler_that_raises_ends_the_call_with_an_error(raised: BaseException) -> None:
+    @foreign_handler
+    def failing(frame: int) -> None:
+        raise raised
+
+    class Plugin:
+        @hookimpl
+        def hlojit_custom_calls(self) -> list[ForeignCall]:
+            return [ForeignCall("acme.scale", handler=failing, asks_version=False)]
+
+    with using(Plugin()):
+        compiled = hlojit.compile(SCALE)
+        for _ in range(3):
+            with pytest.raises(ExecutionError, match=f"'acme.scale' failed: INTERNAL: .*{raised}"):
+                compiled(X)
