@@ -78,8 +78,12 @@ class Interpreter:
             operands = [environment[operand] for operand in instruction.operands]
             if instruction.op.is_terminator:
                 return tuple(operands)
+            is_open = _is_open(instruction)
+            if is_open:
+                _check_sizes(instruction, instruction.operand_types, operands)
             results = self.evaluate(instruction, operands, environment)
-            _check_sizes(instruction, operands, results)
+            if is_open:
+                _check_sizes(instruction, instruction.result_types, results)
             environment.update(zip(instruction.results, results))
         raise ExecutionError("a block ends without a return")
 
@@ -140,22 +144,28 @@ class _Call:
 # sizes that types leave open
 
 
-def _check_sizes(instruction: Instruction, operands: Sequence[Any], results: Sequence[Any]) -> None:
-    """Refuse sizes that the verifier would have refused, had it known them."""
-    values = [*zip(instruction.operand_types, operands), *zip(instruction.result_types, results)]
-    tensors = [(type, np.shape(value)) for type, value in values if isinstance(type, TensorType)]
-    if all(type.is_static for type, _ in tensors):
-        return
+def _is_open(instruction: Instruction) -> bool:
+    """Whether a type of an operand or a result does not say how large it is."""
+    types = (*instruction.operand_types, *instruction.result_types)
+    return any(isinstance(type, TensorType) and not type.is_static for type in types)
+
+
+def _check_sizes(instruction: Instruction, types: Sequence[Type], values: Sequence[Any]) -> None:
+    """Refuse sizes of operands or results that the verifier would have refused, had it known them."""
     where = f"{instruction.op.name} at {instruction.location}"
-    for type, shape in tensors:
+    shapes: set[tuple[int, ...]] = set()
+    for type, value in zip(types, values):
+        if not isinstance(type, TensorType):
+            continue
+        shape = np.shape(value)
         bounds = type.bounds or (DYNAMIC,) * type.rank
         for found, extent, bound in zip(shape, type.shape, bounds):
             if extent not in (DYNAMIC, found) or (extent == DYNAMIC and bound != DYNAMIC and found > bound):
                 raise ExecutionError(f"{where}: a value of the shape {shape} does not fit its type {type}")
-    if isinstance(instruction.op.lowering, Pointwise):
-        shapes = sorted({shape for _, shape in tensors if shape})
-        if len(shapes) > 1:
-            raise ExecutionError(f"{where}: the shapes {shapes[0]} and {shapes[1]} must be equal")
+        if shape:
+            shapes.add(shape)
+    if isinstance(instruction.op.lowering, Pointwise) and len(shapes) > 1:
+        raise ExecutionError(f"{where}: the shapes {' and '.join(map(str, sorted(shapes)))} must be equal")
 
 
 # compute form
