@@ -30,6 +30,7 @@ from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeli
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
+from hlojit.ir.passes.symbolic_values import SymbolicShapes
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
@@ -178,7 +179,7 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     from hlojit.bounded_executable import BoundedExecutable
     from hlojit.dynamic_executable import DynamicExecutable, Made
     from hlojit.executable import Executable
-    from hlojit.refined_program import as_any_tensor, as_tensor, check_ranks, refined_program
+    from hlojit.refined_program import as_any_tensor, as_tensor, check_ranks, check_sizes, refined_program
 
     CallInliner(keeps=lambda instruction: True).run(module)
     main = module.main
@@ -203,18 +204,19 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
-    how, why, code = "specialize", "", None
+    how, why, code, stated = "specialize", "", None, None
     if settings.dynamic_shapes == "symbolic":
         try:
-            code = _symbolic(module, backend, sources, settings)
+            code, stated = _symbolic(module, backend, sources, settings)
             how = "symbolic"
         except UnsupportedError as error:
             why = f"{error.op} is not compiled for all sizes at once: {error.reason}"
 
     def make(types: Sequence[Type], values: Mapping[int, Any]) -> Made:
         own = "" if code is None else code.unfit(types, values) or ""
-        if code is None or own:
+        if code is None or stated is None or own:
             return Made(specialize(types, values), own)
+        check_sizes(stated, types, values)
         return Made(Executable(code.bind(types, values), backend))
 
     tensors = [as_any_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
@@ -233,16 +235,20 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     )
 
 
-def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions) -> SizedCode:
-    """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
-    from hlojit.refined_program import check_ranks
+def _symbolic(
+    module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions
+) -> tuple[SizedCode, SymbolicShapes]:
+    """What makes executables of one compilation for all sizes, and what they need of sizes; raises ``UnsupportedError``."""
+    from hlojit.refined_program import check_ranks, stated_sizes
 
     copy = module.clone()
     ShapeRefinement(refine_call=refined_call).run(copy)
     CallInliner().run(copy)
     check_ranks(copy)
+    # Passes leave out what no result needs, and what looks at sizes with it.
+    stated = stated_sizes(copy, sources)
     lower(copy, backend, settings, open_sizes=True)
-    return backend.compile_symbolic(copy, sources)
+    return backend.compile_symbolic(copy, sources), stated
 
 
 def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:

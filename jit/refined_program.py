@@ -74,9 +74,25 @@ def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) 
     tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
     if len(tensors) < len(types) or any(isinstance(v.type, UnrankedTensorType) for v in module.main.body.arguments):
         return None
+    return _complaint(stated_sizes(module, tuple(values)), tensors, values)
+
+
+def stated_sizes(module: Module, size_arguments: Sequence[int]) -> SymbolicShapes:
+    """What the program needs of sizes, up to the first op that says nothing of them."""
     shapes = SymbolicShapes(module.main)
     with suppress(UnsupportedError):
-        # What is known up to an op without a rule may say it.
-        fill(shapes, tuple(values))
-    extents = [type_.shape for type_ in tensors]
+        fill(shapes, size_arguments)
+    return shapes
+
+
+def check_sizes(stated: SymbolicShapes, types: Sequence[Type], values: Mapping[int, Any]) -> None:
+    """Raise ``ArgumentError`` for arguments of types that do not fit, though what would find it out was simplified away."""
+    complaint = _complaint(stated, [type_ for type_ in types if isinstance(type_, TensorType)], values)
+    if complaint is not None:
+        name = stated.function.name
+        raise ArgumentError(f"{name} cannot run with arguments of types ({', '.join(map(str, types))}): {complaint}")
+
+
+def _complaint(shapes: SymbolicShapes, types: Sequence[TensorType], values: Mapping[int, Any]) -> str | None:
+    extents = [type_.shape for type_ in types]
     return None if shapes.unfit(extents, values) else shapes.complaint(extents, values)

@@ -112,8 +112,7 @@ ZERO = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
 SUMS = """%r:2 = "stablehlo.reduce"(%x, %y, %c, %c) ({
   ^bb0(%a: tensor<f32>, %b: tensor<f32>, %d: tensor<f32>, %e: tensor<f32>):
     %s = stablehlo.add %a, %d : tensor<f32>
-    %u = stablehlo.maximum %e, %d : tensor<f32>
-    %t = stablehlo.add %b, %u : tensor<f32>
+    %t = stablehlo.add %b, %e : tensor<f32>
     stablehlo.return %s, %t : tensor<f32>, tensor<f32>
 }) {dimensions = array<i64: 0>} : ($x, $y, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)"""
 
@@ -220,6 +219,10 @@ CASES = {
     "reduce of two": Case(
         "stablehlo.add %r#0, %r#1 : (tensor<f32>, tensor<f32>)", [V, V], "tensor<f32>", before=ZERO + SUMS
     ),
+    "reduce of two that is read of one": Case(
+        "stablehlo.negate %r#0 : (tensor<f32>)", [V, V], "tensor<f32>", before=ZERO + SUMS
+    ),
+    "add that nothing reads": Case("stablehlo.negate %x : ($x)", [V, V], V, before=f"%r = stablehlo.add %x, %y : {V}"),
     "dot_general": Case(
         "stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ($x, $y)", [M, N], N, sizes=(0, 1, 4)
     ),
