@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hlojit
 import jax
+import mpmath
 import numpy as np
 import pytest
 
@@ -64,3 +65,59 @@ def test_factors_of_empty_matrices_are_silent(backend: str, capfd) -> None:
     factors, pivots, info = hlojit.compile(text, backend=backend)(np.zeros((0, 0), "f4"))
     assert (factors.shape, pivots.shape, info) == ((0, 0), (0,), 0)
     assert not "".join(capfd.readouterr())
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-310, 5e-324, 1e308, 0.5, -3.7, 1e30]
+PAIRS = np.array([complex(a, b) for a in SPECIAL for b in SPECIAL])
+
+
+def both(op: str, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the CPU and the reference make of an elementwise op."""
+    kind = f"tensor<{len(arrays[0])}xcomplex<f64>>"
+    names = [f"%x{number}" for number in range(len(arrays))]
+    text = f"""func.func @main({", ".join(f"{name}: {kind}" for name in names)}) -> {kind} {{
+      %0 = stablehlo.{op} {", ".join(names)} : {kind}
+      return %0 : {kind}
+    }}"""
+    found = [hlojit.compile(text, backend=backend)(*arrays) for backend in ("cpu", "reference")]
+    return found[0], found[1]
+
+
+def test_complex_products_are_the_plain_formula() -> None:
+    x, y = np.repeat(PAIRS, len(PAIRS)), np.tile(PAIRS, len(PAIRS))
+    with np.errstate(all="ignore"):
+        parts = x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
+    for found in both("multiply", x, y):
+        np.testing.assert_array_equal(found.real, parts[0])
+        np.testing.assert_array_equal(found.imag, parts[1])
+
+
+def test_complex_quotients_of_finite_numbers_against_mpmath() -> None:
+    finite = PAIRS[np.isfinite(PAIRS)][::5]
+    x, y = np.repeat(finite, len(finite)), np.tile(finite, len(finite))
+    x, y = x[y != 0], y[y != 0]
+    with mpmath.workprec(200):
+        wanted = np.array([complex(mpmath.mpc(a) / mpmath.mpc(b)) for a, b in zip(x.tolist(), y.tolist())])
+    for found in both("divide", x, y):
+        fits = np.isfinite(wanted)
+        error = np.abs(found[fits] - wanted[fits])
+        assert (error <= 4e-16 * np.abs(wanted[fits]) + 1e-323).all()
+        assert not np.isnan(found).any()
+
+
+def test_complex_exponentials_of_special_numbers() -> None:
+    """As docs/numerics.md has it: no angle that is infinite or NaN has a sine, and numbers without an angle are real."""
+    for op in ("exponential", "exponential_minus_one"):
+        for found in both(op, PAIRS):
+            assert np.isnan(found[~np.isfinite(PAIRS.imag)]).all()
+            real = (PAIRS.imag == 0) & ~np.isnan(PAIRS.real)
+            with np.errstate(all="ignore"):
+                wanted = (np.exp if op == "exponential" else np.expm1)(PAIRS[real].real)
+            np.testing.assert_allclose(found[real].real, wanted, rtol=1e-15)
+            np.testing.assert_array_equal(found[real].imag, 0)
+
+
+def test_complex_sign_of_denormal_numbers() -> None:
+    x = np.array([5e-324 + 5e-324j, 3e-310 - 4e-310j])
+    for found in both("sign", x):
+        np.testing.assert_allclose(found, [(1 + 1j) / np.sqrt(2), 0.6 - 0.8j], rtol=4e-16)

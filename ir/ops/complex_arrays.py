@@ -21,7 +21,10 @@ def quotient(x: Array, y: Array) -> Array:
     finite = np.isfinite(x), np.isfinite(y)
     infinite = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
     with np.errstate(all="ignore"):
-        plain = np.asarray(x.astype(np.complex128) / y.astype(np.complex128)).astype(x.dtype)
+        (near_x, exponent_x), (near_y, exponent_y) = _near_one(x), _near_one(y)
+        exponents = np.subtract(exponent_x, exponent_y)
+        near = near_x / near_y
+        plain = _of_parts(np.ldexp(near.real, exponents), np.ldexp(near.imag, exponents), x.dtype)
         real, imag = np.array(plain.real), np.array(plain.imag)
         by_zero = np.copysign(np.inf, c)
         cases = (
@@ -35,18 +38,43 @@ def quotient(x: Array, y: Array) -> Array:
     return _of_parts(real, imag, x.dtype)
 
 
+def _near_one(x: Array) -> tuple[Array, Array]:
+    """Complex numbers times powers of two that make their larger parts about 1, and those powers' negated exponents."""
+    wide = np.asarray(x, np.complex128)
+    size = np.maximum(np.abs(wide.real), np.abs(wide.imag))
+    exponents = np.where(np.isfinite(size), np.frexp(size)[1], 0)
+    return _of_parts(np.ldexp(wide.real, -exponents), np.ldexp(wide.imag, -exponents), wide.dtype), exponents
+
+
+def product(x: Array, y: Array) -> Array:
+    """(a + bi)(c + di) by the plain formula, of which every operation rounds; NumPy's may be contracted."""
+    (a, b), (c, d) = (x.real, x.imag), (y.real, y.imag)
+    with np.errstate(all="ignore"):
+        return _of_parts(a * c - b * d, a * d + b * c, np.result_type(x, y))
+
+
 def sign(x: Array) -> Array:
     """X over its absolute value, part by part: NumPy's complex division would make NaN of infinite parts."""
-    size = np.abs(x)
+    near, _ = _near_one(x)
+    size = np.abs(near)
     with np.errstate(all="ignore"):
-        unit = _of_parts(x.real / size, x.imag / size, x.dtype)
+        unit = _of_parts(near.real / size, near.imag / size, x.dtype)
     return np.where(x == 0, 0, np.where(np.isnan(x), complex(np.nan, np.nan), unit)).astype(x.dtype)
 
 
 def exponential(x: Array) -> Array:
-    """e^a (cos b + i sin b): an infinite angle has neither cosine nor sine, whatever they are multiplied by."""
-    found = np.exp(x)
-    return np.where(np.isinf(x.imag), complex(np.nan, np.nan), found)
+    """e^a (cos b + i sin b): an infinite angle or NaN has neither cosine nor sine, whatever they are multiplied by."""
+    with np.errstate(all="ignore"):
+        found = np.exp(x)
+    return np.where(np.isfinite(x.imag), found, complex(np.nan, np.nan)).astype(x.dtype)
+
+
+def exponential_minus_one(x: Array) -> Array:
+    """e^x - 1: of a real number a real one, however large (NumPy multiplies infinity by the angle's sine, 0)."""
+    with np.errstate(all="ignore"):
+        found, real = np.expm1(x), np.expm1(x.real)
+    is_real = (x.imag == 0) & ~np.isnan(real)
+    return _of_parts(np.where(is_real, real, found.real), np.where(is_real, x.imag, found.imag), x.dtype)
 
 
 def log_plus_one(x: Array) -> Array:

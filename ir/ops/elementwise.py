@@ -154,7 +154,7 @@ MULTIPLY = define(
             integer=lambda b, element, x, y: b.mul(x, y),
             boolean=lambda b, x, y: b.and_(x, y),
         ),
-        plain(np.multiply),
+        lambda call, x, y: complex_arrays.product(x, y) if x.dtype.kind == "c" else np.multiply(x, y),
         traits=_COMMUTATIVE,
         identity=lambda element: 1,
         value_range=monotonic(operator.mul),

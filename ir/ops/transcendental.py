@@ -96,7 +96,7 @@ EXPONENTIAL = _function(
 EXPONENTIAL_MINUS_ONE = _function(
     "exponential_minus_one",
     by_name("expm1"),
-    np.expm1,
+    complex_arrays.of_complex(np.expm1, complex_arrays.exponential_minus_one),
     "exp(x) - 1.",
     function_of_parts("expm1"),
     units=_UNITS_BUT_AT_ZEROS,
