@@ -325,10 +325,11 @@ def _merge_order(call: ReferenceCall, rows: Sequence[Array]) -> Array:
     Odd-even transposition would need n rounds; here each row is merged on its own with Python's sort.
     """
     count, length = rows[0].shape
-    first, second = np.divmod(np.arange(length * length), length)
+    all_at_once = length <= 512 and is_elementwise(call.instruction.regions[0])
+    first, second = np.divmod(np.arange(length * length if all_at_once else 0), length)
     order = np.empty((count, length), np.int64)
     for number in range(count):
-        if length <= 512 and is_elementwise(call.instruction.regions[0]):
+        if all_at_once:
             # All pairs in one call of the region.
             pairs = [part for row in rows for part in (row[number][first], row[number][second])]
             # What compares nothing (a constant) gives one answer for all.
