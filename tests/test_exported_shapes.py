@@ -116,7 +116,6 @@ NOT_SYMBOLIC = {
     "loop over the size": "while",
     "branches": "case",
     "random numbers": "while",
-    "convolution": "convolution",
     "max pool": "custom_call",
 }
 """Programs that are compiled for each shape all the same, and the op that the reason names."""

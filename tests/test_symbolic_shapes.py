@@ -252,6 +252,8 @@ def computed_from_size(element: str, *ops: tuple[str, int], how: str = "symbolic
         ("i64", [("multiply", 2**62), ("divide", 2)], 3, -(2**61)),
         ("i64", [("multiply", 2**62), ("divide", 2)], 1, 2**61),
         ("ui64", [("subtract", 5), ("divide", 2)], 3, 2**63 - 1),
+        ("ui32", [("multiply", 3), ("divide", 4)], 7, 5),
+        ("ui32", [("multiply", 3), ("remainder", 8)], 7, 5),
     ],
 )
 def test_what_does_not_fit_its_type_wraps(element: str, ops: Any, size: int, expected: int) -> None:

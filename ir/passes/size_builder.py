@@ -18,7 +18,7 @@ from hlojit.ir.sizes import Size, SizeExpression, apply
 
 
 class NotASize(Exception):
-    """The rule does what sizes do not: floats, bits, shifts."""
+    """The rule does what sizes do not: floats, bits."""
 
 
 Requirement = Callable[[SizeExpression, int, int], None]
@@ -92,7 +92,16 @@ class SizeBuilder:
             for scalar in scalars
         ]
 
+    def lshr(self, a: SizeScalar, amount: SizeScalar) -> SizeScalar:
+        """A quotient of a number without sign, which simplification has made a shift."""
+        if not isinstance(amount.size, int):
+            raise NotASize
+        return SizeScalar(a.kind, apply("divide", self._numbers(False, a)[0], 1 << amount.size))
+
     def _logical(self, operation: str, a: SizeScalar, b: SizeScalar) -> SizeScalar:
+        if a.kind != "i1" and operation == "and" and isinstance(b.size, int) and b.size & (b.size + 1) == 0 <= b.size:
+            # Such a mask gives the remainder of a number without sign.
+            return SizeScalar(a.kind, apply("remainder", self._numbers(False, a)[0], b.size + 1))
         if a.kind != "i1":
             raise NotASize
         return SizeScalar("i1", apply(operation, a.size, b.size))
