@@ -30,7 +30,7 @@ demo: $(STAMP)  ## compile and run a decorated function and a StableHLO program,
 	$(RUN) examples/demo.py
 
 test: $(STAMP)  ## run the whole test suite, then a sample of it with the programs on the simulated GPU
-	$(RUN) -m pytest -q --ignore=tests/simulator
+	$(RUN) -m pytest -q -n $(or $(WORKERS),2) --dist worksteal --ignore=tests/simulator
 	$(MAKE) test-simulator
 
 fast: $(STAMP)  ## run the tests that take less than a minute together

@@ -105,7 +105,17 @@ DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm 
 ERF = _function("erf", special("erf"), "Error function.", (FLOAT,))
 ERF_INV = _function("erf_inv", special("erfinv"), "Inverse of the error function.", (FLOAT,))
 ERFC = _function("erfc", special("erfc"), "1 - erf(x).", (FLOAT,))
-LGAMMA = _function("lgamma", special("gammaln"), "Logarithm of the absolute value of the gamma function.", (FLOAT,))
+
+
+def _log_gamma(x: Array) -> Array:
+    """SciPy's, which is infinite for denormal numbers (it is -log(|x|) there) and negative at -inf."""
+    with np.errstate(all="ignore"):
+        size = np.abs(x)
+        found: Array = np.where(size < 16 * np.finfo(x.dtype).tiny, -np.log(size), special("gammaln")(x))
+    return np.where(np.isinf(x), size, found)
+
+
+LGAMMA = _function("lgamma", _log_gamma, "Logarithm of the absolute value of the gamma function.", (FLOAT,))
 SINH = _function("sinh", np.sinh, "Hyperbolic sine.")
 
 
