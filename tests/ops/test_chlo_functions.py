@@ -13,6 +13,8 @@ from hlojit.ir.formats import FloatFormat, IntegerType, element_type
 from hlojit.ir.scalar.arrays import from_bits, to_bits
 from mpmath import mpf
 
+from tools.real_accuracy import hurwitz_zeta, polygamma
+
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 BACKENDS = ("cpu", "cuda", "reference")
 FLOATS = ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E3M4", "f8E4M3", "f8E4M3B11FNUZ", "f8E4M3FN", "f8E4M3FNUZ")
@@ -105,34 +107,22 @@ def units(found: np.ndarray, exact: list[Any]) -> float:
     return worst
 
 
-def hurwitz(s: Any, q: Any) -> Any:
-    """Euler and Maclaurin's formula with many terms: mpmath's own loses digits where s and q are large."""
-    total = sum((q + k) ** -s for k in range(40))
-    w = q + 40
-    if s > 40 * w:
-        return total
-    total += w ** (1 - s) / (s - 1) + w**-s / 2
-    for j in range(1, 30):
-        total += mpmath.bernoulli(2 * j) / mpmath.factorial(2 * j) * mpmath.rf(s, 2 * j - 1) * w ** (-s - 2 * j + 1)
-    return total
-
-
 def points(dtype: Any, low: float, high: float, count: int) -> np.ndarray:
     return np.exp(np.random.default_rng(3).uniform(low, high, count)).astype(dtype)
 
 
-@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 5.0)])
+@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 3.0)])
 def test_zeta_is_close(element: str, bound: float) -> None:
     dtype = DTYPES[element]
     s = np.concatenate([1 + points(dtype, -13, 5, 30), [1.5, 2, 3, 20, 1000]]).astype(dtype)
     q = np.concatenate([points(dtype, -5, 12, 30), [1, 0.5, 1e-3, 100, 2]]).astype(dtype)
     with mpmath.workdps(60):
-        exact = [hurwitz(mpf(a), mpf(b)) for a, b in zip(s.tolist(), q.tolist())]
+        exact = [hurwitz_zeta(mpf(a), mpf(b)) for a, b in zip(s.tolist(), q.tolist())]
         for backend in ("cpu", "cuda"):
             assert units(run("zeta", element, backend, s, q), exact) < bound
 
 
-@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 5.0)])
+@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 3.0)])
 def test_zeta_on_the_left_sums_both_sides(element: str, bound: float) -> None:
     q = np.array([-0.5, -1.5, -0.25, -100.75, -7.125, -1e-3, -3.5, -8.5], DTYPES[element])
     s = np.array([2, 3, 4, 5, 2, 3, 11, 2], DTYPES[element])
@@ -140,7 +130,7 @@ def test_zeta_on_the_left_sums_both_sides(element: str, bound: float) -> None:
         exact = []
         for a, b in zip(s.tolist(), q.tolist()):
             count = int(mpmath.ceil(-b))
-            exact.append(sum((mpf(b) + k) ** -int(a) for k in range(count)) + hurwitz(mpf(a), mpf(b) + count))
+            exact.append(sum((mpf(b) + k) ** -int(a) for k in range(count)) + hurwitz_zeta(mpf(a), mpf(b) + count))
         assert units(run("zeta", element, "cpu", s, q), exact) < bound
 
 
@@ -154,17 +144,12 @@ def test_zeta_at_its_borders(element: str, backend: str) -> None:
     np.testing.assert_array_equal(run("zeta", element, backend, s, q), wanted)
 
 
-@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 4.0)])
+@pytest.mark.parametrize(("element", "bound"), [("f32", 0.6), ("f64", 3.0)])
 def test_polygamma_is_close(element: str, bound: float) -> None:
     n = np.array([0, 1, 2, 3, 4, 5, 10, 20] * 4, DTYPES[element])
     x = points(DTYPES[element], -1, 5, 32)
     with mpmath.workdps(60):
-        exact = [
-            mpmath.psi(0, b)
-            if a == 0
-            else (-1) ** (int(a) + 1) * mpmath.factorial(int(a)) * hurwitz(mpf(a) + 1, mpf(b))
-            for a, b in zip(n.tolist(), x.tolist())
-        ]
+        exact = [polygamma(a, mpf(b)) for a, b in zip(n.tolist(), x.tolist())]
         for backend in ("cpu", "cuda"):
             assert units(run("polygamma", element, backend, n, x), exact) < bound
 
@@ -190,9 +175,7 @@ def test_polygamma_neither_overflows_nor_vanishes_on_the_way() -> None:
     n, x = np.array([170.0, 200.0, 0.5, -1.0]), np.array([150.0, 60.0, 1.0, 1.0])
     found = run("polygamma", "f64", "cpu", n, x)
     with mpmath.workdps(60):
-        exact = [
-            (-1) ** (int(a) + 1) * mpmath.factorial(int(a)) * hurwitz(mpf(a) + 1, mpf(b)) for a, b in zip(n[:2], x)
-        ]
+        exact = [polygamma(a, mpf(b)) for a, b in zip(n[:2], x)]
     np.testing.assert_allclose(found[:2], [float(value) for value in exact], rtol=1e-12)
     assert np.all(np.isnan(found[2:]))
 
