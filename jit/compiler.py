@@ -23,6 +23,7 @@ from hlojit.ir.environment import Snapshot, current, scope_for
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, repr_of
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
+from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import Limit, RunTimeSizes, padded_program
 from hlojit.ir.passes.op_expander import OpExpander
@@ -30,7 +31,6 @@ from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeli
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
-from hlojit.ir.passes.symbolic_values import SymbolicShapes
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch

@@ -12,10 +12,10 @@ from typing import Any
 from hlojit.extensions.binding import refined_call
 from hlojit.ir.errors import ArgumentError, UnsupportedError, VerificationError
 from hlojit.ir.graph import Module
+from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import reached_instructions
 from hlojit.ir.passes.symbolic_shapes import fill
-from hlojit.ir.passes.symbolic_values import SymbolicShapes
 from hlojit.ir.sizes import MOST_BYTES
 from hlojit.ir.types import TensorType, Type, UnrankedTensorType
 from hlojit.ir.verifier import verify

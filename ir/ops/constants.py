@@ -10,6 +10,7 @@ from hlojit.ir.attributes import Dense, ElidedElements
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import ComplexType, FloatFormat, IntegerType, QuantizedType, element_type
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64, WRITTEN_ELEMENTS
 from hlojit.ir.ops.complex_arithmetic import counted
 from hlojit.ir.ops.definition import (
@@ -149,6 +150,7 @@ IOTA = define(
         lowering=Indexed(_iota),
         value_range=_iota_range,
         parts={ComplexType: counted, QuantizedType: quantized_indices},
+        symbolic=shape_rules.iota,
         summary="The index along one dimension.",
     )
 )
@@ -180,6 +182,7 @@ GET_DIMENSION_SIZE = define(
                 "i32", instruction.operands[0].tensor_type.shape[instruction.attributes["dimension"]]
             )
         ),
+        padded=padding_rules.get_dimension_size,
         summary="The size of one dimension.",
     )
 )

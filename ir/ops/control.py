@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hlojit.ir.errors import ExecutionError, TypeInferenceError
 from hlojit.ir.formats import BooleanType, ElementType
+from hlojit.ir.ops import padding_rules
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32, STRING, SYMBOL
 from hlojit.ir.ops.definition import (
     Array,
@@ -403,6 +404,7 @@ OPTIMIZATION_BARRIER = define(
         traits=STRUCTURAL,
         lowering=Structural("alias"),
         parts={ElementType: SEPARATELY},
+        padded=padding_rules.as_pointwise,
         summary="an identity across which nothing is moved",
     )
 )

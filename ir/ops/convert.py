@@ -55,6 +55,7 @@ from hlojit.ir.ops.pointwise import (
 )
 from hlojit.ir.ops.quantized_arithmetic import same_bits
 from hlojit.ir.ops.rules import OpCall, checked, compatible_extents, compatible_shapes, inferred, operand_tensor
+from hlojit.ir.ops.symbolic_values import Access, Recast, Shape, SymbolicShapes, refused
 from hlojit.ir.scalar import arrays, formats
 from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
@@ -236,6 +237,14 @@ def _bitcast_shape(instruction: Instruction) -> Sequence[int]:
     return operand.shape if source == target else operand.shape[:-1]
 
 
+def _bitcast_open(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    types = (instruction.operands[0].tensor_type, instruction.results[0].tensor_type)
+    source, target = (stored_element(type.element_type).bits for type in types)
+    if source != target:
+        raise refused(instruction, "bits of another width have no code for sizes that are given at run time")
+    return shapes.dims[instruction.operands[0]], Recast()
+
+
 BITCAST_CONVERT = define(
     OpDefinition(
         "stablehlo.bitcast_convert",
@@ -251,6 +260,7 @@ BITCAST_CONVERT = define(
         traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(_bitcast),
         parts={ComplexType: bits_of_parts, QuantizedType: same_bits},
+        symbolic=_bitcast_open,
         summary="The same bits as another element type; wider elements are made of, or split into, a last dimension.",
     )
 )

@@ -10,7 +10,7 @@ import numpy as np
 from hlojit.ir.attributes import ConvDimensionNumbers
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops import dynamic_types
+from hlojit.ir.ops import dynamic_types, shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL_ARRAY, I64, I64_ARRAY, I64_MATRIX, RecordKind
 from hlojit.ir.ops.convolution_windows import declined_by_kernels, windows_times_kernel
 from hlojit.ir.ops.definition import (
@@ -359,6 +359,7 @@ CONVOLUTION = define(
             declines=declined_by_kernels,
         ),
         parts={QuantizedType: convolution_parts},
+        symbolic=shape_rules.convolution,
         summary="products of windows of an image with a kernel",
     )
 )

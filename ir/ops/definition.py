@@ -31,7 +31,9 @@ from hlojit.ir.types import TensorType, Type
 if TYPE_CHECKING:
     from hlojit.ir.graph import Block, Instruction, Value
     from hlojit.ir.ops.attribute_kinds import AttributeKind
+    from hlojit.ir.ops.padded_values import PaddingRule
     from hlojit.ir.ops.parts import RuleOfParts
+    from hlojit.ir.ops.symbolic_values import ShapeRule
     from hlojit.ir.scalar.builder import Scalar
 
 Array = np.ndarray[Any, Any]
@@ -290,11 +292,11 @@ class OpDefinition:
     """Result types by the operands' types and by operands that are constants, where ``infer`` cannot know them."""
     known_value: Callable[[Instruction], Any] | None = None
     """The elements of the only result, where the operands' types alone give them; otherwise None."""
-    symbolic: Callable[[Any, Instruction], Any] | None = field(default=None, compare=False)
-    """A ``ShapeRule`` (``hlojit.ir.passes.symbolic_values``) of an op that is not pointwise: how the result's shape, and the
-    places where its elements come from, follow from sizes that are given at run time.  Built-in ops have theirs in a table."""
-    padded: Callable[[Any], Any] | None = field(default=None, compare=False)
-    """A ``PaddingRule`` (``hlojit.ir.passes.padded_values``): how the op works on values whose sizes only data tell."""
+    symbolic: ShapeRule | None = field(default=None, compare=False)
+    """Of an op that is not pointwise: how the result's shape, and the places where its elements come from, follow from sizes
+    that are given at run time (see ``hlojit.ir.ops.symbolic_values``)."""
+    padded: PaddingRule | None = field(default=None, compare=False)
+    """How the op works on values whose sizes only data tell (see ``hlojit.ir.ops.padded_values``); pointwise ones need none."""
     widens: bool = False
     """Whether a written result may have another element type than the inferred one (``dot_general``)."""
     constraints: tuple[Constraint, ...] = ()

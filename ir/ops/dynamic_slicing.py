@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.errors import ExecutionError
-from hlojit.ir.ops import dynamic_types
+from hlojit.ir.ops import dynamic_types, padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -148,6 +148,7 @@ DYNAMIC_GATHER = define(
             operand, indices, gather_numbers(call.instruction), tuple(map(int, sizes))
         ),
         lowering=Expand(_expand_gather),
+        symbolic=shape_rules.gather,
         summary="gather of slice sizes given by an operand",
     )
 )
@@ -214,6 +215,8 @@ REAL_DYNAMIC_SLICE = define(
         ],
         syntax="pretty-function-type",
         lowering=Expand(_expand_slice),
+        symbolic=shape_rules.real_dynamic_slice,
+        padded=padding_rules.real_dynamic_slice,
         summary="slice with bounds given by operands",
     )
 )
@@ -273,6 +276,7 @@ SET_DIMENSION_SIZE = define(
         reference=_set_size_reference,
         syntax="set_dimension_size",
         lowering=Expand(_expand_set_size),
+        padded=padding_rules.set_dimension_size,
         summary="the operand with one dimension shortened at run time",
     )
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.ops import dynamic_types
+from hlojit.ir.ops import dynamic_types, padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -159,6 +159,8 @@ DYNAMIC_BROADCAST_IN_DIM = define(
         syntax="dynamic_broadcast_in_dim",
         traits=frozenset({Trait.PER_AXIS}),
         lowering=Expand(_expand_broadcast),
+        symbolic=shape_rules.broadcast,
+        padded=padding_rules.broadcast_in_dim,
         summary="broadcast_in_dim to a shape given by an operand",
     )
 )
@@ -195,6 +197,8 @@ DYNAMIC_RESHAPE = define(
         syntax="pretty-function-type",
         traits=frozenset({Trait.PER_AXIS}),
         lowering=Expand(_expand_reshape),
+        symbolic=shape_rules.reshape,
+        padded=padding_rules.reshape,
         summary="reshape to a shape given by an operand",
     )
 )
@@ -233,6 +237,8 @@ DYNAMIC_IOTA = define(
         reference=_iota_reference,
         syntax="dynamic_iota",
         lowering=Expand(_expand_iota),
+        symbolic=shape_rules.iota,
+        padded=padding_rules.dynamic_iota,
         summary="iota of a shape given by an operand",
     )
 )
@@ -339,6 +345,7 @@ DYNAMIC_PAD = define(
         reference=_pad_reference,
         syntax="pretty-function-type",
         lowering=Expand(_expand_pad),
+        symbolic=shape_rules.dynamic_pad,
         summary="pad by amounts given by operands",
     )
 )

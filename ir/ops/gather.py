@@ -9,6 +9,7 @@ import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, I64_ARRAY, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -293,6 +294,7 @@ GATHER = define(
         ),
         syntax="generic",
         lowering=Indexed(_emit_gather, moves=True, looks_up=True),
+        symbolic=shape_rules.gather,
         summary="slices of the operand at indices given by a tensor",
     )
 )

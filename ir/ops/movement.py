@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops import dynamic_types
+from hlojit.ir.ops import dynamic_types, padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -123,6 +123,8 @@ BROADCAST_IN_DIM = define(
         traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(_broadcast, broadcasts=_targets, moves=True),
         value_range=same_range,
+        symbolic=shape_rules.broadcast,
+        padded=padding_rules.broadcast_in_dim,
         summary="Elements repeated along new dimensions and those of size 1.",
     )
 )
@@ -187,6 +189,8 @@ TRANSPOSE = define(
         traits=frozenset({Trait.PER_AXIS}),
         lowering=Indexed(_transpose, moves=True),
         value_range=same_range,
+        symbolic=shape_rules.transpose,
+        padded=padding_rules.transpose,
         summary="Dimensions in another order.",
     )
 )
@@ -263,6 +267,8 @@ RESHAPE = define(
         traits=frozenset({Trait.BITCAST, Trait.PER_AXIS}),
         lowering=Indexed(_reshape, moves=True),
         value_range=same_range,
+        symbolic=shape_rules.reshape,
+        padded=padding_rules.reshape,
         summary="The same elements in the same order, in another shape.",
     )
 )
@@ -300,6 +306,8 @@ REVERSE = define(
         syntax="reverse",
         lowering=Indexed(_reverse, moves=True),
         value_range=same_range,
+        symbolic=shape_rules.reverse,
+        padded=padding_rules.reverse,
         summary="Elements in the opposite order along some dimensions.",
     )
 )

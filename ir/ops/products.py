@@ -10,6 +10,7 @@ import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -307,6 +308,8 @@ DOT_GENERAL = define(
             declines=declined_algorithm,
         ),
         parts={ComplexType: parts_of_complex_product, QuantizedType: dot_parts},
+        symbolic=shape_rules.dot_general,
+        padded=padding_rules.dot_general,
         summary="products of matrices, batched, over any dimensions",
     )
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import ElementType, QuantizedType
+from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -220,6 +221,8 @@ REDUCE = define(
         syntax="reduce",
         lowering=Reduction(expand_reduce),
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
+        symbolic=shape_rules.reduce,
+        padded=padding_rules.reduce,
         summary="combines the elements along dimensions",
     )
 )
@@ -374,6 +377,7 @@ SORT = define(
         traits=frozenset({Trait.SORTS}),
         lowering=Kernel("sort", runs=_comparisons, expansion=expand_sort),
         parts={ElementType: Separately(in_pairs)},
+        padded=padding_rules.sort,
         summary="sorts along a dimension by a comparator",
     )
 )

@@ -13,6 +13,7 @@ import numpy as np
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
 from hlojit.ir.ops.definition import (
     Array,
@@ -103,6 +104,8 @@ SLICE = define(
         traits=frozenset({Trait.ASYNCHRONOUS, Trait.PART}),
         lowering=Indexed(_slice, moves=True),
         value_range=same_range,
+        symbolic=shape_rules.slice_,
+        padded=padding_rules.slice_,
         summary="Every stride-th element from start to limit.",
     )
 )
@@ -216,6 +219,8 @@ PAD = define(
         reference=_pad_array,
         syntax="pad",
         lowering=Indexed(_pad, reads=_padded_reads, moves=True),
+        symbolic=shape_rules.pad,
+        padded=padding_rules.pad,
         summary="A value added around and between the elements; negative padding removes elements.",
     )
 )
@@ -310,6 +315,8 @@ CONCATENATE = define(
         syntax="concatenate",
         lowering=Indexed(_concatenate, reads=_share, moves=True, expansion=_concatenate_in_groups),
         value_range=union_of(),
+        symbolic=shape_rules.concatenate,
+        padded=padding_rules.concatenate,
         summary="Tensors joined along one dimension.",
     )
 )
@@ -384,6 +391,7 @@ DYNAMIC_SLICE = define(
         traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Indexed(_dynamic_slice, moves=True, looks_up=True),
         value_range=same_range,
+        symbolic=shape_rules.dynamic_slice,
         summary="A slice whose place is known at run time, moved inside the operand where it would reach beyond.",
     )
 )

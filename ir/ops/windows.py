@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import ElementType, QuantizedType
+from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, I64_MATRIX
 from hlojit.ir.ops.definition import (
     Array,
@@ -231,6 +232,8 @@ REDUCE_WINDOW = define(
         syntax="generic",
         lowering=Kernel("reduce_window", expansion=expand_reduce_window),
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
+        symbolic=shape_rules.reduce_window,
+        padded=padding_rules.reduce_window,
         summary="combines the elements of sliding windows",
     )
 )

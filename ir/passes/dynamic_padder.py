@@ -7,7 +7,7 @@
       return %1 : tensor<?xf32, #stablehlo.bounds<8>>                          ...
     }                                                                        }
 
-Elements beyond a size are whatever they are; ops that combine elements mask them (``ir/passes/rules/padded.py``).  The sizes of
+Elements beyond a size are whatever they are; ops that combine elements mask them (``padded`` in their records).  The sizes of
 results come behind them, and behind these whether a size was negative or beyond its bound: ``RunTimeSizes`` says which result is
 what.  Runs behind ``shape-refinement``, on a program whose arguments are static.
 """
@@ -18,12 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.ops import padding_rules
+from hlojit.ir.ops.definition import Pointwise
+from hlojit.ir.ops.padded_values import MOST, Need, Padded, PaddedBuilder, PaddingRule
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
-from hlojit.ir.passes.padded_values import MOST, Need, Padded, PaddedBuilder
 from hlojit.ir.passes.pass_manager import Pass
-from hlojit.ir.passes.rules.padded import rule_for
 from hlojit.ir.passes.size_sources import has_unknown_size
 from hlojit.ir.types import Type
 
@@ -78,7 +80,7 @@ def padded_program(module: Module) -> RunTimeSizes | None:
         found.append({d: len(values) + number for number, d in enumerate(result.sizes)})
         values.extend(result.sizes.values())
     if padder.limits:
-        values.extend(padder.fault_of(PaddedBuilder(returned, results)))
+        values.extend(padder.fault_of(_in_front_of(returned, results)))
     returned.operands = values
     main.result_types = [value.type for value in values]
     main.result_attributes = [*main.result_attributes, *({} for _ in values[len(results) :])]
@@ -169,13 +171,13 @@ class _Padder:
         return False
 
     def _replace(self, instruction: Instruction, operands: Sequence[Padded]) -> None:
-        builder = PaddedBuilder(instruction, operands)
+        builder = _in_front_of(instruction, operands)
         if instruction.op.host_role == "loop":
             results = self._loop(builder)
         elif instruction.op.host_role == "branch":
             results = self._branch(builder)
         else:
-            rule = rule_for(builder)
+            rule = _rule_of(instruction)
             if rule is None:
                 raise builder.refuse(_reason(instruction, operands))
             results = [builder.written(number, result) for number, result in enumerate(rule(builder))]
@@ -234,7 +236,7 @@ class _Padder:
         has_fault = any(fault is not before for fault in faults)
         for region, results, fault in zip(regions, returned, faults):
             last = region.terminator
-            inner = PaddedBuilder(last, results)
+            inner = _in_front_of(last, results)
             grown = [inner.grown(each, shape) for each, shape in zip(results, shapes)]
             sizes = [inner.size(each, d) for each, dims in zip(results, layout) for d in dims]
             if has_fault:
@@ -272,7 +274,7 @@ class _Padder:
     ) -> None:
         """Have a loop's body return the sizes of its states, each in the shape that it began with."""
         last = region.terminator
-        inner = PaddedBuilder(last, [self.of(value) for value in last.operands])
+        inner = _in_front_of(last, [self.of(value) for value in last.operands])
         values: list[Value] = []
         sizes: list[Value] = []
         for state, dimensions, type in zip(inner.operands, layout, types):
@@ -291,6 +293,15 @@ class _Padder:
 def _unpacked(values: Sequence[Value], layout: Sequence[tuple[int, ...]]) -> list[Padded]:
     sizes = iter(values[len(layout) :])
     return [Padded(value, {d: next(sizes) for d in dimensions}) for value, dimensions in zip(values, layout)]
+
+
+def _in_front_of(instruction: Instruction, operands: Sequence[Padded]) -> PaddedBuilder:
+    return PaddedBuilder(instruction, operands, Builder.in_front_of(instruction))
+
+
+def _rule_of(instruction: Instruction) -> PaddingRule | None:
+    record = instruction.op
+    return record.padded or (padding_rules.pointwise if isinstance(record.lowering, Pointwise) else None)
 
 
 def _reason(instruction: Instruction, operands: Sequence[Padded]) -> str:

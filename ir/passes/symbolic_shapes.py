@@ -19,10 +19,7 @@ from hlojit.ir.graph import Function, Instruction, Value
 from hlojit.ir.ops.custom_calls import is_shape_assertion
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.ops.shape_assertions import assertion_template
-from hlojit.ir.passes.graph_facts import constant_of, is_terminator
-from hlojit.ir.passes.rules.symbolic import rule_for
-from hlojit.ir.passes.size_builder import NotASize, SizeBuilder, SizeScalar, limits, within
-from hlojit.ir.passes.symbolic_values import (
+from hlojit.ir.ops.symbolic_values import (
     Access,
     Elementwise,
     Join,
@@ -34,6 +31,8 @@ from hlojit.ir.passes.symbolic_values import (
     SymbolicShapes,
     refused,
 )
+from hlojit.ir.passes.graph_facts import constant_of, is_terminator
+from hlojit.ir.passes.size_builder import NotASize, SizeBuilder, SizeScalar, limits, within
 from hlojit.ir.sizes import Size
 from hlojit.ir.types import DYNAMIC, TensorType
 
@@ -75,7 +74,7 @@ def _assertion(shapes: SymbolicShapes, instruction: Instruction) -> None:
 
 def has_rule(instruction: Instruction) -> bool:
     """Whether it is known of an op how shapes and elements follow from sizes that are given at run time."""
-    if is_terminator(instruction) or is_shape_assertion(instruction) or rule_for(instruction) is not None:
+    if is_terminator(instruction) or is_shape_assertion(instruction) or instruction.op.symbolic is not None:
         return True
     if instruction.op.known_value is not None or any(constant_of(result) is not None for result in instruction.results):
         return True
@@ -88,7 +87,7 @@ def _shape_of(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, 
         return dense.type.shape, Elementwise()
     if instruction.op.known_value is not None:
         return (), Elementwise()
-    rule = rule_for(instruction)
+    rule = instruction.op.symbolic
     if rule is not None:
         return rule(shapes, instruction)
     if isinstance(instruction.op.lowering, Pointwise) and not instruction.regions:

@@ -19,8 +19,8 @@ from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.accuracy import unmet_accuracy
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand
+from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.symbolic_shapes import has_rule, symbolic_shapes
-from hlojit.ir.passes.symbolic_values import SymbolicShapes
 from hlojit.ir.sizes import MOST_BYTES, SizeExpression, evaluate
 from hlojit.ir.types import TensorType
 from hlojit.llvm.math_library import with_own_math

@@ -16,8 +16,7 @@ from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.convert import bits_of, from_bits
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
-from hlojit.ir.passes.graph_facts import constant_of
-from hlojit.ir.passes.symbolic_values import (
+from hlojit.ir.ops.symbolic_values import (
     Coordinate,
     Elementwise,
     Join,
@@ -28,6 +27,7 @@ from hlojit.ir.passes.symbolic_values import (
     Surround,
     SymbolicShapes,
 )
+from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, add, multiply
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars

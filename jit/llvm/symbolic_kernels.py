@@ -22,8 +22,7 @@ import numpy as np
 from hlojit.ir.formats import FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
-from hlojit.ir.passes.graph_facts import constant_of
-from hlojit.ir.passes.symbolic_values import (
+from hlojit.ir.ops.symbolic_values import (
     Convolving,
     Elementwise,
     Folding,
@@ -34,6 +33,7 @@ from hlojit.ir.passes.symbolic_values import (
     Windows,
     refused,
 )
+from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, add, apply, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars

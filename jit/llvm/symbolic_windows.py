@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hlojit.ir.graph import Instruction
-from hlojit.ir.passes.symbolic_values import Convolving, Step, SymbolicShapes
+from hlojit.ir.ops.symbolic_values import Convolving, Step, SymbolicShapes
 from hlojit.ir.sizes import Size, apply
 from hlojit.llvm.builder import Val
 from hlojit.llvm.symbolic_elements import NotInLanes, Position, SymbolicElements

@@ -12,9 +12,9 @@ import pytest
 from hlojit.extensions import hookimpl, using
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Indexed, OpDefinition, Operand
+from hlojit.ir.ops.padded_values import Padded, PaddedBuilder
 from hlojit.ir.ops.pointwise import like_operands
-from hlojit.ir.passes.padded_values import Padded, PaddedBuilder
-from hlojit.ir.passes.symbolic_values import Access, Coordinate, Pick, Shape, SymbolicShapes
+from hlojit.ir.ops.symbolic_values import Access, Coordinate, Pick, Shape, SymbolicShapes
 from hlojit.ir.sizes import add
 
 BOUNDED = "tensor<?xf32, #stablehlo.bounds<8>>"

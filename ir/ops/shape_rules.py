@@ -1,12 +1,31 @@
-"""Shapes as expressions, and where elements come from: rules of the symbolic compilation, by op."""
+"""Shapes as expressions, and where elements come from: what the symbolic compilation finds in records as ``symbolic``.
+
+Rules have the names of their ops; each gets what is known so far and an instruction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.convert import stored_element
+from hlojit.ir.ops.symbolic_values import (
+    Access,
+    Convolving,
+    Coordinate,
+    Folding,
+    Join,
+    Numbers,
+    Pick,
+    Product,
+    Relabel,
+    Shape,
+    Step,
+    Surround,
+    SymbolicShapes,
+    Windows,
+    place,
+    refused,
+)
 from hlojit.ir.ops.views import (
     BroadcastView,
     ConvolutionView,
@@ -21,26 +40,6 @@ from hlojit.ir.ops.views import (
     TransposeView,
     WindowView,
 )
-from hlojit.ir.passes.symbolic_values import (
-    Access,
-    Convolving,
-    Coordinate,
-    Folding,
-    Join,
-    Numbers,
-    Pick,
-    Product,
-    Recast,
-    Relabel,
-    Shape,
-    ShapeRule,
-    Step,
-    Surround,
-    SymbolicShapes,
-    Windows,
-    place,
-    refused,
-)
 from hlojit.ir.sizes import Size, add, apply, divide_up, multiply
 from hlojit.ir.types import DYNAMIC
 
@@ -49,7 +48,8 @@ def _operand(shapes: SymbolicShapes, instruction: Instruction, position: int = 0
     return shapes.dims[instruction.operands[position]]
 
 
-def _broadcast(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def broadcast(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """A dimension of the operand is one of the result, or is repeated."""
     operand, targets = _operand(shapes, instruction), BroadcastView.of(instruction).dimensions
     result: list[Size] = list(instruction.results[0].tensor_type.shape)
     if len(instruction.operands) > 1:
@@ -69,20 +69,23 @@ def _broadcast(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape,
     return tuple(result), Pick(tuple(coordinates))
 
 
-def _transpose(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def transpose(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Dimensions in another order."""
     operand, permutation = _operand(shapes, instruction), TransposeView.of(instruction).permutation
     places = [permutation.index(d) for d in range(len(operand))]
     return tuple(operand[d] for d in permutation), Pick(tuple(map(Coordinate, places)))
 
 
-def _reverse(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def reverse(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """From the last element on."""
     operand, turned = _operand(shapes, instruction), DimensionsView.of(instruction).dimensions
     return operand, Pick(
         tuple(Coordinate(d, -1, add(size, -1)) if d in turned else Coordinate(d) for d, size in enumerate(operand))
     )
 
 
-def _reshape(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def reshape(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """The same elements; one size that is open follows from their number."""
     operand = _operand(shapes, instruction)
     if len(instruction.operands) > 1:
         result = shapes.known(instruction, 1)
@@ -98,12 +101,14 @@ def _reshape(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, A
     return result, Relabel()
 
 
-def _slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def slice_(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """A part whose limits the program knows."""
     view, operand = SliceView.of(instruction), _operand(shapes, instruction)
     return _part(shapes, instruction, operand, view.starts, view.limits, view.strides)
 
 
-def _real_dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def real_dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """A part whose limits are sizes."""
     starts, limits, strides = (shapes.known(instruction, position) for position in (1, 2, 3))
     steps = [step for step in strides if isinstance(step, int) and step > 0]
     if len(steps) < len(strides):
@@ -130,7 +135,8 @@ def _part(
     return tuple(result), Pick(tuple(coordinates))
 
 
-def _dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """A part from where data say, moved to lie within the operand."""
     operand, sizes = _operand(shapes, instruction), DynamicSliceView.of(instruction).sizes
     where = place(instruction)
     coordinates = []
@@ -143,7 +149,8 @@ def _dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Sh
     return tuple(sizes), Pick(tuple(coordinates))
 
 
-def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Parts from where indices say."""
     operand, indices = _operand(shapes, instruction), _operand(shapes, instruction, 1)
     view = GatherView.of(instruction)
     dims = view.numbers
@@ -183,7 +190,8 @@ def _gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Ac
     return shape, Pick(tuple(coordinates))
 
 
-def _concatenate(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def concatenate(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Operands behind each other."""
     dimension = DimensionView.of(instruction).dimension
     result = list(_operand(shapes, instruction))
     for position in range(1, len(instruction.operands)):
@@ -192,12 +200,14 @@ def _concatenate(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shap
     return tuple(result), Join(dimension)
 
 
-def _pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """The operand, surrounded."""
     view = PadView.of(instruction)
     return _padded(shapes, instruction, view.low, view.high, view.interior)
 
 
-def _dynamic_pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def dynamic_pad(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """The operand, surrounded by as many elements as sizes say."""
     low, high, interior = (shapes.known(instruction, position) for position in (2, 3, 4))
     gaps = [gap for gap in interior if isinstance(gap, int) and gap >= 0]
     if len(gaps) < len(interior):
@@ -221,7 +231,8 @@ def _padded(
     return tuple(result), Surround(tuple(low), tuple(interior))
 
 
-def _iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Numbers along a dimension."""
     result: Shape = instruction.results[0].tensor_type.shape
     if instruction.operands:
         result = shapes.known(instruction, 0)
@@ -234,15 +245,8 @@ def _iota(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Acce
     return result, Numbers(IotaView.of(instruction).dimension)
 
 
-def _bitcast_convert(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
-    types = (instruction.operands[0].tensor_type, instruction.results[0].tensor_type)
-    source, target = (stored_element(type.element_type).bits for type in types)
-    if source != target:
-        raise refused(instruction, "bits of another width have no code for sizes that are given at run time")
-    return _operand(shapes, instruction), Recast()
-
-
-def _reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Dimensions are folded."""
     dimensions = DimensionsView.of(instruction).dimensions
     count = len(instruction.operands) // 2
     operand = list(_operand(shapes, instruction))
@@ -252,7 +256,8 @@ def _reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Ac
     return kept, Folding(tuple(sorted(dimensions)))
 
 
-def _dot_general(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def dot_general(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Batch dimensions, then free ones."""
     lhs, rhs = (list(_operand(shapes, instruction, position)) for position in (0, 1))
     view = DotView.of(instruction)
     if view.algorithm is not None:
@@ -275,7 +280,8 @@ def _windows(size: Size, window: Size, step: Step) -> Size:
     return apply("divide", apply("maximum", left, 0), step.stride)
 
 
-def _reduce_window(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def reduce_window(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """As many as there are windows."""
     view, count = WindowView.of(instruction), len(instruction.operands) // 2
     operand = list(_operand(shapes, instruction))
     for position in range(1, count):
@@ -290,7 +296,8 @@ def _reduce_window(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Sh
     return tuple(found), Windows(view.sizes, steps)
 
 
-def _convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+def convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """As many as there are windows, of as many features as the kernel gives."""
     lhs, rhs = (_operand(shapes, instruction, position) for position in (0, 1))
     view = ConvolutionView.of(instruction)
     numbers, groups = view.numbers, view.batch_groups
@@ -318,33 +325,3 @@ def _convolution(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shap
     for source, window, target, step in spatial:
         result[target] = _windows(lhs[source], rhs[window], step)
     return tuple(result), Convolving(view, steps)
-
-
-RULES: Final[Mapping[str, ShapeRule]] = {
-    "stablehlo.broadcast_in_dim": _broadcast,
-    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
-    "stablehlo.transpose": _transpose,
-    "stablehlo.reverse": _reverse,
-    "stablehlo.reshape": _reshape,
-    "stablehlo.dynamic_reshape": _reshape,
-    "stablehlo.slice": _slice,
-    "stablehlo.real_dynamic_slice": _real_dynamic_slice,
-    "stablehlo.dynamic_slice": _dynamic_slice,
-    "stablehlo.gather": _gather,
-    "stablehlo.dynamic_gather": _gather,
-    "stablehlo.concatenate": _concatenate,
-    "stablehlo.pad": _pad,
-    "stablehlo.dynamic_pad": _dynamic_pad,
-    "stablehlo.iota": _iota,
-    "stablehlo.dynamic_iota": _iota,
-    "stablehlo.bitcast_convert": _bitcast_convert,
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reduce_window": _reduce_window,
-    "stablehlo.dot_general": _dot_general,
-    "stablehlo.convolution": _convolution,
-}
-
-
-def rule_for(instruction: Instruction) -> ShapeRule | None:
-    """The rule for an instruction, or None."""
-    return instruction.op.symbolic or RULES.get(instruction.op.name)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlojit.ir.builder import Builder
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.types import DYNAMIC, TensorType, tensor
+
+if TYPE_CHECKING:
+    from hlojit.ir.builder import Builder
 
 SIZE = tensor((), "i32")
 """The type of a size."""
@@ -52,10 +54,10 @@ class Need(NamedTuple):
 class PaddedBuilder:
     """Builds in front of one instruction, whose operands it knows as padded values."""
 
-    def __init__(self, instruction: Instruction, operands: Sequence[Padded]):
+    def __init__(self, instruction: Instruction, operands: Sequence[Padded], builder: Builder):
         self.instruction = instruction
         self.operands = operands
-        self.builder = Builder.in_front_of(instruction)
+        self.builder = builder
         self.needs: list[Need] = []
         """What has to hold at run time, in order."""
 

@@ -1,13 +1,15 @@
-"""How ops work on padded values: rules of the pass ``dynamic-padder``, by op."""
+"""How ops work on padded values: what the pass ``dynamic-padder`` finds in records as ``padded``.
+
+Rules have the names of their ops; each gets a ``PaddedBuilder`` and returns the results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from hlojit.ir.graph import Value
 from hlojit.ir.ops.combiners import combiner_of
-from hlojit.ir.ops.definition import Pointwise
+from hlojit.ir.ops.padded_values import Padded, PaddedBuilder
 from hlojit.ir.ops.views import (
     BroadcastView,
     DimensionsView,
@@ -19,7 +21,6 @@ from hlojit.ir.ops.views import (
     TransposeView,
     WindowView,
 )
-from hlojit.ir.passes.padded_values import Padded, PaddedBuilder, PaddingRule
 from hlojit.ir.types import DYNAMIC, tensor
 
 
@@ -46,7 +47,8 @@ def as_pointwise(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(value, each.sizes) for value, each in zip(values, b.operands)]
 
 
-def _set_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
+def set_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
+    """The same elements, of which only a beginning counts."""
     operand, size = b.operands
     dimension, new = DimensionView.of(b.instruction).dimension, b.as_size(size.value)
     old = operand.sizes.get(dimension)
@@ -56,11 +58,13 @@ def _set_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(operand.value, {**operand.sizes, dimension: new})]
 
 
-def _get_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
+def get_dimension_size(b: PaddedBuilder) -> Sequence[Padded]:
+    """The size."""
     return [Padded(b.size(b.operands[0], DimensionView.of(b.instruction).dimension))]
 
 
-def _broadcast_in_dim(b: PaddedBuilder) -> Sequence[Padded]:
+def broadcast_in_dim(b: PaddedBuilder) -> Sequence[Padded]:
+    """Sizes are the operand's, or those that are given."""
     operand, targets = b.operands[0], BroadcastView.of(b.instruction).dimensions
     result = b.instruction.results[0].tensor_type
     sources = {target: d for d, target in enumerate(targets) if operand.shape[d] != 1 or d in operand.sizes}
@@ -89,7 +93,8 @@ def _broadcast_in_dim(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(value, sizes)]
 
 
-def _dynamic_iota(b: PaddedBuilder) -> Sequence[Padded]:
+def dynamic_iota(b: PaddedBuilder) -> Sequence[Padded]:
+    """As large as the bounds, with the sizes that are given."""
     result = b.instruction.results[0].tensor_type
     shape = [b.bound(0, d) for d in range(result.rank)]
     if DYNAMIC in shape:
@@ -110,7 +115,8 @@ def _of_given(b: PaddedBuilder, given: Mapping[int, Value]) -> dict[int, Value]:
     return sizes
 
 
-def _transpose(b: PaddedBuilder) -> Sequence[Padded]:
+def transpose(b: PaddedBuilder) -> Sequence[Padded]:
+    """Sizes change places with their dimensions."""
     (operand,), permutation = b.operands, TransposeView.of(b.instruction).permutation
     shape = [operand.shape[d] for d in permutation]
     sizes = {position: operand.sizes[d] for position, d in enumerate(permutation) if d in operand.sizes}
@@ -118,7 +124,7 @@ def _transpose(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(value, sizes)]
 
 
-def _reshape(b: PaddedBuilder) -> Sequence[Padded]:
+def reshape(b: PaddedBuilder) -> Sequence[Padded]:
     """Dimensions in groups of equal products: of those that hold an unknown size, it is the outermost on both sides."""
     operand, result = b.operands[0], b.instruction.results[0].tensor_type
     shape: list[int] = []
@@ -192,7 +198,7 @@ def _product(extents: Sequence[int]) -> int:
     return product
 
 
-def _slice(b: PaddedBuilder) -> Sequence[Padded]:
+def slice_(b: PaddedBuilder) -> Sequence[Padded]:
     """Parts with known bounds lie within the sizes."""
     (operand,), view = b.operands, SliceView.of(b.instruction)
     for d, size in operand.sizes.items():
@@ -201,7 +207,7 @@ def _slice(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(b.again([operand.value], [b.result_type(0, shape)])[0])]
 
 
-def _concatenate(b: PaddedBuilder) -> Sequence[Padded]:
+def concatenate(b: PaddedBuilder) -> Sequence[Padded]:
     """One operand behind the other: each is written where the sizes before it end."""
     dimension, first = DimensionView.of(b.instruction).dimension, b.operands[0]
     others = [min(operand.shape[d] for operand in b.operands) for d in range(first.type.rank)]
@@ -220,7 +226,7 @@ def _concatenate(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(value, {**sizes, dimension: end})]
 
 
-def _pad(b: PaddedBuilder) -> Sequence[Padded]:
+def pad(b: PaddedBuilder) -> Sequence[Padded]:
     """High padding begins where the size ends: what lies behind it becomes padding first."""
     operand, fill = b.operands
     view, sizes, shape = PadView.of(b.instruction), {}, []
@@ -235,7 +241,7 @@ def _pad(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(b.again([masked, fill.value], [b.result_type(0, shape)])[0], sizes)]
 
 
-def _reverse(b: PaddedBuilder) -> Sequence[Padded]:
+def reverse(b: PaddedBuilder) -> Sequence[Padded]:
     """Reversed, the elements that count come last: they are taken from there."""
     (operand,), dimensions = b.operands, DimensionsView.of(b.instruction).dimensions
     (value,) = b.again([operand.value], [operand.type])
@@ -252,7 +258,7 @@ def _reverse(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(part, operand.sizes)]
 
 
-def _reduce(b: PaddedBuilder) -> Sequence[Padded]:
+def reduce(b: PaddedBuilder) -> Sequence[Padded]:
     """Elements beyond a size become the neutral element, or an init value, of which the specification allows any number."""
     count, dimensions = len(b.operands) // 2, DimensionsView.of(b.instruction).dimensions
     inputs, inits = b.operands[:count], b.operands[count:]
@@ -275,7 +281,8 @@ def _neutral(b: PaddedBuilder, inits: Sequence[Padded]) -> list[Value]:
     return [b.builder.constant(combiner.identity(type.element_type), type)]
 
 
-def _reduce_window(b: PaddedBuilder) -> Sequence[Padded]:
+def reduce_window(b: PaddedBuilder) -> Sequence[Padded]:
+    """Elements beyond a size become init values; how many windows there are follows from it."""
     count, view = len(b.operands) // 2, WindowView.of(b.instruction)
     inputs, inits = b.operands[:count], b.operands[count:]
     extents = tuple(min(extents) for extents in zip(*(each.shape for each in inputs)))
@@ -299,7 +306,7 @@ def _reduce_window(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(value, sizes) for value in made.results]
 
 
-def _dot_general(b: PaddedBuilder) -> Sequence[Padded]:
+def dot_general(b: PaddedBuilder) -> Sequence[Padded]:
     """Products beyond a size are zeros times zeros."""
     lhs, rhs = b.operands
     numbers = DotView.of(b.instruction).numbers
@@ -332,7 +339,7 @@ def _dot_general(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(b.again([masked_lhs, masked_rhs], [b.result_type(0, shape)])[0], found)]
 
 
-def _sort(b: PaddedBuilder) -> Sequence[Padded]:
+def sort(b: PaddedBuilder) -> Sequence[Padded]:
     """Elements beyond the size come last: whether they are there is the first thing that is compared."""
     shape = tuple(min(extents) for extents in zip(*(each.shape for each in b.operands)))
     common = _common_sizes(b, b.operands)
@@ -359,7 +366,7 @@ def _sort(b: PaddedBuilder) -> Sequence[Padded]:
     return [Padded(value, first.sizes) for value in made.results[:-1]]
 
 
-def _real_dynamic_slice(b: PaddedBuilder) -> Sequence[Padded]:
+def real_dynamic_slice(b: PaddedBuilder) -> Sequence[Padded]:
     """The part from the starts on, of the bound's size; its sizes follow from the limits."""
     operand, starts, limits, strides = b.operands
     rank, result = operand.type.rank, b.instruction.results[0].tensor_type
@@ -394,32 +401,3 @@ def _real_dynamic_slice(b: PaddedBuilder) -> Sequence[Padded]:
         "strides": tuple(steps),
     }
     return [Padded(b.builder.create("slice", [part], attributes=attributes).result, sizes)]
-
-
-RULES: Final[Mapping[str, PaddingRule]] = {
-    "stablehlo.set_dimension_size": _set_dimension_size,
-    "stablehlo.get_dimension_size": _get_dimension_size,
-    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
-    "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
-    "stablehlo.dynamic_iota": _dynamic_iota,
-    "stablehlo.transpose": _transpose,
-    "stablehlo.reshape": _reshape,
-    "stablehlo.dynamic_reshape": _reshape,
-    "stablehlo.slice": _slice,
-    "stablehlo.concatenate": _concatenate,
-    "stablehlo.pad": _pad,
-    "stablehlo.reverse": _reverse,
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reduce_window": _reduce_window,
-    "stablehlo.dot_general": _dot_general,
-    "stablehlo.sort": _sort,
-    "stablehlo.real_dynamic_slice": _real_dynamic_slice,
-    "stablehlo.optimization_barrier": as_pointwise,
-}
-
-
-def rule_for(b: PaddedBuilder) -> PaddingRule | None:
-    """How an instruction works on padded values, or None."""
-    record = b.instruction.op
-    found = record.padded or RULES.get(record.name)
-    return pointwise if found is None and isinstance(record.lowering, Pointwise) else found
