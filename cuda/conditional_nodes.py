@@ -25,7 +25,8 @@ from hlojit.gpu.driver import DriverError
 from hlojit.gpu.graph_nodes import BranchNode, Conditions, CopyNode, GraphNode, LaunchNode, LoopNode, leaves
 
 if TYPE_CHECKING:
-    from hlojit.cuda.nvidia_driver import NvidiaDriver, NvidiaStream
+    from hlojit.cuda.nvidia_driver import NvidiaDriver
+    from hlojit.cuda.nvidia_handles import NvidiaStream
 
 SINCE: Final = 12080
 """The driver's version with all that is used here: SWITCH nodes, and bodies that may be empty."""

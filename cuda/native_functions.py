@@ -10,7 +10,8 @@ from hlojit.gpu.driver import DeviceFault, DriverError
 from hlojit.gpu.native_launch import NativeFunctions
 
 if TYPE_CHECKING:
-    from hlojit.cuda.nvidia_driver import NvidiaDriver, NvidiaMark, NvidiaStream
+    from hlojit.cuda.nvidia_driver import NvidiaDriver
+    from hlojit.cuda.nvidia_handles import NvidiaMark, NvidiaStream
 
 _VERSION: Final = 12000
 """Of CUDA, whose forms of the functions are asked for: every driver that we take has them."""

@@ -14,7 +14,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from hlojit.cuda import cublaslt, nccl
@@ -22,6 +21,14 @@ from hlojit.cuda.assemblers.assembler import entry_name
 from hlojit.cuda.conditional_nodes import ConditionalGraph, ConditionalGraphWriter
 from hlojit.cuda.driver_api import DriverApi
 from hlojit.cuda.native_functions import NvidiaNative
+from hlojit.cuda.nvidia_handles import (
+    NvidiaFunction,
+    NvidiaGraph,
+    NvidiaMark,
+    NvidiaModule,
+    NvidiaStream,
+    parameters_of,
+)
 from hlojit.cuda.staging import Staging
 from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
 from hlojit.gpu.graph_nodes import Conditions, GraphNode
@@ -35,76 +42,6 @@ _ELF: Final = b"\x7fELF"
 _KEEP_ALL: Final = (1 << 64) - 1
 _NAMED: Final = 4
 """Launches that a message names."""
-
-
-@final
-@dataclass(eq=False)
-class NvidiaStream:
-    """A stream, what was launched on it since the last mark, and what a library works with there."""
-
-    handle: Any
-    launched: list[str] = field(default_factory=list)
-    workspace: int = 0
-    """Memory for cuBLASLt, once it has run here."""
-
-
-@final
-class NvidiaMark:
-    """An event, and what was launched between the mark before it and itself."""
-
-    __slots__ = ("_events", "event", "launched")
-
-    def __init__(self, event: Any, launched: list[str], events: list[Any]):
-        self.event = event
-        self.launched = launched
-        self._events = events
-
-    def __del__(self) -> None:
-        # Used again: making events costs more than recording them.
-        self._events.append(self.event)
-
-
-@final
-@dataclass(eq=False)
-class NvidiaFunction:
-    """A kernel function and memory for its parameters: their values, and the addresses of these."""
-
-    handle: Any
-    module: NvidiaModule
-    values: ctypes.Array[ctypes.c_uint64]
-    pointers: ctypes.Array[ctypes.c_void_p]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def set_parameters(self, addresses: Sequence[int]) -> None:
-        """The caller holds the lock until the driver has read them."""
-        if len(self.values) != len(addresses):
-            self.values, self.pointers = _parameters(len(addresses))
-        self.values[:] = list(addresses)
-
-
-@final
-class NvidiaModule:
-    """A loaded image."""
-
-    def __init__(self, driver: NvidiaDriver, handle: Any):
-        self.handle = handle
-        self._driver = driver
-
-    def __del__(self) -> None:
-        self._driver.unload(self.handle)
-
-
-@final
-class NvidiaGraph:
-    """A graph that can be launched, and what is in it."""
-
-    def __init__(self, driver: NvidiaDriver, handle: Any, launched: list[str]):
-        self.handle = handle
-        self.launched = launched
-        self._driver = driver
-
-    def __del__(self) -> None:
-        self._driver.drop_graph(self.handle)
 
 
 @final
@@ -364,7 +301,7 @@ class NvidiaDriver:
             if shared_bytes > PLAIN_SHARED_BYTES:
                 attribute = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 api("cuFuncSetAttribute", handle, attribute, shared_bytes)
-        return NvidiaFunction(handle, module, *_parameters(0))
+        return NvidiaFunction(handle, module, *parameters_of(0))
 
     def library(self, call: str) -> cublaslt.Routine | None:
         """Of cuBLASLt, where nvmath-python is installed; what fails is said once, and is our own kernels'."""
@@ -493,12 +430,6 @@ class NvidiaDriver:
         with self._here:
             self._api("cuGraphLaunch", graph.handle, stream.handle)
         stream.launched += graph.launched
-
-
-def _parameters(count: int) -> tuple[ctypes.Array[ctypes.c_uint64], ctypes.Array[ctypes.c_void_p]]:
-    values = (ctypes.c_uint64 * count)()
-    first = ctypes.addressof(values)
-    return values, (ctypes.c_void_p * count)(*(first + 8 * number for number in range(count)))
 
 
 def _among(launched: Sequence[str]) -> str:

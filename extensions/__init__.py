@@ -17,16 +17,10 @@ from hlojit.extensions.backend import (
     can_decompose,
     no,
 )
+from hlojit.extensions.buffers import DEVICE_MEMORY, HOST_MEMORY, Buffer, MemorySpace
 from hlojit.extensions.checks import PluginRecord
 from hlojit.extensions.custom_calls import CustomCall, ExpansionCall, call_config, called_functions
-from hlojit.extensions.devices import (
-    DEVICE_MEMORY,
-    HOST_MEMORY,
-    Buffer,
-    Device,
-    DeviceProgram,
-    MemorySpace,
-)
+from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.foreign_calls import ForeignCall, foreign_handler

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from hlojit.extensions.events import Event
 
 if TYPE_CHECKING:
-    from hlojit.extensions.devices import Buffer, Memory
+    from hlojit.extensions.buffers import Buffer, Memory
 
 # Reentrant: the collector may free a buffer, and a vendor's `free` do anything, within any section.
 _lock = threading.RLock()

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import numpy as np
-from hlojit.extensions.devices import HOST_MEMORY, Buffer, Device, DeviceProgram, Memory, MemorySpace, NDArray
+from hlojit.extensions.buffers import HOST_MEMORY, Buffer, Memory, MemorySpace, NDArray
+from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.rendezvous import Participant
 from hlojit.ir.errors import ExecutionError

@@ -31,7 +31,8 @@ from hlojit.ir.formats import (
 from hlojit.ir.types import TensorType, tensor
 
 if TYPE_CHECKING:
-    from hlojit.extensions.devices import Buffer, Device
+    from hlojit.extensions.buffers import Buffer
+    from hlojit.extensions.devices import Device
 
 NDArray = np.ndarray[Any, Any]
 

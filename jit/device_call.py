@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 from hlojit.arrays import Array, NDArray, to_storage
 from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
-from hlojit.extensions.devices import failure
+from hlojit.extensions.buffers import failure
 from hlojit.extensions.events import Event
 from hlojit.extensions.holds import Hold
 from hlojit.extensions.host_device import HostDevice

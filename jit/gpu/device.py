@@ -21,7 +21,8 @@ from functools import partial
 from typing import Final, final
 
 import numpy as np
-from hlojit.extensions.devices import DEVICE_MEMORY, Buffer, Device, DeviceProgram, ForeignMemory, MemorySpace, NDArray
+from hlojit.extensions.buffers import DEVICE_MEMORY, Buffer, MemorySpace, NDArray
+from hlojit.extensions.devices import Device, DeviceProgram, ForeignMemory
 from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
 from hlojit.extensions.holds import Given
 from hlojit.extensions.rendezvous import Participant

@@ -27,7 +27,8 @@ from hlojit.ir.errors import ArgumentError
 if TYPE_CHECKING:
     from hlojit.arrays import Array
     from hlojit.executable import Executable
-    from hlojit.extensions.devices import Buffer, Device
+    from hlojit.extensions.buffers import Buffer
+    from hlojit.extensions.devices import Device
 
 WARM_UP: Final = 3
 """Runs before those that count; a graph is made in the second."""

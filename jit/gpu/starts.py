@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from hlojit.extensions.devices import Buffer, DeviceProgram, Memory, failure
+from hlojit.extensions.buffers import Buffer, Memory, failure
+from hlojit.extensions.devices import DeviceProgram
 from hlojit.extensions.events import Event, without_frames
 from hlojit.extensions.holds import Given, give
 from hlojit.gpu.driver import DeviceFault, DriverError, Mark

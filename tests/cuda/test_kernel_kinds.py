@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hlojit.cuda.assemblers.choice import NAMES
 
+from tools import assemble
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hlojit_assemble", ROOT / "tools" / "assemble.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = _tool()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", tool.KINDS)
+@pytest.mark.parametrize("kind", assemble.KINDS)
 def test_every_kind_of_kernel_is_as_it_should_be(kind: str, tmp_path: Path) -> None:
-    rows = list(tool.rows([kind], ["sm_90a"], NAMES, tmp_path))
+    rows = list(assemble.rows([kind], ["sm_90a"], NAMES, tmp_path))
     missing = [row for row in rows if isinstance(row, str)]
     if missing:
         pytest.skip(missing[0])
@@ -37,20 +24,20 @@ def test_every_kind_of_kernel_is_as_it_should_be(kind: str, tmp_path: Path) -> N
 
 
 def test_the_table_has_a_row_a_kernel(tmp_path: Path) -> None:
-    (row,) = tool.rows(["chain_f32"], ["sm_80"], ["numba"], tmp_path)
+    (row,) = assemble.rows(["chain_f32"], ["sm_80"], ["numba"], tmp_path)
     assert row.cells()[:3] == ["chain_f32", "numba", "sm_80"] and row.cells()[-1] == "6 of 6"
     assert (tmp_path / "sm_80" / "chain_f32.numba.ptx").read_text() == row.ptx
 
 
 def test_faults_are_found() -> None:
-    (row,) = tool.rows(["chain_f32"], ["sm_80"], ["llvm"], ROOT / "build" / "assembled")
-    bad = tool.Row(
+    (row,) = assemble.rows(["chain_f32"], ["sm_80"], ["llvm"], ROOT / "build" / "assembled")
+    bad = assemble.Row(
         "bad",
         "llvm",
         "sm_80",
         row.code,
         "\tcall f;\n\t.local .b8 x[8];\n",
-        {"k": tool.Usage(255, 8, 8, 0)},
+        {"k": assemble.Usage(255, 8, 8, 0)},
         frozenset({"ld"}),
     )
     assert len(bad.faults()) == 4

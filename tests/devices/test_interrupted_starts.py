@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hlojit.extensions import Event
 from hlojit.extensions import devices as devices_module
-from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT, Device, Memory
+from hlojit.extensions.buffers import Memory
+from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT, Device
 from hlojit.extensions.holds import Hold
 from hlojit.extensions.turns import Turn
 from hlojit.gpu.memory import DeviceMemory
