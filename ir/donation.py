@@ -5,10 +5,11 @@ func.func @step(%state: tensor<8xf32> {tf.aliasing_output = 0 : i32}, %scratch: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
-from hlojit.ir.attributes import BoolAttr, IntegerAttr, UnitAttr
+from hlojit.ir.attributes import Attribute, BoolAttr, IntegerAttr, UnitAttr
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Function
 
@@ -40,3 +41,29 @@ def mark_donated(function: Function, numbers: Iterable[int]) -> None:
         attributes = function.argument_attributes[number]
         if ALIASING_OUTPUT not in attributes:
             function.argument_attributes[number] = {**attributes, BUFFER_DONOR: BoolAttr(True)}
+
+
+def element_attributes(
+    function: Function, arguments: Sequence[int], results: Sequence[int]
+) -> list[dict[str, Attribute]]:
+    """Attributes of arguments' elements, where argument and result number n are tuples of so many (1: or no tuples).
+
+    The elements of an argument that is to be an output are to be those of the output, one by one; what else is said of an
+    argument is said of each.  Raises ``HlojitError`` where there is no such output, or it has another number of elements.
+    """
+    starts = [0, *accumulate(results)]
+    found = []
+    for number, (attributes, count) in enumerate(zip(function.argument_attributes, arguments, strict=True)):
+        output = attributes.get(ALIASING_OUTPUT)
+        if not isinstance(output, IntegerAttr):
+            found += [dict(attributes) for _ in range(count)]
+            continue
+        where = f"@{function.name}, argument {number}: {ALIASING_OUTPUT} = {output.value}"
+        if not 0 <= output.value < len(results):
+            raise HlojitError(f"{where}, but the function has {len(results)} results")
+        if results[output.value] != count:
+            types = function.result_types[output.value], function.body.arguments[number].type
+            raise HlojitError(f"{where}, but the result is {types[0]} and the argument {types[1]}")
+        first = starts[output.value]
+        found += [{**attributes, ALIASING_OUTPUT: IntegerAttr(first + n, output.type)} for n in range(count)]
+    return found

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError
-from hlojit.ir.graph import Block, Function, Instruction, Module, Value
+from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize
 from hlojit.ir.quantized import is_quantized
@@ -51,7 +51,10 @@ def _evaluate(module: Module, arguments: Sequence[Any], process: Process | None)
     types = function.type.inputs
     if len(arguments) != len(types):
         raise ArgumentError(f"@{function.name} takes {len(types)} arguments, found {len(arguments)}")
-    values = [_enter(function, position, argument) for position, argument in enumerate(arguments)]
+    values = [
+        _enter(type, f"argument {position} of @{function.name}", argument)
+        for position, (type, argument) in enumerate(zip(types, arguments))
+    ]
     interpreter = Interpreter(module, process)
     results = interpreter.call(function.name, values)
     return tuple(_leave(value, type) for value, type in zip(results, function.result_types))
@@ -195,13 +198,16 @@ def _quantize(value: Any, type: Type) -> Any:
 # arguments and results
 
 
-def _enter(function: Function, position: int, argument: Any) -> Any:
+def _enter(type: Type, what: str, argument: Any) -> Any:
     """Check an argument and bring it into compute form."""
-    type = function.type.inputs[position]
-    what = f"argument {position} of @{function.name}"
     if isinstance(type, TokenType):
         return None
-    if isinstance(type, TupleType) or not isinstance(type, TensorType):
+    if isinstance(type, TupleType):
+        if not isinstance(argument, (tuple, list)) or len(argument) != len(type.elements):
+            raise ArgumentError(f"{what} is no tuple of {len(type.elements)} for {type}")
+        parts = enumerate(zip(type.elements, argument))
+        return tuple(_enter(element, f"element {number} of {what}", part) for number, (element, part) in parts)
+    if not isinstance(type, TensorType):
         raise ArgumentError(f"{what} has type {type}, which cannot be passed from outside")
     array = np.asarray(argument)
     element = type.element_type

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.arrays import Array
-from hlojit.compiled import write
+from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import has_device_array
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Device
@@ -67,14 +67,15 @@ class BoundedExecutable:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """As ``Executable.save``."""
-        compiled = self.spec.compiled
-        if compiled is None:
-            self._executable.save(path)  # which says why not
-            return
+        write(self.compiled_program(), path)
+
+    def compiled_program(self) -> CompiledProgram:
+        """As ``Executable.compiled_program``."""
+        compiled = self._executable.compiled_program()
         results = zip(self.output_types, self._sizes.results, strict=True)
         bounded = tuple((type, tuple(sizes.items())) for type, sizes in results)
         limits = tuple((limit.place, limit.message) for limit in self._sizes.limits)
-        write(replace(compiled, bounded=bounded, limits=limits), path)
+        return replace(compiled, bounded=bounded, limits=limits)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, types)) for types in (self.input_types, self.output_types))

@@ -112,11 +112,14 @@ def _run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     executable = compile_module(module, backend=options.backend)
     print(f"compiled in {time.perf_counter() - start:.3f} s", file=sys.stderr)
-    arrays = _arguments(options, executable.input_types)
+    nesting = getattr(executable, "nesting", None)
+    # The files and results of a program with tuples are those of their elements.
+    underneath = executable if nesting is None else executable.flat
+    arrays = _arguments(options, underneath.input_types)
     seconds = []
     for _ in range(max(1, options.repeat)):
         start = time.perf_counter()
-        results = executable(*arrays)
+        results = underneath(*arrays)
         seconds.append(time.perf_counter() - start)
     print(f"ran in {min(seconds) * 1e3:.3f} ms", file=sys.stderr)
     if executable.dynamic_shapes != "static":
@@ -125,8 +128,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.output:
         np.savez(options.output, *[np.asarray(result) for result in results])
         return 0
-    for number, (result, kind) in enumerate(zip(results, executable.output_types)):
-        print(f"result {number}: {kind.refined(np.shape(result))}\n{result}")
+    names = range(len(results)) if nesting is None else nesting.result_names
+    for name, result, kind in zip(names, results, underneath.output_types):
+        print(f"result {name}: {kind.refined(np.shape(result))}\n{result}")
     return 0
 
 

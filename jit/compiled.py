@@ -29,6 +29,7 @@ from hlojit.ir.types import TensorType
 from hlojit.lowering import kernel, program, storage
 from hlojit.lowering.program import Program
 from hlojit.lowering.program_check import check
+from hlojit.nesting import is_structure
 
 MAGIC: Final = b"hlojit\r\n"
 FORMAT_VERSION: Final = 1
@@ -132,6 +133,8 @@ class CompiledProgram:
     """Of such a program what has to hold of sizes: the instruction that needs it, and what is wrong with a size ``{0}`` where
     it does not hold.  Where there are some, the last output but one is 0, or the number of the first of them that was broken,
     and the last one is the size."""
+    nesting: tuple[str, ...] = ()
+    """Of a program with tuples, how arguments and results are nested (``hlojit.nesting``)."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
@@ -210,6 +213,7 @@ def _check(values: dict[str, Any]) -> None:
         and all_of(tuple, values["imports"])
         and all([type(part) for part in pair] == [str, str] for pair in values["imports"])
         and _is_bounded(values["bounded"], values["outputs"])
+        and _is_nesting(values["nesting"], len(values["inputs"]), len(values["bounded"] or values["outputs"]))
         and _are_limits(values["limits"], values["outputs"][len(values["bounded"]) :])
     )
     if not sound:
@@ -223,6 +227,13 @@ def _are_limits(limits: Any, outputs: Sequence[TensorType]) -> bool:
     if not all(isinstance(each, tuple) and [type(part) for part in each] == [str, str] for each in limits):
         return False
     return not limits or (len(outputs) >= 2 and not any(each.rank for each in outputs[-2:]))
+
+
+def _is_nesting(nesting: Any, *leaves: int) -> bool:
+    """Whether this is the structure of so many arguments and results, or nothing."""
+    if not isinstance(nesting, tuple) or not all(isinstance(each, str) for each in nesting):
+        return False
+    return not nesting or (len(nesting) == len(leaves) and all(map(is_structure, nesting, leaves)))
 
 
 def _is_bounded(bounded: Any, outputs: Sequence[TensorType]) -> bool:

@@ -31,10 +31,12 @@ from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeli
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
+from hlojit.ir.passes.tuple_legalizer import TupleLegalizer, has_tuples
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
 from hlojit.ir.types import Type
+from hlojit.nesting import Nesting
 
 DEFAULT_BACKEND = "cpu"
 LIBRARY_CHOICES = ("auto", "off", "require")
@@ -160,18 +162,39 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         settings = replace(settings, num_replicas=grid.replicas, num_partitions=grid.partitions)
         progress("verify")
         verify(module)
+        nesting = _without_tuples(module)
         if ShapeLegalizer().run(module):
             verify(module)
         if is_dynamic(module):
-            return _dynamic(module, chosen, settings, scope, grid)
+            return _of_nesting(_dynamic(module, chosen, settings, scope, grid), nesting)
         lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
         progress("generate code")
         compiled = _compiled(chosen, lowered.freeze(), settings)
         if isinstance(compiled, CompiledProgram):
             compiled = program_cache.with_provenance(compiled, origin)
+            if nesting is not None:
+                compiled = replace(compiled, nesting=(nesting.arguments, nesting.results))
             program_cache.keep(key, compiled)
             return load_program(compiled, chosen)
-        return _of_grid(_executable(chosen, lowered, compiled), grid)
+        return _of_nesting(_of_grid(_executable(chosen, lowered, compiled), grid), nesting)
+
+
+def _without_tuples(module: Module) -> Nesting | None:
+    """Let the entry function take and return tensors instead of tuples; how they were nested, if there were any."""
+    nesting = Nesting.of(module.main)
+    if nesting is not None:
+        TupleLegalizer().run(module)
+        if has_tuples(module.main):
+            raise UnsupportedError(
+                f"@{module.main.name}", "", "a function with tuples that other functions call is no entry"
+            )
+    return nesting
+
+
+def _of_nesting(executable: Any, nesting: Nesting | None) -> Any:
+    from hlojit.nested_executable import NestedExecutable
+
+    return executable if nesting is None else NestedExecutable(executable, nesting)
 
 
 def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: Snapshot, grid: ProcessGrid) -> Any:
@@ -442,13 +465,14 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
         made = Executable.from_program(loaded, backend, compiled)
     else:
         made = Executable(loaded, backend)
+    nesting = Nesting(*compiled.nesting) if compiled.nesting else None
     if compiled.bounded:
         from hlojit.bounded_executable import BoundedExecutable
 
         types, pairs = zip(*compiled.bounded)
         sizes = RunTimeSizes(tuple(map(dict, pairs)), tuple(Limit(*each) for each in compiled.limits))
-        return BoundedExecutable(_of_grid(made, compiled.grid), types, sizes)
-    return _of_grid(made, compiled.grid)
+        return _of_nesting(BoundedExecutable(_of_grid(made, compiled.grid), types, sizes), nesting)
+    return _of_nesting(_of_grid(made, compiled.grid), nesting)
 
 
 def _executable(backend: Backend, module: Module, compiled: Any) -> Any:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from hlojit.arrays import Array, plain_storage, to_storage
+from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import refuse_keywords
 from hlojit.extensions import Device
 from hlojit.ir.errors import ArgumentError, HlojitError
@@ -123,6 +124,10 @@ class DynamicExecutable:
         return ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Refused, as ``compiled_program`` is."""
+        write(self.compiled_program(), path)
+
+    def compiled_program(self) -> CompiledProgram:
         """Refused: there is a program for each combination of shapes, of which ``specialized(...)`` gives one that can be saved.
 
         One for all sizes is code of this process, with expressions of sizes beside it that are not written down.

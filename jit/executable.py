@@ -170,12 +170,16 @@ class Executable:
 
         Raises ``HlojitError`` naming what cannot be written down: C pointers, Python callables.
         """
+        write(self.compiled_program(), path)
+
+    def compiled_program(self) -> CompiledProgram:
+        """The program as data; raises ``HlojitError`` if there is none."""
         if self.spec.compiled is None:
             raise HlojitError(
                 f"{self.spec.name} cannot be saved: its back end returned a Python callable or addresses of this process, "
                 "not a compiled program"
             )
-        write(self.spec.compiled, path)
+        return self.spec.compiled
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from hlojit.arrays import Array
+from hlojit.compiled import CompiledProgram
 from hlojit.device_call import has_device_array
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Buffer, Device
@@ -111,6 +112,10 @@ class ParallelExecutable:
     def save(self, path: str | os.PathLike[str]) -> None:
         """As ``Executable.save``."""
         self._executable.save(path)
+
+    def compiled_program(self) -> CompiledProgram:
+        """As ``Executable.compiled_program``."""
+        return self._executable.compiled_program()
 
     def __repr__(self) -> str:
         return f"{self._executable!r} as {self._grid.processes} processes ({self._grid})"

@@ -79,7 +79,7 @@ IR_ORDER = (
 graph and element types, and neither the builder nor the text."""
 
 JIT_ORDER = (
-    ("progress", "donation", "disk_cache", "lowering", "reference"),
+    ("progress", "donation", "disk_cache", "lowering", "nesting", "reference"),
     ("compiled", "machine_code", "llvm"),
     ("runtime", "codegen"),
     ("simt",),
@@ -90,6 +90,7 @@ JIT_ORDER = (
     ("device_call",),
     ("executable",),
     ("parallel_executable", "dynamic_executable", "bounded_executable", "refined_program"),
+    ("nested_executable",),
     ("program_cache", "cpu"),
     ("compiler",),
     ("tracing",),

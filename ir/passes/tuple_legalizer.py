@@ -4,8 +4,9 @@
     %3 = optimization_barrier %2                     %3:2 = optimization_barrier %0, %1
     %4 = get_tuple_element %3[1]                     use of %3#1
 
-Loops, branches and barriers carry the elements instead, those of nested tuples as well.  What else takes or gives a tuple -
-functions, custom calls - is left as it is: in front of it tuples are put together, behind it they are taken apart.
+Loops, branches and barriers carry the elements instead, those of nested tuples as well, and the entry function takes and
+returns them (callers see tuples: ``hlojit.nested_executable``).  What else takes or gives a tuple - other functions, custom
+calls - is left as it is: in front of it tuples are put together, behind it they are taken apart.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar, Final, final
 
 from hlojit.ir.blocks import Block, Instruction, Value
 from hlojit.ir.builder import Builder
+from hlojit.ir.donation import element_attributes
 from hlojit.ir.graph import Function, Module
 from hlojit.ir.ops.control import GET_TUPLE_ELEMENT, TUPLE
 from hlojit.ir.passes.pass_manager import Pass
@@ -37,16 +39,42 @@ class TupleLegalizer(Pass):
         """Replace; return whether anything carried a tuple."""
         changed = False
         for function in module.functions.values():
-            if any(map(_carries_tuple, function.body.walk())):
-                _FunctionLegalizer().run(function)
+            is_entry = _is_entry_with_tuples(module, function)
+            if is_entry or any(map(_carries_tuple, function.body.walk())):
+                _FunctionLegalizer(is_entry).run(function)
                 changed = True
         return changed
+
+
+def has_tuples(function: Function) -> bool:
+    """Whether an argument or a result is a tuple."""
+    types = (*(argument.type for argument in function.body.arguments), *function.result_types)
+    return any(isinstance(type, TupleType) for type in types)
+
+
+def _is_entry_with_tuples(module: Module, function: Function) -> bool:
+    """Whether the signature is that of the entry function, holds tuples, and nobody calls it."""
+    if not has_tuples(function) or function is not module.main:
+        return False
+    called = (each.callees for other in module.functions.values() for each in other.body.walk())
+    return not any(function.name in callees for callees in called)
 
 
 def _carries_tuple(instruction: Instruction) -> bool:
     return instruction.op.host_role in _CARRIES and any(
         isinstance(value.type, TupleType) for value in (*instruction.operands, *instruction.results)
     )
+
+
+def _flatten_signature(function: Function) -> None:
+    """Let what is stated of a function's arguments and results be that of their elements; the body is changed by others."""
+    given = [_leaf_types(argument.type) for argument in function.body.arguments]
+    results = [_leaf_types(type) for type in function.result_types]
+    function.argument_attributes = element_attributes(function, list(map(len, given)), list(map(len, results)))
+    function.result_attributes = [
+        dict(attributes) for attributes, leaves in zip(function.result_attributes, results) for _ in leaves
+    ]
+    function.result_types = [leaf for leaves in results for leaf in leaves]
 
 
 def _leaf_types(type: Type) -> list[Type]:
@@ -63,14 +91,18 @@ def _leaf_types(type: Type) -> list[Type]:
 
 @final
 class _FunctionLegalizer:
-    """Replaces the tuples of one function."""
+    """Replaces the tuples of one function, with ``is_entry`` those of its signature, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_entry: bool = False) -> None:
+        self._is_entry = is_entry
         self._leaves: dict[Value, list[Value]] = {}
         self._dead: list[Instruction] = []
 
     def run(self, function: Function) -> None:
-        """Replace in the whole body, while the signature stays."""
+        """Replace in the whole body."""
+        if self._is_entry:
+            _flatten_signature(function)
+            self._arguments(function.body)
         self._block(function.body)
         for instruction in reversed(self._dead):
             instruction.erase()
@@ -88,7 +120,7 @@ class _FunctionLegalizer:
                 self._element(instruction)
             elif instruction.op.host_role in _CARRIES:
                 self._carry(instruction)
-            elif instruction.op.is_terminator and isinstance(block.parent, Instruction):
+            elif instruction.op.is_terminator and (self._is_entry or isinstance(block.parent, Instruction)):
                 instruction.operands = self._of_all(instruction.operands)
             else:
                 builder = Builder.in_front_of(instruction)

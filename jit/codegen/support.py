@@ -103,7 +103,7 @@ class Support:
             for number, value in enumerate(values):
                 reason = self._type_reason(value, _IN_MEMORY)
                 if not reason and not isinstance(value.type, TensorType):
-                    reason = "tuples are not passed in and out; give the tensors as arguments or results of their own"
+                    reason = "tuples are not passed in and out of code; the pass tuple-legalizer makes tensors of them"
                 if reason:
                     raise UnsupportedError(f"{kind} {number} of @{main.name}", self.backend, reason, main.location)
 
