@@ -12,13 +12,12 @@ from typing import Any
 
 from hlojit.extensions.elementwise_calls import ElementwiseCall
 from hlojit.extensions.registry import registry
-from hlojit.ir.errors import PluginError
+from hlojit.ir.errors import PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
-from hlojit.ir.ops.lapack import expand_lapack, is_lapack_target
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 from hlojit.ir.types import Type
@@ -33,8 +32,8 @@ def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
         target = instruction.attributes["call_target_name"]
         call = registry().custom_call(target)
         if call is None:
-            return built_in_call(target)
-        return _checked(f"custom call target {call.target!r}", call.replace)
+            return CALL_EXPANSIONS.get(target)
+        return _checked(f"custom call target {target!r}", call.replace) if is_foreign(instruction) else call.replace
     rule = expansion_of(instruction)
     return _checked(f"op {instruction.op.name!r}", rule) if rule is not None and is_foreign(instruction) else rule
 
@@ -49,15 +48,14 @@ def elementwise_binding(instruction: Instruction) -> ExpansionRule | None:
 
 def refined_call(instruction: Instruction) -> Sequence[Type] | None:
     """What the plugin of a custom call says of its results' types (``CustomCall.refine``)."""
-    call = registry().custom_call(instruction.attributes["call_target_name"])
+    target = instruction.attributes["call_target_name"]
+    call = registry().custom_call(target)
     if call is None:
         return None
     try:
         types: Any = fork_gate.outside(call.refine, instruction)
     except Exception as error:
-        raise PluginError(
-            f"custom call target {call.target!r}: its refine failed: {error!r}{place(instruction)}"
-        ) from error
+        raise PluginError(f"custom call target {target!r}: its refine failed: {error!r}{place(instruction)}") from error
     if types is None or (
         isinstance(types, Sequence)
         and len(types) == len(instruction.results)
@@ -65,20 +63,16 @@ def refined_call(instruction: Instruction) -> Sequence[Type] | None:
     ):
         return types
     raise PluginError(
-        f"custom call target {call.target!r}: its refine returned {types!r}; expected a type for each result, or None"
+        f"custom call target {target!r}: its refine returned {types!r}; expected a type for each result, or None"
         f"{place(instruction)}"
     )
 
 
-def built_in_call(target: str) -> ExpansionRule | None:
-    """What custom calls of a target become that hlojit knows itself; a plugin's of the same name comes first."""
-    return CALL_EXPANSIONS.get(target) or (expand_lapack if is_lapack_target(target) else None)
-
-
 def is_foreign(instruction: Instruction) -> bool:
-    """Whether a plugin says what the instruction expands into."""
+    """Whether somebody else's plugin says what the instruction expands into."""
     if is_custom_call(instruction):
-        return registry().custom_call(instruction.attributes["call_target_name"]) is not None
+        call = registry().custom_call(instruction.attributes["call_target_name"])
+        return call is not None and not registry().is_built_in(call)
     return BUILT_IN.get(instruction.op.name) is not instruction.op
 
 
@@ -103,7 +97,7 @@ def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
             if isinstance(returned, Value):
                 raise PluginError(f"{what}: {_EXPECTED} a Value, not a list of one: return [value]{place(instruction)}")
             values = list(returned or ())
-        except PluginError:
+        except (PluginError, UnsupportedError):
             raise
         except Exception as error:
             raise PluginError(f"{what}: the expansion failed: {error!r}{place(instruction)}") from error

@@ -30,6 +30,11 @@ class CustomCall(ABC):
     target: str
 
     @property
+    def is_family(self) -> bool:
+        """Whether the call is for all targets of a form that nobody binds by name."""
+        return False
+
+    @property
     def trust(self) -> str:
         """``checked``, or ``trusted native`` where a mistake in the plugin can crash the process."""
         return "checked"
@@ -54,8 +59,9 @@ class CustomCall(ABC):
 class ExpansionCall(CustomCall):
     """A function ``expand(builder, instruction)`` that builds the call out of other ops and returns the results.
 
-    It finds the call's configuration in ``call_config(instruction)``, the functions that it names in
-    ``called_functions(instruction)``.
+    A ``*`` in the target stands for any characters: the call is then for all targets of that form that no plugin binds by name
+    (of several forms, the longest).  ``expand`` raises ``UnsupportedError`` for a call that it does not take; it finds the
+    call's configuration in ``call_config(instruction)``, the functions that it names in ``called_functions(instruction)``.
     """
 
     expand: Callable[[Any, Any], Sequence[Value]] = field(kw_only=True, default=cast(Any, None))
@@ -66,6 +72,10 @@ class ExpansionCall(CustomCall):
                 f"custom call target {self.target!r}: an ExpansionCall needs expand=, a function (builder, instruction) that "
                 f"returns a list of values; got {self.expand!r}"
             )
+
+    @property
+    def is_family(self) -> bool:
+        return "*" in self.target
 
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
         """What ``expand`` builds."""

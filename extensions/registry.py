@@ -113,8 +113,18 @@ class Registry:
         raise HlojitError(unknown("back end", name, self.backends) + tables().failures())
 
     def custom_call(self, target: str) -> CustomCall | None:
-        """The binding of a custom call target, or None."""
-        return self.load().custom_calls.get(target)
+        """The binding of a custom call target, or None: by its own name, or the longest one with a ``*`` that it fits."""
+        calls = self.load().custom_calls
+        found = calls.get(target)
+        if found is None:
+            families = [call for call in calls.values() if call.is_family and _fits(call.target, target)]
+            found = max(families, key=lambda call: (len(call.target), call.target), default=None)
+        return found
+
+    def is_built_in(self, call: CustomCall) -> bool:
+        """Whether a registered custom call is hlojit's own."""
+        known = tables()
+        return known.contributions[known.owners[CUSTOM_CALLS, call.target]].built_in
 
     def unknown_target(self, target: str) -> str:
         """A message for a custom call target that nobody registered."""
@@ -124,7 +134,7 @@ class Registry:
                 "io_callback); the program does not contain it: leave it out before lowering"
             )
         return (
-            unknown("custom call target", target, [*self.custom_calls, "lapack_*_ffi"])
+            unknown("custom call target", target, self.custom_calls)
             + "; register one with hlojit.extensions.register, through the hook hlojit_custom_calls"
             + tables().failures()
         )
@@ -138,6 +148,11 @@ class Registry:
             for found in each.tables.get(PASSES, {}).values()
             if not found.pass_.targets or backend in found.pass_.targets
         ]
+
+
+def _fits(family: str, target: str) -> bool:
+    form = ".*".join(map(re.escape, family.split("*")))
+    return re.fullmatch(form, target, re.DOTALL) is not None
 
 
 def _is_predecessor(other: Contribution, contribution: Contribution) -> bool:

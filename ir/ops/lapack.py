@@ -1,25 +1,22 @@
-"""LAPACK routines as JAX's programs for CPUs call them: ``stablehlo.custom_call @lapack_dgesdd_ffi`` and its kin.
+"""LAPACK routines over matrices that lie in memory by columns, as LAPACK has them.
 
-    %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%a) {mhlo.backend_config = {uplo = 76 : ui8},
-             operand_layouts = [dense<[0, 1]> : tensor<2xindex>], ...} : (tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<i32>)
+    %0:2 = "hlojit.lapack"(%a) <{routine = "spotrf", options = {uplo = "L"}}>
+             : (tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<i32>)
 
-become an instruction of the op ``hlojit.lapack`` between transposes, whose matrices lie in memory by columns as LAPACK has
-them.  A *signature* says what a routine takes and gives, in the routine's own terms (letters are dimensions, ``T`` is its
-element type and ``R`` the real one of that); every operand and result may have more dimensions in front, the batch.
+A *signature* says what a routine takes and gives, in the routine's own terms (letters are dimensions, ``T`` is its element type
+and ``R`` the real one of that); every operand and result may have more dimensions in front, the batch.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from hlojit.ir.attributes import Attribute, BoolAttr, DictAttr, IntegerAttr, StringAttr
-from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import ElementType, element_type
-from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.attribute_kinds import GENERIC, STRING
 from hlojit.ir.ops.definition import (
     Array,
@@ -30,10 +27,9 @@ from hlojit.ir.ops.definition import (
     Operand,
     ReferenceCall,
     define,
-    op,
 )
 from hlojit.ir.ops.lapack_reference import lapack_results
-from hlojit.ir.ops.layouts import LayoutError, column_major, from_physical, logical, orders, physical, to_physical
+from hlojit.ir.ops.layouts import column_major, logical
 from hlojit.ir.types import TensorType, Type
 
 LETTERS: Final = {"s": "f32", "d": "f64", "c": "complex<f32>", "z": "complex<f64>"}
@@ -41,7 +37,6 @@ LETTERS: Final = {"s": "f32", "d": "f64", "c": "complex<f32>", "z": "complex<f64
 _REALS: Final = {"s": "f32", "d": "f64", "c": "f32", "z": "f64"}
 _COMPLEX_NAMES: Final = {"heevd": "syevd", "hetrd": "sytrd", "ungqr": "orgqr", "unmqr": "ormqr"}
 """What real routines are called whose complex ones have names of their own."""
-_TARGET: Final = re.compile(r"lapack_([sdcz])(\w+)_ffi")
 LARGEST_DIMENSION: Final = (1 << 31) - 1
 """LAPACK's integers have 32 bits."""
 
@@ -177,7 +172,7 @@ class LapackCall:
         options = {key: _plain(value) for key, value in given.items}
         kinds = [*instruction.operand_types, *instruction.result_types]
         shapes = [
-            logical(kind, column_major(kind.rank)) if _is_matrix(spec) else kind for kind, spec in _paired(name, kinds)
+            logical(kind, column_major(kind.rank)) if is_matrix(spec) else kind for kind, spec in paired(name, kinds)
         ]
         return signature(name, options, shapes[: len(instruction.operands)], shapes[len(instruction.operands) :])
 
@@ -192,29 +187,28 @@ def _plain(attribute: Attribute) -> str | int | bool:
     return attribute.value
 
 
-def _routine(name: str) -> tuple[str, str, Routine] | None:
-    """Letter, real name and record of a routine such as ``zungqr``."""
+def routine_of(name: str) -> tuple[str, str, Routine]:
+    """Letter, real name and record of a routine such as ``zungqr``; raises ``SignatureError`` where there is none."""
     letter, rest = name[:1], name[1:]
     real = _COMPLEX_NAMES.get(rest, rest) if letter in "cz" else rest
     if letter not in LETTERS or real not in ROUTINES or (letter in "cz" and rest in _COMPLEX_NAMES.values()):
-        return None
+        raise SignatureError(f"there is no routine {name!r}")
     return letter, real, ROUTINES[real]
 
 
 def _specs(name: str) -> tuple[str, ...]:
-    found = _routine(name)
-    if found is None:
-        raise SignatureError(f"there is no routine {name!r}")
-    letter, _, routine = found
+    letter, _, routine = routine_of(name)
     results = routine.complex_results if letter in "cz" and routine.complex_results else routine.results
     return (*routine.operands, *results)
 
 
-def _is_matrix(spec: str) -> bool:
+def is_matrix(spec: str) -> bool:
+    """Whether a part of a signature, such as ``T m n``, has two dimensions."""
     return len(spec.split()) == 3
 
 
-def _paired(name: str, kinds: Sequence[Type]) -> list[tuple[TensorType, str]]:
+def paired(name: str, kinds: Sequence[Type]) -> list[tuple[TensorType, str]]:
+    """Types of operands and results, each with its part of the routine's signature; raises ``SignatureError``."""
     specs = _specs(name)
     if len(specs) != len(kinds):
         raise SignatureError(f"{name} has {len(specs)} operands and results, not {len(kinds)}")
@@ -226,10 +220,8 @@ def _paired(name: str, kinds: Sequence[Type]) -> list[tuple[TensorType, str]]:
 
 def signature(name: str, options: Options, operands: Sequence[Type], results: Sequence[Type]) -> LapackCall:
     """What a call of a routine with these types is; raises ``SignatureError`` where they are not the routine's."""
-    found = _routine(name)
-    pairs = _paired(name, [*operands, *results])
-    assert found is not None
-    letter, real, routine = found
+    letter, real, routine = routine_of(name)
+    pairs = paired(name, [*operands, *results])
     dimensions: Dimensions = {}
     batches: set[tuple[int, ...]] = set()
     for kind, spec in pairs:
@@ -273,87 +265,6 @@ def _option_complaint(routine: Routine, options: Options) -> str:
         elif not isinstance(value, str) or len(value) != 1 or value not in allowed:
             return f"{name} is {value!r}, none of {', '.join(allowed)}"
     return ""
-
-
-# ------------------------------------------------------------------------------------------------------ custom calls
-
-
-def is_lapack_target(target: str) -> bool:
-    """Whether a custom call target is one of JAX's that is a LAPACK routine."""
-    match = _TARGET.fullmatch(target)
-    return match is not None and _routine(match[1] + match[2]) is not None
-
-
-def expand_lapack(builder: Any, instruction: Instruction) -> list[Value]:
-    """The routine between transposes; raises ``UnsupportedError`` where the call does not fit its signature."""
-    target = instruction.attributes["call_target_name"]
-    try:
-        return _expanded(builder, instruction, target)
-    except (SignatureError, LayoutError) as error:
-        raise UnsupportedError(f"custom_call @{target}", "", str(error), instruction.location) from None
-
-
-def _expanded(builder: Any, instruction: Instruction, target: str) -> list[Value]:
-    match = _TARGET.fullmatch(target)
-    assert match is not None
-    name = match[1] + match[2]
-    options = _options(instruction, name)
-    operands = _without_factor(builder, instruction, name)
-    count = len(operands)
-    kinds = [*(operand.type for operand in operands), *instruction.result_types]
-    pairs = _paired(name, kinds)
-    signature(name, options, kinds[:count], kinds[count:])
-    expected = [column_major(kind.rank) if _is_matrix(spec) else tuple(range(kind.rank)) for kind, spec in pairs]
-    given = (
-        *orders(instruction.attributes, "operand_layouts", instruction.operand_types)[:count],
-        *orders(instruction.attributes, "result_layouts", kinds[count:]),
-    )
-    for wanted, order in zip(expected, given):
-        if order != wanted:
-            raise LayoutError(f"the dimensions of a layout are, from the slowest to the fastest, {order}, not {wanted}")
-    made = Instruction(
-        op("hlojit.lapack"),
-        [to_physical(builder, value, order) for value, order in zip(operands, expected)],
-        [physical(kind, order) for (kind, _), order in zip(pairs[count:], expected[count:])],
-        {"routine": name, "options": DictAttr(tuple((key, _attribute(options[key])) for key in sorted(options)))},
-        location=instruction.location,
-    )
-    results = builder.insert(made).results
-    return [from_physical(builder, value, order) for value, order in zip(results, expected[count:])]
-
-
-def _without_factor(builder: Any, instruction: Instruction, name: str) -> list[Value]:
-    """The operands; programs from before JAX 0.6 give ``trsm`` the scalar factor of its right sides as a third one."""
-    operands = list(instruction.operands)
-    if name[1:] != "trsm" or len(operands) != 3:
-        return operands
-    matrix, sides, factor = operands
-    if factor.type != sides.tensor_type.with_shape(()):
-        raise SignatureError(f"{name}: the factor is {factor.type}")
-    return [matrix, builder.multiply(builder.broadcast_in_dim(factor, sides.tensor_type, ()), sides)]
-
-
-def _options(instruction: Instruction, name: str) -> dict[str, str | int | bool]:
-    """The attributes of a call in plain form: what LAPACK has letters for are letters, which JAX writes as numbers."""
-    found = _routine(name)
-    assert found is not None
-    config = instruction.discardable.get("mhlo.backend_config", instruction.attributes.get("backend_config"))
-    items = config.items if isinstance(config, DictAttr) else ()
-    options: dict[str, str | int | bool] = {}
-    for key, attribute in items:
-        if not isinstance(attribute, (StringAttr, IntegerAttr, BoolAttr)):
-            raise SignatureError(f"{name}: the attribute {key} is {attribute}")
-        value: str | int | bool = attribute.value
-        if isinstance(found[2].options.get(key), str) and type(value) is int and 0 <= value < 128:
-            value = chr(value)
-        options[key] = value
-    return options
-
-
-def _attribute(value: str | int | bool) -> Attribute:
-    if isinstance(value, bool):
-        return BoolAttr(value)
-    return IntegerAttr(value, "i32") if isinstance(value, int) else StringAttr(value)
 
 
 def _reference(call: ReferenceCall, *arrays: Array) -> tuple[Array, ...]:

@@ -19,7 +19,8 @@ def hlojit_backends() -> Sequence[Backend]:
 
 @hookimpl
 def hlojit_custom_calls() -> Sequence[CustomCall]:
-    """What ops on channels become: here and on the reference."""
+    """What ops on channels become, and JAX's calls of LAPACK: here and on the reference."""
     from hlojit.cpu.host_transfers import host_transfer
+    from hlojit.cpu.lapack_calls import lapack_calls
 
-    return [host_transfer()]
+    return [host_transfer(), lapack_calls()]

@@ -437,7 +437,7 @@ def test_a_call_that_fits() -> None:
         ({"config": "uplo = [76]"}, "the attribute uplo is"),
         ({"layouts": ROWS}, "from the slowest to the fastest"),
         ({"target": "lapack_dgetrf_ffi"}, "has 4 operands and results, not 3"),
-        ({"target": "lapack_dsomething_ffi"}, "unknown custom call target"),
+        ({"target": "lapack_dsomething_ffi"}, "there is no routine 'dsomething'"),
     ],
 )
 @BACKENDS

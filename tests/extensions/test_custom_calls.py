@@ -194,6 +194,49 @@ def test_wrong_expansions_are_plugin_errors(expand: Any) -> None:
         hlojit.compile(call("test.expand"))
 
 
+def times(factor: float) -> Any:
+    def expand(builder: Any, instruction: Any) -> Any:
+        (x,) = instruction.operands
+        return [builder.multiply(x, builder.constant(factor, x.type))]
+
+    return expand
+
+
+@pytest.mark.parametrize(
+    ("target", "factor"),
+    [("family_f", 2), ("family_", 2), ("family_of_f", 3), ("family_of_all", 5), ("family_of_all2", 3)],
+)
+def test_a_target_with_a_star_is_for_all_targets_of_its_form_that_nobody_names(target: str, factor: float) -> None:
+    general, longer = (ext.ExpansionCall(form, expand=times(n)) for form, n in (("family_*", 2), ("fam*_of_*", 3)))
+    exact = SimpleNamespace(
+        __name__="exact",
+        hlojit_custom_calls=ext.hookimpl(lambda: [ext.ExpansionCall("family_of_all", expand=times(5))]),
+    )
+    with ext.using(plugin(general, longer), exact):
+        np.testing.assert_array_equal(hlojit.compile(call(target))(X), X * np.float32(factor))
+        for other in ("familiy", "a_family_f", "family"):
+            with pytest.raises(hlojit.UnsupportedError, match=f"unknown custom call target '{other}'"):
+                hlojit.compile(call(other))
+
+
+def test_an_expansion_may_refuse_a_call() -> None:
+    def expand(builder: Any, instruction: Any) -> Any:
+        raise hlojit.UnsupportedError("custom_call @test.odd", "", "its operand is odd", instruction.location)
+
+    with (
+        ext.using(plugin(ext.ExpansionCall("test.odd", expand=expand))),
+        pytest.raises(hlojit.UnsupportedError, match=r"(?s)test\.odd.*its operand is odd.*<string>:3"),
+    ):
+        hlojit.compile("\n" + call("test.odd"))
+
+
+def test_calls_of_lapack_are_the_cpu_plugins() -> None:
+    from hlojit.extensions import registry
+
+    (own,) = [each for each in registry().load().records["cpu"].custom_calls if each.is_family]
+    assert registry().custom_call("lapack_dpotrf_ffi") is own
+
+
 def test_calls_inside_loops_and_functions_are_bound() -> None:
     text = """
     func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
