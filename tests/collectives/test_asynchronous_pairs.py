@@ -14,18 +14,11 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.compiler import lower
 from hlojit.cpu import asynchronous
-from hlojit.cpu.backend import CpuBackend
-from hlojit.extensions import registry
-from hlojit.extensions.backend import CompileOptions
 from hlojit.ir.errors import ExecutionError
-from hlojit.ir.process_grid import ProcessGrid, state_grid
-from hlojit.lowering.program import Begin, Program, Wait
-from hlojit.lowering.program_check import check
-from hlojit.lowering.program_interpreter import run_together
+from hlojit.lowering.program import Begin, Wait
 
-from ..lowering.test_program_record import native_launch
+from .pairs import LARGE, SMALL, WIDE, all_reduce, done, infeed, main, pair, random_rows, scheduled, together
 
 SECONDS = 10
 """After which what does not end is taken for a hang."""
@@ -39,56 +32,6 @@ def channels() -> Iterator[None]:
             hlojit.channel(name, process).clear()
             hlojit.channel(name, process).handle()
 
-
-def pair(name: str, operand: str, body: str, type: str, result: str) -> str:
-    """A pair's start, whose body computes ``%r`` of ``%a``."""
-    return f"""
-  %{name} = "stablehlo.async_start"({operand}) ({{
-    ^bb0(%a: {type}):
-      %r = {body}
-      stablehlo.return %r : {result}
-  }}) : ({type}) -> !stablehlo.future<{result}>"""
-
-
-def done(name: str, future: str, result: str) -> str:
-    return f'\n  %{name} = "stablehlo.async_done"(%{future}) : (!stablehlo.future<{result}>) -> {result}'
-
-
-def all_reduce(type: str, groups: str = "[[0, 1]]") -> str:
-    return f""""stablehlo.all_reduce"(%a) ({{
-        ^bb0(%p: tensor<f32>, %q: tensor<f32>):
-          %s = stablehlo.add %p, %q : tensor<f32>
-          stablehlo.return %s : tensor<f32>
-      }}) {{replica_groups = dense<{groups}> : tensor<1x2xi64>}} : ({type}) -> {type}"""
-
-
-def infeed(name: str, token: str) -> str:
-    return (
-        f'\n  %{name}, %t{name} = "stablehlo.infeed"(%{token}) : (!stablehlo.token) -> (tensor<f32>, !stablehlo.token)'
-    )
-
-
-def scheduled(text: str, processes: int = 2) -> Program:
-    """The program record of the CPU, checked."""
-    module = hlojit.parse(text)
-    state_grid(module, ProcessGrid(processes, 1))
-    backend = registry().backend("cpu")
-    assert isinstance(backend, CpuBackend)
-    program = backend.program(lower(module, backend, CompileOptions()))
-    check(program)
-    return program
-
-
-def main(body: str, type: str, results: str, types: str) -> str:
-    return f"func.func @main(%x: {type}) -> ({types}) {{{body}\n  return {results} : {types}\n}}"
-
-
-def together(rows: Any, text: str) -> Any:
-    return hlojit.compile(text, num_replicas=len(rows))(rows)
-
-
-SMALL = "tensor<4xf32>"
-LARGE = "tensor<96x100xf32>"
 
 OVERLAP = main(
     "\n  %t = stablehlo.create_token : !stablehlo.token"
@@ -230,7 +173,6 @@ def model_of_many(xs: list[Any]) -> list[Any]:
     return [[-(x + 1) + total, gathered, gathered[:2] * 2, total[::-1] + x] for x in xs]
 
 
-WIDE = "tensor<192x100xf32>"
 MANY = main(
     "\n  %one = stablehlo.constant dense<1.0> : tensor<96x100xf32>\n  %two = stablehlo.constant dense<2.0> : tensor<2x100xf32>"
     "\n  %x1 = stablehlo.add %x, %one : tensor<96x100xf32>"
@@ -263,10 +205,6 @@ def check_many(found: Any, xs: list[Any]) -> None:
     for results, expected in zip(found, model_of_many(xs), strict=True):
         for one, other in zip(results, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-def random_rows(seed: int = 0) -> list[Any]:
-    return list(np.random.default_rng(seed).standard_normal((2, 96, 100)).astype("f4"))
 
 
 def test_several_bodies_and_the_program_s_own_collective(every: str) -> None:
@@ -370,128 +308,6 @@ def test_in_branches(every: str) -> None:
         np.testing.assert_allclose(result, 3 + np.exp(x), rtol=1e-6)
 
 
-# every op that may be a body
-
-GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
-BODIES = {
-    "all_reduce": (all_reduce(LARGE), LARGE, lambda xs, n: xs[0] + xs[1]),
-    "all_gather": (
-        f'"stablehlo.all_gather"(%a) {{all_gather_dim = 0 : i64, {GROUPS}}} : ({LARGE}) -> {WIDE}',
-        WIDE,
-        lambda xs, n: np.concatenate(xs),
-    ),
-    "all_to_all": (
-        '"stablehlo.all_to_all"(%a) {split_dimension = 0 : i64, concat_dimension = 1 : i64, split_count = 2 : i64, '
-        f"{GROUPS}}} : ({LARGE}) -> tensor<48x200xf32>",
-        "tensor<48x200xf32>",
-        lambda xs, n: np.concatenate([np.split(x, 2)[n] for x in xs], 1),
-    ),
-    "collective_permute": (
-        '"stablehlo.collective_permute"(%a) {source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}'
-        f" : ({LARGE}) -> {LARGE}",
-        LARGE,
-        lambda xs, n: xs[0] * n,
-    ),
-    "reduce_scatter": (
-        all_reduce(LARGE)
-        .replace("all_reduce", "reduce_scatter")
-        .replace("{replica_groups", "{scatter_dimension = 0 : i64, replica_groups")
-        .replace(f"-> {LARGE}", "-> tensor<48x100xf32>"),
-        "tensor<48x100xf32>",
-        lambda xs, n: np.split(xs[0] + xs[1], 2)[n],
-    ),
-    "collective_broadcast": (
-        f'"stablehlo.collective_broadcast"(%a) {{replica_groups = dense<[[1, 0]]> : tensor<1x2xi64>}} : ({LARGE}) -> {LARGE}',
-        LARGE,
-        lambda xs, n: xs[1],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_bodies_that_are_collectives(every: str, name: str) -> None:
-    body, result, model = BODIES[name]
-    text = main(
-        pair("f", "%x", body, LARGE, result)
-        + "\n  %e = stablehlo.negate %x : tensor<96x100xf32>"
-        + done("y", "f", result),
-        LARGE,
-        "%y, %e",
-        f"{result}, {LARGE}",
-    )
-    xs = random_rows(5)
-    found = hlojit.compile(text, backend=every, num_replicas=2)([[x] for x in xs])
-    for number, (one, other) in enumerate(found):
-        np.testing.assert_allclose(one, model(xs, number), rtol=1e-6)
-        np.testing.assert_array_equal(other, -xs[number])
-
-
-BIG = "tensor<512x300xf32>"
-PART = "tensor<400x300xf32>"
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_bodies_that_are_slices(every: str, processes: int) -> None:
-    text = f"""
-func.func @main(%x: {BIG}, %n: tensor<i32>, %u: {PART}) -> ({PART}, {PART}, {BIG}, {BIG}) {{
-  %z = stablehlo.constant dense<0> : tensor<i32>
-  %f = "stablehlo.async_start"(%x) ({{
-    ^bb0(%a: {BIG}):
-      %r = stablehlo.slice %a [3:403, 0:300] : ({BIG}) -> {PART}
-      stablehlo.return %r : {PART}
-  }}) : ({BIG}) -> !stablehlo.future<{PART}>
-  %g = "stablehlo.async_start"(%x, %n, %z) ({{
-    ^bb0(%a: {BIG}, %i: tensor<i32>, %j: tensor<i32>):
-      %r = stablehlo.dynamic_slice %a, %i, %j, sizes = [400, 300] : ({BIG}, tensor<i32>, tensor<i32>) -> {PART}
-      stablehlo.return %r : {PART}
-  }}) : ({BIG}, tensor<i32>, tensor<i32>) -> !stablehlo.future<{PART}>
-  %h = "stablehlo.async_start"(%x, %u, %n, %z) ({{
-    ^bb0(%a: {BIG}, %b: {PART}, %i: tensor<i32>, %j: tensor<i32>):
-      %r = stablehlo.dynamic_update_slice %a, %b, %i, %j : ({BIG}, {PART}, tensor<i32>, tensor<i32>) -> {BIG}
-      stablehlo.return %r : {BIG}
-  }}) : ({BIG}, {PART}, tensor<i32>, tensor<i32>) -> !stablehlo.future<{BIG}>
-  %e = stablehlo.negate %x : {BIG}
-  %0 = "stablehlo.async_done"(%f) : (!stablehlo.future<{PART}>) -> {PART}
-  %1 = "stablehlo.async_done"(%g) : (!stablehlo.future<{PART}>) -> {PART}
-  %2 = "stablehlo.async_done"(%h) : (!stablehlo.future<{BIG}>) -> {BIG}
-  return %0, %1, %2, %e : {PART}, {PART}, {BIG}, {BIG}
-}}"""
-    random = np.random.default_rng(6)
-    rows = [
-        [
-            random.standard_normal((512, 300)).astype("f4"),
-            np.int32(7 * n),
-            random.standard_normal((400, 300)).astype("f4"),
-        ]
-        for n in range(1, processes + 1)
-    ]
-    executable = hlojit.compile(text, backend=every, num_replicas=processes)
-    found = executable(rows) if processes > 1 else [executable(*rows[0])]
-    for (x, n, u), (one, two, three, four) in zip(rows, found):
-        updated = x.copy()
-        updated[n : n + 400] = u
-        for result, expected in ((one, x[3:403]), (two, x[n : n + 400]), (three, updated), (four, -x)):
-            np.testing.assert_array_equal(result, expected)
-    begun = [step for step in scheduled(text, processes).walk() if isinstance(step, Begin)]
-    assert len(begun) == (3 if processes > 1 else 0)
-
-
-def test_complex_numbers(every: str) -> None:
-    type = LARGE.replace("f32", "complex<f32>")
-    body = BODIES["all_gather"][0].replace("xf32", "xcomplex<f32>")
-    wide = WIDE.replace("f32", "complex<f32>")
-    text = main(
-        pair("f", "%x", body, type, wide) + f"\n  %e = stablehlo.multiply %x, %x : {type}" + done("y", "f", wide),
-        type,
-        "%y, %e",
-        f"{wide}, {type}",
-    )
-    xs = [a + 1j * b for a, b in (random_rows(7), random_rows(8))]
-    for (one, other), x in zip(hlojit.compile(text, backend=every, num_replicas=2)([[x] for x in xs]), xs):
-        np.testing.assert_array_equal(one, np.concatenate(xs))
-        np.testing.assert_allclose(other, x * x, rtol=1e-5, atol=1e-5)
-
-
 # what is done where it stands
 
 
@@ -530,77 +346,3 @@ def test_a_call_leaves_nothing_behind(virtual: str) -> None:
     del executable
     gc.collect()
     assert released() is None
-
-
-# where values lie
-
-
-def random_program(random: np.random.Generator) -> tuple[str, Any]:
-    """A program of sums, products, updates, the program's own collectives and pairs; and what it computes, of all processes."""
-    type = "tensor<24x10xi32>"
-    lines, models, pending = [""], [lambda xs: xs], list[Any]()
-    names = ["%x"]
-
-    def add(text: str, model: Any) -> None:
-        names.append(f"%v{len(names)}")
-        lines.append(text.replace("RESULT", names[-1][1:]))
-        models.append(model)
-
-    for number in range(14):
-        one, other = (int(each) for each in random.integers(0, len(names), 2))
-        kind = random.choice(["add", "multiply", "update", "reverse", "sum", "start", "start", "done"])
-        if kind in ("add", "multiply"):
-            ufunc = getattr(np, kind)
-            add(
-                f"\n  %RESULT = stablehlo.{kind} {names[one]}, {names[other]} : {type}",
-                lambda xs, a=models[one], b=models[other], u=ufunc: [u(p, q) for p, q in zip(a(xs), b(xs))],
-            )
-        elif kind == "reverse":
-            add(
-                f"\n  %RESULT = stablehlo.reverse {names[one]}, dims = [0] : {type}",
-                lambda xs, a=models[one]: [p[::-1] for p in a(xs)],
-            )
-        elif kind == "update":
-            add(
-                f"\n  %c{number} = stablehlo.constant dense<0> : tensor<i32>"
-                f"\n  %s{number} = stablehlo.slice {names[other]} [4:8, 0:10] : ({type}) -> tensor<4x10xi32>"
-                f"\n  %RESULT = stablehlo.dynamic_update_slice {names[one]}, %s{number}, %c{number}, %c{number} :"
-                f" ({type}, tensor<4x10xi32>, tensor<i32>, tensor<i32>) -> {type}",
-                lambda xs, a=models[one], b=models[other]: [
-                    np.concatenate([q[4:8], p[4:]]) for p, q in zip(a(xs), b(xs))
-                ],
-            )
-        elif kind == "sum":
-            add(
-                f"\n  %RESULT = {all_reduce(type).replace('%a)', names[one] + ')').replace('<f32>', '<i32>')}",
-                lambda xs, a=models[one]: [sum(a(xs))] * 2,
-            )
-        elif kind == "start":
-            body = all_reduce(type).replace("<f32>", "<i32>")
-            lines.append(pair(f"f{number}", names[one], body, type, type))
-            pending.append((number, one))
-        elif pending:
-            begun, one = pending.pop(int(random.integers(0, len(pending))))
-            add(done("RESULT", f"f{begun}", type), lambda xs, a=models[one]: [sum(a(xs))] * 2)
-    for number, one in pending:
-        add(done("RESULT", f"f{number}", type), lambda xs, a=models[one]: [sum(a(xs))] * 2)
-    chosen = [len(names) - 1, *(int(each) for each in random.integers(0, len(names), 2))]
-    results = ", ".join(names[each] for each in chosen)
-    text = main("".join(lines), type, results, ", ".join([type] * 3))
-    return text, lambda xs: list(zip(*(models[each](xs) for each in chosen)))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_random_programs(virtual: str, seed: int) -> None:
-    """In the interpreter of records nothing of a body is there before it is waited for, and its operands must last."""
-    random = np.random.default_rng(seed)
-    text, model = random_program(random)
-    xs = [random.integers(-9, 9, (24, 10)).astype("i4") for _ in range(2)]
-    with np.errstate(over="ignore"):
-        expected = model(xs)
-    program = scheduled(text)
-    interpreted = run_together(program, [[x] for x in xs], native_launch(program))
-    for found in (interpreted, together([[x] for x in xs], text)):
-        for row, other in zip(found, expected, strict=True):
-            for one, two in zip(row, other, strict=True):
-                np.testing.assert_array_equal(one, two)
