@@ -7,7 +7,8 @@
 
 Only where the comparator is an order by keys (``hlojit.ir.ops.sort_order``) that leaves nothing open, or a back end's sorts
 decide what is left open, so that a kernel may look for the last key that is wanted.  Elements that begin elsewhere than at
-the beginning of lines are for back ends that say so, where they are few enough to make it worth while.
+the beginning of lines are for back ends that say so, where they are few enough to make it worth while.  These back ends get whole
+lines in this form, too, where that spares them something: numbers that would be read, or results that nobody reads (``argsort``).
 """
 
 from __future__ import annotations
@@ -35,34 +36,53 @@ LEAST_SHARE: Final = 2
 
 
 def fuse_selections(block: Block, limits: FusionLimits) -> bool:
-    """Make a fusion of every sort in a block that only has its first elements read; whether there was one."""
+    """Make a fusion of every sort in a block that only has some elements read, or knows some; whether there was one."""
     found = False
     for instruction in list(block):
         if Trait.SORTS not in instruction.op.traits:
             continue
-        first, limit = _elements_read(instruction, block, limits)
+        first, limit = _elements_read(instruction, block, limits) or _whole_lines(instruction, limits)
         if 0 < limit - first <= limits.longest_selection and _is_by_keys(instruction, limits):
             _build(block, instruction, first, limit)
             found = True
     return found
 
 
-def _elements_read(sort: Instruction, block: Block, limits: FusionLimits) -> tuple[int, int]:
-    """The first and the last element (not included) of each line that are read, if that is not all; else nothing."""
+def _line_length(sort: Instruction) -> int:
+    """Elements of a line, 0 where there are none, too many, or it is not known how many."""
     type = sort.operands[0].type
     if not isinstance(type, TensorType) or not type.is_static or not type.size:
-        return 0, 0
-    dimension = SortView.of(sort).position(type.rank)
-    length = type.shape[dimension]
+        return 0
+    length = type.shape[SortView.of(sort).position(type.rank)]
+    return length if length < MOST_ELEMENTS else 0
+
+
+def _elements_read(sort: Instruction, block: Block, limits: FusionLimits) -> tuple[int, int] | None:
+    """The first and the last element (not included) of each line that are read, if that is not all; else None."""
+    length = _line_length(sort)
+    if not length:
+        return None
+    dimension = SortView.of(sort).position(sort.operands[0].tensor_type.rank)
     first, limit = length, 0
     for user in _readers(sort):
         if user.block is not block or Trait.PART not in user.op.traits:
-            return 0, 0
+            return None
         view = SliceView.of(user)
         first, limit = min(first, view.starts[dimension]), max(limit, view.limits[dimension])
     if not limits.selects_anywhere or LEAST_SHARE * (limit - first) > length:
         first = 0
-    return (first, limit) if limit - first < length < MOST_ELEMENTS else (0, 0)
+    return (first, limit) if limit - first < length else None
+
+
+def _whole_lines(sort: Instruction, limits: FusionLimits) -> tuple[int, int]:
+    """All elements of each line, where a kernel that knows more than a sort has less to read or to write; else nothing."""
+    length = _line_length(sort)
+    if not length or not limits.selects_anywhere or not any(result.users for result in sort.results):
+        return 0, 0
+    dimension = SortView.of(sort).position(sort.operands[0].tensor_type.rank)
+    has_numbers = any(_numbers(operand, dimension) is not None for operand in sort.operands)
+    has_unread = not all(result.users for result in sort.results)
+    return (0, length) if has_numbers or has_unread else (0, 0)
 
 
 def _readers(sort: Instruction) -> list[Instruction]:
@@ -128,7 +148,8 @@ def _build(block: Block, sort: Instruction, first: int, limit: int) -> None:
     body.append(Instruction(op("stablehlo.return"), [part.result for part in parts], []))
     fusion = Instruction(op("hlojit.fusion"), inputs, types, {"kind": "selection"}, [body], location=sort.location)
     block.insert_before(sort, fusion)
-    readers = [_shifted(reader, dimension, first) for reader in _readers(sort)]
+    # Readers of whole lines may be anything.
+    readers = [_shifted(reader, dimension, first) for reader in _readers(sort)] if shape != type.shape else []
     for old, new in zip(wanted, fusion.results):
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)

@@ -1,4 +1,4 @@
-"""A fusion that is a sort of which only some neighbours in each line are wanted.
+"""A fusion that is a sort of which only some neighbours in each line are wanted, or only some results.
 
     %0 = iota dim = 1                                 =>   sort: the instruction in the body; sources: (0, None);
     %1:2 = sort(%x, %0) along 1                            first: 0; count: 3; outputs: (0, 1)

@@ -151,3 +151,61 @@ def test_approximate_top_k_is_a_selection() -> None:
     order = np.argsort(-array, axis=1, kind="stable")[:, :8]
     np.testing.assert_array_equal(numbers, order)
     np.testing.assert_array_equal(values, np.take_along_axis(array, order, 1))
+
+
+def ordered_text(shape: tuple[int, ...], element: str, number: str, axis: int, body: str) -> str:
+    """A program whose results are the numbers of all elements in their sorted order, and nothing else."""
+    types = spell(shape, element), spell(shape, number)
+    return "\n".join((
+        f"func.func @main(%a: {types[0]}) -> ({types[1]}) {{",
+        f"%i = stablehlo.iota dim = {axis} : {types[1]}",
+        f'%s:2 = "stablehlo.sort"(%a, %i) <{{dimension = {axis} : i64, is_stable = true}}> ({{',
+        f"^bb0(%x0: tensor<{element}>, %y0: tensor<{element}>, %x1: tensor<{number}>, %y1: tensor<{number}>):",
+        body, "stablehlo.return %r : tensor<i1>",
+        f"}}) : ({', '.join(types)}) -> ({', '.join(types)})",
+        f"return %s#1 : {types[1]}", "}",
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("element", [*INTEGERS, "f16", "f32", "f64"])
+def test_numbers_of_whole_lines_are_not_read(element: str, name: str) -> None:
+    """``argsort``: what counts elements is no operand, and keys are not written."""
+    for length in (40, 700, 3001):
+        if element in INTEGERS:
+            arrays = inputs(INTEGERS[element], length)
+            keys = {kind: total_keys(array) for kind, array in arrays.items()}
+            body = compare("LT", element)
+        else:
+            arrays = {"bits": bits_of(element, length, length)}
+            keys, body = {"bits": jax_keys(arrays["bits"])}, jax_body(element, "LT")
+        fusion = selection(ordered_text((length,), element, "i64", 0, body))
+        assert len(fusion.operands) == len(fusion.results) == 1
+        for kind, array in arrays.items():
+            (actual,) = run_instruction(fusion, array, target=TARGETS[name]())
+            np.testing.assert_array_equal(actual, np.argsort(keys[kind], kind="stable"), err_msg=f"{kind} {length}")
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 500), 1), ((500, 3), 0), ((2, 600, 40), 1), ((9, 2100), 1)])
+def test_numbers_of_lines(shape: tuple[int, ...], axis: int) -> None:
+    array = np.random.default_rng(3).integers(0, 200, shape).astype("u1")
+    fusion = selection(ordered_text(shape, "ui8", "i32", axis, compare("GT", "ui8")))
+    (actual,) = run_instruction(fusion, array)
+    np.testing.assert_array_equal(actual, np.argsort(~array, axis=axis, kind="stable"))
+
+
+def test_results_that_are_not_read_are_not_written() -> None:
+    """Values by keys, both in memory; what is read of them may be anything, here a product and a part."""
+    generator = np.random.default_rng(4)
+    keys, values = generator.integers(-50, 50, 900).astype("i4"), generator.standard_normal(900).astype("f4")
+
+    def function(keys: jax.Array, values: jax.Array) -> list[jax.Array]:
+        _, ordered = jax.lax.sort((keys, values), num_keys=1)
+        return [ordered * 2, ordered[3:900:2], ordered]
+
+    text = jax.jit(function).lower(keys, values).as_text()
+    expected = values[np.argsort(keys, kind="stable")]
+    for actual, wanted in zip(
+        hlojit.compile(text)(keys, values), (expected * 2, expected[3::2], expected), strict=True
+    ):
+        np.testing.assert_array_equal(actual, wanted)

@@ -13,7 +13,7 @@ from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.line_sort_plan import LineSortPlan
 from hlojit.lowering.selection import Selection
-from hlojit.lowering.sorted_arrays import selected_arrays, sorted_arrays
+from hlojit.lowering.sorted_arrays import SortedArrays, selected_arrays, sorted_arrays
 from hlojit.lowering.target import Target
 
 
@@ -23,6 +23,10 @@ def emit_sort(instruction: Instruction, target: Target, symbol: str) -> KernelCo
     plan = LineSortPlan.of(arrays, target)
     if plan is None:
         return emit_merge_sort(instruction, target, symbol)
+    return _emit_by_keys(plan, arrays, target, symbol)
+
+
+def _emit_by_keys(plan: LineSortPlan, arrays: SortedArrays, target: Target, symbol: str) -> KernelCode:
     shared = SharedSortPlan.of(plan, target)
     if shared is not None:
         return emit_shared_sort(shared, arrays, target, symbol)
@@ -42,4 +46,4 @@ def emit_fused(instruction: Instruction, target: Target, symbol: str) -> KernelC
     assert plan is not None
     if TopKPlan.pays(plan):
         return emit_top_k(TopKPlan.of(plan, target), arrays, target, symbol)
-    return emit_key_sort(plan, arrays, target, symbol)
+    return _emit_by_keys(plan, arrays, target, symbol)
