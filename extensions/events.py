@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol, final
 
-from hlojit.ir.current_process import process
+from hlojit.ir.current_process import in_children, process
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, text_of
 
 _local = threading.local()
@@ -37,14 +37,11 @@ _local = threading.local()
 _lock = threading.RLock()
 
 
+@in_children
 def _after_fork() -> None:
     # The lock may be held by a thread that does not exist in the child.
     global _lock
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def in_callback() -> bool:

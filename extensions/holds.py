@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from hlojit.extensions.events import Event
+from hlojit.ir.current_process import in_children
 
 if TYPE_CHECKING:
     from hlojit.extensions.buffers import Buffer, Memory
@@ -23,14 +24,11 @@ if TYPE_CHECKING:
 _lock = threading.RLock()
 
 
+@in_children
 def _after_fork() -> None:
     # The lock may be held by a thread that does not exist in the child.
     global _lock
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @final

@@ -7,10 +7,11 @@ finds nothing, which would make compilation superlinear.
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from types import TracebackType
 from typing import Final, final
+
+from hlojit.ir.current_process import in_children
 
 _holders: Final[dict[int, int]] = {}
 """The pauses that have not ended, by their addresses, with the threads that they are of."""
@@ -58,12 +59,9 @@ def _end(holder: int, is_ours: bool = False) -> None:
         gc.enable()
 
 
+@in_children
 def _after_fork() -> None:
     """The other threads are not here, and will not let go."""
     for holder, thread in list(_holders.items()):
         if thread != threading.get_ident():
             _end(holder)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

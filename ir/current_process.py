@@ -7,6 +7,7 @@ if made_in != process.id: ...
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Final, final
 
 
@@ -22,5 +23,15 @@ class _Process:
 
 process: Final = _Process()
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=process.__init__)
+
+def in_children(function: Callable[[], object]) -> Callable[[], object]:
+    """Decorator: the function runs in every child of ``fork``, before the child goes on.
+
+    For locks and tables of a module: another thread, which the child does not have, may have held or filled them.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+    return function
+
+
+in_children(process.__init__)

@@ -15,7 +15,6 @@ end.  Tables are named by what they hold (``OPS``, ``ELEMENT_TYPES``); upper lay
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from hlojit.ir.current_process import in_children
 from hlojit.ir.errors import PluginError
 
 if TYPE_CHECKING:
@@ -329,14 +329,11 @@ def scope_for(home: Scope) -> Scope:
 # ------------------------------------------------------------------------------------------------------------- parts
 
 
+@in_children
 def _after_fork() -> None:
     """Another thread may have held the lock when the process was forked; changes are single assignments."""
     global _lock
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _leave(left: Environment, before: Scope | None) -> None:

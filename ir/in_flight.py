@@ -19,12 +19,13 @@ Nothing here takes a lock that a signal handler could find taken: tables change 
 from __future__ import annotations
 
 import enum
-import os
 from _thread import LockType, allocate_lock, get_ident
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final, final
 from weakref import WeakSet
+
+from hlojit.ir.current_process import in_children
 
 PATIENCE: Final = 10.0
 """Seconds; far beyond what most work takes, and not too long for somebody who would wait for ever."""
@@ -146,13 +147,10 @@ def _leads_to(thread: int, work: _Work) -> bool:
 _tables: Final[WeakSet[InFlight]] = WeakSet()
 
 
+@in_children
 def _after_fork() -> None:
     for thread in list(_waits):
         if thread != get_ident():
             del _waits[thread]
     for table in list(_tables):
         table.forget_other_threads()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

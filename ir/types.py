@@ -10,7 +10,6 @@ tensor<2x3xf32>
 from __future__ import annotations
 
 import math
-import os
 import re
 import threading
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
+from hlojit.ir.current_process import in_children
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ElementType, FloatFormat, element_type
 
@@ -261,13 +261,10 @@ _lock = threading.RLock()
 """Held to make a type: two threads must not make one each.  Looking one up takes no lock."""
 
 
+@in_children
 def _after_fork() -> None:
     global _lock
     _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _intern(table: WeakValueDictionary[Any, Any], key: Any, made: Type) -> Any:

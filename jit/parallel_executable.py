@@ -21,6 +21,7 @@ from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Buffer, Device
 from hlojit.extensions.events import Event
 from hlojit.extensions.rendezvous import Meeting
+from hlojit.ir.current_process import in_children
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, text_of
 from hlojit.ir.process_grid import ProcessGrid
 from hlojit.ir.types import TensorType
@@ -31,14 +32,11 @@ from hlojit.placement import to_outside
 _starting = threading.RLock()
 
 
+@in_children
 def _after_fork() -> None:
     # The lock may be held by a thread that does not exist in the child.
     global _starting
     _starting = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @final

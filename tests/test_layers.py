@@ -48,9 +48,9 @@ MAY_IMPORT = {
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
 IR_ORDER = (
+    ("current_process",),
     (
         "collection",
-        "current_process",
         "location",
         "presentation",
         "code_reads",

@@ -8,7 +8,6 @@ What the specification (version 1.20) numbers is in ``specification_labels.json`
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import re
@@ -21,6 +20,9 @@ from typing import Final
 import hlojit.ir.ops  # noqa: F401
 from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.definition import OpDefinition
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tools import generated_pages
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "constraints.md"
@@ -142,18 +144,5 @@ def page() -> str:
     return "".join(parts)
 
 
-def main() -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="only compare the page with the records")
-    if parser.parse_args().check:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
-            return 0
-        print(f"{PAGE} is out of date; run: python tools/constraint_table.py")
-        return 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(generated_pages.main(PAGE, lambda _: page(), __doc__))

@@ -6,11 +6,14 @@ python tools/op_status.py --check    # exit status 1 if the page is out of date
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural, ops
 from hlojit.ir.text.forms import FORMS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tools import generated_pages
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "op-status.md"
 HEADER = """# Op status
@@ -99,18 +102,5 @@ def page() -> str:
     return "".join(parts).rstrip("\n") + "\n"
 
 
-def main() -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="only compare the page with the records")
-    if parser.parse_args().check:
-        if PAGE.read_text(encoding="utf-8") == page():
-            return 0
-        print(f"{PAGE} is out of date; run: python tools/op_status.py")
-        return 1
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(generated_pages.main(PAGE, lambda _: page(), __doc__))

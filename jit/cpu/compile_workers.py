@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
 
+from hlojit.ir.current_process import in_children
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.switches import COMPILE_WORKERS
 from hlojit.lowering.target import Target
@@ -385,13 +386,10 @@ def _workers(limit: int) -> CompileWorkers:
     return pool
 
 
+@in_children
 def _forget() -> None:
     global _pool
     if _pool is not None:
         _pool.forget()
         atexit.unregister(_pool.close)
         _pool = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -13,24 +13,12 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.cuda import cublaslt
-from hlojit.extensions import registry
-from hlojit.gpu.device import GpuDevice
+
+from .test_device import DOUBLE, device
 
 pytestmark = pytest.mark.gpu_only
 
 LINE = (1 << 32) + 77
-DOUBLE = """
-func.func @double(%x: tensor<6xf32>) -> tensor<6xf32> {
-  %0 = stablehlo.add %x, %x : tensor<6xf32>
-  return %0 : tensor<6xf32>
-}
-"""
-
-
-def device() -> GpuDevice:
-    found = registry().load().backend("cuda").devices()[0]
-    assert isinstance(found, GpuDevice)
-    return found
 
 
 def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -23,25 +23,6 @@ STORAGE: dict[str, Any] = {
 FLOATS = tuple(element for element in STORAGE if element.startswith(("f", "bf")))
 
 
-def sort_program(shape: Sequence[int], elements: Sequence[str], dimension: int, body: str) -> str:
-    """A program that sorts its arguments; the comparator's arguments are %x0, %y0, %x1, %y1, ..., its result %r."""
-    types = [f"tensor<{''.join(f'{extent}x' for extent in shape)}{element}>" for element in elements]
-    names = ", ".join(f"%a{k}" for k in range(len(elements)))
-    arguments = ", ".join(f"%a{k}: {type}" for k, type in enumerate(types))
-    scalars = ", ".join(f"%x{k}: tensor<{e}>, %y{k}: tensor<{e}>" for k, e in enumerate(elements))
-    results = f"({', '.join(types)})"
-    values = ", ".join(f"%s#{k}" for k in range(len(elements)))
-    return f"""
-    func.func public @main({arguments}) -> {results} {{
-      %s:{len(elements)} = "stablehlo.sort"({names}) ({{
-      ^bb0({scalars}):
-        {body}
-        stablehlo.return %r : tensor<i1>
-      }}) {{dimension = {dimension} : i64, is_stable = true}} : {results} -> {results}
-      return {values} : {", ".join(types)}
-    }}"""
-
-
 def compared(
     direction: str, element: str, lhs: str = "%x0", rhs: str = "%y0", result: str = "%r", order: str | None = None
 ) -> str:

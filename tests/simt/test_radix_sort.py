@@ -18,6 +18,7 @@ from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.graph import Instruction
 from hlojit.lowering.radix_plan import RadixPlan
 
+from ..cpu.test_sort import sort_text
 from .sorting import (
     FLOATS,
     STORAGE,
@@ -28,7 +29,6 @@ from .sorting import (
     numbers,
     on_gpu,
     run,
-    sort_program,
     sorted_by,
     total_keys,
 )
@@ -54,7 +54,7 @@ def plan_of(text: str) -> RadixPlan:
 
 def test_short_lines_share_a_block_and_long_ones_take_several() -> None:
     def rows(shape: tuple[int, ...], element: str = "i32") -> tuple[int, int, int]:
-        made = plan_of(sort_program(shape, [element], len(shape) - 1, compared("LT", element)))
+        made = plan_of(sort_text(shape, [element], len(shape) - 1, compared("LT", element)))
         return made.rows, made.blocks, made.workspace_bytes
 
     assert rows((100000, 16)) == (128, 782, 0)
@@ -70,22 +70,22 @@ def test_short_lines_share_a_block_and_long_ones_take_several() -> None:
     [("i1", [1]), ("ui2", [2]), ("i4", [4]), ("f8E5M2", [8]), ("bf16", [8, 8]), ("f32", [8] * 4), ("ui64", [8] * 8)],
 )
 def test_narrow_keys_take_few_passes(element: str, digits: list[int]) -> None:
-    made = plan_of(sort_program((100000,), [element], 0, compared("LT", element)))
+    made = plan_of(sort_text((100000,), [element], 0, compared("LT", element)))
     assert [digit.bits for digit in made.digits] == digits
 
 
 def test_what_is_moved_is_decided_by_bytes() -> None:
     def by_number(*elements: str) -> bool:
-        return plan_of(sort_program((100000,), elements, 0, compared("LT", elements[0]))).by_number
+        return plan_of(sort_text((100000,), elements, 0, compared("LT", elements[0]))).by_number
 
     assert not by_number("f32") and not by_number("f32", "i32") and not by_number("i8", "f64", "f64", "f64")
     assert by_number("f32", "f64", "f64", "f64", "i64")
 
 
 def test_results_are_one_of_the_areas_where_lines_are_contiguous() -> None:
-    assert plan_of(sort_program((100000,), ["f32"], 0, compared("LT", "f32"))).areas == 1
-    assert plan_of(sort_program((100000, 3), ["f32"], 0, compared("LT", "f32"))).areas == 2
-    assert plan_of(sort_program((100000,), ["f8E5M2"], 0, compared("LT", "f8E5M2"))).areas == 0
+    assert plan_of(sort_text((100000,), ["f32"], 0, compared("LT", "f32"))).areas == 1
+    assert plan_of(sort_text((100000, 3), ["f32"], 0, compared("LT", "f32"))).areas == 2
+    assert plan_of(sort_text((100000,), ["f8E5M2"], 0, compared("LT", "f8E5M2"))).areas == 0
 
 
 # ------------------------------------------------------------------------------------------------ sorting
@@ -98,7 +98,7 @@ def test_results_are_one_of_the_areas_where_lines_are_contiguous() -> None:
 )
 def test_element_types(element: str, direction: str, on_gpu: Runner) -> None:
     array = numbers(element, (3, 517), seed=3)
-    text = sort_program(array.shape, [element], 1, compared(direction, element))
+    text = sort_text(array.shape, [element], 1, compared(direction, element))
     assert plan_of(text)
     check(text, [array], sorted_by(total_keys(array), [array], 1, descending=direction == "GT"), on_gpu)
 
@@ -106,7 +106,7 @@ def test_element_types(element: str, direction: str, on_gpu: Runner) -> None:
 @pytest.mark.parametrize("length", [0, 1, 2, 31, 32, 33, 1000, 4097])
 def test_lengths_with_payload(length: int, on_gpu: Runner) -> None:
     keys, payload = numbers("i16", (length,), seed=length, few=True), np.arange(length, dtype="i4")
-    text = sort_program((length,), ["i16", "i32"], 0, compared("LT", "i16"))
+    text = sort_text((length,), ["i16", "i32"], 0, compared("LT", "i16"))
     check(text, [keys, payload], sorted_by(keys, [keys, payload], 0), on_gpu)
 
 
@@ -119,7 +119,7 @@ def test_long_lines(length: int, content: str, on_gpu: Runner) -> None:
     if content == "constant":
         array[:] = -0.0
     payload = np.arange(length, dtype="i4")
-    text = sort_program((length,), ["f32", "i32"], 0, compared("LT", "f32"))
+    text = sort_text((length,), ["f32", "i32"], 0, compared("LT", "f32"))
     check(text, [array, payload], sorted_by(total_keys(array), [array, payload], 0), on_gpu)
 
 
@@ -133,13 +133,13 @@ SHAPES = [((5, 7), 0), ((5, 7), 1), ((3, 29, 4), 1), ((300, 17), 1), ((17, 300),
 def test_dimensions(shape: tuple[int, ...], axis: int, others: tuple[str, ...], on_gpu: Runner) -> None:
     keys = numbers("ui16", shape, seed=1, few=bool(others))
     arrays = [keys, *(numbers(element, shape, seed=2 + n) for n, element in enumerate(others))]
-    text = sort_program(shape, ["ui16", *others], axis, compared("GT", "ui16"))
+    text = sort_text(shape, ["ui16", *others], axis, compared("GT", "ui16"))
     check(text, arrays, sorted_by(keys.astype("i4"), arrays, axis, descending=True), on_gpu)
 
 
 def test_keys_moved_by_number_through_the_workspace(on_gpu: Runner) -> None:
     keys, others = numbers("f32", (2, 9000), seed=1), [numbers("f64", (2, 9000), seed=n) for n in range(4)]
-    text = sort_program((2, 9000), ["f32", *["f64"] * 4], 1, compared("LT", "f32"))
+    text = sort_text((2, 9000), ["f32", *["f64"] * 4], 1, compared("LT", "f32"))
     assert plan_of(text).by_number and not plan_of(text).rows
     check(text, [keys, *others], sorted_by(total_keys(keys), [keys, *others], 1), on_gpu)
 
@@ -154,14 +154,14 @@ def test_several_keys_and_payload(length: int, on_gpu: Runner) -> None:
     major, minor = numbers("i8", (length,), few=True), numbers("f32", (length,), seed=3, few=True)
     payload = np.arange(length, dtype="i2")
     order = np.lexsort((~total_keys(minor), major))
-    text = sort_program((length,), ["i8", "f32", "i16"], 0, body)
+    text = sort_text((length,), ["i8", "f32", "i16"], 0, body)
     check(text, [major, minor, payload], [each[order] for each in (major, minor, payload)], on_gpu)
 
 
 def test_a_key_is_whatever_one_side_computes(on_gpu: Runner) -> None:
     absolute = "%p = stablehlo.abs %x0 : tensor<i32>\n%q = stablehlo.abs %y0 : tensor<i32>\n"
     array = numbers("i32", (700,), seed=8) // 1000
-    text = sort_program((700,), ["i32"], 0, absolute + compared("LT", "i32", "%q", "%p"))
+    text = sort_text((700,), ["i32"], 0, absolute + compared("LT", "i32", "%q", "%p"))
     check(text, [array], sorted_by(np.abs(array), [array], 0, descending=True), on_gpu)
 
 
@@ -224,7 +224,7 @@ def test_nan_last_descending(on_gpu: Runner) -> None:
         "%r = stablehlo.or %before, %last : tensor<i1>",
     ))  # fmt: skip
     x = numbers("f32", (600,), seed=2)
-    text = sort_program((600,), ["f32"], 0, body)
+    text = sort_text((600,), ["f32"], 0, body)
     check(text, [x], [x[np.argsort(-x, kind="stable")]], on_gpu)
     assert plan_of(text).codes[0].key.nan_last
 
@@ -249,7 +249,7 @@ def test_codes_that_mean_the_same_are_moved_as_they_are(order: str, on_gpu: Runn
     codes = numbers("ui8", (2, 300), seed=4)
     codes[:, ::5], codes[:, 1::5] = 7, 128
     place = np.tile(np.arange(300, dtype="i4"), (2, 1))
-    text = sort_program((2, 300), ["eighths", "i32"], 1, compared("GT", "eighths", order=order))
+    text = sort_text((2, 300), ["eighths", "i32"], 1, compared("GT", "eighths", order=order))
     values = np.where(codes == 7, 128, codes).astype("i4") * 2 + ((codes != 7) if order == "TOTALORDER" else 0)
     expected = sorted_by(values, [codes, place], 1, descending=True)
     with ext.using(SimpleNamespace(__name__="acme", hlojit_formats=ext.hookimpl(lambda: [eighths]))):

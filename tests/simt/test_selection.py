@@ -16,7 +16,8 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.selection import Selection
 from hlojit.lowering.selection_plan import SelectionPlan
 
-from .sorting import STORAGE, Array, bits_of, check, compared, numbers, on_gpu, run, sort_program, sorted_by, total_keys
+from ..cpu.test_sort import sort_text
+from .sorting import STORAGE, Array, bits_of, check, compared, numbers, on_gpu, run, sorted_by, total_keys
 
 Runner = Callable[..., list[Array]]
 __all__ = ["on_gpu"]
@@ -89,7 +90,7 @@ def test_equal_elements_come_in_their_order(length: int, content: str, on_gpu: R
 
 def first(shape: tuple[int, ...], elements: tuple[str, ...], axis: int, count: int, body: str, results: str) -> str:
     """A sort of which the first elements of some results are returned."""
-    text = sort_program(shape, elements, axis, body)
+    text = sort_text(shape, elements, axis, body)
     types = [f"tensor<{''.join(f'{extent}x' for extent in shape)}{element}>" for element in elements]
     cut = [count if d == axis else extent for d, extent in enumerate(shape)]
     wanted = [int(number) for number in results]

@@ -16,20 +16,9 @@ from hlojit.ir.in_flight import InFlight
 from hlojit.tracing import decorator
 from hlojit.tracing.tracer import TracingError
 
-LONG = 30.0
+from ..test_in_flight import LONG, joined, started
+
 X = np.float32([1, 2, 3])
-
-
-def started(function: Callable[[], Any]) -> threading.Thread:
-    thread = threading.Thread(target=function, daemon=True)
-    thread.start()
-    return thread
-
-
-def joined(*threads: threading.Thread) -> None:
-    for thread in threads:
-        thread.join(LONG)
-        assert not thread.is_alive(), "it waits for ever"
 
 
 def waiting(count: int) -> None:
