@@ -72,6 +72,16 @@ PROGRAMS = {
     "scatter": Program(lambda x: x.at[0].set(1.0).at[-1].add(2.0), ("b, 4",)),
     "size as a number": Program(lambda x: x.sum() / x.shape[0], ("b",)),
     "scan": Program(scan, ("b, 4",)),
+    "scan of open rows": Program(scan, ("b, n",), TWO),
+    "gradient of a scan": Program(jax.grad(lambda x: scan(x)[0].sum()), ("b, n",), TWO),
+    "loops in loops": Program(
+        lambda x: lax.fori_loop(0, x.shape[0], lambda i, y: lax.fori_loop(0, i, lambda j, z: z * 0.5 + x[j], y), x[0]),
+        ("b, n",),
+        TWO,
+    ),
+    "loop until": Program(lambda x: lax.while_loop(lambda y: y.sum() < 50.0, lambda y: y * y + 1, x), ("b, n",), TWO),
+    "computed again": Program(jax.grad(jax.checkpoint(lambda x: jnp.tanh(jnp.sin(x) @ x.T).sum())), ("b, n",), TWO),
+    "row overwritten": Program(lambda x, y: lax.dynamic_update_slice(x, y, (1, 0)), ("b, n", "1, n"), TWO),
     "loop over the size": Program(rows_by_loop, ("b, 4",)),
     "branches": Program(lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), ("b, 4",)),
     "gradient": Program(jax.grad(lambda x: (jax.nn.softmax(x) ** 2).sum()), ("b, n",), TWO),
@@ -112,10 +122,6 @@ NOT_SYMBOLIC = {
     "top half": "custom_call",
     "random bits": "custom_call",
     "scatter": "scatter",
-    "scan": "while",
-    "loop over the size": "while",
-    "branches": "case",
-    "random numbers": "while",
     "max pool": "custom_call",
 }
 """Programs that are compiled for each shape all the same, and the op that the reason names."""

@@ -175,6 +175,17 @@ CASES = {
         "tensor<2x4xf32>",
         before="%c = stablehlo.constant dense<0> : tensor<i32>",
     ),
+    "dynamic_update_slice": Case(
+        "stablehlo.dynamic_update_slice %x, %y, %z, %c : ($x, $y, $z, tensor<i32>)",
+        [M, "tensor<?x4xf32>", ("tensor<i32>", (0, 1, -100, 100))],
+        M,
+        before="%c = stablehlo.constant dense<0> : tensor<i32>",
+    ),
+    "dynamic_update_slice of columns": Case(
+        "stablehlo.dynamic_update_slice %x, %y, %z, %z : ($x, $y, $z, $z)",
+        ["tensor<3x?xf32>", "tensor<2x1xf32>", ("tensor<i64>", (0, 1))],
+        "tensor<3x?xf32>",
+    ),
     "concatenate": Case("stablehlo.concatenate %x, %y, dim = 0 : ($x, $y)", [N, M], N, sizes=(0, 1, 4)),
     "concatenate to known rows": Case("stablehlo.concatenate %x, %y, dim = 0 : ($x, $y)", [M, M], "tensor<4x4xf32>"),
     "pad": Case("stablehlo.pad %x, %y, low = [-1], high = [0], interior = [1] : ($x, $y)", [V, "tensor<f32>"], V),

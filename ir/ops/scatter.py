@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
 from hlojit.ir.formats import ElementType, QuantizedType
+from hlojit.ir.ops import shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, RecordKind
 from hlojit.ir.ops.definition import (
     Array,
@@ -347,6 +348,7 @@ DYNAMIC_UPDATE_SLICE = define(
         syntax="pretty-function-type",
         traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Kernel("dynamic_update_slice"),
+        symbolic=shape_rules.dynamic_update_slice,
         parts={ElementType: each_part},
         summary="the operand with a slice overwritten",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.elementwise import ADD
 from hlojit.ir.ops.symbolic_values import (
     Access,
     Convolving,
@@ -22,6 +23,7 @@ from hlojit.ir.ops.symbolic_values import (
     Step,
     Surround,
     SymbolicShapes,
+    Updating,
     Windows,
     place,
     refused,
@@ -108,11 +110,15 @@ def slice_(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Acc
 
 
 def real_dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
-    """A part whose limits are sizes."""
-    starts, limits, strides = (shapes.known(instruction, position) for position in (1, 2, 3))
+    """A part whose limits are sizes, or lie behind starts that data tell."""
+    strides = shapes.known(instruction, 3)
     steps = [step for step in strides if isinstance(step, int) and step > 0]
     if len(steps) < len(strides):
         raise refused(instruction, "its strides must be numbers above 0")
+    distances = _distances(shapes, instruction)
+    if instruction.operands[1] not in shapes.elements and distances is not None:
+        return _part_from(shapes, instruction, distances, steps)
+    starts, limits = (shapes.known(instruction, position) for position in (1, 2))
     return _part(shapes, instruction, _operand(shapes, instruction), starts, limits, steps)
 
 
@@ -135,18 +141,55 @@ def _part(
     return tuple(result), Pick(tuple(coordinates))
 
 
+def _distances(shapes: SymbolicShapes, instruction: Instruction) -> Sequence[Size] | None:
+    """What is added to starts for the limits, if they are made that way."""
+    start, limit = instruction.operands[1:3]
+    addition = limit.producer
+    if addition is None or addition.op != ADD or start not in addition.operands:
+        return None
+    return shapes.elements.get(addition.operands[1 - addition.operands.index(start)])
+
+
+def _part_from(
+    shapes: SymbolicShapes, instruction: Instruction, distances: Sequence[Size], strides: Sequence[int]
+) -> tuple[Shape, Access]:
+    """A part of known size from where data say, moved to lie within the operand."""
+    result, coordinates, where = [], [], place(instruction)
+    for d, (size, distance, step) in enumerate(zip(_operand(shapes, instruction), distances, strides)):
+        extent = apply("maximum", divide_up(distance, step), 0)
+        span = apply("maximum", add(multiply(add(extent, -1), step), 1), 0)
+        limit = apply("subtract", size, span)
+        shapes.require(
+            apply("equal", apply("less", limit, 0), 0), f"size {{0}} must be at most {{1}} {where}", (span, size)
+        )
+        result.append(extent)
+        coordinates.append(Coordinate(d, step, 0, instruction.operands[1], limit, (Coordinate(None, start=d),)))
+    return tuple(result), Pick(tuple(coordinates))
+
+
 def dynamic_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
     """A part from where data say, moved to lie within the operand."""
-    operand, sizes = _operand(shapes, instruction), DynamicSliceView.of(instruction).sizes
-    where = place(instruction)
+    sizes = DynamicSliceView.of(instruction).sizes
+    return tuple(sizes), Pick(_moved_inside(shapes, instruction, sizes, 1))
+
+
+def dynamic_update_slice(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """The operand, with a part overwritten that is moved to lie within it."""
+    starts = _moved_inside(shapes, instruction, _operand(shapes, instruction, 1), 2)
+    return _operand(shapes, instruction), Updating(starts)
+
+
+def _moved_inside(
+    shapes: SymbolicShapes, instruction: Instruction, sizes: Sequence[Size], first: int
+) -> tuple[Coordinate, ...]:
+    """Where a part of the first operand lies that begins where the operands from number ``first`` on say."""
     coordinates = []
-    for d, (extent, size) in enumerate(zip(operand, sizes)):
+    for d, (extent, size) in enumerate(zip(_operand(shapes, instruction), sizes, strict=True)):
         limit = apply("subtract", extent, size)
-        shapes.require(
-            apply("equal", apply("less", limit, 0), 0), f"size {size} must be at most {{0}} {where}", (extent,)
-        )
-        coordinates.append(Coordinate(d, 1, 0, instruction.operands[1 + d], limit))
-    return tuple(sizes), Pick(tuple(coordinates))
+        message = f"size {{0}} must be at most {{1}} {place(instruction)}"
+        shapes.require(apply("equal", apply("less", limit, 0), 0), message, (size, extent))
+        coordinates.append(Coordinate(d, 1, 0, instruction.operands[first + d], limit))
+    return tuple(coordinates)
 
 
 def gather(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:

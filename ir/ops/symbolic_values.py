@@ -136,7 +136,45 @@ class Convolving:
     steps: tuple[Step, ...]
 
 
-Access = Pick | Relabel | Join | Surround | Numbers | Elementwise | Recast | Folding | Product | Windows | Convolving
+@dataclass(frozen=True, slots=True)
+class Updating:
+    """The first operand with the second one in it, from ``starts`` on."""
+
+    starts: tuple[Coordinate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Each operand as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """What a loop's regions make of the operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """What the region returns that the operand chooses."""
+
+
+Access = (
+    Pick
+    | Relabel
+    | Join
+    | Surround
+    | Numbers
+    | Elementwise
+    | Recast
+    | Folding
+    | Product
+    | Windows
+    | Convolving
+    | Updating
+    | Passing
+    | Carrying
+    | Choosing
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,25 @@ has to hold of sizes - that some are equal, shape assertions - is in ``shapes.ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, cast
 
 from hlojit.ir.formats import BooleanType, ElementType, IntegerType
-from hlojit.ir.graph import Function, Instruction, Value
+from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.custom_calls import is_shape_assertion
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.ops.shape_assertions import assertion_template
 from hlojit.ir.ops.symbolic_values import (
     Access,
+    Carrying,
+    Choosing,
     Elementwise,
     Join,
     Numbers,
+    Passing,
     Pick,
     Recast,
     Relabel,
@@ -33,7 +36,7 @@ from hlojit.ir.ops.symbolic_values import (
 )
 from hlojit.ir.passes.graph_facts import constant_of, is_terminator
 from hlojit.ir.passes.size_builder import NotASize, SizeBuilder, SizeScalar, limits, within
-from hlojit.ir.sizes import Size
+from hlojit.ir.sizes import Size, apply
 from hlojit.ir.types import DYNAMIC, TensorType
 
 _LARGEST: Final = 64
@@ -52,7 +55,12 @@ def fill(shapes: SymbolicShapes, size_arguments: Sequence[int]) -> None:
     body = shapes.function.body
     for argument in body.arguments:
         shapes.argument(argument, with_elements=argument.index in size_arguments)
-    for instruction in body:
+    _block(shapes, body)
+
+
+def _block(shapes: SymbolicShapes, block: Block) -> None:
+    """Run over a block; regions nest as deep as they are written."""
+    for instruction in block:
         if is_terminator(instruction):
             break
         if is_shape_assertion(instruction):
@@ -60,11 +68,73 @@ def fill(shapes: SymbolicShapes, size_arguments: Sequence[int]) -> None:
             continue
         if not all(isinstance(type, TensorType) for type in (*instruction.operand_types, *instruction.result_types)):
             raise refused(instruction, "it has values that are no tensors")
+        structural = _STRUCTURAL.get(instruction.op.host_role)
+        if structural is not None:
+            structural(shapes, instruction)
+            continue
         shape, access = _shape_of(shapes, instruction)
         shapes.access[instruction] = access
         for result in instruction.results:
             shapes.dims[result] = shapes.written(instruction, result.tensor_type, shape)
         _elements(shapes, instruction, access)
+
+
+# what the host program executes
+
+
+def _loop(shapes: SymbolicShapes, instruction: Instruction) -> None:
+    """What goes around keeps its sizes: calls for which it does not are compiled for themselves."""
+    body = instruction.regions[1]
+    stays = [value is argument for value, argument in zip(body.returned, body.arguments, strict=True)]
+    for region in instruction.regions:
+        for argument, operand, same in zip(region.arguments, instruction.operands, stays, strict=True):
+            _same_value(shapes, instruction, argument, operand, with_elements=same)
+        _block(shapes, region)
+    for operand, value in zip(instruction.operands, body.returned):
+        _assume_same(shapes, instruction, shapes.dims[operand], shapes.dims[value])
+    shapes.access[instruction] = Carrying()
+    for result, operand, same in zip(instruction.results, instruction.operands, stays, strict=True):
+        _same_value(shapes, instruction, result, operand, with_elements=same)
+
+
+def _branch(shapes: SymbolicShapes, instruction: Instruction) -> None:
+    """All branches give results of the same sizes, as in a loop."""
+    for region in instruction.regions:
+        _block(shapes, region)
+    first, *others = (region.returned for region in instruction.regions)
+    for number, result in enumerate(instruction.results):
+        size = shapes.dims[first[number]]
+        for other in others:
+            _assume_same(shapes, instruction, size, shapes.dims[other[number]])
+        shapes.dims[result] = shapes.written(instruction, result.tensor_type, size)
+    shapes.access[instruction] = Choosing()
+
+
+def _alias(shapes: SymbolicShapes, instruction: Instruction) -> None:
+    shapes.access[instruction] = Passing()
+    for result, operand in zip(instruction.results, instruction.operands, strict=True):
+        _same_value(shapes, instruction, result, operand, with_elements=True)
+
+
+def _same_value(
+    shapes: SymbolicShapes, instruction: Instruction, value: Value, source: Value, *, with_elements: bool
+) -> None:
+    shapes.dims[value] = shapes.written(instruction, value.tensor_type, shapes.dims[source])
+    if with_elements and source in shapes.elements:
+        shapes.elements[value] = shapes.elements[source]
+
+
+def _assume_same(shapes: SymbolicShapes, instruction: Instruction, a: Shape, b: Shape) -> None:
+    for left, right in zip(a, b, strict=True):
+        shapes.assume(instruction, apply("equal", left, right), "sizes {0} and {1} are not the same", left, right)
+
+
+_STRUCTURAL: Final[Mapping[str, Callable[[SymbolicShapes, Instruction], None]]] = {
+    "loop": _loop,
+    "branch": _branch,
+    "alias": _alias,
+}
+"""By what ops are for the host program."""
 
 
 def _assertion(shapes: SymbolicShapes, instruction: Instruction) -> None:
@@ -75,6 +145,8 @@ def _assertion(shapes: SymbolicShapes, instruction: Instruction) -> None:
 def has_rule(instruction: Instruction) -> bool:
     """Whether it is known of an op how shapes and elements follow from sizes that are given at run time."""
     if is_terminator(instruction) or is_shape_assertion(instruction) or instruction.op.symbolic is not None:
+        return True
+    if instruction.op.host_role in _STRUCTURAL:
         return True
     if instruction.op.known_value is not None or any(constant_of(result) is not None for result in instruction.results):
         return True

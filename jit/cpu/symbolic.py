@@ -65,7 +65,8 @@ class SymbolicCode:
             shape = [evaluate(size, extents, elements) for size in self.shapes.dims[value]]
             outputs.append(value.tensor_type.with_shape(shape))
         constants = [array.ctypes.data for array in (*self.program.constants, table)]
-        work = sum(type_.size for type_ in (*types, *outputs)) * self.program.kernels
+        kernels = float("inf") if self.program.launches is None else self.program.launches
+        work = sum(type_.size for type_ in (*types, *outputs)) * kernels if kernels else 0.0
         return ExecutableSpec(
             name=self.name,
             entry=self.loaded.address(ENTRY),

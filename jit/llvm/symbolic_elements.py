@@ -21,6 +21,7 @@ from hlojit.ir.ops.symbolic_values import (
     Elementwise,
     Join,
     Numbers,
+    Passing,
     Pick,
     Recast,
     Relabel,
@@ -136,7 +137,10 @@ class SymbolicElements:
 
     def address(self, value: Value) -> Val:
         """Where a value lies."""
-        memory = self.memory[value]
+        return self.place_of(self.memory[value])
+
+    def place_of(self, memory: Memory) -> Val:
+        """The address of memory."""
         base = self.slot(memory.slot)
         if memory.offset == 0:
             return base
@@ -244,6 +248,8 @@ class SymbolicElements:
         access = self.shapes.access[producer]
         if isinstance(access, Recast):
             return self._recast(producer, at)
+        if isinstance(access, Passing):
+            return self.element(producer.operands[value.index], at)
         if isinstance(at, Linear):
             if isinstance(access, Relabel):
                 return self.element(producer.operands[0], at)
@@ -253,7 +259,7 @@ class SymbolicElements:
                 raise NotFlat
             at = (Position(at.base, at.moves),)
         if isinstance(access, Pick):
-            return self.element(producer.operands[0], tuple(self._moved(each, at) for each in access.coordinates))
+            return self.element(producer.operands[0], tuple(self.moved(each, at) for each in access.coordinates))
         if isinstance(access, Relabel):
             return self.element(producer.operands[0], self._relabelled(producer, at))
         if isinstance(access, Join):
@@ -285,11 +291,12 @@ class SymbolicElements:
 
     # ----------------------------------------------------------------------------------------------- movement
 
-    def _moved(self, coordinate: Coordinate, at: Sequence[Position]) -> Position:
+    def moved(self, coordinate: Coordinate, at: Sequence[Position]) -> Position:
+        """Where a coordinate says, for an index."""
         b = self.builder
         start = self.size(coordinate.start)
         if coordinate.value is not None:
-            where = tuple(self._moved(each, at) for each in coordinate.at)
+            where = tuple(self.moved(each, at) for each in coordinate.at)
             if b.lanes > 1 and any(each.moves for each in where):
                 raise NotInLanes
             start = b.add(start, self._clamped(coordinate.value, where, coordinate.limit))

@@ -13,23 +13,27 @@ make.  An elementwise result whose operands lie as it does is one row; others go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from hlojit.ir.formats import FloatFormat, IntegerType
-from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.symbolic_values import (
+    Carrying,
+    Choosing,
     Convolving,
     Elementwise,
     Folding,
     Numbers,
+    Passing,
     Pick,
     Product,
     SymbolicShapes,
+    Updating,
     Windows,
     refused,
 )
@@ -37,20 +41,27 @@ from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, add, apply, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
+from hlojit.llvm.symbolic_control import emit_branch, emit_loop
 from hlojit.llvm.symbolic_elements import (
     Linear,
     Memory,
+    NotInLanes,
     Position,
     SizeTable,
     SymbolicElements,
     Where,
 )
 from hlojit.llvm.symbolic_loops import CHUNK, Fold, KernelWriter, least
+from hlojit.llvm.symbolic_steps import Step, emit_host, launches
 from hlojit.llvm.symbolic_windows import along, convolution_space, stepped
 from hlojit.lowering.dot_tiles import FEW_TERMS
 from hlojit.lowering.target import Target
 
 _ALIGNMENT = 64
+_KERNELS = (Folding, Product, Windows, Convolving, Updating, Carrying, Choosing)
+"""What makes its results in memory."""
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,8 @@ class SymbolicProgram:
     arena_bytes: Size
     constants: tuple[Any, ...]
     """Arrays of storage dtypes; the table of sizes is one more constant behind them."""
-    kernels: int
+    launches: int | None
+    """How many kernels are run; None where only the run tells."""
 
 
 class SymbolicProgramEmitter:
@@ -76,6 +88,8 @@ class SymbolicProgramEmitter:
         self.memory: dict[Value, Memory] = {}
         self.constants: list[Any] = []
         self.table = SizeTable()
+        self.places: dict[Value, Memory] = {}
+        """Of values that are to be made at a certain place."""
         self._arena: Size = 0
 
     def emit(self, symbol: str) -> SymbolicProgram:
@@ -84,7 +98,7 @@ class SymbolicProgramEmitter:
         self._arena_slot = len(arguments) + len(returned)
         for number, argument in enumerate(arguments):
             self.memory[argument] = Memory(number)
-        for instruction in self.body:
+        for instruction in self.body.walk():
             for result in instruction.results:
                 dense = constant_of(result)
                 if dense is not None and not dense.is_splat and dense.array.size > 1:
@@ -94,13 +108,10 @@ class SymbolicProgramEmitter:
             self.shapes, self.memory, self.table, self._arena_slot + 1 + len(self.constants)
         )
         self.writer = KernelWriter(self.elements, self.memory, self.target)
-        stored = self._stored_instructions()
-        for instruction in self.body:
-            if instruction in stored:
-                self._kernel(instruction)
+        self.block(self.body)
         for number, value in enumerate(returned):
-            self._result(value, Memory(len(arguments) + number))
-        self._host(symbol)
+            self.write(value, Memory(len(arguments) + number))
+        emit_host(self.elements, symbol, self.writer.program)
         b = self.elements.builder
         linked = tuple(text for text in b.foreign.linked.values())
         return SymbolicProgram(
@@ -109,12 +120,27 @@ class SymbolicProgramEmitter:
             tuple(self.table.sizes),
             self._arena,
             tuple(self.constants),
-            len(self.writer.launches),
+            launches(self.writer.program),
         )
+
+    def block(self, block: Block) -> None:
+        """Kernels for what has to be in memory of a block."""
+        stored = self._stored_instructions(block)
+        for instruction in block:
+            if instruction in stored:
+                self._kernel(instruction)
+
+    def collected(self, write: Callable[[], Found]) -> tuple[Found, list[Step]]:
+        """What ``write`` returns, and the steps that it adds, for a step around them."""
+        outer, self.writer.program = self.writer.program, []
+        try:
+            return write(), self.writer.program
+        finally:
+            self.writer.program = outer
 
     # ------------------------------------------------------------------------------------ what lies in memory
 
-    def _stored_instructions(self) -> set[Instruction]:
+    def _stored_instructions(self, block: Block) -> set[Instruction]:
         """The instructions whose results are made by kernels of their own.
 
         A value has a home: the kernel, and the place in it, where it is computed.  One that is wanted in several is stored, so
@@ -122,24 +148,41 @@ class SymbolicProgramEmitter:
         """
         stored: set[Instruction] = set()
         homes: dict[Value, object] = {}
-        for instruction in reversed(self.body):
+        passed: dict[Value, set[object]] = {}
+        for instruction in reversed(block):
             access = self.shapes.access.get(instruction)
             if access is None or not any(result.users for result in instruction.results):
                 continue
-            wanted = {home for result in instruction.results for home in self._wanted(result, stored, homes)}
-            if isinstance(access, (Folding, Product, Windows, Convolving)) or (
-                len(wanted) > 1 and not self._is_cheap(instruction, access)
-            ):
+            if isinstance(access, Passing):
+                passed.update(
+                    (result, set(self._wanted(result, stored, homes, passed))) for result in instruction.results
+                )
+                continue
+            wanted = {home for result in instruction.results for home in self._wanted(result, stored, homes, passed)}
+            if isinstance(access, _KERNELS) or (len(wanted) > 1 and not self._is_cheap(instruction, access)):
                 stored.add(instruction)
-            else:
+            elif wanted:
                 homes[instruction.results[0]] = next(iter(wanted))
         return stored
 
-    def _wanted(self, value: Value, stored: set[Instruction], homes: dict[Value, object]) -> Iterator[object]:
+    def _wanted(
+        self, value: Value, stored: set[Instruction], homes: Mapping[Value, object], passed: Mapping[Value, set[object]]
+    ) -> Iterator[object]:
         """Where a value is read."""
         for user in value.users:
             access = self.shapes.access.get(user)
-            if not isinstance(access, Elementwise):
+            if user.block is not _block_of(value):
+                # A region may be run many times.
+                yield from ((user, 0), (user, 1))
+            elif isinstance(access, Passing):
+                # Where a result is wanted that has no users, the operand is not.
+                yield from (
+                    home
+                    for operand, result in zip(user.operands, user.results)
+                    if operand is value
+                    for home in passed.get(result, ())
+                )
+            elif not isinstance(access, Elementwise):
                 # Each operand of another op is read at a place of its own.
                 yield from ((user, number) for number, operand in enumerate(user.operands) if operand is value)
                 if isinstance(access, (Product, Windows, Convolving)):
@@ -160,7 +203,10 @@ class SymbolicProgramEmitter:
         (source, *_) = instruction.operands
         return source in self.memory or constant_of(source) is not None or source in self.shapes.elements
 
-    def _allocate(self, value: Value) -> Memory:
+    def allocate(self, value: Value) -> Memory:
+        """Memory for a value."""
+        if value in self.places:
+            return self.places[value]
         shape = self.shapes.dims[value]
         count = multiply(*shape) if shape else 1
         nbytes = round_up(multiply(count, value.tensor_type.element_type.itemsize), _ALIGNMENT)
@@ -168,19 +214,33 @@ class SymbolicProgramEmitter:
         self._arena = add(self._arena, nbytes)
         return memory
 
-    def _result(self, value: Value, memory: Memory) -> None:
-        """A result is written by a kernel that computes it, or copies it from where it is."""
+    def write(self, value: Value, memory: Memory) -> None:
+        """A value is written there by a kernel that computes it, or copies it from where it is."""
         self._elementwise([(value, memory)])
+
+    def in_memory(self, value: Value) -> Memory:
+        """Where a value is, from now on if it was nowhere."""
+        if value not in self.memory:
+            place = self.allocate(value)
+            self.write(value, place)
+            self.memory[value] = place
+        return self.memory[value]
 
     # ------------------------------------------------------------------------------------------------ kernels
 
     def _kernel(self, instruction: Instruction) -> None:
         access = self.shapes.access[instruction]
-        targets = [(result, self._allocate(result)) for result in instruction.results]
+        if isinstance(access, Carrying):
+            return emit_loop(self, instruction)
+        if isinstance(access, Choosing):
+            return emit_branch(self, instruction)
+        targets = [(result, self.allocate(result)) for result in instruction.results]
         if isinstance(access, Folding):
             self._folded(instruction, access, targets)
         elif isinstance(access, Windows):
             self._windowed(instruction, access, targets)
+        elif isinstance(access, Updating):
+            self._updated(instruction, access, *targets)
         elif isinstance(access, Product):
             self._product(instruction, access, targets)
         elif isinstance(access, Convolving):
@@ -221,7 +281,7 @@ class SymbolicProgramEmitter:
 
             self.writer.line(first, last, lanes, block)
 
-        self.writer.launches.append((self.writer.function(write), divide_up(total, CHUNK), 1))
+        self.writer.launch(write, divide_up(total, CHUNK), 1)
 
     def _rows(self, value: Value, memory: Memory, lanes: int) -> None:
         shape = self.shapes.dims[value]
@@ -241,6 +301,30 @@ class SymbolicProgramEmitter:
             self.writer.line(b.constant("i64", 0), elements.size(inner), lanes, block)
 
         self.writer.over_rows(outer, row, inner)
+
+    def _updated(self, instruction: Instruction, access: Updating, target: tuple[Value, Memory]) -> None:
+        """The operand is copied, unless its memory is the result's, and the update written into it."""
+        (value, memory), (operand, update) = target, instruction.operands[:2]
+        if self.memory.get(operand) != memory:
+            self.write(operand, memory)
+        b, elements, shape = self.elements.builder, self.elements, self.shapes.dims[update]
+
+        def rows(lanes: int) -> None:
+            def row(at: tuple[Position, ...], number: Val) -> None:
+                def block(place: Val, count: int) -> None:
+                    where = (*at, Position(place, count > 1)) if shape else ()
+                    scalar = elements.element(update, where)
+                    moved = [elements.moved(start, where) for start in access.starts]
+                    to, moves = elements.place(self.shapes.dims[value], moved)
+                    if count > 1 and not moves:
+                        raise NotInLanes
+                    self.writer.store(value, memory, to, scalar, count)
+
+                self.writer.line(b.constant("i64", 0), elements.size(shape[-1] if shape else 1), lanes, block)
+
+            self.writer.over_rows(shape[:-1], row, shape[-1] if shape else 1)
+
+        self.writer.attempt(lambda: rows(self.writer.lanes([value])), lambda: rows(1))
 
     # --------------------------------------------------------------------------------- reductions and products
 
@@ -404,26 +488,6 @@ class SymbolicProgramEmitter:
             return cast(Val, formats.float_resized(scalars(b), scalar, kind))
         return cast(Val, formats.convert(scalars(b), scalar, source, target))
 
-    # --------------------------------------------------------------------------------------------------- host
 
-    def _host(self, symbol: str) -> None:
-        b, elements = self.elements.builder, self.elements
-        b.declare("hlojit_parallel_for", "declare void @hlojit_parallel_for(ptr, ptr, ptr, i64, i64)")
-        b.declare("hlojit_poll", "declare i32 @hlojit_poll(ptr)")
-        elements.begin()
-        with b.function(symbol, [("ptr", "context"), ("ptr", "buffers")], result="i32"):
-            b.begin_block("body")
-            for kernel, tasks, grain in self.writer.launches:
-                count, step = elements.size(tasks), elements.size(grain)
-                b.line(
-                    f"call void @hlojit_parallel_for(ptr %context, ptr @{kernel}, ptr %buffers, i64 {count.text}, "
-                    f"i64 {step.text})"
-                )
-                status = b.emit("i32", 1, "call i32 @hlojit_poll(ptr %context)")
-                following = b.fresh_label("go")
-                b.branch_if(b.icmp("ne", status, Val("0", "i32")), "cancelled", following)
-                b.begin_block(following)
-            b.line("ret i32 0")
-            b.begin_block("cancelled")
-            b.line("ret i32 1")
-            b.at_entry("br label %body")
+def _block_of(value: Value) -> Block | None:
+    return value.owner.block if isinstance(value.owner, Instruction) else value.owner

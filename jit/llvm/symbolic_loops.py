@@ -6,7 +6,8 @@ here as well: neighbouring results in lanes, or the elements of one result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, apply, maximum, multiply
 from hlojit.llvm.builder import Val, scalars
 from hlojit.llvm.symbolic_elements import Memory, NotFlat, NotInLanes, Position, SymbolicElements
+from hlojit.llvm.symbolic_steps import Launch, Step
 from hlojit.lowering.target import KIND_BITS, Target
 
 CHUNK = 8192
@@ -37,14 +39,15 @@ class Fold:
 
 
 class KernelWriter:
-    """Writes kernels one after the other; ``launches`` are those that work."""
+    """Writes kernels one after the other; ``program`` runs those that work, and what is around them."""
 
     def __init__(self, elements: SymbolicElements, memory: dict[Value, Memory], target: Target):
         self.elements = elements
         self.memory = memory
         self.target = target
-        self.launches: list[tuple[str, Size, Size]] = []
-        """Kernel, tasks, and the tasks of a grain."""
+        self.program: list[Step] = []
+        """What the host program does, so far, in the block that is being emitted."""
+        self._kernels = 0
 
     def lanes(self, values: Sequence[Value]) -> int:
         kinds = [formats.compute_kind(value.tensor_type.element_type) for value in values]
@@ -52,7 +55,8 @@ class KernelWriter:
 
     def function(self, write: Callable[[Val, Val], None]) -> str:
         b = self.elements.builder
-        symbol = f"hlojit_symbolic_{len(self.launches)}"
+        symbol = f"hlojit_symbolic_{self._kernels}"
+        self._kernels += 1
         self.elements.begin()
         with b.function(symbol, _PARAMETERS) as (_, _, begin, end):
             b.begin_block("body")
@@ -61,10 +65,15 @@ class KernelWriter:
             b.at_entry("br label %body")
         return symbol
 
+    def launch(self, write: Callable[[Val, Val], None], tasks: Size, grain: Size) -> None:
+        """A function, and the step that runs it."""
+        self.program.append(Launch(self.function(write), tasks, grain))
+
     def only_if(self, condition: Size) -> None:
         """Have the kernel that was written last work only where a condition on sizes holds."""
-        kernel, tasks, grain = self.launches[-1]
-        self.launches[-1] = kernel, apply("select", condition, tasks, 0), grain
+        last = self.program[-1]
+        assert isinstance(last, Launch)
+        self.program[-1] = last.only_if(condition)
 
     def attempt(self, *ways: Callable[[], None]) -> None:
         """The first way that works; what the others have written is taken back."""
@@ -91,7 +100,7 @@ class KernelWriter:
             b.end_loop(loop)
 
         tasks = multiply(*outer) if outer else 1
-        self.launches.append((self.function(write), tasks, divide_up_by(CHUNK, work)))
+        self.launch(write, tasks, divide_up_by(CHUNK, work))
 
     def divided(self, number: Val, outer: Sequence[Size]) -> tuple[Position, ...]:
         b, found = self.elements.builder, []
@@ -124,15 +133,8 @@ class KernelWriter:
         b.end_loop(loop)
 
     def store(self, value: Value, memory: Memory, place: Val, scalar: Val, lanes: int) -> None:
-        known = self.memory.get(value)
-        self.memory[value] = memory
-        try:
+        with lying_at(self.memory, value, memory):
             self.elements.store(value, place, scalar, lanes)
-        finally:
-            if known is None:
-                del self.memory[value]
-            else:
-                self.memory[value] = known
 
     def fold(self, fold: Fold, targets: Sequence[tuple[Value, Memory]], lanes: int) -> None:
         kept = [d for d in range(len(fold.shape)) if d not in fold.dimensions]
@@ -246,6 +248,20 @@ class KernelWriter:
             if fold.rounds and isinstance(element, FloatFormat) and not element.is_native:
                 scalar = cast(Val, formats.round_to_format(scalars(self.elements.builder), total, element))
             self.store(value, memory, place, scalar, lanes)
+
+
+@contextmanager
+def lying_at(memory: dict[Value, Memory], value: Value, place: Memory) -> Iterator[None]:
+    """Let a value lie elsewhere for a while."""
+    known = memory.get(value)
+    memory[value] = place
+    try:
+        yield
+    finally:
+        if known is None:
+            del memory[value]
+        else:
+            memory[value] = known
 
 
 def divide_up_by(number: int, size: Size) -> Size:
