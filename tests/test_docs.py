@@ -17,7 +17,7 @@ import pytest
 from hlojit.extensions import registry
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ENVIRONMENT = dict(os.environ, COLUMNS="120")
 if "PYTHONPATH" in os.environ:
@@ -110,15 +110,37 @@ def check_command(page: Path, command: str, shown: str, folder: Path) -> None:
     assert done.returncode == 0, printed
 
 
+def anchors(page: Path) -> set[str]:
+    """What links may name in a page: its headings, in lower case and without punctuation, as GitHub makes them."""
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    }
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / target).exists(), f"{page}: {target}"
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", text):
+        linked = (page.parent / target) if target else page
+        assert anchor in anchors(linked), f"{page}: {target}#{anchor}"
     for path in re.findall(
         r"`((?:ir|jit|extensions|cuda|tests|tools|docs|examples|benchmarks|plugins_example)/[\w./-]*)`", text
     ):
         assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+def test_every_page_is_linked() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    linked = {
+        (page.parent / target).resolve()
+        for page, text in texts.items()
+        for target in re.findall(r"\]\(([^)#:]+)", text)
+    }
+    assert set(PAGES) - linked == {ROOT / "README.md", ROOT / "CHANGELOG.md"}
 
 
 @pytest.mark.parametrize("tool", ["op_status", "sorting_table"])
