@@ -7,7 +7,8 @@ room for a number are shortened first, see ``is_shortened``.
 
     sort of 65,536 f32                      i32    the key
     argsort of 65,536 f32                   i64    key (32 bits), number (16)
-    argsort of 65,536 i8                    i32    key (8), number (16)
+    argsort of 1,000 i8                     i32    key (8), number (10)
+    argsort of 65,536 i16                   i32    the higher digit of the key (8), number (16): digits are counted
     argsort of 65,536 i64                   i64    the highest 48 bits of what keys need, number (16)
 """
 
@@ -33,8 +34,12 @@ WORD_CYCLES = 6.0
 """Of a word in a sort: its share of the work of every network and partition, about."""
 COLUMNS = 16
 """Lines side by side that are copied together where lines are not contiguous: a cache line has several of them."""
-LEAST_COUNTED = 2048
-"""Elements of a line that pay for the tables of a sort that counts."""
+DIGIT_BITS = 8
+"""Of keys that are counted."""
+LEAST_COUNTED = (2048, 8192)
+"""Elements of a line that pay for the tables of a sort that counts, of keys of one digit and of two."""
+COUNTED_CYCLES = 5.0
+"""Of counting and moving an element by one digit."""
 ELEMENT_CYCLES = 8.0
 """Of gathering an element of one operand."""
 
@@ -78,7 +83,8 @@ class LineSortPlan:
         order = None
         if len(instruction.operands) == len(keys) == 1:
             order = StoredOrder.of(keys[0], codes[0], comparator)
-        needed = bits if order is not None else bits + number_bits(length)
+        counts = _counts(bits, length, arrays.count, order)
+        needed = bits if order is not None else (bits if not counts else bits - DIGIT_BITS) + number_bits(length)
         narrow = order is not None and needed <= 16 and target.has_feature("avx512vbmi2") and target.has_masks
         word = "i16" if narrow else "i32" if needed <= 32 else "i64"
         lines, inner = type.size // length, math.prod(type.shape[dimension + 1 :])
@@ -90,7 +96,7 @@ class LineSortPlan:
             order,
             word,
             _tasks(lines // inner * -(-inner // COLUMNS), inner, target.machine),
-            bits <= 8 and length >= LEAST_COUNTED and arrays.count == length,
+            counts,
             arrays.first,
             arrays.count,
         )
@@ -112,7 +118,12 @@ class LineSortPlan:
         What is left of them decides unless it is equal; numbers that are equal so far are sorted once more, by the bits that
         were lost.  These are at most as many as a number has, so that a word holds both.
         """
-        return self.key_bits + self.number_bits > KIND_BITS[self.word]
+        return not self.counts and self.key_bits + self.number_bits > KIND_BITS[self.word]
+
+    @property
+    def passes(self) -> int:
+        """Digits that are counted."""
+        return -(-self.key_bits // DIGIT_BITS) if self.counts else 0
 
     @property
     def word_bytes(self) -> int:
@@ -136,13 +147,13 @@ class LineSortPlan:
 
     @property
     def areas(self) -> int:
-        """Of a line in the workspace: words before and after, and keys that are shortened."""
-        return (1 if self.sorts_in_result else 2) + self.is_shortened
+        """Of a line in the workspace: words before and after, keys that are shortened, words between two passes."""
+        return self.passes - 1 if self.counts else (1 if self.sorts_in_result else 2) + self.is_shortened
 
     @property
     def task_bytes(self) -> int:
         """Workspace of a task: its areas."""
-        return 0 if self.counts else self.areas * self.area_bytes
+        return self.areas * self.area_bytes
 
     @property
     def groups(self) -> int:
@@ -157,12 +168,20 @@ class LineSortPlan:
     def cycles(self, operands: int) -> float:
         """Of a line."""
         gathered = 0 if self.order is not None else operands * ELEMENT_CYCLES
+        if self.counts:
+            return self.length * (self.passes * COUNTED_CYCLES + gathered)
         return self.length * (max(1.0, math.log2(max(2, self.length)) / 10) * WORD_CYCLES + gathered)
 
 
 def _tasks(groups: int, inner: int, machine: Machine) -> int:
     """So many that threads end together; where lines are copied, so few that their memory is used again and again."""
     return min(groups, machine.most_tasks if inner == 1 else 4 * machine.cores)
+
+
+def _counts(bits: int, length: int, wanted: int, order: StoredOrder | None) -> bool:
+    """Whether keys of so many bits are counted: of two digits only where numbers have to come along."""
+    digits = -(-bits // DIGIT_BITS)
+    return wanted == length and digits <= (2 if order is None else 1) and length >= LEAST_COUNTED[digits - 1]
 
 
 def number_bits(length: int) -> int:

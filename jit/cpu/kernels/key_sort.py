@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, literal
-from hlojit.cpu.kernels.counting_sort import counting_sort
+from hlojit.cpu.kernels.counting_sort import CountingSort
 from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.key_order import KeyOrder
 from hlojit.cpu.kernels.partitioning import VectorForm
@@ -105,7 +105,7 @@ class _KeySort:
         self._unless_in_order(
             in_order,
             lambda: (
-                counting_sort(b, plan, self.arrays, operands, results)
+                CountingSort(b, plan, self.arrays).emit(operands, results, areas[0] if areas else None)
                 if plan.counts
                 else self._sort_numbered(context, operands, results, areas)
             ),

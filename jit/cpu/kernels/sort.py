@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlojit.cpu.kernels.key_sort import emit_key_sort
 from hlojit.cpu.kernels.merge_sort import emit_merge_sort
+from hlojit.cpu.kernels.shared_counting import SharedCountingPlan, emit_shared_counting
 from hlojit.cpu.kernels.shared_sort import SharedSortPlan, emit_shared_sort
 from hlojit.cpu.kernels.top_k import TopKPlan, emit_top_k
 from hlojit.ir.graph import Instruction
@@ -27,6 +28,9 @@ def emit_sort(instruction: Instruction, target: Target, symbol: str) -> KernelCo
 
 
 def _emit_by_keys(plan: LineSortPlan, arrays: SortedArrays, target: Target, symbol: str) -> KernelCode:
+    counted = SharedCountingPlan.of(plan, target)
+    if counted is not None:
+        return emit_shared_counting(counted, arrays, target, symbol)
     shared = SharedSortPlan.of(plan, target)
     if shared is not None:
         return emit_shared_sort(shared, arrays, target, symbol)
