@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, NanEncoding
-from hlojit.ir.ops import complex_arrays
+from hlojit.ir.ops import complex_arrays, complex_references
+from hlojit.ir.ops.complex_arrays import of_complex
 from hlojit.ir.ops.complex_functions import function_of_parts
 from hlojit.ir.ops.definition import (
     Array,
@@ -70,28 +71,18 @@ def _function(
     return _renamed(unary(name, kinds, lowering, widened(reference), parts=parts, summary=summary), name)
 
 
-def _asin_acos_kernel(z: Array) -> Array:
-    """The side beside the inverse sine in the triangle in which the real part lies opposite, and the imaginary part of acos."""
-    x, y = np.abs(z.real), np.abs(z.imag)
-    right, left = np.hypot(x + 1, y), np.hypot(x - 1, y)
-    middle = (right + left) / 2
-    with np.errstate(invalid="ignore"):
-        adjacent = np.sqrt((middle + x) * ((y * y / (right + x + 1)) + (left - (x - 1))) / 2)
-    return np.asarray(adjacent + 1j * np.abs(np.arccos(x + 1j * y).imag))
-
-
-ACOS = _function("acos", np.arccos, "Inverse cosine.")
-ACOSH = _function("acosh", np.arccosh, "Inverse hyperbolic cosine.")
-ASIN = _function("asin", np.arcsin, "Inverse sine.")
-ASINH = _function("asinh", np.arcsinh, "Inverse hyperbolic sine.")
-ATAN = _function("atan", np.arctan, "Inverse tangent.")
-ATANH = _function("atanh", np.arctanh, "Inverse hyperbolic tangent.")
+ACOS = _function("acos", of_complex(np.arccos, complex_references.acos), "Inverse cosine.")
+ACOSH = _function("acosh", of_complex(np.arccosh, complex_references.acosh), "Inverse hyperbolic cosine.")
+ASIN = _function("asin", of_complex(np.arcsin, complex_references.asin), "Inverse sine.")
+ASINH = _function("asinh", of_complex(np.arcsinh, complex_references.asinh), "Inverse hyperbolic sine.")
+ATAN = _function("atan", of_complex(np.arctan, complex_references.atan), "Inverse tangent.")
+ATANH = _function("atanh", of_complex(np.arctanh, complex_references.atanh), "Inverse hyperbolic tangent.")
 ASIN_ACOS_KERNEL = _renamed(
     unary(
         "_asin_acos_kernel",
         (COMPLEX,),
         None,
-        widened(_asin_acos_kernel),
+        widened(complex_references.inverse_sine_sides),
         parts={ComplexType: function_of_parts("asin_acos_kernel")},
         summary="What the inverse sine and cosine of a complex number have in common.",
     ),
@@ -100,7 +91,7 @@ ASIN_ACOS_KERNEL = _renamed(
 BESSEL_I1E = _function(
     "bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,)
 )
-COSH = _function("cosh", np.cosh, "Hyperbolic cosine.")
+COSH = _function("cosh", of_complex(np.cosh, complex_references.cosh), "Hyperbolic cosine.")
 DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm of the gamma function.", (FLOAT,))
 ERF = _function("erf", special("erf"), "Error function.", (FLOAT,))
 ERF_INV = _function("erf_inv", special("erfinv"), "Inverse of the error function.", (FLOAT,))
@@ -116,7 +107,7 @@ def _log_gamma(x: Array) -> Array:
 
 
 LGAMMA = _function("lgamma", _log_gamma, "Logarithm of the absolute value of the gamma function.", (FLOAT,))
-SINH = _function("sinh", np.sinh, "Hyperbolic sine.")
+SINH = _function("sinh", of_complex(np.sinh, complex_references.sinh), "Hyperbolic sine.")
 
 
 # what is a few StableHLO ops
@@ -165,7 +156,9 @@ SQUARE = _renamed(
     ),
     "square",
 )
-TAN = _function("tan", np.tan, "Tangent.", lowering=_expansion(lambda b, x: b.tan(x)))
+TAN = _function(
+    "tan", of_complex(np.tan, complex_references.tan), "Tangent.", lowering=_expansion(lambda b, x: b.tan(x))
+)
 
 
 def _predicates(request: InferenceRequest) -> Sequence[Type]:

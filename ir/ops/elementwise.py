@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, NanEncoding, QuantizedType, element_type
-from hlojit.ir.ops import complex_arrays
+from hlojit.ir.ops import complex_arrays, complex_references
 from hlojit.ir.ops.complex_arithmetic import extremum, of_parts, product
 from hlojit.ir.ops.complex_functions import function_of_parts
 from hlojit.ir.ops.definition import (
@@ -221,7 +221,7 @@ REMAINDER = define(
 
 def _power(call: Any, x: Array, y: Array) -> Array:
     if x.dtype.kind in "fc":
-        return widened(np.power)(call, x, y)
+        return widened(complex_arrays.of_complex(np.power, complex_references.power))(call, x, y)
     result, square = np.ones_like(x), np.array(x)
     exponent = y.view(f"u{y.dtype.itemsize}")
     for position in range(y.dtype.itemsize * 8):

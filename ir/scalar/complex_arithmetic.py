@@ -1,7 +1,8 @@
 """Arithmetic on complex numbers as rules on their parts: ``RULES["divide"](b, a, b, c, d)`` gives the parts of the quotient.
 
 Parts in f32 are computed in f64, where no square overflows, and rounded once.  Those in f64 are brought near 1 by powers of
-two, which is exact.  Special values are those of C99, Annex G.
+two, which is exact.  Special values are those of C99, Annex G; the signs of zeros, which it leaves open, are those of Smith's
+algorithm, which NumPy and XLA divide by.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ Rule = Callable[..., tuple[Scalar, Scalar]]
 
 
 def _sum_of_products(a: Term, b: Term, c: Term, d: Term) -> Term:
-    """A b + c d, to a unit and a half in the last place (Kahan)."""
+    """A b + c d, to a unit and a half in the last place (Kahan); zeros have the sign of the sum of the products."""
     product = c * d
-    return a.fma(b, product) + c.fma(d, -product)
+    return a.fma(b, product) - c.fma(-d, product)
 
 
 @final
@@ -35,9 +36,13 @@ class _Operand:
         self.field: Term | None = None
         scaled = list(self.parts)
         if real.kind == "f64":
-            self.field = _field(self.size)
-            power = _power(self.field)
-            scaled = [part * power for part in self.parts]
+            # what is below the normal numbers is lifted first
+            is_tiny = self.size < 2.0**-1000
+            lift = where(is_tiny, real.constant(2.0**100), 1.0)
+            field = _field(self.size * lift)
+            power = _power(field)
+            scaled = [part * lift * power for part in self.parts]
+            self.field = field + where(is_tiny, field.constant(100), 0)
         one, zero = real.constant(1.0), real.constant(0.0)
         boxed = [where(is_infinite, one, zero).with_sign_of(part) for part, is_infinite in zip(self.parts, infinite)]
         self.near = tuple(where(self.is_infinite, box, part) for box, part in zip(boxed, scaled))
@@ -78,23 +83,32 @@ def quotient(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, Scalar]:
     if is_single:
         terms = [term.widen() if is_single else term for term in terms]
     numerator, denominator = _Operand(*terms[:2]), _Operand(*terms[2:])
-    x, y, z, w = *numerator.near, *denominator.near
+    x, y = numerator.near
+    # what an infinite number is divided by must not vanish for being scaled
+    z, w = (
+        where(numerator.is_infinite, part, near) for part, near in zip(denominator.parts, denominator.near, strict=True)
+    )
     square = _sum_of_products(z, z, w, w)
-    found = _sum_of_products(x, z, y, w) / square, _sum_of_products(y, z, -x, w) / square
     infinity = terms[0].constant(math.inf).with_sign_of(terms[2])
+    pivot = where(z.abs() >= w.abs(), z, w)
     real, imaginary = (
-        where(denominator.size.equals(0.0), infinity * part, _limited(numerator, denominator, number))
-        for number, part in zip(found, numerator.parts)
+        where(denominator.size.equals(0.0), infinity * part, _limited(numerator, denominator, *factors, square, pivot))
+        for factors, part in zip(((x, z, y, w), (y, z, -x, w)), numerator.parts)
     )
     return (real.narrow().value, imaginary.narrow().value) if is_single else (real.value, imaginary.value)
 
 
-def _limited(numerator: _Operand, denominator: _Operand, found: Term) -> Term:
-    """A quotient of numbers near 1 at its true size: infinite, or zero, where one of them is infinite."""
+def _limited(numerator: _Operand, denominator: _Operand, *terms: Term) -> Term:
+    """A part of a quotient, (a b + c d) / square, at its true size: infinite, or zero, where one of the numbers is infinite."""
+    a, b, c, d, square, pivot = terms
+    found = _sum_of_products(a, b, c, d)
     large = where(denominator.is_finite, found * math.inf, found.constant(math.nan))
-    true = found
+    cancels = found.equals(0.0) & (((a * b).bits() ^ (c * d).bits()) < 0)
+    true = where(cancels, found.constant(0.0).with_sign_of(pivot), found) / square
     if denominator.field is not None and numerator.field is not None:
-        true = _moved(found, denominator.field - numerator.field)
+        shift = denominator.field - numerator.field
+        most = minimum(maximum(shift, -2040), 2040)
+        true = _moved(true * _power(shift - most + EXPONENT_BIAS["f64"]), most)
     return where(numerator.is_infinite, large, where(denominator.is_infinite, found * 0.0, true))
 
 

@@ -2,7 +2,8 @@
 
 Every rule takes the parts as f64 and gives those of the result, each rounded once but for what numbers
 (``hlojit.ir.scalar.wide_numbers``) miss.  Infinities, NaN and signed zeros are as in Annex G of the C standard, but for one
-point: where the sine of an infinite part is a factor, the result is NaN also if the other factor is zero or infinite.
+point: the exponential of a number whose parts are both infinite is NaN, as StableHLO's own tables have it.  Signs that the
+standard leaves open are those of the formula, in which a NaN counts as positive.
 """
 
 from __future__ import annotations
@@ -32,11 +33,21 @@ def is_finite(x: Term) -> Term:
     return x.abs() < INFINITY
 
 
-def times_zero(exact: Term, a: Term, b: Term) -> Term:
-    """A product, where either factor is zero with the sign that pairs lose; a zero times NaN or infinity is that zero."""
-    zero = where(a.equals(0.0), a, b)
-    signed = where(is_finite(a) & is_finite(b), a * b, zero)
-    return where(a.equals(0.0) | b.equals(0.0), signed, exact)
+def with_sign_of_product(exact: Term, a: Term, b: Term) -> Term:
+    """A product of ``a`` and ``b`` with the sign that pairs lose where it is zero; a zero times NaN or infinity is zero."""
+    sign = _known_sign(a) ^ _known_sign(b)
+    zero = a.equals(0.0) | b.equals(0.0)
+    product = where(zero, 0.0, exact)
+    return (product.abs().bits() | sign).as_float()
+
+
+def sign_giver(x: Term) -> Term:
+    """A number with the sign of another; that of a NaN differs from machine to machine, so it counts as positive."""
+    return where(x.is_nan(), 0.0, x)
+
+
+def _known_sign(x: Term) -> Term:
+    return sign_giver(x).bits() & x.bits().constant(-(1 << 63))
 
 
 def exp(x: Term, y: Term, pair: bool) -> Parts:
@@ -44,7 +55,16 @@ def exp(x: Term, y: Term, pair: bool) -> Parts:
     mantissa, exponent = exponential(clamped(x, BEYOND), pair)
     sine, cosine = sine_and_cosine(y, pair)
     real = product_with_power(mantissa, cosine, exponent)
-    return real, where(y.equals(0.0), y, product_with_power(mantissa, sine, exponent))
+    imag = product_with_power(mantissa, sine, exponent)
+    real, imag = known_modulus(x, y, real, imag)
+    return real, where(y.equals(0.0), y, imag)
+
+
+def known_modulus(x: Term, y: Term, real: Term, imag: Term) -> Parts:
+    """The exponential's parts, infinite or zero for an infinite ``x`` also where the angle ``y`` is NaN."""
+    unknown = x.abs().equals(INFINITY) & y.is_nan()
+    grown = x > 0.0
+    return where(unknown, where(grown, x, 0.0), real), where(unknown, where(grown, x.constant(NAN), 0.0), imag)
 
 
 def _hyperbolic(x: Term, y: Term, pair: bool) -> tuple[Number, Number, Term, Number, Number]:
@@ -58,8 +78,9 @@ def sinh(x: Term, y: Term, pair: bool) -> Parts:
     """Sinh x cos y + i cosh x sin y."""
     sinh_x, cosh_x, exponent, sine, cosine = _hyperbolic(x, y, pair)
     # a sinh that is small is its argument: nothing is scaled there
-    real = _times(sinh_x, cosine, exponent)
-    real = times_zero(real, x, cosine.high)
+    real = with_sign_of_product(_times(sinh_x, cosine, exponent), x, cosine.high)
+    # the modulus is infinite also where the angle is not known
+    real = where(x.abs().equals(INFINITY) & ~is_finite(y), x, real)
     return real, where(y.equals(0.0), y, product_with_power(cosh_x, sine, exponent))
 
 
@@ -73,8 +94,8 @@ def cosh(x: Term, y: Term, pair: bool) -> Parts:
     """Cosh x cos y + i sinh x sin y."""
     sinh_x, cosh_x, exponent, sine, cosine = _hyperbolic(x, y, pair)
     real = product_with_power(cosh_x, cosine, exponent)
-    imag = times_zero(_times(sinh_x, sine, exponent), where(y.equals(0.0), clamped(x, 1.0), x), sine.high)
-    return real, imag
+    real = where(x.abs().equals(INFINITY) & ~is_finite(y), INFINITY, real)
+    return real, with_sign_of_product(_times(sinh_x, sine, exponent), x, where(is_finite(y), sine.high, y))
 
 
 def tanh(x: Term, y: Term, pair: bool) -> Parts:
@@ -85,11 +106,13 @@ def tanh(x: Term, y: Term, pair: bool) -> Parts:
     across = cosine.scaled(once)
     below = sinh_x.square() + across.square()
     real = (sinh_x * cosh_x / below).rounded()
-    imag = times_power(sine * cosine / below, 0 - exponent - exponent)
+    lift = where(sine.high.abs() < 2.0**-500, exponent.constant(300), 0)
+    imag = times_power(sine.scaled(power_of_two(lift)) * cosine / below, 0 - exponent - exponent - lift)
     real = where(x.equals(0.0), x, real)
     limit = x.abs().equals(INFINITY)
     zero = (sine.high * cosine.high) * 0.0
-    imag = where(limit, where(is_finite(y), zero, 0.0), imag)
+    beside = y.constant(0.0).with_sign_of(sign_giver(y))
+    imag = where(limit, where(is_finite(y), zero, beside), imag)
     return where(limit, y.constant(1.0).with_sign_of(x), real), where(y.equals(0.0), y, imag)
 
 
@@ -111,11 +134,14 @@ def tan(x: Term, y: Term, pair: bool) -> Parts:
 
 def expm1(x: Term, y: Term, pair: bool) -> Parts:
     """One less than the exponential; near zero its real part is a difference of small terms."""
-    _, imag = exp(x, y, pair)
+    power, imag = exp(x, y, pair)
     far = x.abs() > 30.0
     real = where(far, _far_expm1(x, y, pair), _near_expm1(where(far, 0.0, x), y, pair))
-    zero = x.equals(0.0) & y.equals(0.0)
-    return where(zero | (x.is_nan() & y.equals(0.0)), x, real), imag
+    flat = y.equals(0.0)
+    real = where(x.abs().equals(INFINITY), power - 1.0, real)
+    # the cosine of what is not zero is below one
+    real = where(real.equals(0.0) & ~flat, -0.0, real)
+    return where(flat & (x.is_nan() | x.equals(0.0)), x, real), imag
 
 
 def _near_expm1(x: Term, y: Term, pair: bool) -> Term:
@@ -156,9 +182,11 @@ def logistic(x: Term, y: Term, pair: bool) -> Parts:
     beside = choose(magnitude < 1.0, across - rest, cosine + small)
     left = product_with_power(mantissa, beside / below, exponent)
     imag = product_with_power(mantissa, half_sine * half_cosine / below, exponent + 1)
+    imag = where(x.is_nan(), NAN, with_sign_of_product(imag, half_sine.high, half_cosine.high))
     real = where(x < 0.0, left, right)
     limit = x.abs().equals(INFINITY)
-    imag = where(limit, (half_sine.high * half_cosine.high) * 0.0, imag)
-    real = where(limit, where(x > 0.0, x.constant(1.0), 0.0), real)
-    imag = where(limit & ~is_finite(y), 0.0, imag)
+    known = is_finite(y)
+    imag = where(limit, where(known, (half_sine.high * half_cosine.high) * 0.0, 0.0), imag)
+    zero = where(known, cosine.high * 0.0, 0.0)
+    real = where(limit, where(x > 0.0, 1.0, zero), real)
     return real, where(y.equals(0.0), y, imag)

@@ -8,7 +8,7 @@ sums of positive terms.  Branch cuts, signed zeros and infinities are as in Anne
 from __future__ import annotations
 
 from hlojit.ir.scalar import coefficients as c
-from hlojit.ir.scalar.complex_exponentials import INFINITY, NAN, Parts, is_finite
+from hlojit.ir.scalar.complex_exponentials import INFINITY, NAN, Parts, is_finite, sign_giver
 from hlojit.ir.scalar.elementary_numbers import (
     LARGE,
     log1p_of,
@@ -58,7 +58,6 @@ def log1p(x: Term, y: Term, pair: bool) -> Parts:
     above, above_low = two_sum(u, u.constant(1.0))
     real = log_modulus(above, above_low if pair else None, v, terms, pair)
     real = where(x.equals(-1.0) & y.equals(0.0), -INFINITY, real)
-    real = where(x.equals(0.0) & y.equals(0.0), x, real)
     return _unless_infinite(x, y, real), angle(y, x + 1.0)
 
 
@@ -115,14 +114,14 @@ def asin(x: Term, y: Term, pair: bool) -> Parts:
     """Inverse sine."""
     adjacent, log_part = inverse_sine_parts(x.abs(), y.abs(), pair)
     real = where(x.equals(0.0), x, angle(x, adjacent))
-    return real, log_part.with_sign_of(y)
+    return real, log_part.with_sign_of(sign_giver(y))
 
 
 def acos(x: Term, y: Term, pair: bool) -> Parts:
     """Inverse cosine."""
     adjacent, log_part = inverse_sine_parts(x.abs(), y.abs(), pair)
     real = where(x.equals(0.0) & y.is_nan(), x.constant(c.HALF_PI_F64[0]), angle(adjacent, x))
-    return real, log_part.with_sign_of(-y)
+    return real, log_part.with_sign_of(-sign_giver(y))
 
 
 def asinh(x: Term, y: Term, pair: bool) -> Parts:
@@ -133,7 +132,7 @@ def asinh(x: Term, y: Term, pair: bool) -> Parts:
 def acosh(x: Term, y: Term, pair: bool) -> Parts:
     """The inverse cosine turned so that its real part is not negative."""
     real, imag = acos(x, y, pair)
-    return imag.abs(), real.with_sign_of(y)
+    return imag.abs(), real.with_sign_of(sign_giver(y))
 
 
 def atanh(x: Term, y: Term, pair: bool) -> Parts:
@@ -149,7 +148,7 @@ def atanh(x: Term, y: Term, pair: bool) -> Parts:
     imag = where(far | (infinite & ~y.is_nan()), quarter, where(both, imag, NAN))
     real = where(infinite, 0.0, where(both, real, NAN))
     # of zero and NaN, and of numbers on the axis beyond the poles
-    real = where(x.equals(0.0), x, real).with_sign_of(x)
+    real = where(x.equals(0.0), x, real).with_sign_of(sign_giver(x))
     return real, where(y.equals(0.0) & (x.abs() <= 1.0), y, imag.with_sign_of(y))
 
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import final
 
 from hlojit.ir.scalar import coefficients as c
-from hlojit.ir.scalar.complex_exponentials import INFINITY, NAN, Parts, is_finite
+from hlojit.ir.scalar.complex_exponentials import (
+    BEYOND,
+    INFINITY,
+    NAN,
+    Parts,
+    is_finite,
+    known_modulus,
+    sign_giver,
+)
 from hlojit.ir.scalar.complex_inverses import angle, log
 from hlojit.ir.scalar.elementary_numbers import (
+    LARGE,
     clamped,
     exponential,
     logarithm_as_number,
@@ -42,6 +51,8 @@ def square(x: Term, y: Term, pair: bool) -> Parts:
     half, fourfold = where(large, x.constant(0.5), 1.0), where(large, x.constant(4.0), 1.0)
     u, v = x * half, y * half
     real = (u - v) * (u + v) * fourfold
+    # the sum may have a minus sign where the difference is zero
+    real = where(real.equals(0.0) & u.abs().equals(v.abs()), 0.0, real)
     narrow = x.abs() < y.abs()
     imag = where(narrow, x + x, x) * where(narrow, y, y + y)
     return real, imag
@@ -75,7 +86,7 @@ def sqrt(x: Term, y: Term, pair: bool) -> Parts:
     upright = y.abs().equals(INFINITY) | x.equals(-INFINITY)
     flat = x.equals(INFINITY) & is_finite(y)
     imag = where(upright, INFINITY, where(flat, 0.0, where(finite, imag, NAN)))
-    return real, imag.with_sign_of(y)
+    return real, imag.with_sign_of(sign_giver(y))
 
 
 def rsqrt(x: Term, y: Term, pair: bool) -> Parts:
@@ -96,7 +107,7 @@ def rsqrt(x: Term, y: Term, pair: bool) -> Parts:
     infinite = _is_infinite(x, y)
     real = where(infinite, 0.0, where(zero, INFINITY, where(finite, real, NAN)))
     imag = where(infinite, 0.0, where(zero, NAN, where(finite, imag, NAN)))
-    return real, imag.with_sign_of(-y)
+    return real, imag.with_sign_of(-sign_giver(y))
 
 
 # powers by logarithms
@@ -147,11 +158,11 @@ def cbrt(x: Term, y: Term, pair: bool) -> Parts:
     # near the positive axis the angle may be too small for an f64 though the root's part is not
     flat = (v.abs() < u * 2.0**-500) & (u > 0.0)
     imag = where(flat, _third_of_slope(v, radius, back, pair), imag)
-    infinite = _is_infinite(x, y)
-    unknown = x.is_nan() | y.is_nan()
-    limit = where(infinite, x.constant(INFINITY), NAN)
+    limit = where(_is_infinite(x, y), x.constant(INFINITY), NAN)
     real = where(zero, 0.0, where(finite, real, limit))
-    imag = where(finite, imag, where(unknown, NAN, limit.with_sign_of(y)))
+    # infinite but along the positive axis; with a part that is NaN the angle is not known
+    turned = where(x.equals(INFINITY) & is_finite(y), x.constant(0.0), INFINITY).with_sign_of(y)
+    imag = where(finite, imag, where(x.is_nan() | y.is_nan(), NAN, turned))
     on_axis = y.equals(0.0) & (x >= 0.0)
     return real, where(on_axis, y, imag)
 
@@ -161,8 +172,8 @@ def _third_of_slope(y: Term, radius: Number, back: Term | float, pair: bool) -> 
     early: Term | float = 1.0
     late: Term | float = 1.0
     if isinstance(back, Term):
-        early = where(back < 1.0, back.constant(2.0**400), 1.0)
-        late = where(back > 1.0, back.constant(2.0**-400), 1.0)
+        early = where(back > 1.0, back.constant(1.0), 2.0**400)
+        late = where(back < 1.0, back.constant(1.0), 2.0**-400)
     return (number(y * early, like=pair) / (radius.square() * 3.0)).rounded() * late
 
 
@@ -175,33 +186,46 @@ def power(x: Term, y: Term, p: Term, q: Term, pair: bool) -> Parts:
     logarithm = logarithm_as_number(u, v, pair)
     high, low = _polar_angle(u, v, length, scale, pair)
     theta: Number = Double(high, low) if pair else number(high, like=False)
-    # a factor zero takes no part, so that it does not meet an infinity
-    growth = _scaled(logarithm, p) - _scaled(theta, q)
-    turn = _scaled(logarithm, q) + _scaled(theta, p)
-    growth_high, growth_low = growth.parts()
-    bounded = clamped(growth_high, 1460.0)
-    mantissa, exponent = exponential(bounded, pair)
-    within = growth_high.abs() <= 1460.0
-    mantissa = mantissa + mantissa.high * where(within, growth_low, 0.0) if pair else mantissa
-    turn_high, turn_low = turn.parts()
-    sine, cosine = _turned(turn_high, turn_low if isinstance(turn_low, Term) else turn_high.constant(0.0), pair)
-    real = product_with_power(mantissa, cosine, exponent)
-    imag = product_with_power(mantissa, sine, exponent)
-    imag = where(sine.high.equals(0.0), sine.high, imag)
-    known = is_finite(x) & is_finite(y)
-    real, imag = where(known, real, NAN), where(known, imag, NAN)
-    vanishes = base_zero & (p > 0.0)
-    explodes = base_zero & ~(p > 0.0)
-    real = where(vanishes, 0.0, where(explodes, NAN, real))
-    imag = where(vanishes, 0.0, where(explodes, NAN, imag))
+    growth = logarithm * p - theta * q
+    turn = logarithm * q + theta * p
+    # pairs hold neither infinities nor NaN, and little above their square roots
+    plain = ~usable | ~((p.abs() < LARGE) & (q.abs() < LARGE))
+    size = where(usable, logarithm.rounded(), where(_is_infinite(x, y), x.constant(INFINITY), NAN))
+    around = where(usable, high, angle(y, x))
+    growths = _replaced(growth, plain, _product(size, p) - _product(around, q))
+    turns = _replaced(turn, plain, _product(size, q) + _product(around, p))
+    real, imag = _exponential(growths, turns, pair)
+    pole = where(q.equals(0.0) & (p < 0.0), p.constant(INFINITY), NAN)
+    real = where(base_zero, where(p > 0.0, p.constant(0.0), pole), real)
+    imag = where(base_zero, where(p > 0.0, p.constant(0.0), NAN), imag)
     empty = p.equals(0.0) & q.equals(0.0)
     return where(empty, 1.0, real), where(empty, 0.0, imag)
 
 
-def _scaled(value: Number, factor: Term) -> Number:
+def _replaced(value: Number, where_plain: Term, plain: Term) -> tuple[Term, Term]:
+    """Both terms of a number, or one that is plain in its place; pairs lose the sign of a zero."""
+    high, low = value.parts()
+    rest = low if isinstance(low, Term) else high.constant(0.0)
+    where_plain = where_plain | (high.equals(0.0) & plain.equals(0.0))
+    return where(where_plain, plain, high), where(where_plain, 0.0, rest)
+
+
+def _exponential(growth: tuple[Term, Term], turn: tuple[Term, Term], pair: bool) -> Parts:
+    """``exp`` of a number whose parts are sums of two terms."""
+    high, low = growth
+    mantissa, exponent = exponential(clamped(high, BEYOND), pair)
+    mantissa = mantissa + mantissa.high * where(high.abs() <= BEYOND, low, 0.0) if pair else mantissa
+    sine, cosine = _turned(*turn, pair)
+    real = product_with_power(mantissa, cosine, exponent)
+    imag = product_with_power(mantissa, sine, exponent)
+    real, imag = known_modulus(high, turn[0], real, imag)
+    return real, where(turn[0].equals(0.0), turn[0], imag)
+
+
+def _product(value: Term, factor: Term) -> Term:
+    """A product in which a zero does not meet an infinity."""
     product = value * factor
-    zero = factor.equals(0.0)
-    return choose(zero, number(factor.constant(0.0), like=value), product)
+    return where(product.is_nan() & (value.equals(0.0) | factor.equals(0.0)), 0.0, product)
 
 
 # the angle of a point with complex coordinates
@@ -227,6 +251,14 @@ class _Complex:
         """i times the number."""
         return _Complex(-self.imag, self.real)
 
+    def negated(self) -> _Complex:
+        """The number with the other sign."""
+        return _Complex(-self.real, -self.imag)
+
+    def is_zero(self) -> Term:
+        """Whether both parts are zero."""
+        return self.real.high.equals(0.0) & self.imag.high.equals(0.0)
+
     def over(self, other: _Complex) -> _Complex:
         """A quotient."""
         size = _unless_zero(other.real.square() + other.imag.square())
@@ -242,20 +274,24 @@ class _Complex:
 def atan2(y: Term, y_imag: Term, x: Term, x_imag: Term, pair: bool) -> Parts:
     """``-i log((x + iy) / sqrt(x**2 + y**2))`` for complex x and y; of real ones the angle of the point."""
     largest = y.abs()
+    usable = is_finite(y)
     for part in (y_imag, x, x_imag):
         largest = where(part.abs() > largest, part.abs(), largest)
-    usable = (largest > 0.0) & (largest < INFINITY)
+        usable = usable & is_finite(part)
+    usable = usable & (largest > 0.0)
     # all are divided by one power of two, which leaves the quotient as it is
     power = _near_power(where(usable, largest, 1.0))
     parts = [number(where(usable, part, 1.0) / power, like=pair) for part in (x, x_imag, y, y_imag)]
     first, second = _Complex(*parts[:2]), _Complex(*parts[2:])
     radius = sqrt(*(first.square() + second.square()).rounded(), pair)
-    direction = (first + second.rotated()).over(_Complex(*(number(part, like=pair) for part in radius)))
+    above, below = first + second.rotated(), first + second.rotated().negated()
+    direction = above.over(_Complex(*(number(part, like=pair) for part in radius)))
     real, imag = log(*direction.rounded(), pair)
+    # where x is iy or -iy the logarithm is infinite, and there is no angle
+    height = where(above.is_zero(), INFINITY, where(below.is_zero(), -INFINITY, -real))
+    turned = where(above.is_zero() | below.is_zero(), NAN, imag)
     flat = y_imag.equals(0.0) & x_imag.equals(0.0)
-    plain = angle(y, x)
-    whole = flat | largest.equals(0.0)
-    return where(whole, plain, where(usable, imag, NAN)), where(whole, 0.0, where(usable, -real, NAN))
+    return where(flat, angle(y, x), where(usable, turned, NAN)), where(flat, 0.0, where(usable, height, NAN))
 
 
 def _near_power(value: Term) -> Term:
