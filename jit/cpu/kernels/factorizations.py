@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from hlojit.cpu.kernels.lane_kernels import cholesky_in_lanes, triangular_solve_in_lanes
 from hlojit.cpu.kernels.lapack import ONE
 from hlojit.cpu.kernels.library_calls import Batch, Number, Parameters, Place, Scratch, emit_calls
 from hlojit.ir.graph import Instruction
@@ -33,6 +34,9 @@ def emit_cholesky(instruction: Instruction, target: Target, symbol: str) -> Kern
     """The factor in one triangle and zeros in the other; NaN in the triangle of matrices that have none."""
     kind = instruction.operands[0].tensor_type
     letter, order = LETTERS[kind.element_type.name], kind.shape[-1]
+    in_lanes = cholesky_in_lanes(instruction, letter, _batch(kind))
+    if in_lanes.fits(target):
+        return in_lanes.emit(target, symbol)
     lower = CholeskyView.of(instruction).lower
     made = Parameters(f"{letter}potrf").add("U" if lower else "L", order, _matrix(kind, 1), max(1, order))
     made.add(Scratch("i", 1))
@@ -73,6 +77,9 @@ def emit_triangular_solve(instruction: Instruction, target: Target, symbol: str)
     matrix, sides = (operand.tensor_type for operand in instruction.operands)
     view = TriangularSolveView.of(instruction)
     letter = LETTERS[sides.element_type.name]
+    in_lanes = triangular_solve_in_lanes(instruction, letter, _batch(sides))
+    if in_lanes.fits(target):
+        return in_lanes.emit(target, symbol)
     order, (rows, columns) = matrix.shape[-1], sides.shape[-2:]
     made = Parameters(f"{letter}trsm").add("R" if view.left_side else "L", "U" if view.lower else "L")
     made.add(view.transpose, "U" if view.unit_diagonal else "N", columns, rows, Number(ONE[letter]))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from struct import pack
 from typing import Final
 
+from hlojit.cpu.kernels.lane_kernels import lapack_in_lanes
 from hlojit.cpu.kernels.lapack_results import finite_or_refused, vectors_joined
 from hlojit.cpu.kernels.library_calls import Batch, Nothing, Number, Parameters, Place, Scratch, emit_calls
 from hlojit.ir.graph import Instruction
@@ -23,8 +24,12 @@ ONE: Final = {"s": pack("<f", 1), "d": pack("<d", 1), "c": pack("<2f", 1, 0), "z
 
 
 def emit_lapack(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-    """One call of the routine for each matrix of the batch."""
-    call = _Call(LapackCall.of(instruction), instruction)
+    """One call of the routine for each matrix of the batch; small ones are done by generated code where that can."""
+    found = LapackCall.of(instruction)
+    in_lanes = lapack_in_lanes(found)
+    if in_lanes is not None and in_lanes.fits(target):
+        return in_lanes.emit(target, symbol)
+    call = _Call(found, instruction)
     parameters, batch = _ROUTINES[call.found.name](call)
     return emit_calls(symbol, parameters, batch)
 
