@@ -129,7 +129,7 @@ def test_sizes_that_only_data_tell_are_refused() -> None:
         "%0 = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>",
         "return %0 : tensor<?xf32>",
     )
-    with pytest.raises(hlojit.HlojitError):
+    with pytest.raises(hlojit.HlojitError, match="size -3 must not be negative for stablehlo.dynamic_iota"):
         hlojit.compile(text)(np.zeros(8, "f4"), np.array([-3], "i4"))
 
 

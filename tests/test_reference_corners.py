@@ -34,10 +34,11 @@ def test_sort_by_a_constant(constant: str, length: int) -> None:
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_quantized_numbers_expressed_without_a_zero(backend: str) -> None:
     """f8E8M0FNU has neither zero nor signs: what is not one of its powers of two is NaN, whose stored integer is that nearest to 0."""
-    kind = "tensor<4x!quant.uniform<i8:f8E8M0FNU, 1.0>>"
+    kind = "tensor<6x!quant.uniform<i8:f8E8M0FNU, 1.0>>"
     text = f"func.func @main(%x: {kind}) -> {kind} {{ %0 = stablehlo.add %x, %x : {kind} return %0 : {kind} }}"
-    found = hlojit.compile(text, backend=backend)(np.array([1, 8, 32, 127], np.int8))
-    assert found.tolist()[:3] == [2, 16, 64]
+    found = hlojit.compile(text, backend=backend)(np.array([1, 8, 32, 127, 0, -3], np.int8))
+    # 127 is expressed as 128, and 256 is clamped; 0 and -3 are NaN.
+    assert found.tolist() == [2, 16, 64, 127, 0, 0]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])

@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.fft
+from hlojit import runtime
 from hlojit.cpu.processor import host_target
 from hlojit.ir.errors import VerificationError
 from hlojit.ir.ops.fourier import LONGEST, stages, unit_roots
@@ -185,7 +186,15 @@ def test_what_is_not_finite_is_seen_everywhere(length: int) -> None:
 def test_results_do_not_depend_on_threads() -> None:
     executable = program((300, 128), 1, "FFT", "c8")
     x = operand(executable)
-    expected = executable(x)
+    before = runtime.get_threads()
+    try:
+        runtime.set_threads(1)
+        expected = executable(x)
+        for count in (2, 3, 8):
+            runtime.set_threads(count)
+            np.testing.assert_array_equal(executable(x), expected)
+    finally:
+        runtime.set_threads(before)
     with ThreadPoolExecutor(4) as threads:
         for found in threads.map(lambda _: executable(x), range(12)):
             np.testing.assert_array_equal(found, expected)

@@ -153,7 +153,8 @@ def test_parts_of_complex_numbers_are_rounded(backend: str, precision: str, oper
     found = hlojit.compile(text, backend=backend)(a, b)
     size = np.abs(a).astype("f8") @ np.abs(b).astype("f8")
     error = (np.abs(found - a.astype("c16") @ b.astype("c16")) / size).max()
-    assert left_out(precision, operations) / 256 < error + SUMS
+    if operations == 1:
+        assert error > left_out(precision, 1) / 64  # the parts are rounded, indeed
     assert error <= 2 * left_out(precision, operations) + SUMS
 
 

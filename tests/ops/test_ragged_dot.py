@@ -133,7 +133,10 @@ def test_ragged_dot_is_jax_s(case: str, backend: str, dtype: type) -> None:
     wanted = expected(lhs, rhs, sizes, numbers)
     program = text(lhs, rhs, sizes, wanted.shape, numbers)
     found = np.asarray(hlojit.compile(program, backend=backend)(lhs, rhs, sizes))
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+    # Both sum up to 11 products of about 64 in an order of their own; integers wrap, in any order.
+    np.testing.assert_allclose(
+        found, wanted, rtol=1e-5 if dtype is np.float32 else 0, atol=1e-4 if dtype is np.float32 else 0
+    )
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import hlojit
 import numpy as np
 import pytest
@@ -18,6 +20,16 @@ def program(op: str, element: str, tolerance: str, mode: str = "TOLERANCE") -> s
     }}"""
 
 
+FUNCTIONS = {
+    "exponential": np.exp,
+    "exponential_minus_one": np.expm1,
+    "tanh": np.tanh,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "cosine": np.cos,
+}
+MANTISSA = {"bf16": 7, "f32": 23, "f64": 52}
+"""Bits behind the point of a number between 1 and 2."""
 NONE = "atol = 0.0, rtol = 0.0, ulps = 0"
 KEPT = [
     ("exponential", "f32", "atol = 0.0, rtol = 0.0, ulps = 2", "TOLERANCE"),
@@ -45,7 +57,22 @@ REFUSED = [
 def test_a_tolerance_that_is_kept(op: str, element: str, tolerance: str, mode: str) -> None:
     executable = hlojit.compile(program(op, element, tolerance, mode))
     dtype = executable.input_types[0].element_type.dtype
-    assert np.asarray(executable(np.full(4, 0.5).astype(dtype))).dtype == dtype
+    x = (
+        np.array([0.5 - 0.125j, 0.3 + 0.7j, -1.75 + 1e-3j, 3 - 2j])
+        if "complex" in element
+        else np.array([0.5, 0.3, 1.75, 3])
+    ).astype(dtype)
+    found = np.asarray(executable(x))
+    assert found.dtype == dtype
+    wide = np.clongdouble if "complex" in element else np.longdouble
+    wanted = FUNCTIONS[op](x.astype(wide))
+    absolute, relative, units = (float(number) for number in re.findall(r"= ([\d.e-]+)", tolerance))
+    if mode != "TOLERANCE":
+        units = 2
+    for part in (np.real, np.imag) if "complex" in element else (np.real,):
+        value, exact = part(found.astype(wide)), part(wanted)
+        unit = np.exp2(np.floor(np.log2(np.abs(exact))) - MANTISSA[element.removeprefix("complex<").removesuffix(">")])
+        assert np.all(np.abs(value - exact) <= absolute + relative * np.abs(exact) + units * unit)
 
 
 @pytest.mark.parametrize(("op", "element", "tolerance", "expected"), REFUSED)
