@@ -22,7 +22,8 @@ from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Elements, is_narrow, round_element
+from hlojit.lowering.element_forms import is_narrow, round_element
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.index import Index
 from hlojit.lowering.moved_values import MovedValues
 from hlojit.lowering.target import Target

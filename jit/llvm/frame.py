@@ -11,7 +11,8 @@ from hlojit.ir.scalar.builder import Pair, Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.vector_access import VectorAccess
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import Elements, is_narrow
+from hlojit.lowering.element_forms import is_narrow
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.index import Index, RunTime
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.target import Target

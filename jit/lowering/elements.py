@@ -30,33 +30,10 @@ from hlojit.lowering.element_constants import (
     constant_parts,
     stored_element,
 )
+from hlojit.lowering.element_forms import is_narrow, memory_kind, round_element
 from hlojit.lowering.index import Index, RunTime, as_index, linear_index
 from hlojit.lowering.moved_values import MovedValues
-
-
-def memory_kind(element: ElementType) -> str:
-    """Kind of one element in a buffer: ``i1`` for a boolean's byte, the bits' integer for a small float or a complex number."""
-    if isinstance(element, ComplexType):
-        return f"i{element.bits}"
-    return formats.storage_kind(stored_element(element))
-
-
-def lane_kind(element: ElementType) -> str:
-    """Kind of the lanes in which elements are loaded and stored: of a complex number's parts, one of them."""
-    return element.component if isinstance(element, ComplexType) else memory_kind(element)
-
-
-def is_narrow(element: ElementType) -> bool:
-    """Whether the element type is a float that is computed in a wider one."""
-    return isinstance(element, FloatFormat) and not element.is_native
-
-
-def round_element(builder: ScalarBuilder, element: ElementType, scalar: Scalar) -> Scalar:
-    """Bring the result of a rule into its element type: round a narrow float, wrap a sub-byte integer."""
-    if is_narrow(element):
-        return formats.round_to_format(builder, scalar, element)
-    return formats.wrap_integer(builder, scalar, element)
-
+from hlojit.lowering.run_time_names import RunTimeNames
 
 Key = tuple[Value, tuple[Index, ...]]
 STORED: Final = "stored"
@@ -92,9 +69,7 @@ class Elements:
         self.reader: Instruction | None = None
         """The instruction for which memory is accessed, for messages."""
         self._moved = MovedValues(body)
-        self._numbers: dict[Value, int] = {}
-        self._origins: dict[int, tuple[Scalar, Key]] = {}
-        """Which element a scalar is that a rule got, by identity of the object (kept alive here)."""
+        self._names = RunTimeNames()
         self._stored: dict[int, tuple[Scalar, Scalar, ElementType]] = {}
         """Memory forms of loaded scalars, by identity of the object (kept alive here)."""
         self._unguarded = 0
@@ -390,7 +365,7 @@ class Elements:
             outer.stored and key[0].tensor_type.element_type is outer.instruction.result.tensor_type.element_type
         )
         result = self.stored(*key) if is_stored else self.value(*key)
-        self._origins[id(result)] = (result, key)
+        self._names.note(result, key)
         self._current = outer
         return result
 
@@ -410,7 +385,10 @@ class Elements:
         assert self._current is not None
         if low >= high:
             return Index(low)
-        key, variables = self._name_atom(value, low, high)
+        running = self._current
+        key, variables = self._names.name(
+            value, low, high, (running.instruction, running.at), lambda name: self.find(("atom", name)) is not None
+        )
         if self.find(("atom", key)) is not None:
             return Index(0, ((RunTime(key, low, high, variables), 1),))
         b = self.builder
@@ -426,24 +404,6 @@ class Elements:
         self._scopes[-1]["atom", key] = wide
         self.access.bind(key, wide)
         return Index(0, ((RunTime(key, low, high, variables), 1),))
-
-    def _name_atom(self, scalar: Scalar, low: int, high: int) -> tuple[str, frozenset[str]]:
-        """A name that is the same in every run of the rules, and the variables on which the value may depend."""
-        assert self._current is not None
-        known = self._origins.get(id(scalar))
-        if known is not None:
-            value, index = known[1]
-            number = self._numbers.setdefault(value, len(self._numbers))
-            key = f"r{number}[{','.join(position.key for position in index)}]{low}:{high}"
-            return key, frozenset().union(*(position.variables for position in index))
-        instruction, index, _ = self._current
-        number = self._numbers.setdefault(instruction.results[0], len(self._numbers))
-        stem = f"s{number}[{','.join(position.key for position in index)}]"
-        # One instruction may ask for several; they come in the same order every time its rule runs.
-        count = 0
-        while self.find(("atom", f"{stem}.{count}")) is not None:
-            count += 1
-        return f"{stem}.{count}", frozenset().union(*(position.variables for position in index))
 
     def in_range(self, index: Index | int, low: int, high: int) -> Scalar | bool:
         """The condition ``low <= index < high``."""

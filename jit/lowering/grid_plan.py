@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.loop_plan import in_place_pairs, probe_elements

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.probe import Facts

@@ -15,7 +15,8 @@ from typing import cast
 from hlojit.ir.graph import Value
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.elements import Elements, lane_kind
+from hlojit.lowering.element_forms import lane_kind
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.machine import Machine
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar

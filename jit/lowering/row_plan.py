@@ -20,7 +20,8 @@ from hlojit.ir.ops.views import DimensionsView
 from hlojit.ir.scalar import formats
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.elements import Elements, Key, lane_kind
+from hlojit.lowering.element_forms import lane_kind
+from hlojit.lowering.elements import Elements, Key
 from hlojit.lowering.index import Index, delinearized, linear_index, variable
 from hlojit.lowering.loop_plan import CALL_CYCLES, Units, divide, element_nanoseconds, in_place_pairs
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar

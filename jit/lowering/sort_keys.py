@@ -23,7 +23,7 @@ from hlojit.ir.ops.sort_order import SortKey, sort_order
 from hlojit.ir.scalar import arithmetic, formats
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.scalar_regions import region_values
 from hlojit.lowering.target import KIND_BITS
 

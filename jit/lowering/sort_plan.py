@@ -9,7 +9,7 @@ from functools import cached_property
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.views import SortView
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.target import KIND_BITS
 

@@ -11,7 +11,7 @@ from typing import final
 
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.views import SortView
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.selection import Selection
 
 

@@ -25,7 +25,7 @@ from hlojit.ir.ops.views import CompareView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.sort_keys import CodeMap, KeyCode, Nans
 from hlojit.lowering.target import KIND_BITS
 

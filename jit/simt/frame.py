@@ -12,7 +12,8 @@ from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
-from hlojit.lowering.elements import Elements, memory_kind
+from hlojit.lowering.element_forms import memory_kind
+from hlojit.lowering.elements import Elements
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 from hlojit.simt.access import SimtAccess

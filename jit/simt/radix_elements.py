@@ -10,7 +10,7 @@ from typing import cast
 
 from hlojit.llvm.builder import scalars
 from hlojit.llvm.text import Val
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.radix_plan import DIGIT, INDEX, Digit, RadixPlan
 from hlojit.lowering.sort_keys import KeyCode, stored_operands
 from hlojit.simt.digit_order import kind_bytes

@@ -16,7 +16,7 @@ from hlojit.ir.graph import Instruction
 from hlojit.llvm.builder import Val
 from hlojit.llvm.combiners import Combiner, Combiners
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_reduction_plan import ColumnGrid, RowGrid, scan_columns, scan_rows
 from hlojit.lowering.index import Index, constant, delinearized, variable

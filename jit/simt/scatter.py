@@ -19,7 +19,7 @@ from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.llvm.region import Variable, delinearize, load_stored, store_stored, updated, while_loop, wide_index
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.scatter_plan import ScatterPlan

@@ -19,7 +19,7 @@ from hlojit.llvm.builder import scalars
 from hlojit.llvm.region import Variable, inline_region, while_loop
 from hlojit.llvm.text import Val
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.radix_plan import RadixPlan

@@ -6,7 +6,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.region import clamp, delinearize, wide_index
 from hlojit.lowering.body import Body
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target

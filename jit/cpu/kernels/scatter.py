@@ -21,7 +21,7 @@ from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.region import Variable, delinearize, updated
-from hlojit.lowering.elements import memory_kind
+from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.scatter_plan import ScatterPlan
 from hlojit.lowering.scatter_shares import PlaceShare, WindowShare
