@@ -257,8 +257,9 @@ class Structural(Lowering):
     """Control flow, calls, constants and tuples: what the host program itself executes.
 
     ``role`` says what it does with it: ``constant``, ``loop`` (condition and body), ``branch`` (one of the regions),
-    ``call``, ``return``, ``alias`` (results are the operands' memory), ``tuple``, ``token``, ``start`` (somebody else runs
-    the region) and ``finish`` (waits for that).  A ``return`` ends what ``ends`` says: a ``function`` or a ``region``.
+    ``call``, ``function`` (what is called, as a value), ``return``, ``alias`` (results are the operands' memory), ``tuple``,
+    ``token``, ``start`` (somebody else runs the region) and ``finish`` (waits for that).  A ``return`` ends what ``ends``
+    says: a ``function`` or a ``region``.
     ``expansion`` is a rule as that of ``Expand``, for back ends whose programs do not do it.
     """
 

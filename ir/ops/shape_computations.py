@@ -23,6 +23,7 @@ from hlojit.ir.ops.definition import (
     OpDefinition,
     Operand,
     ReferenceCall,
+    Structural,
     Trait,
     define,
 )
@@ -314,9 +315,11 @@ FUNC_CONSTANT = define(
         "func.constant",
         attributes=(AttributeSpec("value", SYMBOL),),
         constraints=(Constraint("value", _function_of),),
+        reference=lambda call: call.attributes["value"],
         syntax="func.constant",
         traits=STRUCTURAL,
         callees=("value",),
+        lowering=Structural("function"),
         summary="a function of the module as a value",
     )
 )
@@ -340,12 +343,26 @@ def _results_of(request: InferenceRequest) -> Sequence[Type]:
     return callee.results
 
 
+def _expand_indirect_call(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+    """A call of the function that the callee is known to be, once the functions that it was passed through are inlined."""
+    callee, *operands = instruction.operands
+    if callee.producer is None or not callee.producer.op.callees:
+        return None
+    (name,) = callee.producer.callees
+    call: Instruction = builder.create(
+        "func.call", operands, result_types=instruction.result_types, attributes={"callee": name}
+    )
+    return call.results
+
+
 CALL_INDIRECT = define(
     OpDefinition(
         "func.call_indirect",
         operands=(Operand("callee"), Operand("operands", variadic=True)),
         infer=checked(_INDIRECT_RULES, _results_of),
         constraints=(*_INDIRECT_RULES, inferred("results")),
+        reference=lambda call, callee, *values: call.call(callee, *values),
+        lowering=Expand(_expand_indirect_call),
         syntax="func.call_indirect",
         traits=STRUCTURAL | {Trait.EFFECT},
         summary="calls a function that is a value",

@@ -61,7 +61,7 @@ class CallInliner(Pass):
         kept = frozenset(self.keep.split(":")) if self.keep else frozenset()
         found = []
         for instruction in function.body.walk():
-            if not instruction.op.callees:
+            if not instruction.op.callees or instruction.op.host_role == "function":
                 continue
             # What a call is to be replaced by is all that it is; a composite may also be kept as it stands.
             if instruction.op.host_role != "call" and (
