@@ -268,10 +268,18 @@ def _symbolic(
     ShapeRefinement(refine_call=refined_call).run(copy)
     CallInliner().run(copy)
     check_ranks(copy)
-    # Passes leave out what no result needs, and what looks at sizes with it.
-    stated = stated_sizes(copy, sources)
+    stated = stated_sizes(_expanded(copy, backend, settings), sources)
     lower(copy, backend, settings, open_sizes=True)
     return backend.compile_symbolic(copy, sources), stated
+
+
+def _expanded(module: Module, backend: Backend, settings: CompileOptions) -> Module:
+    """The program with all ops that say what they need of sizes: simplification leaves out what no result needs."""
+    expanded = module.clone()
+    inline, expand, _ = Legalizer(backend, settings, open_sizes=True).passes()
+    for pass_ in (inline, expand, ShapeRefinement(refine_call=refined_call)):
+        pass_.run(expanded)
+    return expanded
 
 
 def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:

@@ -70,6 +70,15 @@ PROGRAMS = {
     "take": Program(lambda x: x[jnp.array([0, 0, 0])], ("b, 4",)),
     "last row": Program(lambda x: x[-1], ("b, 4",)),
     "scatter": Program(lambda x: x.at[0].set(1.0).at[-1].add(2.0), ("b, 4",)),
+    "rows added at indices": Program(
+        lambda x, y: x.at[jnp.arange(y.shape[0]) * 3 % 7].add(y, mode="drop"), ("b, n", "2*b, n"), TWO
+    ),
+    "sums of segments": Program(
+        lambda x, y: jnp.zeros_like(x).at[(y[:, 0] * 2).astype(int)].max(y, mode="drop"), ("b, n", "4*b, n"), TWO
+    ),
+    "gradient of take": Program(
+        jax.grad(lambda x: (jnp.take(x, jnp.arange(x.shape[1]), axis=0, mode="clip") ** 2).sum()), ("b, n",), TWO
+    ),
     "size as a number": Program(lambda x: x.sum() / x.shape[0], ("b",)),
     "scan": Program(scan, ("b, 4",)),
     "scan of open rows": Program(scan, ("b, n",), TWO),
@@ -117,11 +126,7 @@ def arguments(shapes: list[Any], sizes: dict[str, int]) -> list[Any]:
 
 NOT_SYMBOLIC = {
     "cumulative sum": "custom_call",
-    "sort": "sort",
-    "top k": "sort",
-    "top half": "custom_call",
     "random bits": "custom_call",
-    "scatter": "scatter",
     "max pool": "custom_call",
 }
 """Programs that are compiled for each shape all the same, and the op that the reason names."""

@@ -186,6 +186,19 @@ CASES = {
         ["tensor<3x?xf32>", "tensor<2x1xf32>", ("tensor<i64>", (0, 1))],
         "tensor<3x?xf32>",
     ),
+    "sort": Case(
+        '"stablehlo.sort"(%x) <{dimension = 0 : i64, is_stable = true}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): %p = '
+        "stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %p : tensor<i1> }) : ($x)",
+        [M],
+        M,
+    ),
+    "scatter": Case(
+        '"stablehlo.scatter"(%x, %y, %z) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], '
+        "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({ ^bb0(%a: tensor<f32>, "
+        "%b: tensor<f32>): %p = stablehlo.add %a, %b : tensor<f32>\nstablehlo.return %p : tensor<f32> }) : ($x, $y, $z)",
+        [M, ("tensor<?x1xi32>", ([[0], [1]], [[2]], np.zeros((0, 1)))), "tensor<?x?xf32>"],
+        M,
+    ),
     "concatenate": Case("stablehlo.concatenate %x, %y, dim = 0 : ($x, $y)", [N, M], N, sizes=(0, 1, 4)),
     "concatenate to known rows": Case("stablehlo.concatenate %x, %y, dim = 0 : ($x, $y)", [M, M], "tensor<4x4xf32>"),
     "pad": Case("stablehlo.pad %x, %y, low = [-1], high = [0], interior = [1] : ($x, $y)", [V, "tensor<f32>"], V),

@@ -22,6 +22,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.open_shapes import Sizes, joined, number
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -136,9 +137,40 @@ def _expand_top_k(builder: Any, instruction: Instruction) -> Sequence[Value] | N
     """A stable descending sort of values and indices, cut off behind k."""
     operand, k = instruction.operands[0], instruction.attributes["k"]
     type = operand.type
-    if not isinstance(type, TensorType) or not type.is_static:
+    if not isinstance(type, TensorType) or type.bounds:
         return None
-    index = tensor(type.shape, "i32")
+    if not type.is_static:
+        return open_top_k(builder, operand, number(builder, k), instruction.result_types)
+    ordered = _descending(builder, operand, builder.iota(tensor(type.shape, "i32"), type.rank - 1))
+    bounds = {
+        "start_indices": (0,) * type.rank,
+        "limit_indices": (*type.shape[:-1], k),
+        "strides": (1,) * type.rank,
+    }
+    return [builder.create("stablehlo.slice", [value], attributes=bounds).result for value in ordered]
+
+
+def open_top_k(builder: Any, operand: Value, k: Value, types: Sequence[Type]) -> Sequence[Value]:
+    """The same of a value whose sizes are open, and ``k`` (tensor<1xi64>) elements of each row."""
+    type, sizes = operand.tensor_type, Sizes.of(builder, operand)
+    numbers = builder.create(
+        "stablehlo.dynamic_iota",
+        [sizes.vector()],
+        attributes={"iota_dimension": type.rank - 1},
+        result_types=[type.with_element_type("i32")],
+    ).result
+    starts, ones = (builder.constant([each] * type.rank, tensor((type.rank,), "i64")) for each in (0, 1))
+    limits = joined(builder, [*sizes.each[:-1], k])
+    ordered = _descending(builder, operand, numbers)
+    return [
+        builder.create("stablehlo.real_dynamic_slice", [value, starts, limits, ones], result_types=[found]).result
+        for value, found in zip(ordered, types)
+    ]
+
+
+def _descending(builder: Any, operand: Value, numbers: Value) -> Sequence[Value]:
+    """Rows and their elements' numbers, the largest first."""
+    type, index = operand.tensor_type, numbers.tensor_type
     order = "TOTALORDER" if isinstance(type.element_type, FloatFormat) else None
     scalar, position = type.with_shape(()), index.with_shape(())
     comparator = builder.region(
@@ -146,16 +178,12 @@ def _expand_top_k(builder: Any, instruction: Instruction) -> Sequence[Value] | N
     )
     ordered = builder.create(
         "stablehlo.sort",
-        [operand, builder.iota(index, type.rank - 1)],
+        [operand, numbers],
         attributes={"dimension": type.rank - 1, "is_stable": True},
         regions=[comparator],
     )
-    bounds = {
-        "start_indices": (0,) * type.rank,
-        "limit_indices": (*type.shape[:-1], k),
-        "strides": (1,) * type.rank,
-    }
-    return [builder.create("stablehlo.slice", [value], attributes=bounds).result for value in ordered.results]
+    results: Sequence[Value] = ordered.results
+    return results
 
 
 TOP_K = define(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import ArrayAttr, BoolAttr, DictAttr, IntegerAttr
 from hlojit.ir.blocks import Block
+from hlojit.ir.ops.chlo_structure import open_top_k
 from hlojit.ir.ops.control import callee_named
 from hlojit.ir.ops.dynamic_types import numbers, shape_positions
 from hlojit.ir.ops.rules import constant_operand
@@ -45,8 +46,14 @@ def _number(instruction: Instruction, position: int) -> int | None:
 
 
 def _top_k(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
-    k = _number(instruction, 1)
-    return None if k is None else list(builder.top_k(instruction.operands[0], k=k))
+    k, operand = _number(instruction, 1), instruction.operands[0]
+    if k is not None:
+        return list(builder.top_k(operand, k=k))
+    type = operand.type
+    if not isinstance(type, TensorType) or type.is_static or type.bounds or not type.rank:
+        return None
+    size = builder.reshape(builder.convert(instruction.operands[1], "i64"), (1,))
+    return open_top_k(builder, operand, size, instruction.result_types)
 
 
 def _reduce_window(builder: Any, instruction: Instruction) -> Sequence[Value] | None:

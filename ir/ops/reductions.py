@@ -376,6 +376,7 @@ SORT = define(
         syntax="generic",
         traits=frozenset({Trait.SORTS}),
         lowering=Kernel("sort", runs=_comparisons, expansion=expand_sort),
+        symbolic=shape_rules.sort,
         parts={ElementType: Separately(in_pairs)},
         padded=padding_rules.sort,
         summary="sorts along a dimension by a comparator",

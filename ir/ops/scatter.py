@@ -282,6 +282,7 @@ SCATTER = define(
         reference=reduces_quantized(_scatter_reference),
         syntax="generic",
         lowering=Kernel("scatter", expansion=expand_scatter),
+        symbolic=shape_rules.scatter,
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
         summary="combines updates into the inputs at indices given by a tensor; those out of bounds are skipped",
     )

@@ -19,7 +19,9 @@ from hlojit.ir.ops.symbolic_values import (
     Pick,
     Product,
     Relabel,
+    Scattering,
     Shape,
+    Sorting,
     Step,
     Surround,
     SymbolicShapes,
@@ -38,7 +40,9 @@ from hlojit.ir.ops.views import (
     GatherView,
     IotaView,
     PadView,
+    ScatterView,
     SliceView,
+    SortView,
     TransposeView,
     WindowView,
 )
@@ -297,6 +301,48 @@ def reduce(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Acc
         operand = [shapes.same(instruction, a, b) for a, b in zip(operand, _operand(shapes, instruction, position))]
     kept = tuple(size for d, size in enumerate(operand) if d not in dimensions)
     return kept, Folding(tuple(sorted(dimensions)))
+
+
+def scatter(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """The inputs' shape; windows fit into it, and there is one for each index."""
+    count, numbers = len(instruction.results), ScatterView.of(instruction).numbers
+    result = list(_operand(shapes, instruction))
+    for position in range(1, count):
+        result = [shapes.same(instruction, a, b) for a, b in zip(result, _operand(shapes, instruction, position))]
+    indices, update = _operand(shapes, instruction, count), list(_operand(shapes, instruction, count + 1))
+    for position in range(count + 2, 2 * count + 1):
+        update = [shapes.same(instruction, a, b) for a, b in zip(update, _operand(shapes, instruction, position))]
+    vector = numbers.index_vector_dim
+    if vector < len(indices):
+        shapes.same(instruction, len(numbers.scatter_dims_to_operand_dims), indices[vector])
+    windows = tuple(d for d in range(len(update)) if d not in numbers.update_window_dims)
+    for d, size in zip(windows, (size for d, size in enumerate(indices) if d != vector), strict=True):
+        shapes.same(instruction, update[d], size)
+    absent = (*numbers.inserted_window_dims, *numbers.input_batching_dims)
+    targets = tuple(d for d in range(len(result)) if d not in absent)
+    for d, target in zip(numbers.update_window_dims, targets, strict=True):
+        message = f"the window's size {{0}} must be at most {{1}} {place(instruction)}"
+        fits = apply("equal", apply("less", result[target], update[d]), 0)
+        shapes.require(fits, message, (update[d], result[target]))
+    batching = tuple(zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims))
+    for d, source in batching:
+        shapes.same(instruction, result[d], indices[source])
+    return tuple(result), Scattering(
+        numbers.update_window_dims,
+        windows,
+        targets,
+        numbers.scatter_dims_to_operand_dims,
+        vector,
+        tuple((d, source - (source > vector)) for d, source in batching),
+    )
+
+
+def sort(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:
+    """Operands of one shape."""
+    shape = list(_operand(shapes, instruction))
+    for position in range(1, len(instruction.operands)):
+        shape = [shapes.same(instruction, a, b) for a, b in zip(shape, _operand(shapes, instruction, position))]
+    return tuple(shape), Sorting(SortView.of(instruction).position(len(shape)))
 
 
 def dot_general(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, Access]:

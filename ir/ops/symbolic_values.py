@@ -144,6 +144,30 @@ class Updating:
 
 
 @dataclass(frozen=True, slots=True)
+class Sorting:
+    """The operands' elements along a dimension in the order that the region gives, equal ones as they were."""
+
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scattering:
+    """The inputs, with windows of the updates combined into them where the indices say."""
+
+    window_dims: tuple[int, ...]
+    """Of the updates: dimensions along a window."""
+    scatter_dims: tuple[int, ...]
+    """Of the updates: dimensions that count windows."""
+    operand_window_dims: tuple[int, ...]
+    """Of the inputs: where the windows' dimensions go."""
+    index_map: tuple[int, ...]
+    """Of the inputs: which dimension each component of an index is of."""
+    index_vector_dim: int
+    batching: tuple[tuple[int, int], ...]
+    """Dimensions of the inputs, with the position among ``scatter_dims`` of what counts along each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Passing:
     """Each operand as it is."""
 
@@ -171,6 +195,8 @@ Access = (
     | Windows
     | Convolving
     | Updating
+    | Sorting
+    | Scattering
     | Passing
     | Carrying
     | Choosing

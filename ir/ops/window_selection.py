@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
-from hlojit.ir.types import tensor
+from hlojit.ir.ops.open_shapes import Sizes, joined, number
+from hlojit.ir.types import DYNAMIC, TensorType, tensor
 
 if TYPE_CHECKING:
     from hlojit.ir.blocks import Block
@@ -23,19 +24,63 @@ if TYPE_CHECKING:
 
 
 def expand_select_and_scatter(builder: Builder, instruction: Instruction) -> Sequence[Value] | None:
-    """The windows' selection and the scatter; nothing where a shape is not known."""
+    """The windows' selection and the scatter; nothing where a shape is not known but has bounds."""
     operand, source, init = instruction.operands
-    if not (operand.tensor_type.is_static and source.tensor_type.is_static):
+    types = [each.type for each in (operand, source)]
+    if not all(isinstance(type, TensorType) and not type.bounds for type in types):
         return None
+    if not all(isinstance(type, TensorType) and type.is_static for type in types):
+        return _expand_open(builder, instruction)
     size, count = operand.tensor_type.size, source.tensor_type.size
-    numbers = _selected_numbers(builder, instruction)
-    scattered = builder.create(
+    index = "i32" if size <= np.iinfo(np.int32).max else "i64"
+    all_numbers = builder.reshape(builder.iota(tensor((size,), index), 0), operand.tensor_type.shape)
+    numbers = _selected_numbers(builder, instruction, all_numbers)
+    parts = [
+        builder.broadcast_in_dim(init, (size,)),
+        builder.reshape(numbers, (count, 1)),
+        builder.reshape(source, (count,)),
+    ]
+    return [builder.reshape(_scattered(builder, instruction, parts), instruction.results[0].tensor_type)]
+
+
+def _expand_open(builder: Builder, instruction: Instruction) -> Sequence[Value]:
+    """The same with sizes that are computed."""
+    operand, source, init = instruction.operands
+    sizes, element = Sizes.of(builder, operand), operand.tensor_type.element_type
+    line = builder.create(
+        "stablehlo.dynamic_iota",
+        [sizes.total()],
+        attributes={"iota_dimension": 0},
+        result_types=[tensor((DYNAMIC,), "i64")],
+    ).result
+    type = operand.tensor_type.with_element_type("i64")
+    numbers = _selected_numbers(builder, instruction, _reshaped(builder, line, sizes.vector(), type))
+    # Where there is no source for each window, this says so.
+    source = builder.select(builder.compare(numbers, numbers, "EQ"), source, source)
+    count = Sizes.of(builder, source).total()
+    parts = [
+        builder.create(
+            "stablehlo.dynamic_broadcast_in_dim",
+            [init, sizes.total()],
+            attributes={"broadcast_dimensions": ()},
+            result_types=[tensor((DYNAMIC,), element)],
+        ).result,
+        _reshaped(builder, numbers, joined(builder, [count, number(builder, 1)]), tensor((DYNAMIC, 1), "i64")),
+        _reshaped(builder, source, count, tensor((DYNAMIC,), element)),
+    ]
+    scattered = _scattered(builder, instruction, parts)
+    return [_reshaped(builder, scattered, sizes.vector(), instruction.results[0].tensor_type)]
+
+
+def _reshaped(builder: Builder, value: Value, sizes: Value, type: TensorType) -> Value:
+    return builder.create("stablehlo.dynamic_reshape", [value, sizes], result_types=[type]).result
+
+
+def _scattered(builder: Builder, instruction: Instruction, parts: Sequence[Value]) -> Value:
+    """Elements of the source combined into a line, at their numbers."""
+    return builder.create(
         "stablehlo.scatter",
-        [
-            builder.broadcast_in_dim(init, (size,)),
-            builder.reshape(numbers, (count, 1)),
-            builder.reshape(source, (count,)),
-        ],
+        parts,
         attributes={
             "scatter_dimension_numbers": ScatterDimensionNumbers(
                 inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), index_vector_dim=1
@@ -43,14 +88,12 @@ def expand_select_and_scatter(builder: Builder, instruction: Instruction) -> Seq
         },
         regions=[instruction.regions[1].clone()],
     ).result
-    return [builder.reshape(scattered, instruction.results[0].tensor_type)]
 
 
-def _selected_numbers(builder: Builder, instruction: Instruction) -> Value:
+def _selected_numbers(builder: Builder, instruction: Instruction, numbers: Value) -> Value:
     """Of each window, the number of the element that it selects, or -1."""
     type = instruction.operands[0].tensor_type
-    index = "i32" if type.size <= np.iinfo(np.int32).max else "i64"
-    numbers = builder.reshape(builder.iota(tensor((type.size,), index), 0), type.shape)
+    index = numbers.tensor_type.element_type.name
     ones = (1,) * type.rank
     windows = builder.create(
         "stablehlo.reduce_window",

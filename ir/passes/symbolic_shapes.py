@@ -161,10 +161,21 @@ def _shape_of(shapes: SymbolicShapes, instruction: Instruction) -> tuple[Shape, 
         return (), Elementwise()
     rule = instruction.op.symbolic
     if rule is not None:
+        _check_regions(instruction)
         return rule(shapes, instruction)
     if isinstance(instruction.op.lowering, Pointwise) and not instruction.regions:
         return _pointwise(shapes, instruction), Elementwise()
     raise refused(instruction, "it has no code for sizes that are given at run time")
+
+
+def _check_regions(instruction: Instruction) -> None:
+    """Combiners and comparators are made of scalars that are computed one after the other."""
+    for inner in (inner for region in instruction.regions for inner in region):
+        known = is_terminator(inner) or any(constant_of(result) is not None for result in inner.results)
+        if not known and not (isinstance(inner.op.lowering, Pointwise) and not inner.regions):
+            raise refused(
+                instruction, f"{inner.op.name} in its region has no code for sizes that are given at run time"
+            )
 
 
 def _pointwise(shapes: SymbolicShapes, instruction: Instruction) -> Shape:

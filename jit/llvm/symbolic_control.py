@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hlojit.ir.formats import BooleanType
 from hlojit.ir.graph import Block, Instruction, Value
-from hlojit.ir.ops.symbolic_values import Elementwise, Updating
+from hlojit.ir.ops.symbolic_values import Elementwise, Scattering, Updating
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.llvm.symbolic_elements import Memory
 from hlojit.llvm.symbolic_loops import lying_at
@@ -80,7 +80,8 @@ def _updated_in_place(emitter: SymbolicProgramEmitter, value: Value, argument: V
         producer = value.producer
         if producer is None or producer.block is not body:
             return
-        if not isinstance(emitter.shapes.access.get(producer), Updating):
+        access = emitter.shapes.access.get(producer)
+        if not isinstance(access, (Updating, Scattering)) or len(producer.results) > 1:
             return
         chain.append(value)
         value = producer.operands[0]

@@ -334,10 +334,14 @@ class SymbolicElements:
         return total, moves
 
     def _load(self, value: Value, at: Where) -> Val:
-        b, element = self.builder, value.tensor_type.element_type
         place, moves = (at.base, at.moves) if isinstance(at, Linear) else self.place(self.shapes.dims[value], at)
+        return self.load_at(value, self.memory[value], place, moves=moves)
+
+    def load_at(self, value: Value, memory: Memory, place: Val, *, moves: bool) -> Val:
+        """The element at a place of memory that is laid out for a value; ``moves``: lanes lie side by side."""
+        b, element = self.builder, value.tensor_type.element_type
         kind = "i1" if isinstance(element, BooleanType) else formats.storage_kind(element)
-        raw = b.load(kind, b.element_pointer(self.address(value), kind, place), vector=moves and b.lanes > 1)
+        raw = b.load(kind, b.element_pointer(self.place_of(memory), kind, place), vector=moves and b.lanes > 1)
         return cast(Val, formats.decode(scalars(b), raw, element))
 
     def store(self, value: Value, place: Val, scalar: Val, lanes: int) -> None:

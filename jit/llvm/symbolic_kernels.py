@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from hlojit.ir.formats import FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.symbolic_values import (
@@ -32,14 +31,15 @@ from hlojit.ir.ops.symbolic_values import (
     Passing,
     Pick,
     Product,
+    Scattering,
+    Sorting,
     SymbolicShapes,
     Updating,
     Windows,
-    refused,
 )
 from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.scalar import formats
-from hlojit.ir.sizes import Size, add, apply, divide_up, multiply, round_up
+from hlojit.ir.sizes import Size, add, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
 from hlojit.llvm.symbolic_control import emit_branch, emit_loop
 from hlojit.llvm.symbolic_elements import (
@@ -52,13 +52,15 @@ from hlojit.llvm.symbolic_elements import (
     Where,
 )
 from hlojit.llvm.symbolic_loops import CHUNK, Fold, KernelWriter, least
+from hlojit.llvm.symbolic_products import emit_convolution, emit_product
+from hlojit.llvm.symbolic_scatter import emit_scatter
+from hlojit.llvm.symbolic_sort import emit_sort
 from hlojit.llvm.symbolic_steps import Step, emit_host, launches
-from hlojit.llvm.symbolic_windows import along, convolution_space, stepped
-from hlojit.lowering.dot_tiles import FEW_TERMS
+from hlojit.llvm.symbolic_windows import along, stepped
 from hlojit.lowering.target import Target
 
 _ALIGNMENT = 64
-_KERNELS = (Folding, Product, Windows, Convolving, Updating, Carrying, Choosing)
+_KERNELS = (Folding, Product, Windows, Convolving, Updating, Sorting, Scattering, Carrying, Choosing)
 """What makes its results in memory."""
 
 Found = TypeVar("Found")
@@ -235,17 +237,20 @@ class SymbolicProgramEmitter:
         if isinstance(access, Choosing):
             return emit_branch(self, instruction)
         targets = [(result, self.allocate(result)) for result in instruction.results]
-        if isinstance(access, Folding):
+        if isinstance(access, Sorting):
+            emit_sort(self, instruction, access, targets)
+        elif isinstance(access, Scattering):
+            emit_scatter(self, instruction, access, targets)
+        elif isinstance(access, Folding):
             self._folded(instruction, access, targets)
         elif isinstance(access, Windows):
             self._windowed(instruction, access, targets)
         elif isinstance(access, Updating):
             self._updated(instruction, access, *targets)
         elif isinstance(access, Product):
-            self._product(instruction, access, targets)
+            emit_product(self, instruction, access, targets)
         elif isinstance(access, Convolving):
-            found = convolution_space(self.shapes, instruction, access)
-            self._products(instruction, found.shape, found.dimensions, partial(found.where, self.elements), targets)
+            emit_convolution(self, instruction, access, targets)
         else:
             self._elementwise(targets)
         self.memory.update(targets)
@@ -404,89 +409,6 @@ class SymbolicProgramEmitter:
         element = region.arguments[0].tensor_type.element_type
         number, kind = combiner.identity(element), formats.compute_kind(element)
         return lambda: (self.elements.builder.constant(kind, number),)
-
-    def _product(self, instruction: Instruction, access: Product, targets: Sequence[tuple[Value, Memory]]) -> None:
-        lhs, rhs = instruction.operands
-        used = [{pair[side] for pair in (*access.batching, *access.contracting)} for side in (0, 1)]
-        free = [
-            [d for d in range(each.tensor_type.rank) if d not in used[side]] for side, each in enumerate((lhs, rhs))
-        ]
-        batch, summed = len(access.batching), len(access.contracting)
-        outer = len(self.shapes.dims[instruction.result])
-        # The space of the fold is that of the result and behind it the dimensions that are summed over.
-        shape = [
-            *self.shapes.dims[instruction.result],
-            *(self.shapes.dims[lhs][left] for left, _ in access.contracting),
-        ]
-
-        def where(side: int, at: tuple[Position, ...]) -> tuple[Position, ...]:
-            found: dict[int, Position] = {}
-            for number, pair in enumerate(access.batching):
-                found[pair[side]] = at[number]
-            for number, pair in enumerate(access.contracting):
-                found[pair[side]] = at[outer + number]
-            start = batch + (len(free[0]) if side else 0)
-            for number, d in enumerate(free[side]):
-                found[d] = at[start + number]
-            return tuple(found[d] for d in range(len(found)))
-
-        dimensions = tuple(range(outer, outer + summed))
-        self._products(instruction, shape, dimensions, lambda side, at: (where(side, at), None), targets)
-
-    def _products(
-        self,
-        instruction: Instruction,
-        shape: Sequence[Size],
-        dimensions: Sequence[int],
-        where: Callable[[int, tuple[Position, ...]], tuple[tuple[Position, ...], Val | None]],
-        targets: Sequence[tuple[Value, Memory]],
-    ) -> None:
-        """Sums of products over ``dimensions`` of a space; ``where`` gives both factors' places, and whether there is one."""
-        b, elements = self.elements.builder, self.elements
-        element = instruction.result.tensor_type.element_type
-        kind = formats.compute_kind(element)
-
-        def nothing() -> Val:
-            return b.constant(kind, 0.0 if kind[0] == "f" else 0)
-
-        def factor(value: Value, at: tuple[Position, ...]) -> Val:
-            return self._converted(elements.element(value, at), value.tensor_type.element_type, element, kind)
-
-        def factors(at: tuple[Position, ...]) -> tuple[Val, ...]:
-            pair = []
-            for side, value in enumerate(instruction.operands):
-                place, exists = where(side, at)
-                if exists is None:
-                    pair.append(factor(value, place))
-                else:
-                    pair.append(elements.branch(exists, partial(factor, value, place), nothing))
-            return tuple(pair)
-
-        def combine(few: bool, total: Sequence[Val], pair: Sequence[Val]) -> tuple[Val, ...]:
-            if len(pair) == 1:
-                return (b.add(total[0], pair[0]) if kind[0] == "i" else b.fadd(total[0], pair[0]),)
-            if not isinstance(element, FloatFormat):
-                return (b.add(total[0], b.mul(pair[0], pair[1])),)
-            return (b.fadd(b.fmul(pair[0], pair[1]), total[0]) if few else b.fma(pair[0], pair[1], total[0]),)
-
-        if not isinstance(element, (FloatFormat, IntegerType)):
-            raise refused(instruction, f"products of {element} have no code for sizes that are given at run time")
-        terms = multiply(*(shape[d] for d in dimensions)) if dimensions else 1
-        # Few terms are rounded one by one (docs/numerics.md): where their number is open, one of two kernels works.
-        is_few = apply("less", terms, FEW_TERMS + 1) if isinstance(element, FloatFormat) else 0
-        for few, condition in ((True, is_few), (False, apply("xor", is_few, 1))):
-            if condition != 0:
-                zero = lambda: (nothing(),)  # noqa: E731
-                fold = Fold(shape, dimensions, factors, partial(combine, few), zero, zero, rounds=True)
-                self.writer.fold(fold, targets, self.writer.lanes([*instruction.operands, instruction.result]))
-                self.writer.only_if(condition)
-
-    def _converted(self, scalar: Val, source: Any, target: Any, kind: str) -> Val:
-        """A factor in the type that products are added in."""
-        b = self.elements.builder
-        if isinstance(target, FloatFormat) and isinstance(source, FloatFormat):
-            return cast(Val, formats.float_resized(scalars(b), scalar, kind))
-        return cast(Val, formats.convert(scalars(b), scalar, source, target))
 
 
 def _block_of(value: Value) -> Block | None:

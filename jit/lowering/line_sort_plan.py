@@ -70,7 +70,7 @@ class LineSortPlan:
         """The plan of a sort with elements, or None where its comparator is no order by keys."""
         instruction = arrays.sort
         comparator = instruction.regions[0]
-        keys = _keys(instruction, comparator)
+        keys = ordering_keys(instruction, comparator)
         if keys is None:
             return None
         codes = tuple(KeyCode.of(key, comparator) for key in keys)
@@ -189,7 +189,7 @@ def number_bits(length: int) -> int:
     return max(1, (length - 1).bit_length())
 
 
-def _keys(instruction: Instruction, comparator: Block) -> list[SortKey] | None:
+def ordering_keys(instruction: Instruction, comparator: Block) -> list[SortKey] | None:
     """The comparator's keys, NaN behind all numbers where the comparison leaves it without a place."""
     keys = sort_order(comparator)
     if keys is None or any(_is_from_outside(value, comparator) for inner in comparator for value in inner.operands):

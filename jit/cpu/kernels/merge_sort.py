@@ -7,7 +7,7 @@ blocks by insertion, and merged back and forth between two buffers.  One task so
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,12 +18,11 @@ from hlojit.ir.ops.views import SortView
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.kernel_code import kernel_code
-from hlojit.llvm.region import Variable, inline_region, load_element, while_loop
+from hlojit.llvm.merging import LineMerger
+from hlojit.llvm.region import inline_region, load_element
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
 
-INSERTION_BLOCK = 12
-"""Elements that are sorted by insertion before merging begins."""
 STEP_CYCLES = 6.0
 """Of a comparison, and of moving each operand's element: branches that nobody can foresee."""
 
@@ -151,115 +150,22 @@ class _Sort:
     def _load(self, base: Sequence[Val], index: Val) -> list[Val]:
         return [load_element(self.b, element, line, index) for element, line in zip(self.elements, base)]
 
-    def _move_element(self, source: Sequence[Val], here: Val, target: Sequence[Val], there: Val) -> None:
-        """Copy the bits of one element of every operand."""
-        b = self.b
-        for element, source_base, target_base in zip(self.elements, source, target):
-            kind = formats.storage_kind(element)
-            value = b.load(kind, b.element_pointer(source_base, kind, here))
-            b.store(value, b.element_pointer(target_base, kind, there))
-
     def _before(self, lhs: Sequence[Val], rhs: Sequence[Val]) -> Val:
         """The comparator: whether ``lhs`` comes before ``rhs``."""
         arguments = [value for pair in zip(lhs, rhs) for value in pair]
         return inline_region(self.b, self.comparator, arguments)[0]
 
+    def _held(self, bits: Sequence[Val]) -> Callable[[Sequence[Val], Val], Val]:
+        key = [cast(Val, formats.decode(scalars(self.b), each, element)) for each, element in zip(bits, self.elements)]
+        return lambda base, index: self._before(key, self._load(base, index))
+
     def _sort_line(self, lines: Sequence[_Line]) -> Val:
         """Sort; returns (i1) whether the result is in the first buffers."""
-        b = self.b
-        first, second = [line.first for line in lines], [line.second for line in lines]
-        length = b.constant("i64", self.length)
-        self._insertion_sort(first, length)
-        in_first = Variable(b, "i1", b.constant("i1", 1))
-        width = Variable(b, "i64", b.constant("i64", INSERTION_BLOCK))
-
-        def merge_all() -> None:
-            step = width.get()
-            flag = in_first.get()
-            source = [b.select(flag, x, y) for x, y in zip(first, second)]
-            target = [b.select(flag, y, x) for x, y in zip(first, second)]
-            start = Variable(b, "i64", b.constant("i64", 0))
-
-            def merge_pair() -> None:
-                low = start.get()
-                middle = self._minimum(b.add(low, step), length)
-                high = self._minimum(b.add(middle, step), length)
-                self._merge(source, target, low, middle, high)
-                start.set(high)
-
-            while_loop(b, lambda: b.icmp("slt", start.get(), length), merge_pair)
-            in_first.set(b.xor(flag, b.constant("i1", 1)))
-            width.set(b.add(step, step))
-
-        while_loop(b, lambda: b.icmp("slt", width.get(), length), merge_all)
-        return in_first.get()
-
-    def _minimum(self, x: Val, y: Val) -> Val:
-        return self.b.select(self.b.icmp("slt", x, y), x, y)
-
-    def _insertion_sort(self, base: Sequence[Val], length: Val) -> None:
-        """Sort blocks of ``INSERTION_BLOCK`` elements in place."""
-        b = self.b
-        outer = b.begin_loop(b.constant("i64", 0), length)
-        position = outer.index
-        lowest = b.sub(position, b.urem(position, b.constant("i64", INSERTION_BLOCK)))
-        held = [self._load_bits(element, line, position) for element, line in zip(self.elements, base)]
-        key = [cast(Val, formats.decode(scalars(b), bits, element)) for bits, element in zip(held, self.elements)]
-        hole = Variable(b, "i64", position)
-        moving = Variable(b, "i1", b.icmp("sgt", position, lowest))
-
-        def shift() -> None:
-            place = hole.get()
-            previous = b.sub(place, b.constant("i64", 1))
-            smaller = self._before(key, self._load(base, previous))
-            inside, after = b.fresh_label("shift"), b.fresh_label("stay")
-            moving.set(b.constant("i1", 0))
-            b.branch_if(smaller, inside, after)
-            b.begin_block(inside)
-            self._move_element(base, previous, base, place)
-            hole.set(previous)
-            moving.set(b.icmp("sgt", previous, lowest))
-            b.branch(after)
-            b.begin_block(after)
-
-        while_loop(b, moving.get, shift)
-        place = hole.get()
-        for element, line, bits in zip(self.elements, base, held):
-            b.store(bits, b.element_pointer(line, formats.storage_kind(element), place))
-        b.end_loop(outer)
-
-    def _load_bits(self, element: ElementType, base: Val, index: Val) -> Val:
-        kind = formats.storage_kind(element)
-        return self.b.load(kind, self.b.element_pointer(base, kind, index))
-
-    def _merge(self, source: Sequence[Val], target: Sequence[Val], low: Val, middle: Val, high: Val) -> None:
-        """Merge source[low:middle] and source[middle:high] into target[low:high], keeping equal elements in order."""
-        b = self.b
-        left, right, place = (Variable(b, "i64", value) for value in (low, middle, low))
-        one = b.constant("i64", 1)
-
-        def both_left() -> Val:
-            return b.and_(b.icmp("slt", left.get(), middle), b.icmp("slt", right.get(), high))
-
-        def take_smaller() -> None:
-            i, j, k = left.get(), right.get(), place.get()
-            take_right = self._before(self._load(source, j), self._load(source, i))
-            self._move_element(source, b.select(take_right, j, i), target, k)
-            step = b.zext(take_right, "i64")
-            right.set(b.add(j, step))
-            left.set(b.add(i, b.sub(one, step)))
-            place.set(b.add(k, one))
-
-        while_loop(b, both_left, take_smaller)
-        for side, limit in ((left, middle), (right, high)):
-
-            def take_rest(side: Variable = side) -> None:
-                here, there = side.get(), place.get()
-                self._move_element(source, here, target, there)
-                side.set(b.add(here, one))
-                place.set(b.add(there, one))
-
-            def is_left(side: Variable = side, limit: Val = limit) -> Val:
-                return b.icmp("slt", side.get(), limit)
-
-            while_loop(b, is_left, take_rest)
+        merger = LineMerger(
+            self.b,
+            self.elements,
+            self.b.constant("i64", self.length),
+            lambda left, i, right, j: self._before(self._load(left, i), self._load(right, j)),
+            self._held,
+        )
+        return merger.sort([line.first for line in lines], [line.second for line in lines])
