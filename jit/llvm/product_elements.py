@@ -10,6 +10,7 @@ decodes and encodes between a buffer's element type and that kind, one element o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -96,6 +97,11 @@ class Elements:
     def size(self) -> int:
         """Bytes between neighbouring elements."""
         return self.element.itemsize
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """Where, in bytes, the lines of memory begin that a vector of elements is put together from."""
+        return (0,)
 
     @property
     def is_native(self) -> bool:

@@ -20,6 +20,8 @@ from hlojit.lowering.machine import Machine
 
 PREFETCH_ROWS = 4
 """Rows of a panel in place that are asked for ahead of their use."""
+PREFETCH_QUADS = 8
+"""The same where an element is put together from several rows, into the second level."""
 ROWS_UNDER_WAY = 6
 """Rows of a panel in place that arrive at once: those and what a processor begins out of order."""
 PACKED_ROWS = 5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -197,20 +199,35 @@ def test_dot_element_types(instruction, run_kernel, types) -> None:
     check_dot(instruction, run_kernel, (2, 70), (9, 70), ((), (), (1,), (1,)), types)
 
 
-@pytest.mark.parametrize(
-    "types",
-    [("i8", "i8", "i32"), ("ui8", "i8", "i32"), ("i16", "i16", "i32"), ("i4", "i8", "i8"), ("i8", "i16", "i16")],
-)
-def test_dot_pairs_of_integers(instruction, run_kernel, types) -> None:
-    for lhs, rhs, numbers in (
-        ((20, 34), (34, 57), MATMUL),
-        ((34, 20), (57, 34), ((), (), (0,), (1,))),
-        ((3, 9, 70), (3, 41, 70), ((0,), (0,), (2,), (2,))),
-        ((2, 9, 3, 16), (2, 10, 3, 16), ((0, 2), (0, 2), (3,), (3,))),
-        ((50, 600), (600, 60), MATMUL),
-        ((7, 512), (7, 512), ((), (), (1,), (1,))),
-    ):
+NARROW_SHAPES: list[tuple[Sequence[int], Sequence[int], Numbers]] = [
+    ((20, 34), (34, 57), MATMUL),
+    ((34, 20), (57, 34), ((), (), (0,), (1,))),
+    ((3, 9, 70), (3, 41, 70), ((0,), (0,), (2,), (2,))),
+    ((2, 9, 3, 16), (2, 10, 3, 16), ((0, 2), (0, 2), (3,), (3,))),
+    ((50, 600), (600, 60), MATMUL),
+    ((7, 512), (7, 512), ((), (), (1,), (1,))),
+]
+
+NARROW = [("i8", "i8", "i32"), ("ui8", "i8", "i32"), ("i16", "i16", "i32"), ("i4", "i8", "i8"), ("i8", "i16", "i16")]
+
+
+def on_this_processor(target: Target, feature: str) -> Target:
+    if not host_target().has_feature(feature):
+        pytest.skip(f"this processor has no {feature}")
+    return target
+
+
+@pytest.mark.parametrize("types", NARROW, ids=str)
+def test_dot_narrow_integers(instruction, run_kernel, types) -> None:
+    for lhs, rhs, numbers in NARROW_SHAPES:
         check_dot(instruction, run_kernel, lhs, rhs, numbers, types)
+
+
+@pytest.mark.parametrize("types", NARROW, ids=str)
+def test_dot_pairs_of_integers(instruction, run_kernel, types) -> None:
+    target = on_this_processor(X86_64_V3, "avx2")
+    for lhs, rhs, numbers in NARROW_SHAPES:
+        check_dot(instruction, run_kernel, lhs, rhs, numbers, types, target)
 
 
 def test_dot_pairs_wrap(instruction, run_kernel) -> None:
@@ -221,6 +238,107 @@ def test_dot_pairs_wrap(instruction, run_kernel) -> None:
     smallest = [np.full(type.shape, -32768, np.int16) for type in types]
     found = run_kernel(emit_dot_general(made, host_target(), "dot"), smallest, tensor((8, 16), "i32"))
     np.testing.assert_array_equal(found, np.int32(0))  # 4 * 2**30
+
+
+VNNI = replace(X86_64_V4, features=f"{X86_64_V4.features},+avx512vnni")
+VNNI_256 = replace(X86_64_V3, features=f"{X86_64_V3.features},+avx512f,+avx512vl,+avx512bw,+avx512vnni")
+AVX_VNNI = replace(X86_64_V3, features=f"{X86_64_V3.features},+avxvnni")
+DOTPROD = replace(AARCH64, features=f"{AARCH64.features},+dotprod")
+QUADS = [VNNI, VNNI_256]
+BYTES = [*itertools.product(("i8", "ui8"), repeat=2), ("i4", "i8"), ("ui4", "i8"), ("ui8", "ui4"), ("ui4", "ui4")]
+QUAD_SHAPES = [
+    (1, 1, 64),
+    (1, 1, 19),
+    (1, 100, 64),
+    (3, 5, 23),
+    (8, 48, 16),
+    (9, 49, 17),
+    (9, 50, 8),
+    (16, 131, 33),
+    (37, 1, 100),
+    (5, 3, 300),
+    (20, 33, 36),
+    (70, 50, 1100),
+]
+
+
+@pytest.mark.parametrize("target", QUADS, ids=["512", "256"])
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("types", BYTES, ids=str)
+def test_dot_quads_of_bytes(instruction, run_kernel, types, transposed, target) -> None:
+    on_this_processor(target, "avx512vnni")
+    shapes = QUAD_SHAPES if types == ("i8", "i8") and target is VNNI else QUAD_SHAPES[len(transposed) + 1 :: 4]
+    for m, n, k in shapes:
+        lhs, rhs = ((k, m) if "a" in transposed else (m, k)), ((n, k) if "b" in transposed else (k, n))
+        numbers = ((), (), (0 if "a" in transposed else 1,), (1 if "b" in transposed else 0,))
+        check_dot(instruction, run_kernel, lhs, rhs, numbers, (*types, "i32"), target)
+
+
+@pytest.mark.parametrize("element", ["i8", "ui8"])
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "numbers"),
+    [
+        ((2, 9, 3, 16), (2, 10, 3, 16), ((0, 2), (0, 2), (3,), (3,))),
+        ((2, 9, 3, 18), (2, 10, 3, 18), ((0, 2), (0, 2), (3,), (3,))),
+        ((16, 9, 3), (16, 10, 3), ((2,), (2,), (0,), (0,))),
+        ((4, 5, 6), (4, 5, 7), ((), (), (0, 1), (0, 1))),
+        ((4, 5, 6), (5, 7, 4), ((), (), (0, 1), (2, 0))),
+        ((4, 9, 5, 2), (6, 9, 7), ((), (), (1,), (1,))),
+        ((6, 4, 12), (12, 6, 5), ((0,), (1,), (2,), (0,))),
+        ((18, 3), (18, 3), ((1,), (1,), (0,), (0,))),
+    ],
+    ids=str,
+)
+def test_dot_quads_of_every_layout(instruction, run_kernel, lhs, rhs, numbers, element) -> None:
+    target = on_this_processor(VNNI, "avx512vnni")
+    for result in ("i32", "i8"):
+        check_dot(instruction, run_kernel, lhs, rhs, numbers, (element, element, result), target)
+
+
+@pytest.mark.parametrize(("types", "values"), [
+    (("i8", "i8"), (-128, -128)), (("i8", "i8"), (-128, 127)), (("i8", "i8"), (127, -128)),
+    (("ui8", "ui8"), (255, 255)), (("ui8", "i8"), (255, -128)), (("i8", "ui8"), (-128, 255)),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("k", [1, 4, 16, 17, 64, 1030, 140_001])
+def test_dot_quads_of_extremes_wrap(instruction, run_kernel, types, values, k) -> None:
+    """Neither four products nor their sums saturate; sums of more than 131,072 smallest numbers do not fit."""
+    target = on_this_processor(VNNI, "avx512vnni")
+    for m, n in ((1, 3), (9, 17)) if k < 2000 else ((2, 1),):
+        operands = [tensor((m, k), types[0]), tensor((k, n), types[1])]
+        numbers = {"dot_dimension_numbers": DotDimensionNumbers(lhs_contracting=(1,), rhs_contracting=(0,))}
+        made = instruction("stablehlo.dot_general", operands, tensor((m, n), "i32"), numbers)
+        arrays = [np.full(type.shape, v, type.element_type.storage) for type, v in zip(operands, values, strict=True)]
+        found = run_kernel(emit_dot_general(made, target, "dot"), arrays, tensor((m, n), "i32"), target=target)
+        wanted = (k * values[0] * values[1] + (1 << 31)) % (1 << 32) - (1 << 31)
+        np.testing.assert_array_equal(found, np.int32(wanted))
+
+
+@pytest.mark.parametrize(
+    ("target", "types", "product", "register", "others"),
+    [
+        (VNNI, ("i8", "i8"), "vpdpbusd", "%zmm", "vpmull"),
+        (VNNI, ("ui8", "i8"), "vpdpbusd", "%zmm", "vpmull"),
+        (VNNI_256, ("i8", "i8"), "vpdpbusd", "%ymm", "vpmull"),
+        (AVX_VNNI, ("ui8", "ui8"), "vpdpbusd", "%ymm", "vpmull"),
+        (DOTPROD, ("i8", "i8"), "sdot", "v", "mla"),
+        (DOTPROD, ("ui8", "ui8"), "udot", "v", "mla"),
+        (DOTPROD, ("ui8", "i8"), "udot", "v", "mla"),
+        (X86_64_V4, ("i8", "i8"), "vpmaddwd", "%zmm", "vpmull"),
+    ],
+    ids=["512", "512 mixed", "256", "vex", "sdot", "udot", "udot mixed", "pairs"],
+)
+def test_dot_bytes_have_the_processors_instruction(instruction, target, types, product, register, others) -> None:
+    operands = [tensor((64, 256), types[0]), tensor((256, 96), types[1])]
+    numbers = {"dot_dimension_numbers": DotDimensionNumbers(lhs_contracting=(1,), rhs_contracting=(0,))}
+    made = instruction("stablehlo.dot_general", operands, tensor((64, 96), "i32"), numbers)
+    lines = compile_to_assembly(emit_dot_general(made, target, "dot").ir, target).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("dot.p") and ".tile:" in line)
+    body = lines[start : next(i for i in range(start, len(lines)) if ".Lfunc_end" in lines[i])]
+    products = [line for line in body if product in line]
+    assert len(products) >= 8
+    assert all(register in line for line in products)
+    first, last = body.index(products[0]), len(body) - body[::-1].index(products[-1])
+    assert not [line for line in body[first:last] if others in line or "(%rsp" in line or "[sp" in line]
 
 
 @pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])

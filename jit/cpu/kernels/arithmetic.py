@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hlojit.cpu.kernels.integer_quads import Quads
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.lowering.dot_tiles import FEW_TERMS
 from hlojit.lowering.target import Target
@@ -23,6 +24,8 @@ class Arithmetic:
     fused: bool
     pairs: bool = False
     """Elements are pairs of 16-bit integers in an ``i32``, see ``integer_pairs``."""
+    quads: Quads | None = None
+    """Elements are four bytes in an ``i32``, see ``integer_quads``."""
 
     @classmethod
     def of(cls, kind: str, target: Target, terms: int | None = None) -> Arithmetic:
@@ -36,9 +39,11 @@ class Arithmetic:
         return Val("0x0000000000000000" if self.kind in ("f32", "f64") else "0", self.kind)
 
     def multiply_add(self, b: LlvmBuilder, x: Val, y: Val, total: Val) -> Val:
-        """``x * y + total``; floats are rounded once where the processor has a fused instruction."""
+        """``x * y + total``, x of the left operand; floats are rounded once where the processor has a fused instruction."""
         if self.kind in ("f32", "f64"):
             return b.fma(x, y, total) if self.fused else b.fadd(b.fmul(x, y), total)
+        if self.quads is not None:
+            return self.quads.multiply_add(b, x, y, total)
         return b.add(_multiply_pairs(b, x, y) if self.pairs else b.mul(x, y), total)
 
     def add(self, b: LlvmBuilder, x: Val, y: Val) -> Val:

@@ -16,7 +16,9 @@ from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.dot_panels import WORKSPACE, DotPanels, Place, dense
 from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
 from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
+from hlojit.cpu.kernels.integer_quads import BYTES, QUAD, Quads, has_quads, whole_quads, with_quads
 from hlojit.cpu.kernels.packing import CopyKernel
+from hlojit.cpu.kernels.padding import PaddedCopy
 from hlojit.ir.formats import IntegerType
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.kernel_code import kernel_code
@@ -77,7 +79,11 @@ class Product:
             return
         arithmetic = Arithmetic.of(self.kind, self.target, problem.k)
         types = [self.elements[number].element for number in problem.operands]
-        if can_pair(problem, types[0], types[1], self.kind, self.target):
+        quads = Quads.of(problem, types[0], types[1], self.kind, self.target)
+        if quads is not None:
+            self._by_quads(quads)
+            problem, arithmetic = self.problem, replace(arithmetic, quads=quads)
+        elif can_pair(problem, types[0], types[1], self.kind, self.target):
             self._pair()
             problem, arithmetic = self.problem, replace(arithmetic, pairs=True)
         by_rows = problem.rhs_copy is None and prefers_rows(problem, self.kind, self.target)
@@ -134,6 +140,46 @@ class Product:
                 self.phases.append(made.emit(self.builder, self.target))
                 elements[number] = dense("i32")
         self.problem, self.elements, self.places = problem, elements, (places[0], places[1])
+
+    def _by_quads(self, quads: Quads) -> None:
+        """Have quads of bytes as the problem's elements, where need be of copies."""
+        for side in (0, 1):
+            if (self.problem.lhs_copy, self.problem.rhs_copy)[side] is not None:
+                self._copy_bytes(side)
+            if not has_quads(self.problem, side):
+                self._make_quads_whole(side)
+        self.problem = replace(self.problem, k=round_up(self.problem.k, QUAD))
+        self.problem, elements = with_quads(self.problem, quads)
+        self.elements = [elements[self.problem.operands.index(number)] for number in (0, 1)]
+
+    def _copy_bytes(self, side: int) -> None:
+        """Copy an operand whose dimensions have to be merged as it is."""
+        problem = self.problem
+        copy = (problem.lhs_copy, problem.rhs_copy)[side]
+        assert copy is not None
+        number = problem.operands[side]
+        source, offset = self.places[number], self.reserve(copy.size)
+        kernel = CopyKernel(
+            f"{self.symbol}.bytes{side}", copy, BYTES, source[0], WORKSPACE, offset, source_offset=source[1]
+        )
+        self.phases.append(kernel.emit(self.builder, self.target))
+        self._move(number, (WORKSPACE, offset))
+        self.problem = replace(problem, lhs_copy=None) if side == 0 else replace(problem, rhs_copy=None)
+
+    def _make_quads_whole(self, side: int) -> None:
+        """Copy an operand's bytes into an order that has quads, with zeros behind the last k."""
+        axes, matrix = whole_quads(self.problem, side)
+        number = self.problem.operands[side]
+        copy = PaddedCopy(f"{self.symbol}.whole{side}", axes, BYTES, *self.places[number], WORKSPACE, self.workspace)
+        self.reserve(copy.size)
+        self.phases.append(copy.emit(self.builder, self.target))
+        self._move(number, (WORKSPACE, copy.offset))
+        self.problem = replace(self.problem, lhs=matrix) if side == 0 else replace(self.problem, rhs=matrix)
+
+    def _move(self, number: int, place: Place) -> None:
+        places = list(self.places)
+        places[number] = place
+        self.places = places[0], places[1]
 
     def _bring_k_together(self) -> None:
         """Plan copies of operands whose k are apart in memory."""

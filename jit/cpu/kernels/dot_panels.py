@@ -18,7 +18,7 @@ from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
-from hlojit.lowering.dot_blocking import PREFETCH_ROWS, Blocking, Panels, is_cuttable
+from hlojit.lowering.dot_blocking import PREFETCH_QUADS, PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
 from hlojit.lowering.dot_tiles import FEW_TERMS, TALLEST_TILE, choose_shape
 from hlojit.lowering.kernel import Phase
@@ -121,7 +121,7 @@ class DotPanels:
         panels = ceil_divide(problem.n, vectors * self.lanes)
         tile_cost = problem.k * self.nanoseconds(rows * vectors)
         if tiles == 1:  # the panel is read from memory for it alone
-            nbytes = problem.k * vectors * self.lanes * self.right.size
+            nbytes = problem.k * vectors * self.lanes * self.right.size * len(self.right.rows)
             tile_cost = max(tile_cost, nbytes / machine.memory_bandwidth)
         total = tile_cost * tiles * panels * problem.batch_size
         per_task = max(machine.task_nanoseconds, total / machine.most_tasks)
@@ -207,7 +207,7 @@ class _Panels:
                 b.begin_block(done)
             b.end_loop(loop)
         cost = plan.nanoseconds(problem.macs / tasks / plan.lanes)
-        nbytes = problem.k * problem.n * problem.batch_size * plan.right.size
+        nbytes = problem.k * problem.n * problem.batch_size * plan.right.size * len(plan.right.rows)
         memory = nbytes / tasks / plan.target.machine.memory_bandwidth
         phases = [Phase(plan.symbol, tasks, max(cost, memory) + plan.target.machine.nanoseconds(CALL_CYCLES))]
         if widen:
@@ -250,7 +250,8 @@ class _Panels:
             right = Side(dense(plan.kind), 0, pack.row_bytes)
         left = Side(plan.left, problem.lhs.row * plan.left.size, problem.lhs.column * plan.left.size)
         is_near = step_k * problem.k < plan.target.machine.first.size
-        prefetch = 0 if self.pack or is_near else PREFETCH_ROWS
+        ahead = PREFETCH_ROWS if len(plan.right.rows) == 1 else PREFETCH_QUADS
+        prefetch = 0 if self.pack or is_near else ahead
         out = Side(result, problem.n * result.size, 0)
         existing = segments_of(columns, plan.lanes) if self.pack else None
         tile = Tile(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.arithmetic import Arithmetic
-from hlojit.cpu.kernels.transposing import shuffle
+from hlojit.cpu.kernels.row_sums import add_across, row_offsets
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled
 from hlojit.lowering.dot_problem import DotProblem, ceil_divide
@@ -31,21 +31,6 @@ def prefers_rows(problem: DotProblem, kind: str, target: Target) -> bool:
     if problem.m == 1 and problem.n == 1:
         return True
     return problem.n * 2 <= lanes and problem.lhs.column == 1 and problem.k >= 4 * lanes and problem.m > problem.n
-
-
-def add_across(b: LlvmBuilder, arithmetic: Arithmetic, vectors: Sequence[Val]) -> Val:
-    """A vector whose lane ``i`` is the sum of the lanes of ``vectors[i]``; their number is a power of two."""
-    count = len(vectors)
-    lanes = vectors[0].lanes
-    work = list(vectors)
-    while len(work) > 1:
-        even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
-        work = [arithmetic.add(b, shuffle(b, x, y, even), shuffle(b, x, y, odd)) for x, y in zip(work[::2], work[1::2])]
-    total = work[0]
-    while total.lanes > count:
-        even, odd = range(0, total.lanes, 2), range(1, total.lanes, 2)
-        total = arithmetic.add(b, shuffle(b, total, total, even), shuffle(b, total, total, odd))
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +86,8 @@ class RowTile:
                     self.arithmetic.add(b, sums[i], sums[i + keep * count]) if i // count + keep < groups else sums[i]
                     for i in range(keep * count)
                 ]
-            self._store(b, c, sums, zero)
+            offsets = row_offsets(b, self.arithmetic, self.a, a, self.a_row, self.rows, literal(self.k))
+            self._store(b, c, sums, zero, offsets)
 
     def _step(
         self, b: LlvmBuilder, a: Val, right: Val, position: int, sums: Sequence[Val], mask: Val | None
@@ -119,12 +105,14 @@ class RowTile:
                 result[place] = self.arithmetic.multiply_add(b, left[row], vector, result[place])
         return result
 
-    def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val], zero: Val) -> None:
+    def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val], zero: Val, offsets: Sequence[Val]) -> None:
         """Add across lanes and write: the hook for a fused epilogue."""
         padded = 1 << (self.columns - 1).bit_length()
         for row in range(self.rows):
             vectors = [*sums[row * self.columns : (row + 1) * self.columns], *[zero] * (padded - self.columns)]
             total = add_across(b, self.arithmetic, vectors)
+            if offsets:
+                total = b.add(total, b.splat(offsets[row], padded))
             self.c.store(b, total, at(b, c, row * self.c_row), constant_mask(self.columns, padded))
 
     def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val) -> None:

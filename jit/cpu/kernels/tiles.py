@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.arithmetic import Arithmetic, prefetch
+from hlojit.cpu.kernels.row_sums import row_offsets
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.product_elements import Elements, at, constant_mask, load_kind, scaled
 from hlojit.lowering.dot_tiles import LATENCY_CHAINS
@@ -84,6 +85,7 @@ class Tile:
     def __post_init__(self) -> None:
         assert not (self.can_resume and self.interleaves)
         assert all(extent > 0 for extent, _, _ in self.outer)
+        assert self.arithmetic.quads is None or (not self.outer and self.a.step_k == self.a.elements.size)
 
     @property
     def chains(self) -> int:
@@ -110,6 +112,9 @@ class Tile:
 
     def _body(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val) -> None:
         sums = self._initial(b, c, resume)
+        offsets = row_offsets(b, self.arithmetic, self.a.elements, a, self.a.step_row, self.rows, k)
+        if offsets:
+            sums = [b.add(x, b.splat(offsets[i // len(self.segments)], x.lanes)) for i, x in enumerate(sums)]
         parts = self._nest(b, 0, a, right, k, [sums] + [self._zeros(b) for _ in range(self.chains - 1)])
         while len(parts) > 1:
             half = len(parts) // 2
@@ -206,8 +211,12 @@ class Tile:
     def _prefetch(self, b: LlvmBuilder, right: Val, offset: int) -> None:
         last = self.segments[-1]
         width = (last.offset + last.count) * self.b.elements.size
-        for line in range(0, width, self.line):
-            prefetch(b, at(b, right, offset + line), level=1)
+        rows = self.b.elements.rows
+        # Lines of several rows, which may be any power of two apart, drive each other out of the first level.
+        level = 1 if len(rows) == 1 else 2
+        for row in rows:
+            for line in range(0, width, self.line):
+                prefetch(b, at(b, right, offset + row + line), level=level)
 
     def _store(self, b: LlvmBuilder, c: Val, sums: Sequence[Val]) -> None:
         """The only place that writes results: the hook for a fused epilogue."""
