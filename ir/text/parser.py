@@ -378,22 +378,7 @@ class ModuleReader:
 
     def _generic_function(self, start: int) -> Function:
         cursor = self.cursor
-        cursor.expect("(")
-        cursor.expect(")")
-        attributes: dict[str, Attribute] = {}
-        if cursor.accept("<"):
-            attributes = self.reader.attributes.dictionary()
-            cursor.expect(">")
-        here = cursor.pos
-        cursor.expect("(")
-        body = cursor.pos
-        # The signature may stand behind the body; it is read first.
-        if "function_type" not in attributes:
-            cursor.balanced("{")
-            cursor.expect(")")
-            if cursor.at("{"):
-                attributes |= self.reader.attributes.dictionary()
-            cursor.pos = body
+        attributes, here = self._attributes_of_generic_function()
         signature = attributes.pop("function_type", None)
         name = attributes.pop("sym_name", None)
         if not isinstance(signature, TypeAttr) or not isinstance(signature.type, FunctionType):
@@ -420,6 +405,26 @@ class ModuleReader:
         self.reader.types.function()
         function.location = self.reader.locations.read_optional() or self.reader.default_location(start)
         return function
+
+    def _attributes_of_generic_function(self) -> tuple[dict[str, Attribute], int]:
+        """Attributes, and the place of the body, in which the cursor is left; they may stand behind it."""
+        cursor = self.cursor
+        cursor.expect("(")
+        cursor.expect(")")
+        attributes: dict[str, Attribute] = {}
+        if cursor.accept("<"):
+            attributes = self.reader.attributes.dictionary()
+            cursor.expect(">")
+        here = cursor.pos
+        cursor.expect("(")
+        body = cursor.pos
+        if "function_type" not in attributes:
+            cursor.balanced("{")
+            cursor.expect(")")
+            if cursor.at("{"):
+                attributes |= self.reader.attributes.dictionary()
+            cursor.pos = body
+        return attributes, here
 
     def _generic_body(self, function: Function, inputs: tuple[Type, ...]) -> None:
         cursor = self.cursor

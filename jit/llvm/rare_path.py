@@ -8,7 +8,7 @@ vectors are, and takes no registers from the fast path.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from hlojit.llvm.builder import LlvmBuilder, Val
@@ -31,40 +31,54 @@ def emit_rare(b: LlvmBuilder, condition: Val, slow: Callable[..., Val], argument
     b.line(f"br i1 {some.text}, label %{enter}, label %{after}, !prof {_UNLIKELY}")
 
     b.begin_block(enter)
-    result = b.scratch(0, fast.kind, lanes)
-    b.store(fast, result)
-    memories = []
+    result = _Lanes(b.scratch(0, fast.kind, lanes), fast.kind)
+    b.store(fast, result.memory)
+    given = []
     for number, argument in enumerate(arguments, 1):
-        memories.append(b.scratch(number, argument.kind, lanes))
-        b.store(b.splat(argument, lanes), memories[-1])
+        given.append(_Lanes(b.scratch(number, argument.kind, lanes), argument.kind))
+        b.store(b.splat(argument, lanes), given[-1].memory)
     b.branch(visit)
 
     b.begin_block(visit)
-    left, rest = b.name(), b.name()
-    latch_line = len(b.lines)
-    b.lines.append("")
-    symbol = f"llvm.cttz.i{lanes}"
-    b.declare(symbol, f"declare i{lanes} @{symbol}(i{lanes}, i1)")
-    lane = b.emit(f"i{lanes}", 1, f"call i{lanes} @{symbol}(i{lanes} {left}, i1 true)")
-    if lanes != 64:
-        lane = b.emit("i64", 1, f"{'zext' if lanes < 64 else 'trunc'} i{lanes} {lane.text} to i64")
-    lane = lane._replace(kind="i64")
-    values = [
-        b.load(argument.kind, b.element_pointer(memory, argument.kind, lane))
-        for argument, memory in zip(arguments, memories)
-    ]
-    b.store(slow(b, *values), b.element_pointer(result, fast.kind, lane))
-    lower = b.emit(f"i{lanes}", 1, f"add i{lanes} {left}, -1")
-    b.line(f"{rest} = and i{lanes} {left}, {lower.text}")
-    b.lines[latch_line] = f"  {left} = phi i{lanes} [ {mask.text}, %{enter} ], [ {rest}, %{b.label} ]"
-    more = b.emit("i1", 1, f"icmp ne i{lanes} {rest}, 0")
-    b.branch_if(more, visit, done)
+    b.branch_if(_visit_lane(b, slow, given, result, mask, enter), visit, done)
 
     b.begin_block(done)
-    mixed = b.emit(fast.kind, lanes, f"load {b.type(fast.kind, lanes)}, ptr {result.text}, align 64")
+    mixed = b.emit(fast.kind, lanes, f"load {b.type(fast.kind, lanes)}, ptr {result.memory.text}, align 64")
     b.branch(after)
     b.begin_block(after)
     return b.phi(fast.kind, lanes, [(fast, before), (mixed, done)])
+
+
+class _Lanes(NamedTuple):
+    """A vector in memory, and the kind of its lanes."""
+
+    memory: Val
+    kind: str
+
+    def at(self, b: LlvmBuilder, lane: Val) -> Val:
+        """Where a lane lies."""
+        return b.element_pointer(self.memory, self.kind, lane)
+
+
+def _visit_lane(
+    b: LlvmBuilder, slow: Callable[..., Val], given: Sequence[_Lanes], result: _Lanes, mask: Val, before: str
+) -> Val:
+    """The block of a loop over the lanes of ``mask``, entered from ``before``; whether lanes are left."""
+    bits = mask.kind
+    left, rest = b.name(), b.name()
+    latch_line = len(b.lines)
+    b.lines.append("")
+    symbol = f"llvm.cttz.{bits}"
+    b.declare(symbol, f"declare {bits} @{symbol}({bits}, i1)")
+    lane = b.emit(bits, 1, f"call {bits} @{symbol}({bits} {left}, i1 true)")
+    if bits != "i64":
+        lane = b.emit("i64", 1, f"{'zext' if int(bits[1:]) < 64 else 'trunc'} {bits} {lane.text} to i64")
+    values = [b.load(each.kind, each.at(b, lane)) for each in given]
+    b.store(slow(b, *values), result.at(b, lane))
+    lower = b.emit(bits, 1, f"add {bits} {left}, -1")
+    b.line(f"{rest} = and {bits} {left}, {lower.text}")
+    b.lines[latch_line] = f"  {left} = phi {bits} [ {mask.text}, %{before} ], [ {rest}, %{b.label} ]"
+    return b.emit("i1", 1, f"icmp ne {bits} {rest}, 0")
 
 
 def _emit_scalar(b: LlvmBuilder, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
