@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlojit.cpu.kernels.addresses import PARAMETERS, literal
+from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal
 from hlojit.cpu.kernels.counting_sort import CountingSort
+from hlojit.cpu.kernels.few_elements import FewElements
 from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.key_order import KeyOrder
 from hlojit.cpu.kernels.partitioning import VectorForm
@@ -94,6 +95,9 @@ class _KeySort:
             (operand,) = operands
             assert operand is not None
             x = results[0] if plan.sorts_in_result else areas[1]
+            if FewElements.are_looked_for(plan):
+                self._unless_few(context, operand, results[0], areas[0])
+                return
             self._unless_in_order(
                 self.words.are_same(operand),
                 lambda: self._sort_keys(context, operand, results[0], x, areas[0]),
@@ -128,6 +132,21 @@ class _KeySort:
         b.branch(end)
         b.begin_block(sorted_)
         sort()
+        b.branch(end)
+        b.begin_block(end)
+
+    def _unless_few(self, context: Val, operand: Val, result: Val, y: Val) -> None:
+        """Sort a long line, or count its elements if few of them are different."""
+        b, length = self.b, literal(self.plan.length)
+        elements = FewElements(b, self.plan, self.sorter, self.words)
+        few, many, end = b.fresh_label("few"), b.fresh_label("many"), b.fresh_label("end")
+        found = elements.count(context, operand, ZERO, length)
+        b.branch_if(b.icmp("ne", found, ZERO), few, many)
+        b.begin_block(few)
+        elements.functions.fill(result, length, elements.room)
+        b.branch(end)
+        b.begin_block(many)
+        self._sort_keys(context, operand, result, result, y)
         b.branch(end)
         b.begin_block(end)
 

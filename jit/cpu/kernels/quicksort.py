@@ -10,8 +10,8 @@ the second; whole vectors are written, over what was read already or into the ro
 is swapped, and one loop serves all.
 
 Numbers of a run are known to lie between two bounds, and every pivot narrows them on both sides: runs of equal numbers end
-when both bounds meet, whatever the numbers are.  Runs that are cut badly too often are sorted as a heap: n log n in the
-worst case.
+when both bounds meet, whatever the numbers are.  Long runs of few different numbers are counted (``few_values.py``).  Runs
+that are cut badly too often are sorted as a heap: n log n in the worst case.
 
 Where only some places of the sorted run are wanted, parts without one are left as they are.
 """
@@ -25,6 +25,7 @@ from functools import lru_cache
 from typing import final
 
 from hlojit.cpu.kernels.addresses import ZERO, literal, minimum
+from hlojit.cpu.kernels.few_values import FewValues
 from hlojit.cpu.kernels.merging_networks import MergingNetwork
 from hlojit.cpu.kernels.partitioning import VectorForm, first_lanes, load_vector, partition
 from hlojit.cpu.kernels.sort_networks import sort_block
@@ -43,6 +44,9 @@ MERGED = 2
 """Such networks that are merged in memory: together they sort what is not partitioned any more."""
 POLLED = 1 << 16
 """Numbers of a run before whose partition the call may be cancelled."""
+LARGE = 1024
+"""Numbers of a run of which more samples are taken, and which may be few different ones."""
+MOST_SAMPLES = 64
 DEPTH = 2
 """Partitions of a run for every halving that its length allows, before it is sorted as a heap."""
 
@@ -56,6 +60,8 @@ class Sorter:
     kind: str
     base: int
     """The most numbers that are sorted without a partition: they are read from ``y``, which stays as it is."""
+    samples: int
+    """Numbers that say whether there are few different ones."""
 
     def call(
         self,
@@ -81,6 +87,12 @@ class Sorter:
             f"{kind} {low.text}, {kind} {high.text}, i64 {first.text}, i64 {limit.text})"
         )
 
+    def few(self, b: LlvmBuilder) -> FewValues:
+        """What counts, and writes, a run of few different numbers, or of any elements that are as wide as they."""
+        few = FewValues(b, self.kind, 1, self.samples, f"{self.code.symbol}_few")
+        few.declare()
+        return few
+
     @property
     def smallest(self) -> Val:
         """The smallest number of the kind."""
@@ -104,7 +116,10 @@ def sorter_of(kind: str, target: Target) -> Sorter:
     symbol = f"hlojit_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
     code = kernel_code(b, (Phase(prefix, 0, 0.0),))
     return Sorter(
-        replace(code, ir=code.ir.replace(prefix, symbol), phases=(Phase(symbol, 0, 0.0),)), kind, quicksort.base
+        replace(code, ir=code.ir.replace(prefix, symbol), phases=(Phase(symbol, 0, 0.0),)),
+        kind,
+        quicksort.base,
+        quicksort.few.samples,
     )
 
 
@@ -130,6 +145,12 @@ class Quicksort:
         return MERGED * self.rows * self.form.lanes
 
     @property
+    def few(self) -> FewValues:
+        """What sorts runs of few different numbers."""
+        samples = min(MOST_SAMPLES, self.base)
+        return FewValues(self.b, self.kind, self.form.lanes, samples, f"{self.prefix}_few")
+
+    @property
     def merging(self) -> MergingNetwork:
         """What merges networks."""
         return MergingNetwork(self.b, self.kind, self.form.lanes, self.rows, f"{self.prefix}_merge")
@@ -146,6 +167,7 @@ class Quicksort:
         self._emit_merged()
         self._emit_base(sizes[::-1])
         self._emit_heap()
+        self.few.emit()
         self._emit_sort()
         self._emit_entry()
 
@@ -270,7 +292,9 @@ class Quicksort:
         self._leave_if(b.icmp("sge", low, high), leave, lambda: self._copy_over(source, x, n, in_y))
         self._leave_if(b.icmp("sle", depth, ZERO), leave, lambda: self._sort_heap(source, x, n, in_y))
         self._poll(context, n, leave)
-        pivot = self._pivot(source, n)
+        sample, count = self._sample(source, n)
+        self._leave_if(self._is_few(source, x, n, sample), leave, lambda: None)
+        pivot = b.load(kind, b.element_pointer(sample, kind, b.lshr(count, ONE)))
         # A pivot that is the upper bound has nothing above it: the one below it is taken, and there is one.
         pivot = b.select(b.icmp("sge", pivot, high), b.sub(high, b.constant(kind, 1)), pivot)
         below = partition(b, self.form, source, x, y, n, pivot)
@@ -320,11 +344,11 @@ class Quicksort:
         b.branch_if(b.icmp("ne", answer, Val("0", "i32")), leave, go)
         b.begin_block(go)
 
-    def _pivot(self, source: Val, n: Val) -> Val:
-        """The median of numbers that lie at equal distances."""
+    def _sample(self, source: Val, n: Val) -> tuple[Val, Val]:
+        """Numbers that lie at equal distances, in order, and how many they are; the pivot is their median."""
         b, kind = self.b, self.kind
-        most = min(64, self.base)
-        count = b.select(b.icmp("slt", n, literal(1024)), literal(min(16, most)), literal(most))
+        most = self.few.samples
+        count = b.select(b.icmp("slt", n, literal(LARGE)), literal(min(16, most)), literal(most))
         sample = b.array(kind, most)
         stride = b.udiv(n, count)
         start = b.lshr(stride, ONE)
@@ -333,7 +357,24 @@ class Quicksort:
         b.store(b.load(kind, b.element_pointer(source, kind, place)), b.element_pointer(sample, kind, loop.index))
         b.end_loop(loop)
         self.call_base(sample, sample, count)
-        return b.load(kind, b.element_pointer(sample, kind, b.lshr(count, ONE)))
+        return sample, count
+
+    def _is_few(self, source: Val, x: Val, n: Val, sample: Val) -> Val:
+        """Whether a run held few different numbers, which lie in order now."""
+        b = self.b
+        done, few = Variable(b, "i1", Val("false", "i1")), self.few.room()
+        look, count, fill, go = (b.fresh_label(stem) for stem in ("look", "count", "fill", "go"))
+        b.branch_if(b.icmp("slt", n, literal(LARGE)), go, look)
+        b.begin_block(look)
+        b.branch_if(self.few.may_be_few(sample), count, go)
+        b.begin_block(count)
+        b.branch_if(b.icmp("ne", self.few.count(source, n, sample, few), ZERO), fill, go)
+        b.begin_block(fill)
+        self.few.fill(x, n, few)
+        done.set(Val("true", "i1"))
+        b.branch(go)
+        b.begin_block(go)
+        return done.get()
 
     # ------------------------------------------------------------ the ends of it
 

@@ -6,7 +6,8 @@
     sorted              1 2 3 4 | 5 6 7 8        a task a range of numbers, which writes its results as well
 
 Words that are not told apart have equal bits, so the result is that of one core's sort.  How many parts there are follows
-from the machine, and not from how many threads a call has.  A line that is in order is copied.
+from the machine, and not from how many threads a call has.  A line that is in order is copied; one of few different elements
+is counted instead.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import cast, final
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, literal
+from hlojit.cpu.kernels.few_elements import FewElements
+from hlojit.cpu.kernels.few_values import MOST_VALUES
 from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.partitioning import VectorForm, partition
 from hlojit.cpu.kernels.quicksort import ONE, sorter_of
@@ -36,8 +39,9 @@ SMALLEST_PART = 1 << 19
 MOST_PARTS = 64
 SAMPLES = 64
 """Numbers of a part that are looked at to find out where to cut."""
-LOW, HIGH, LOSSY, IN_ORDER, CUTS = range(5)
-"""What parts leave for each other, as numbers (i64); cuts, and places and lengths of ranges, are several."""
+LOW, HIGH, LOSSY, IN_ORDER, COUNTS = range(5)
+CUTS = COUNTS + MOST_VALUES
+"""What parts leave for each other, as numbers (i64); several counts of few values, several cuts, places and lengths of ranges."""
 CUT_CYCLES = 1.0
 """Of a word for every cut, and of a copy."""
 
@@ -176,7 +180,7 @@ class _SharedSort:
                 b.branch(end_)
                 b.begin_block(ordered)
                 if suffix == "_sort":
-                    self._copy_part(task)
+                    self._copy_part(context, task, buffers)
                 b.branch(end_)
                 b.begin_block(end_)
             b.end_loop(loop)
@@ -229,7 +233,8 @@ class _SharedSort:
         loop = b.begin_loop(ZERO, literal(self.plan.parts), carried=(b.constant("i64", start),), guarded=False)
         value = b.load("i64", self._note(buffers, b.add(first, loop.index), literal(number)))
         (total,) = loop.carried
-        combined = b.or_(total, value) if combine == "or" else b.intrinsic(combine, total, value)
+        operations = {"or": b.or_, "add": b.add}
+        combined = operations[combine](total, value) if combine in operations else b.intrinsic(combine, total, value)
         (found,) = b.end_loop(loop, (combined,))
         return found
 
@@ -237,12 +242,42 @@ class _SharedSort:
 
     def _look(self, context: Val, task: _Task, buffers: Val) -> None:
         """Whether a part is in order, as far as that is easily seen."""
+        if self.line.sorts_in_result:
+            self._count_few(context, task, buffers)
+            return
         words = replace(self.words, part=self._limits(task))
         in_order = words.are_same(cast(Val, task.operands[0])) if self.line.order else words.are_sorted(task.operands)
         self._leave(buffers, task.place, IN_ORDER, in_order)
 
-    def _copy_part(self, task: _Task) -> None:
+    def _count_few(self, context: Val, task: _Task, buffers: Val) -> None:
+        """Whether a part has few different elements, those of the line's sample, and how often."""
         b = self.b
+        first, limit = self._limits(task)
+        elements = FewElements(b, self.line, self.sorter, self.words)
+        found = elements.count(context, cast(Val, task.operands[0]), first, b.sub(limit, first))
+        self._leave(buffers, task.place, IN_ORDER, b.icmp("ne", found, ZERO))
+        for number in range(MOST_VALUES):
+            count = b.load("i64", b.element_pointer(elements.room.counts, "i64", literal(number)))
+            self._leave(buffers, task.place, COUNTS + number, count)
+
+    def _write_few(self, context: Val, task: _Task, buffers: Val) -> None:
+        """A part of a sorted line of few different elements, from the counts of all parts."""
+        b = self.b
+        first, limit = self._limits(task)
+        elements = FewElements(b, self.line, self.sorter, self.words)
+        elements.count(context, cast(Val, task.operands[0]), ZERO, ZERO)
+        for number in range(MOST_VALUES):
+            count = self._of_all_parts(buffers, task, COUNTS + number, "add", 0)
+            b.store(count, b.element_pointer(elements.room.counts, "i64", literal(number)))
+        elements.keep_part(first, limit)
+        result = b.element_pointer(task.results[0], self.line.word, first)
+        elements.functions.fill(result, b.sub(limit, first), elements.room)
+
+    def _copy_part(self, context: Val, task: _Task, buffers: Val) -> None:
+        b = self.b
+        if self.line.sorts_in_result:
+            self._write_few(context, task, buffers)
+            return
         first, limit = self._limits(task)
         if self.line.order is not None:
             source, result = cast(Val, task.operands[0]), task.results[0]

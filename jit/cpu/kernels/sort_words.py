@@ -142,6 +142,12 @@ class WordMaker:
         lossy = b.icmp("ne", reduced(b, "or", differences), b.constant(order.kind, 0))
         return reduced(b, "smin", low), reduced(b, "smax", high), lossy
 
+    def keep_key(self, operand: Val, index: Val, words: Val, place: Val) -> None:
+        """The word of one element of an operand that is the only one."""
+        assert self.plan.order is not None
+        stored = load_lanes(self.b, self.plan.order.kind, operand, index, 1)
+        self._store(self.word_of(cast(Val, self.plan.order.key(scalars(self.b), stored))), words, place)
+
     def are_same(self, operand: Val) -> Val:
         """Whether all elements of a line have the bits of the first one; looks no further than one that has not."""
         b, lanes = self.b, self.lanes
