@@ -27,8 +27,11 @@ def quotient(x: Array, y: Array) -> Array:
         by_zero = np.copysign(np.inf, c)
         cases = (
             (infinite[0] & infinite[1], np.full_like(a, np.nan), np.full_like(b, np.nan)),
-            (infinite[0] & finite[1], *(np.inf * part for part in _numerator(_box(a), _box(b), c, d))),
-            (finite[0] & infinite[1], *(0.0 * part for part in _numerator(near_x.real, near_x.imag, _box(c), _box(d)))),
+            (infinite[0] & finite[1], *(np.inf * part for part in _numerators(_box(a), _box(b), c, d))),
+            (
+                finite[0] & infinite[1],
+                *(0.0 * part for part in _numerators(near_x.real, near_x.imag, _box(c), _box(d))),
+            ),
             ((c == 0) & (d == 0), by_zero * a, by_zero * b),
         )
         real, imag = _finite_quotient(near_x, exponent_x, y)
@@ -41,13 +44,20 @@ def _finite_quotient(near_x: Array, exponent_x: Array, y: Array) -> tuple[Array,
     near_y, exponent_y = near_one(y)
     (a, b), (c, d) = (near_x.real, near_x.imag), (near_y.real, near_y.imag)
     exponents = np.subtract(exponent_x, exponent_y)
+    real, imag = _numerators(a, b, c, d)
+    size = c * c + d * d
+    return np.ldexp(real / size, exponents), np.ldexp(imag / size, exponents)
+
+
+def _numerators(a: Array, b: Array, c: Array, d: Array) -> list[Array]:
+    """Ac + bd and bc - ad; what cancels is a zero with the sign of the larger of c and d, as Smith divides."""
     pivot = np.where(np.abs(c) >= np.abs(d), c, d)
     parts = []
     for terms in ((a, c, b, d), (b, c, -a, d)):
         found = _sum_of_products(*terms)
         cancels = (found == 0) & (np.signbit(terms[0] * terms[1]) != np.signbit(terms[2] * terms[3]))
-        parts.append(np.ldexp(np.where(cancels, np.copysign(0.0, pivot), found) / (c * c + d * d), exponents))
-    return parts[0], parts[1]
+        parts.append(np.where(cancels, np.copysign(0.0, pivot), found))
+    return parts
 
 
 def near_one(x: Array) -> tuple[Array, Array]:
@@ -56,10 +66,6 @@ def near_one(x: Array) -> tuple[Array, Array]:
     size = np.maximum(np.abs(wide.real), np.abs(wide.imag))
     exponents = np.where(np.isfinite(size), np.frexp(size)[1] - 2, 0)
     return of_parts(np.ldexp(wide.real, -exponents), np.ldexp(wide.imag, -exponents), wide.dtype), exponents
-
-
-def _numerator(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array]:
-    return a * c + b * d, b * c - a * d
 
 
 def _box(part: Array) -> Array:

@@ -8,13 +8,16 @@ algorithm, which NumPy and XLA divide by.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, final
 
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
-from hlojit.ir.scalar.expression import EXPONENT_BIAS, INTEGER_KIND, MANTISSA_BITS, Term, maximum, minimum, where
+from hlojit.ir.scalar.expression import EXPONENT_BIAS, INTEGER_KIND, MANTISSA_BITS, Term, maximum, minimum, rare, where
 
 Rule = Callable[..., tuple[Scalar, Scalar]]
+TINY: Final = 2.0**-1000
+"""Below this the powers of two that bring a number near 1 are beyond the largest."""
 
 
 def _sum_of_products(a: Term, b: Term, c: Term, d: Term) -> Term:
@@ -25,7 +28,7 @@ def _sum_of_products(a: Term, b: Term, c: Term, d: Term) -> Term:
 
 @final
 class _Operand:
-    """A complex number with its size, near 1 in f64; where a part is infinite, 1 for infinite parts and 0 for others."""
+    """A complex number with its size, near 1; where a part is infinite, 1 for infinite parts and 0 for others."""
 
     def __init__(self, real: Term, imaginary: Term):
         self.parts = real, imaginary
@@ -33,16 +36,12 @@ class _Operand:
         self.size = _larger(real, imaginary)
         self.is_infinite = infinite[0] | infinite[1]
         self.is_finite = self.size < math.inf
-        self.field: Term | None = None
-        scaled = list(self.parts)
-        if real.kind == "f64":
-            # what is below the normal numbers is lifted first
-            is_tiny = self.size < 2.0**-1000
-            lift = where(is_tiny, real.constant(2.0**100), 1.0)
-            field = _field(self.size * lift)
-            power = _power(field)
-            scaled = [part * lift * power for part in self.parts]
-            self.field = field + where(is_tiny, field.constant(100), 0)
+        # what is below the normal numbers is lifted first
+        is_tiny = self.size < TINY
+        lift = where(is_tiny, real.constant(2.0**100), 1.0)
+        field = _field(self.size * lift)
+        self.field = field + where(is_tiny, field.constant(100), 0)
+        scaled = [part * lift * _power(field) for part in self.parts]
         one, zero = real.constant(1.0), real.constant(0.0)
         boxed = [where(is_infinite, one, zero).with_sign_of(part) for part, is_infinite in zip(self.parts, infinite)]
         self.near = tuple(where(self.is_infinite, box, part) for box, part in zip(boxed, scaled))
@@ -82,34 +81,71 @@ def quotient(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, Scalar]:
     is_single = terms[0].kind == "f32"
     if is_single:
         terms = [term.widen() if is_single else term for term in terms]
+    sizes = _larger(*terms[:2]), _larger(*terms[2:])
+    exceptional = ~(_is_ordinary(sizes[0], is_single) & _is_ordinary(sizes[1], is_single))
+    infinity = terms[0].constant(math.inf).with_sign_of(terms[2])
+    found = []
+    for number, (part, ordinary) in enumerate(zip(terms, _ordinary_quotient(terms, sizes, is_single))):
+        plain = where(sizes[1].equals(0.0), infinity * part, ordinary)
+        found.append(rare(exceptional, partial(_exceptional_part, number), terms, plain))
+    real, imaginary = found
+    return (real.narrow().value, imaginary.narrow().value) if is_single else (real.value, imaginary.value)
+
+
+def _is_ordinary(size: Term, is_single: bool) -> Term:
+    """Whether a number is finite, and zero or above the tiniest f64."""
+    finite = size < math.inf
+    return finite if is_single else finite & (size.equals(0.0) | (size >= TINY))
+
+
+def _ordinary_quotient(terms: Sequence[Term], sizes: Sequence[Term], is_single: bool) -> list[Term]:
+    """Both parts of a quotient of ordinary numbers."""
+    x, y, z, w = terms
+    if is_single:
+        return _near_quotient(x, y, z, w)
+    fields = [_field(size) for size in sizes]
+    powers = [_power(field) for field in fields]
+    near = _near_quotient(x * powers[0], y * powers[0], z * powers[1], w * powers[1])
+    return [_moved(part, fields[1] - fields[0]) for part in near]
+
+
+def _near_quotient(x: Term, y: Term, z: Term, w: Term) -> list[Term]:
+    """Both parts of a quotient whose terms neither overflow nor vanish: by a number whose larger part is positive.
+
+    Then zeros are those of Smith's algorithm.
+    """
+    sign = _sign_of_larger(z, w)
+    z, w = ((part.bits() ^ sign).as_float() for part in (z, w))
+    square = _sum_of_products(z, z, w, w)
+    sums = _sum_of_products(x, z, y, w), _sum_of_products(y, z, -x, w)
+    return [((each / square).bits() ^ sign).as_float() for each in sums]
+
+
+def _sign_of_larger(x: Term, y: Term) -> Term:
+    """The sign bit of the larger of two numbers."""
+    return where(x.abs() >= y.abs(), x, y).bits() & x.bits().constant(-(1 << 63))
+
+
+def _exceptional_part(number: int, b: ScalarBuilder, *scalars: Scalar) -> Scalar:
+    """A part of a quotient in which an f64 is tiny, infinite or NaN."""
+    terms = [Term(b, scalar) for scalar in scalars]
     numerator, denominator = _Operand(*terms[:2]), _Operand(*terms[2:])
     x, y = numerator.near
     # what an infinite number is divided by must not vanish for being scaled
     z, w = (
         where(numerator.is_infinite, part, near) for part, near in zip(denominator.parts, denominator.near, strict=True)
     )
-    square = _sum_of_products(z, z, w, w)
-    infinity = terms[0].constant(math.inf).with_sign_of(terms[2])
-    pivot = where(z.abs() >= w.abs(), z, w)
-    real, imaginary = (
-        where(denominator.size.equals(0.0), infinity * part, _limited(numerator, denominator, *factors, square, pivot))
-        for factors, part in zip(((x, z, y, w), (y, z, -x, w)), numerator.parts)
-    )
-    return (real.narrow().value, imaginary.narrow().value) if is_single else (real.value, imaginary.value)
-
-
-def _limited(numerator: _Operand, denominator: _Operand, *terms: Term) -> Term:
-    """A part of a quotient, (a b + c d) / square, at its true size: infinite, or zero, where one of the numbers is infinite."""
-    a, b, c, d, square, pivot = terms
-    found = _sum_of_products(a, b, c, d)
-    large = where(denominator.is_finite, found * math.inf, found.constant(math.nan))
-    cancels = found.equals(0.0) & (((a * b).bits() ^ (c * d).bits()) < 0)
-    true = where(cancels, found.constant(0.0).with_sign_of(pivot), found) / square
-    if denominator.field is not None and numerator.field is not None:
-        shift = denominator.field - numerator.field
-        most = minimum(maximum(shift, -2040), 2040)
-        true = _moved(true * _power(shift - most + EXPONENT_BIAS["f64"]), most)
-    return where(numerator.is_infinite, large, where(denominator.is_infinite, found * 0.0, true))
+    sign = _sign_of_larger(z, w)
+    z, w = ((part.bits() ^ sign).as_float() for part in (z, w))
+    total = _sum_of_products(x, z, y, w) if number == 0 else _sum_of_products(y, z, -x, w)
+    total = (total.bits() ^ sign).as_float()
+    large = where(denominator.is_finite, total * math.inf, total.constant(math.nan))
+    shift = denominator.field - numerator.field
+    most = minimum(maximum(shift, -2040), 2040)
+    finite = total / _sum_of_products(z, z, w, w) * _power(shift - most + EXPONENT_BIAS["f64"])
+    found = where(numerator.is_infinite, large, where(denominator.is_infinite, total * 0.0, _moved(finite, most)))
+    by_zero = total.constant(math.inf).with_sign_of(terms[2]) * terms[number]
+    return where(denominator.size.equals(0.0), by_zero, found).value
 
 
 def signum(b: ScalarBuilder, *parts: Scalar) -> tuple[Scalar, Scalar]:

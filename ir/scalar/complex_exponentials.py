@@ -8,6 +8,7 @@ standard leaves open are those of the formula, in which a NaN counts as positive
 
 from __future__ import annotations
 
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.elementary_numbers import (
     clamped,
     exponential,
@@ -17,7 +18,7 @@ from hlojit.ir.scalar.elementary_numbers import (
     sine_and_cosine,
     times_power,
 )
-from hlojit.ir.scalar.expression import Term, maximum, minimum, power_of_two, where
+from hlojit.ir.scalar.expression import Term, maximum, minimum, power_of_two, rare, where
 from hlojit.ir.scalar.wide_numbers import Number, choose
 
 INFINITY = float("inf")
@@ -63,8 +64,15 @@ def exp(x: Term, y: Term, pair: bool) -> Parts:
 def known_modulus(x: Term, y: Term, real: Term, imag: Term) -> Parts:
     """The exponential's parts, infinite or zero for an infinite ``x`` also where the angle ``y`` is NaN."""
     unknown = x.abs().equals(INFINITY) & y.is_nan()
-    grown = x > 0.0
-    return where(unknown, where(grown, x, 0.0), real), where(unknown, where(grown, x.constant(NAN), 0.0), imag)
+    return rare(unknown, _known_real, [x], real), rare(unknown, _known_imaginary, [x], imag)
+
+
+def _known_real(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return where(Term(b, x) > 0.0, Term(b, x), 0.0).value
+
+
+def _known_imaginary(b: ScalarBuilder, x: Scalar) -> Scalar:
+    return where(Term(b, x) > 0.0, Term(b, x).constant(NAN), 0.0).value
 
 
 def _hyperbolic(x: Term, y: Term, pair: bool) -> tuple[Number, Number, Term, Number, Number]:
@@ -106,8 +114,9 @@ def tanh(x: Term, y: Term, pair: bool) -> Parts:
     across = cosine.scaled(once)
     below = sinh_x.square() + across.square()
     real = (sinh_x * cosh_x / below).rounded()
-    lift = where(sine.high.abs() < 2.0**-500, exponent.constant(300), 0)
-    imag = times_power(sine.scaled(power_of_two(lift)) * cosine / below, 0 - exponent - exponent - lift)
+    lift = where(sine.high.abs() < 2.0**-500, exponent.constant(300), 0) if pair else exponent.constant(0)
+    lifted = sine.scaled(power_of_two(lift)) if pair else sine
+    imag = times_power(lifted * cosine / below, 0 - exponent - exponent - lift)
     real = where(x.equals(0.0), x, real)
     limit = x.abs().equals(INFINITY)
     zero = (sine.high * cosine.high) * 0.0

@@ -24,7 +24,8 @@ from hlojit.ir.scalar.elementary_numbers import (
     product_with_power,
     sine_and_cosine,
 )
-from hlojit.ir.scalar.expression import Term, where
+from hlojit.ir.scalar.expression import Term, rare, where
+from hlojit.ir.scalar.inverse_trigonometric import atan2 as atan2_of_reals
 from hlojit.ir.scalar.power import cbrt as real_cbrt
 from hlojit.ir.scalar.wide_numbers import Double, Number, choose, number
 
@@ -191,7 +192,7 @@ def power(x: Term, y: Term, p: Term, q: Term, pair: bool) -> Parts:
     # pairs hold neither infinities nor NaN, and little above their square roots
     plain = ~usable | ~((p.abs() < LARGE) & (q.abs() < LARGE))
     size = where(usable, logarithm.rounded(), where(_is_infinite(x, y), x.constant(INFINITY), NAN))
-    around = where(usable, high, angle(y, x))
+    around = rare(~usable, atan2_of_reals, [y, x], high)
     growths = _replaced(growth, plain, _product(size, p) - _product(around, q))
     turns = _replaced(turn, plain, _product(size, q) + _product(around, p))
     real, imag = _exponential(growths, turns, pair)

@@ -140,9 +140,9 @@ def times_power(value: Number, exponent: Term) -> Term:
 
 
 def product_with_power(a: Number, b: Number, exponent: Term) -> Term:
-    """``a * b * 2**exponent`` rounded, where ``a`` is between 1/4 and 4 and ``b`` may be denormal."""
+    """``a * b * 2**exponent`` rounded, where ``a`` is between 1/4 and 4 and ``b``, below 2**20, may be denormal."""
     # a tiny factor is lifted, so that only the last step rounds it
-    before = where(b.high.abs() < 2.0**-500, exponent.constant(500), minimum(maximum(exponent, 0), 1000))
+    before = minimum(maximum(exponent, 500), 1000)
     return times_power(a * b.scaled(power_of_two(before)), exponent - before)
 
 

@@ -113,7 +113,8 @@ def has_a_direction(x: Array, y: Array) -> Array:
     ("way", "large"), [("rules", False), ("cpu", False), pytest.param("cpu", True, marks=pytest.mark.slow)]
 )
 def test_functions_of_two_numbers_beside_the_reference(way: str, large: bool, element: str) -> None:
-    x, y = pairs_of(grid(element, large=large))
+    # beside ordinary numbers products of the least one are zeros or not as they are rounded
+    x, y = pairs_of(grid(element, large=large, extremes=not large))
     names = [name for name in OF_TWO if name != "atan2" and (way == "cpu" or name in RULES)]
     for name, *found in zip(names, *(results(element, each, names, x, y) for each in (way, "reference"))):
         where = unlike(found[0], found[1], units=1e4 if name == "power" else 8.0)
