@@ -30,7 +30,7 @@ from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
-from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, size_arguments
+from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, platform_argument, size_arguments
 from hlojit.ir.passes.tuple_legalizer import TupleLegalizer, has_tuples
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
@@ -167,7 +167,15 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
             verify(module)
         if is_dynamic(module):
             return _of_nesting(_dynamic(module, chosen, settings, scope, grid), nesting)
-        lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
+        whole = None if platform_argument(module.main) is None else module.clone()
+        try:
+            lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
+        except UnsupportedError as error:
+            if whole is None:
+                raise
+            # What another platform has for itself is not reached on this one.
+            why = f"{error.op} cannot be compiled for every platform that the program is exported for: {error.reason}"
+            return _of_nesting(_dynamic(whole, chosen, settings, scope, grid, why), nesting)
         progress("generate code")
         compiled = _compiled(chosen, lowered.freeze(), settings)
         if isinstance(compiled, CompiledProgram):
@@ -197,8 +205,13 @@ def _of_nesting(executable: Any, nesting: Nesting | None) -> Any:
     return executable if nesting is None else NestedExecutable(executable, nesting)
 
 
-def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: Snapshot, grid: ProcessGrid) -> Any:
-    """The executable of a program that leaves sizes open; where its arguments do not, it is compiled at once."""
+def _dynamic(
+    module: Module, backend: Backend, settings: CompileOptions, scope: Snapshot, grid: ProcessGrid, why: str = ""
+) -> Any:
+    """The executable of a program that leaves sizes open; where its arguments do not, it is compiled at once.
+
+    The number of the platform counts like a size: with it branches are chosen before anything is compiled.
+    """
     from hlojit.bounded_executable import BoundedExecutable
     from hlojit.dynamic_executable import DynamicExecutable, Made
     from hlojit.executable import Executable
@@ -208,6 +221,8 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
     main = module.main
     arguments = [argument.type for argument in main.body.arguments]
     sources = size_arguments(main)
+    if (platform := platform_argument(main)) is not None:
+        sources = tuple(sorted({*sources, platform}))
 
     def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
         with fork_gate.inside, one_compilation(), scope.activate():
@@ -227,7 +242,7 @@ def _dynamic(module: Module, backend: Backend, settings: CompileOptions, scope: 
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
-    how, why, code, stated = "specialize", "", None, None
+    how, code, stated = "specialize", None, None
     if settings.dynamic_shapes == "symbolic":
         try:
             code, stated = _symbolic(module, backend, sources, settings)

@@ -184,3 +184,44 @@ def test_a_shape_that_breaks_a_constraint_is_refused_with_the_exporters_message(
     with pytest.raises(hlojit.ArgumentError, match=r"Expected value >= 1 for dimension variable 'b'"):
         executable(np.ones((0, 4), np.float32), np.ones((4, 3), np.float32))
     assert len(executable.specializations) == 1
+
+
+def for_two_platforms(function: Callable[..., Any], *shapes: str) -> str:
+    specs = [jax.ShapeDtypeStruct(export.symbolic_shape(shape), np.float32) for shape in shapes]
+    return export.export(jax.jit(function), platforms=["cpu", "cuda"])(*specs).mlir_module()
+
+
+MATRIX = np.float32([[4, 1], [1, 3]])
+
+
+def test_what_another_platform_has_for_itself_is_not_reached() -> None:
+    executable = hlojit.compile(for_two_platforms(jnp.linalg.cholesky, "2, 2"))
+    assert "for every platform that the program is exported for: unknown custom call target 'cusolver" in executable.why
+    np.testing.assert_allclose(executable(np.int32(0), MATRIX), np.linalg.cholesky(MATRIX), rtol=1e-6)
+    assert isinstance(executable.specialized(0, MATRIX), hlojit.Executable)
+    with pytest.raises(hlojit.UnsupportedError, match="unknown custom call target 'cusolver_potrf_ffi'"):
+        executable(np.int32(1), MATRIX)
+    np.testing.assert_allclose(executable(np.int32(0), MATRIX), np.linalg.cholesky(MATRIX), rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["specialize", "symbolic"])
+def test_platforms_and_open_sizes(how: str) -> None:
+    text = for_two_platforms(lambda x: jnp.linalg.cholesky(x) * 2, "b, 2, 2")
+    executable = hlojit.compile(text, options={"dynamic_shapes": how})
+    for count in (1, 3):
+        x = np.stack([MATRIX] * count)
+        np.testing.assert_allclose(executable(np.int32(0), x), np.linalg.cholesky(x) * 2, rtol=1e-6)
+
+
+def test_programs_that_all_platforms_can_run_choose_when_they_run() -> None:
+    text = for_two_platforms(lambda x: lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos), "2, 2")
+    executable = hlojit.compile(text)
+    assert executable.dynamic_shapes == "static"
+    for index, function in enumerate((np.sin, np.cos)):
+        np.testing.assert_allclose(executable(np.int32(index), MATRIX), function(MATRIX), rtol=1e-6)
+
+
+def test_other_branches_on_arguments_are_reached() -> None:
+    text = for_two_platforms(jnp.linalg.cholesky, "2, 2").replace("_platform_index", "_other_index")
+    with pytest.raises(hlojit.UnsupportedError, match="unknown custom call target 'cusolver_potrf_ffi'"):
+        hlojit.compile(text)

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlojit.ir.attributes import StringAttr
 from hlojit.ir.formats import BooleanType, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import is_shape_assertion
 from hlojit.ir.ops.dynamic_types import shape_positions
 from hlojit.ir.types import TensorType, TupleType, Type, UnrankedTensorType
+
+_GLOBAL_CONSTANT = "jax.global_constant"
+"""Names arguments that JAX's ``export`` adds."""
 
 
 def is_dynamic(module: Module) -> bool:
@@ -66,6 +70,16 @@ def size_arguments(function: Function) -> tuple[int, ...]:
     return tuple(
         argument.index for argument in function.body.arguments if argument in reached and _is_integer(argument.type)
     )
+
+
+def platform_argument(function: Function) -> int | None:
+    """The number of the argument that says which of the platforms of an export the program runs on, if anything reads it."""
+    for argument, attributes in zip(function.body.arguments, function.argument_attributes):
+        stated = attributes.get(_GLOBAL_CONSTANT)
+        is_platform = isinstance(stated, StringAttr) and stated.value == "_platform_index"
+        if is_platform and argument.users and _is_integer(argument.type) and not has_unknown_size(argument.type):
+            return argument.index
+    return None
 
 
 def _is_integer(type: Type) -> bool:
