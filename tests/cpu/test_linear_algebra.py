@@ -305,6 +305,45 @@ def test_tridiagonal_systems(backend: str, dtype: str) -> None:
 
 
 @CASES
+def test_tridiagonal_systems_that_may_be_singular(backend: str, dtype: str) -> None:
+    import jax
+
+    def solved(*arrays: Array) -> Any:
+        return jax.lax.linalg.tridiagonal_solve(*arrays, perturb_singular=True)
+
+    below, diagonal, above = (random((4, 6), dtype, seed) for seed in range(3))
+    # What stands outside of the matrix is not looked at.
+    below[:, 0], above[:, -1] = np.nan, np.nan
+    diagonal[1, 3] = 0  # rows change their places
+    below[2, 1:], above[2, :-1], diagonal[2, 2] = 0, 0, 0
+    below[3, 1:], above[3, :-1], diagonal[3] = 0, 0, [4, 1e-20, 1, -0.0, 1e-310, 1]
+    b = random((4, 6, 3), dtype, 4)
+    with jax.enable_x64(True):
+        expected = np.asarray(jax.jit(solved)(below, diagonal, above, b))
+    x = run(solved, below, diagonal, above, b, backend=backend)
+    # Of the second one, conditioned by 1 / epsilon, directions only; by how much a pivot is moved is nobody's rule.
+    np.testing.assert_allclose(x[:2], expected[:2], rtol=1e4 * epsilon(b))
+    sound = [0, 1, 3, 4, 5]
+    np.testing.assert_allclose(x[2][sound], expected[2][sound], rtol=100 * epsilon(b))
+    np.testing.assert_allclose(x[3][[0, 1, 2, 5]], expected[3][[0, 1, 2, 5]], rtol=100 * epsilon(b))
+    assert np.isfinite(x).all()
+    assert (np.abs(x[2][2]) > 0.1 / epsilon(b) * np.abs(b[2, 2])).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 6, 3), (2, 0, 3), (2, 6, 0), (1, 1, 1), (6, 1)])
+def test_tridiagonal_systems_of_any_size(shape: tuple[int, ...]) -> None:
+    import jax
+
+    diagonals = [np.ones(shape[:-1]) * value for value in (0.5, 2.0, 0.5)]
+    b = np.ones(shape)
+    x = run(lambda *arrays: jax.lax.linalg.tridiagonal_solve(*arrays, perturb_singular=True), *diagonals, b)
+    assert x.shape == shape
+    if shape == (6, 1):
+        matrix = np.diag(diagonals[1]) + np.diag(diagonals[2][:-1], 1) + np.diag(diagonals[0][1:], -1)
+        np.testing.assert_allclose(matrix @ x, b, rtol=1e-14)
+
+
+@CASES
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("transpose", [True, False])
 def test_products_by_reflectors(backend: str, dtype: str, left: bool, transpose: bool) -> None:
@@ -320,6 +359,21 @@ def test_products_by_reflectors(backend: str, dtype: str, left: bool, transpose:
     q = run(householder_product, padded, taus, backend=backend)
     q = transposed(q) if transpose else q
     close(found, q @ c if left else c @ q, 3)
+
+
+def test_every_target_that_jaxlib_registers_is_there() -> None:
+    import jaxlib.lapack
+
+    targets = {name for name, _, _ in jaxlib.lapack.registrations()["cpu"]}
+    assert targets - {"tridiagonal_solve_perturbed_ffi"} == {
+        f"lapack_{letter}{name}_ffi"
+        for letter in LETTERS
+        for name in (complex_name(each) if letter in "cz" else each for each in ROUTINES)
+    }
+
+
+def complex_name(name: str) -> str:
+    return {"syevd": "heevd", "sytrd": "hetrd", "orgqr": "ungqr", "ormqr": "unmqr"}.get(name, name)
 
 
 def test_the_bits_are_jaxs_whose_library_is_the_same() -> None:
