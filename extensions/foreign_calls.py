@@ -66,6 +66,11 @@ class ForeignCall(CustomCall):
 
     def address(self) -> int:
         """The handler's address; raises ``PluginError`` where there is none."""
+        if _may_raise(self.handler):
+            raise PluginError(
+                f"{self.user}: handler is a ctypes callback of a Python function, which must not raise: it would return any "
+                "number, which is taken for the address of an error; use foreign_handler(function) in its place"
+            )
         found = address_of(self.handler)
         if not found:
             raise PluginError(
@@ -86,21 +91,34 @@ class ForeignCall(CustomCall):
             raise PluginError(f"{self.user}: {error}\n  at {instruction.location}") from None
 
 
-def foreign_handler(function: Callable[[int], None]) -> Any:
+def foreign_handler(function: Callable[[int], int | None]) -> Any:
     """The C function of a handler written in Python, ``function(frame)``: what it raises ends the call with an error.
 
-    ``frame`` is the address of the call frame.  A bare callback of ``ctypes`` may not raise: it would return any number, which
-    is then taken for the address of an error.
+    ``frame`` is the address of the call frame; what is returned is None, or the address of an error that the function has made by
+    the frame's table.  A bare callback of ``ctypes`` is refused: what it returns when it raises is any number, which would be
+    taken for the address of an error.
     """
 
     def run(frame: int) -> int | None:
         try:
-            function(frame)
+            error = function(frame)
+            if error is not None and not isinstance(error, int):
+                raise TypeError(f"a handler returns None or the address of an error, not {error!r}")
+            return error
         except BaseException as error:
             return _error_of(frame, error)
-        return None
 
-    return _HANDLER(run)
+    made = _HANDLER(run)
+    made.catches_exceptions = True  # type: ignore[attr-defined]
+    return made
+
+
+def _may_raise(handler: object) -> bool:
+    """Whether it is the C function of a Python one, other than ``foreign_handler``'s: ctypes keeps the callback with it."""
+    if not isinstance(handler, _C_FUNCTION) or getattr(handler, "catches_exceptions", False):
+        return False
+    kept = getattr(handler, "_objects", None) or {}
+    return any(type(each).__name__ == "CThunkObject" for each in kept.values())
 
 
 def _error_of(frame: int, error: BaseException) -> int:

@@ -21,14 +21,15 @@ _PLACE: Final = tensor((), "i64")
 
 
 def tridiagonal_call() -> ExpansionCall:
-    """The custom call, for every back end."""
-    return ExpansionCall(TARGET, expand=_expand)
+    """The custom call, for every back end; as a form, so that a plugin may bind the target to a handler, JAX's for one."""
+    return ExpansionCall(f"{TARGET}*", expand=_expand)
 
 
 def _expand(builder: Any, instruction: Instruction) -> list[Value]:
     complaint = _complaint(instruction)
     if complaint:
-        raise UnsupportedError(f"custom_call @{TARGET}", "", complaint, instruction.location)
+        target = instruction.attributes["call_target_name"]
+        raise UnsupportedError(f"custom_call @{target}", "", complaint, instruction.location)
     sides = instruction.operands[3]
     *batch, order, columns = sides.tensor_type.shape
     count = int(np.prod(batch, dtype=int))
@@ -45,6 +46,8 @@ def _expand(builder: Any, instruction: Instruction) -> list[Value]:
 
 
 def _complaint(instruction: Instruction) -> str:
+    if instruction.attributes["call_target_name"] != TARGET:
+        return f"unknown custom call target; there is {TARGET}"
     kinds = [*instruction.operand_types, *instruction.result_types]
     types = [kind for kind in kinds if isinstance(kind, TensorType) and kind.is_static]
     if len(types) < len(kinds) or len(instruction.operands) != 4 or len(instruction.results) != 1:

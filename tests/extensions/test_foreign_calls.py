@@ -109,15 +109,7 @@ class Frame:
 
 def handler(body: Callable[[Frame], int | None]) -> Any:
     """A C function of a Python one; what Python raises becomes an INTERNAL error."""
-
-    def run(address: int) -> int | None:
-        frame = Frame(address)
-        try:
-            return body(frame)
-        except Exception as error:
-            return frame.error(13, repr(error))
-
-    return HANDLER(run)
+    return foreign_handler(lambda address: body(Frame(address)))
 
 
 @contextmanager
@@ -521,3 +513,27 @@ def test_python_handler_that_raises_ends_the_call_with_an_error(raised: BaseExce
         for _ in range(3):
             with pytest.raises(ExecutionError, match=f"'acme.scale' failed: INTERNAL: .*{raised}"):
                 compiled(X)
+
+
+def test_bare_callbacks_of_ctypes_are_refused() -> None:
+    callback = HANDLER(lambda frame: None)
+    for bare in (callback, ctypes.cast(callback, HANDLER)):
+        with pytest.raises(PluginError, match=r"'acme.scale': handler is a ctypes callback .* foreign_handler"):
+            ForeignCall("acme.scale", handler=bare)
+    # Functions of libraries, and those made of addresses, have no Python behind them.
+    assert ForeignCall("acme.scale", handler=ctypes.CDLL(None).free).address()
+    assert ForeignCall(
+        "acme.scale", handler=HANDLER(ForeignCall("acme.scale", handler=ctypes.CDLL(None).free).address())
+    )
+
+
+def test_python_handler_returns_an_error_or_nothing() -> None:
+    class Plugin:
+        @hookimpl
+        def hlojit_custom_calls(self) -> list[ForeignCall]:
+            return [ForeignCall("acme.scale", handler=foreign_handler(lambda frame: "done"), asks_version=False)]  # type: ignore[arg-type, return-value]
+
+    with using(Plugin()):
+        compiled = hlojit.compile(SCALE)
+        with pytest.raises(ExecutionError, match="a handler returns None or the address of an error, not 'done'"):
+            compiled(X)
