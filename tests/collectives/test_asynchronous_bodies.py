@@ -10,7 +10,7 @@ import pytest
 from hlojit.lowering.program import Begin
 from hlojit.lowering.program_interpreter import run_together
 
-from ..lowering.test_program_record import native_launch
+from ..lowering.records import native_launch
 from .pairs import LARGE, WIDE, all_reduce, done, main, pair, random_rows, scheduled, together
 
 GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"

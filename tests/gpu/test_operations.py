@@ -31,7 +31,7 @@ from hlojit.lowering.program import (
 from hlojit.lowering.program_interpreter import run
 from hlojit.lowering.storage import Storage
 
-from ..lowering.test_program_record import no_launch
+from ..lowering.records import no_launch
 from ..random_programs import RandomProgram, random_arguments
 
 VECTOR = tensor((6,), "i32")
