@@ -64,7 +64,7 @@ def add_zero(rewriter: Rewriter, add: Instruction) -> Value | None:
 def add_negated(rewriter: Rewriter, add: Instruction) -> Value | None:
     """X + -y is x - y."""
     for value, other in (add.operands, reversed(add.operands)):
-        negate = made_by(other, "negate")
+        negate = _exact_negation(other)
         if negate is not None:
             difference: Value = rewriter.create("subtract", [value, negate.operands[0]], add.result.type)
             return difference
@@ -89,7 +89,7 @@ def subtract_self(rewriter: Rewriter, subtract: Instruction) -> Value | None:
 def subtract_negated(rewriter: Rewriter, subtract: Instruction) -> Value | None:
     """X - -y is x + y."""
     lhs, rhs = subtract.operands
-    negate = made_by(rhs, "negate")
+    negate = _exact_negation(rhs)
     if negate is None:
         return None
     total: Value = rewriter.create("add", [lhs, negate.operands[0]], subtract.result.type)
@@ -123,7 +123,7 @@ def multiply_by_minus_one(rewriter: Rewriter, multiply: Instruction) -> Value | 
 @RULES.rule("multiply", Effect.EXACT)
 def multiply_negated(rewriter: Rewriter, multiply: Instruction) -> Value | None:
     """-x * -y is x * y."""
-    first, second = (made_by(operand, "negate") for operand in multiply.operands)
+    first, second = map(_exact_negation, multiply.operands)
     if first is None or second is None:
         return None
     return rewriter.create_like(multiply, [first.operands[0], second.operands[0]])
@@ -209,14 +209,14 @@ def power_small_integer(rewriter: Rewriter, power: Instruction) -> Value | None:
 @RULES.rule("negate", Effect.EXACT)
 def negate_negated(rewriter: Rewriter, negate: Instruction) -> Value | None:
     """-(-x) is x."""
-    inner = made_by(negate.operands[0], "negate")
+    inner = _exact_negation(negate.operands[0])
     return inner.operands[0] if inner is not None else None
 
 
 @RULES.rule("abs", Effect.EXACT)
 def abs_of_negated(rewriter: Rewriter, instruction: Instruction) -> Value | None:
     """|-x| is |x|."""
-    inner = made_by(instruction.operands[0], "negate")
+    inner = _exact_negation(instruction.operands[0])
     return rewriter.create_like(instruction, [inner.operands[0]]) if inner is not None else None
 
 
@@ -276,7 +276,11 @@ def convert_of_convert(rewriter: Rewriter, convert: Instruction) -> Value | None
         return None
     if original.type is convert.result.type:
         return original
-    # i1 -> i8 -> i1 and i32 -> i64 -> i16 both go through integers, where wrapping composes; floats round only once.
+    # Integers wrap when they become integers, so that i32 -> i64 -> i16 is i32 -> i16. A float becomes the nearest one that
+    # there is: i32 -> f64 -> i16 is another number where the i16 is too narrow. What becomes a float is rounded only once.
+    wraps = isinstance(source, IntegerType) and isinstance(target, IntegerType)
+    if wraps and not isinstance(middle, IntegerType) and not holds_all_of(target, source):
+        return None
     return rewriter.create_like(convert, [original])
 
 
@@ -356,6 +360,14 @@ def shift_by_zero(rewriter: Rewriter, shift: Instruction) -> Value | None:
     """A shift by 0 is none."""
     lhs, rhs = shift.operands
     return lhs if is_splat(rhs, 0) else None
+
+
+def _exact_negation(value: Value) -> Instruction | None:
+    """The ``negate`` that computed the value, of elements each of which has an opposite (or wraps, as integers do)."""
+    element = element_of(value)
+    if isinstance(element, FloatFormat) and (not element.signed or element.decode is not None):
+        return None
+    return made_by(value, "negate")
 
 
 def _is_static_integer(value: Value) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.views import CompareView
@@ -57,6 +59,8 @@ def compare_of_converted_boolean(rewriter: Rewriter, compare: Instruction) -> Va
     number = splat_number(rhs)
     if not isinstance(number, (int, float)) or number not in (0, 1):
         return None
+    if CompareView.of(compare).is_total_order and math.copysign(1.0, number) < 0:
+        return None  # no boolean becomes the -0.0 that comes before 0.0
     (predicate,) = convert.operands
     if (number == 1) == (direction == "EQ"):
         return predicate
