@@ -25,12 +25,14 @@ from .test_scopes import (
     SCALE,
     STEPPED,
     X,
+    left_as_found,
     opposite,
     plugin,
     stepped,
     stepped_result,
 )
 
+unchanged = pytest.fixture(autouse=True)(left_as_found)
 TWICE = opposite(lambda call, x: x + x, lambda b, call, x: b.fadd(x, x))
 OP = """
 func.func @main(%x: tensor<50xf32>) -> tensor<50xf32> {

@@ -33,13 +33,15 @@ def plugin(name: str = "test", **hooks: Any) -> Any:
     return SimpleNamespace(__name__=name, **{f"hlojit_{kind}": hook(items) for kind, items in hooks.items()})
 
 
-@pytest.fixture(autouse=True)
-def _unchanged() -> Iterator[None]:
+def left_as_found() -> Iterator[None]:
     """Every test leaves the process's environment as it found it."""
     before = set(ext.registry().load().records)
     yield
     for name in set(ext.registry().records) - before:
         ext.unregister(name)
+
+
+unchanged = pytest.fixture(autouse=True)(left_as_found)
 
 
 def scaling(factor: float, target: str = "test.scale") -> ext.ElementwiseCall:
