@@ -23,6 +23,8 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import OpDefinition, ReferenceCall
 from hlojit.ir.ops.foreign import ForeignCallError, ForeignCallView, foreign_call, foreign_record, plain
 from hlojit.ir.ops.layouts import LayoutError, Order, logical
+from hlojit.ir.scalar.arrays import to_storage
+from hlojit.ir.types import TensorType
 
 CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
 """What JAX's capsules of handlers are called; those of other names are taken, too."""
@@ -152,7 +154,9 @@ def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[...
             raise HlojitError(f"{user} is a native function, and has no substitute= for back ends without such")
         view = ForeignCallView.of(record.instruction)
         named = {name: plain(attribute) for name, attribute in view.attributes}
-        given = [_logical(array, order) for array, order in zip(arrays, view.operand_orders)]
+        operands = [value.tensor_type for value in record.instruction.operands]
+        outside = [_outside(array, kind) for array, kind in zip(arrays, operands)]
+        given = [_logical(array, order) for array, order in zip(outside, view.operand_orders)]
         kinds = [result.tensor_type for result in record.instruction.results]
         types = [logical(kind, order) for kind, order in zip(kinds, view.result_orders)]
         found = substituted(user, lambda *values: substitute(*values, **named), given, types)
@@ -160,6 +164,12 @@ def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[...
         return results[0] if len(results) == 1 else results
 
     return reference
+
+
+def _outside(array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
+    """An array of the interpreter's, which computes with short floats as f32, as callers have it."""
+    element = kind.element_type
+    return to_storage(array, element).astype(element.dtype or element.storage, copy=False)
 
 
 def _logical(array: np.ndarray[Any, Any], order: Order) -> np.ndarray[Any, Any]:

@@ -26,6 +26,7 @@ from hlojit.extensions.custom_calls import CustomCall, config_attribute, plain_v
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import DeviceFunction, OpDefinition, Operand, ReferenceCall, op
+from hlojit.ir.scalar.arrays import to_storage
 from hlojit.ir.types import TensorType
 
 MAXIMUM_BLOCKS: Final = (1 << 31) - 1
@@ -135,7 +136,9 @@ def kernel_record(call: KernelCall) -> OpDefinition:
                 f"{call.user} is a kernel for the back end {call.backend!r}, and has no substitute= for others"
             )
         types = [result.tensor_type for result in record.instruction.results]
-        return substituted(call.user, call.substitute, arrays, types)
+        operands = [value.tensor_type for value in record.instruction.operands]
+        given = [to_storage(array, kind.element_type) for array, kind in zip(arrays, operands)]
+        return substituted(call.user, call.substitute, given, types)
 
     def geometry(operands: Sequence[TensorType], results: Sequence[TensorType]) -> tuple[int, int, int]:
         return _geometry(call, KernelSite(call.target, tuple(operands), tuple(results)))
@@ -152,13 +155,16 @@ def kernel_record(call: KernelCall) -> OpDefinition:
 def substituted(
     user: str, substitute: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]], types: Sequence[TensorType]
 ) -> tuple[np.ndarray[Any, Any], ...]:
-    """What a substitute returns for arrays of storage dtypes, checked."""
+    """What a substitute returns, checked, as arrays of storage dtypes; it may give those that types have outside, too."""
     try:
         returned = substitute(*arrays)
     except Exception as error:
         raise HlojitError(f"{user}: its substitute raised {error!r}") from error
     found = tuple(map(np.asarray, returned if isinstance(returned, tuple) else (returned,)))
     wanted = [(kind.shape, kind.element_type.storage) for kind in types]
+    if len(found) == len(types):
+        pairs = zip(found, (kind.element_type for kind in types))
+        found = tuple(each.astype(kind.storage) if each.dtype == kind.dtype else each for each, kind in pairs)
     if [(each.shape, each.dtype) for each in found] != wanted:
         got = ", ".join(f"{each.dtype}{list(each.shape)}" for each in found)
         raise HlojitError(f"{user}: its substitute returned {got}, not {', '.join(f'{d}{list(s)}' for s, d in wanted)}")

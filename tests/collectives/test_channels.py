@@ -59,6 +59,25 @@ def array(*numbers: float) -> Any:
     return np.array(numbers, "f4")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("element", "dtype"),
+    [
+        ("bf16", ml_dtypes.bfloat16), ("f16", "f2"), ("f8E4M3FN", ml_dtypes.float8_e4m3fn), ("i4", ml_dtypes.int4), ("ui8", "u1"),
+        ("i1", "?"), ("complex<f32>", "c8"),
+    ],
+)  # fmt: skip
+def test_arrays_have_their_own_types_outside(backend: str, element: str, dtype: Any) -> None:
+    kind = f"tensor<3x{element}>"
+    text = f"func.func @main(%t: {TOKEN}) -> {TOKEN} {{\n{infeed('a', 't', kind)}{outfeed('a', 'a_t', 'u', kind)}  return %u : {TOKEN}\n}}"
+    given = np.array([1, 0, 3]).astype(dtype)
+    hlojit.channel("infeed").put(given)
+    hlojit.compile(text, backend=backend)()
+    (found,) = hlojit.channel("outfeed").get()
+    assert found.dtype == given.dtype
+    np.testing.assert_array_equal(found, given)
+
+
 T = "tensor<2xf32>"
 FED = (
     f"func.func @main(%x: {T}, %t: {TOKEN}) -> ({T}, {TOKEN}) {{\n"

@@ -537,3 +537,29 @@ def test_python_handler_returns_an_error_or_nothing() -> None:
         compiled = hlojit.compile(SCALE)
         with pytest.raises(ExecutionError, match="a handler returns None or the address of an error, not 'done'"):
             compiled(X)
+
+
+@pytest.mark.parametrize("element", ["bf16", "f16", "i4", "f32"])
+def test_substitutes_are_given_arrays_as_callers_have_them(element: str) -> None:
+    seen = []
+
+    def substitute(x: Any) -> Any:
+        seen.append(x.dtype)
+        return x
+
+    class Plugin:
+        @hookimpl
+        def hlojit_custom_calls(self) -> list[ForeignCall]:
+            return [ForeignCall("acme.same", handler=foreign_handler(lambda frame: None), substitute=substitute)]
+
+    kind = f"tensor<3x{element}>"
+    with using(Plugin()):
+        program = hlojit.compile(
+            f"func.func @main(%x: {kind}) -> {kind} {{\n  %0 = stablehlo.custom_call @acme.same(%x) "
+            f"{{api_version = 4 : i32, backend_config = {{}}}} : ({kind}) -> {kind}\n  return %0 : {kind}\n}}",
+            backend="reference",
+        )
+    dtype = program.input_types[0].element_type.dtype
+    x = np.array([1, 2, 3]).astype(dtype)
+    np.testing.assert_array_equal(program(x), x)
+    assert seen == [dtype]
