@@ -28,7 +28,8 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, Location
-from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, Trait, find_op, op
+from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, find_op, op
+from hlojit.ir.ops.region_lifting import lifted_region
 from hlojit.ir.types import TensorType, Type, tensor
 
 
@@ -235,41 +236,11 @@ class Builder:
         return [mapping.get(value, value) for value in region.returned]
 
     def lift_region(self, region: Block, operands: Sequence[Value], shape: Sequence[int]) -> list[Value] | None:
-        """Apply a region of scalars to tensors of ``shape``; None if it holds more than pointwise ops and constants.
+        """Apply a region of scalars to tensors of ``shape``; None if it holds more than ``region_lifting`` takes.
 
         What it reads from outside may be scalars.
         """
-        *body, end = region
-        for instruction in body:
-            pointwise = isinstance(instruction.op.lowering, Pointwise) or Trait.CONSTANT in instruction.op.traits
-            if not pointwise or instruction.regions or not all(map(_is_scalar, instruction.results)):
-                return None
-        if not all(map(_is_scalar, (value for each in region for value in each.operands))):
-            return None
-        mapping = dict(zip(region.arguments, operands))
-
-        def lifted(value: Value) -> Value:
-            if value not in mapping:
-                mapping[value] = self.broadcast_in_dim(value, shape)
-            return mapping[value]
-
-        for instruction in body:
-            types = [result.tensor_type.with_shape(shape) for result in instruction.results]
-            if Trait.CONSTANT in instruction.op.traits:
-                mapping[instruction.result] = self.constant(instruction.attributes["value"].splat_element, types[0])
-                continue
-            made = self.create(
-                instruction.op.name,
-                [lifted(value) for value in instruction.operands],
-                attributes=instruction.attributes,
-                result_types=types,
-            )
-            mapping.update(zip(instruction.results, made.results))
-        return [lifted(value) for value in end.operands]
-
-
-def _is_scalar(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and not value.type.shape
+        return lifted_region(self, region, operands, shape)
 
 
 @contextmanager
