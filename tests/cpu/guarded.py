@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +27,13 @@ _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(lambda _: 0)
 _SYMBOLS = {"hlojit_poll": ctypes.cast(_POLL, ctypes.c_void_p).value or 0}
 """What kernels call of the runtime: nothing is ever cancelled here."""
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def without(*features: str, bits: int) -> Target:
+    """The processor at hand without some features."""
+    host = host_target()
+    kept = [each for each in host.features.split(",") if not each[1:].startswith(features)]
+    return replace(host, features=",".join([*kept, *(f"-{each}" for each in features)]), vector_bits=bits)
 
 
 def spell(shape: Sequence[int], element: str) -> str:

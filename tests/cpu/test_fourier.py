@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import hlojit
@@ -19,7 +18,7 @@ from hlojit.ir.errors import VerificationError
 from hlojit.ir.ops.fourier import LONGEST, stages, unit_roots
 from hlojit.lowering.target import Target
 
-from .guarded import run_guarded
+from .guarded import run_guarded, without
 
 Array = np.ndarray[Any, Any]
 NAMES = {"f4": "f32", "f8": "f64", "c8": "complex<f32>", "c16": "complex<f64>"}
@@ -234,13 +233,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "avx2": lambda: without("avx512", bits=256),
     "portable": lambda: without("avx512", "avx", "fma", bits=128),
 }
-
-
-def without(*features: str, bits: int) -> Target:
-    """The processor at hand without some features."""
-    host = host_target()
-    kept = [each for each in host.features.split(",") if not each[1:].startswith(features)]
-    return replace(host, features=",".join([*kept, *(f"-{each}" for each in features)]), vector_bits=bits)
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import hlojit
@@ -15,7 +14,7 @@ from hlojit.cpu.kernels.quicksort import sorter_of
 from hlojit.cpu.processor import host_target
 from hlojit.lowering.target import Target
 
-from .guarded import Array, run_guarded
+from .guarded import Array, run_guarded, without
 from .test_sort import compare, sort_text
 
 FLOATS: dict[str, Any] = {
@@ -24,13 +23,6 @@ FLOATS: dict[str, Any] = {
 }  # fmt: skip
 INTEGERS = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "ui8": "u1", "ui16": "u2", "ui32": "u4", "ui64": "u8"}
 LENGTHS = (1, 2, 5, 16, 63, 257, 511, 1500)
-
-
-def without(*features: str, bits: int) -> Target:
-    """The processor at hand without some features."""
-    host = host_target()
-    kept = [each for each in host.features.split(",") if not each[1:].startswith(features)]
-    return replace(host, features=",".join([*kept, *(f"-{each}" for each in features)]), vector_bits=bits)
 
 
 TARGETS: dict[str, Callable[[], Target]] = {

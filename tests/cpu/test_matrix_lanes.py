@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,13 @@ from hlojit.cpu.kernels.lane_kernels import largest_order
 from hlojit.cpu.processor import host_target
 from hlojit.lowering.target import Target
 
-from .guarded import run_guarded
+from .guarded import run_guarded, without
 
 Array = np.ndarray[Any, Any]
 NAMES = {"f4": "f32", "f8": "f64", "i4": "i32"}
 LETTERS = {"f4": "s", "f8": "d"}
 BATCH = 19
 """A group or more of lanes, and some matrices more."""
-
-
-def without(*features: str, bits: int) -> Target:
-    """The processor at hand without some features."""
-    host = host_target()
-    kept = [each for each in host.features.split(",") if not each[1:].startswith(features)]
-    return replace(host, features=",".join([*kept, *(f"-{each}" for each in features)]), vector_bits=bits)
 
 
 TARGETS: dict[str, Callable[[], Target]] = {
