@@ -262,13 +262,25 @@ class InstructionReader:
         if cursor.accept("<"):
             if not cursor.at("{"):
                 cursor.expected("'{'")
+            start = cursor.pos
             self.attribute_dictionary(state)
+            self._check_properties(state, start)
             cursor.expect(">")
         if cursor.at("("):
             state.regions = cursor.items("(", ")", lambda: self.region(None))
         if cursor.at("{"):
             self.attribute_dictionary(state)
         self.function_type(state)
+
+    def _check_properties(self, state: OpState, pos: int) -> None:
+        """Properties are attributes that the op has; what else is said of it stands behind them."""
+        unknown = next(iter(state.discardable), None)
+        if unknown is None or not state.record.registered:
+            return
+        known = [spec.name for spec in state.record.attributes]
+        near = get_close_matches(unknown, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(known) or 'none'}"
+        self.cursor.fail(f"{state.record.name} has no property {unknown!r}{hint}", pos)
 
     def function_type(self, state: OpState) -> None:
         """Read ``: (A) -> R``."""

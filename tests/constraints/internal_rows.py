@@ -17,7 +17,7 @@ ROWS = [
     Broken("hlojit.async_start", "C2", _START, "have 0 users"),
     Broken("hlojit.async_done", "C1", call("hlojit.async_done", "f2", "f2"), "not all results of one hlojit.async_start"),
     *(
-        Broken("hlojit.complex_function", label, call("hlojit.complex_function", operands, result, f'function = "{function}", part = 0 : i64'), expected)
+        Broken("hlojit.complex_function", label, call("hlojit.complex_function", operands, result, f'function = "{function}"'), expected)
         for label, operands, result, function, expected in (
             ("I1", "i2 i2", "i2", "exp", "must be a tensor of"),
             ("C1", "f2 f2 f2", "f2", "exp", "the parts of one or two numbers"),

@@ -43,6 +43,12 @@ LINES = [
         '%0 = "stablehlo.transpose"(%a) <«{permutation = 1}> : (',
         "attribute permutation of stablehlo.transpose: expected",
     ),
+    (
+        '%0 = "stablehlo.reverse"(%a) <«{dimensions = array<i64: 0>, dimension = 0}> : (',
+        "stablehlo.reverse has no property 'dimension'; did you mean dimensions?",
+    ),
+    ('%0 = "stablehlo.abs"(%a) <«{x = 1}> : (', "stablehlo.abs has no property 'x'; it has none"),
+    ('%0 = "stablehlo.add"(%a, %a) <«{x = 1}> : (', "stablehlo.add has no property 'x'; it has none"),
     ("%0 = stablehlo.abs %a {x = «#nope} : tensor<2xf32>", "undefined attribute alias #nope"),
     ("%0 = stablehlo.abs %a {x = 1, «x = 2} : tensor<2xf32>", "attribute 'x' is given twice"),
     ("%0 = stablehlo.abs %a {x = «300 : i8} : tensor<2xf32>", "300 is out of range for i8"),
