@@ -26,12 +26,13 @@ from hlojit.ir.ops.process_groups import (
     spanning,
 )
 from hlojit.ir.ops.quantized_arrays import zeros_of
+from hlojit.ir.ops.region_expressions import promoted
 from hlojit.ir.ops.region_loops import applied_to
 from hlojit.ir.process_grid import Groups, ProcessGrid, grid_of
 
 if TYPE_CHECKING:
     from hlojit.ir.builder import Builder
-    from hlojit.ir.graph import Block, Instruction, Value
+    from hlojit.ir.graph import Instruction, Value
 
 GATHERED_BYTES: Final = 1 << 14
 """Up to here an all_reduce stacks whole operands: one exchange instead of two, and what is combined twice is little."""
@@ -197,12 +198,13 @@ def _by_process(instruction: Instruction, groups: Groups, what: Any, otherwise: 
 def _combined(builder: Builder, stacked: Value, instruction: Instruction, groups: Groups) -> Value:
     """The elements of the first dimension, combined in their order by the instruction's computation."""
     region = instruction.regions[0]
-    total = _promoted(builder, _part(builder, stacked, 0), region)
+    element = region.arguments[0].tensor_type.element_type
+    total = promoted(builder, _part(builder, stacked, 0), element)
     counts = _by_process(instruction, groups, lambda group, _: len(group), 0)
     least = min(counts)
     own = None
     for number in range(1, members(groups)):
-        part = _promoted(builder, _part(builder, stacked, number), region)
+        part = promoted(builder, _part(builder, stacked, number), element)
         longer = applied_to(builder, region, [total, part])
         if number < least:
             total = longer
@@ -212,11 +214,6 @@ def _combined(builder: Builder, stacked: Value, instruction: Instruction, groups
         is_there = builder.compare(builder.constant(np.int32(number)), own, "LT")
         total = builder.select(is_there, longer, total)
     return total
-
-
-def _promoted(builder: Builder, value: Value, region: Block) -> Value:
-    element = region.arguments[0].tensor_type.element_type
-    return value if value.tensor_type.element_type == element else builder.convert(value, element)
 
 
 def _filled_up(builder: Builder, operand: Value, count: int) -> Value:

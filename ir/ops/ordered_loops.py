@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.formats import IntegerType
-from hlojit.ir.ops.region_loops import counted, element_at, promoted, rewritten, with_element
+from hlojit.ir.ops.region_loops import counted, element_at, rewritten, with_element
 from hlojit.ir.ops.views import ScatterView, SortView
 from hlojit.ir.types import tensor
 
@@ -32,8 +32,7 @@ def expand_scatter(builder: Builder, instruction: Instruction) -> Sequence[Value
 
 def _scattered(builder: Builder, instruction: Instruction, region: Block) -> Sequence[Value]:
     count = len(instruction.operands) // 2
-    inputs = promoted(builder, instruction.operands[:count], region)
-    updates = promoted(builder, instruction.operands[count + 1 :], region)
+    inputs, updates = instruction.operands[:count], instruction.operands[count + 1 :]
     windows = ScatterView.of(instruction).numbers.update_window_dims
     order = (*(d for d in range(updates[0].tensor_type.rank) if d not in windows), *windows)
     size, number = inputs[0].tensor_type.size, updates[0].tensor_type.size

@@ -3,6 +3,7 @@
     reduce(%x) { (a, b) -> a + b * %k }        =>    reduce(%x, broadcast %k) { (a, k, b, l) -> (a + b * k, k) }
     if(%p) { add(%a, %b) } else { %a }         =>    select(%p, add(%a, %b), %a)
     (a, b) -> a + b * sum(%t)                  =>    %s = sum(%t)    (a, b) -> a + b * %s
+    reduce(%x : i8) { i32 }                    =>    reduce(convert %x : i32) { i32 }
 
 An expression holds constants, pointwise ops and such as move elements to places that are known.  What does not depend on the
 region's arguments is computed in front of the instruction; branches without loops become selections; scalars that are read
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hlojit.ir.blocks import Block, Instruction, Value, clone_instruction
+from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops.definition import Indexed, Pointwise, Trait
 from hlojit.ir.types import TensorType
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 def reason_against_region(instruction: Instruction) -> str:
     """Why kernels cannot take the regions of an instruction as they are, or an empty string."""
+    if reason := reason_against_promotion(instruction):
+        return reason
     for region in instruction.regions:
         for argument in region.arguments:
             if isinstance(argument.type, TensorType) and argument.type.shape:
@@ -85,6 +89,65 @@ def captured_values(region: Block) -> Iterator[Value]:
 def _read_values(instruction: Instruction) -> set[Value]:
     """All that an instruction and its regions read, their own values too."""
     return {operand for each in instruction.walk() for operand in each.operands}
+
+
+# promoted operands
+
+
+def promotions(instruction: Instruction) -> dict[int, ElementType]:
+    """The operands whose elements a combining region takes in another, wider type, with that type.
+
+    The arguments of such a region are those of the operands that may be any number, in their order.  Quantized numbers are
+    promoted where they become integers (``quantized_reductions``).
+    """
+    if not instruction.regions or Trait.SORTS in instruction.op.traits:
+        return {}
+    taken = [position for slot in _slots(instruction) for position in slot]
+    arguments = instruction.regions[0].arguments
+    if len(taken) != len(arguments):
+        return {}
+    wanted = {}
+    for position, argument in zip(taken, arguments):
+        given, element = (
+            each.type.element_type if isinstance(each.type, TensorType) else None
+            for each in (instruction.operands[position], argument)
+        )
+        if element is not None and given != element and not isinstance(given, QuantizedType):
+            wanted[position] = element
+    return wanted
+
+
+def reason_against_promotion(instruction: Instruction) -> str:
+    """Why kernels cannot take the operands of an instruction as they are, or an empty string."""
+    for position, element in promotions(instruction).items():
+        return f"its region takes elements of {instruction.operands[position].type} as {element}"
+    return ""
+
+
+def promoted(builder: Builder, value: Value, element: ElementType) -> Value:
+    """A value in an element type to which its own can be promoted."""
+    if value.tensor_type.element_type == element:
+        return value
+    if isinstance(element, QuantizedType):
+        type = value.tensor_type.with_element_type(element)
+        return builder.create("stablehlo.uniform_quantize", [value], result_types=[type]).result
+    return builder.convert(value, element)
+
+
+def with_promoted_operands(builder: Builder, instruction: Instruction) -> Sequence[Value]:
+    """The instruction with operands in the types in which its region takes them."""
+    operands = list(instruction.operands)
+    for position, element in promotions(instruction).items():
+        operands[position] = promoted(builder, operands[position], element)
+    made = builder.create(
+        instruction.op.name,
+        operands,
+        attributes=instruction.attributes,
+        regions=[region.clone() for region in instruction.regions],
+        result_types=instruction.result_types,
+        discardable=instruction.discardable,
+    )
+    return made.results
 
 
 # a region brought closer to an expression
@@ -181,6 +244,8 @@ def _slots(instruction: Instruction) -> list[list[int]]:
     """The operands of each place of the record that takes any number of them."""
     record = instruction.op.operands
     variadic = sum(operand.variadic for operand in record)
+    if not variadic:
+        return []
     count = (len(instruction.operands) - (len(record) - variadic)) // variadic
     slots, at = [], 0
     for operand in record:

@@ -15,7 +15,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.ops.region_expressions import is_expression, is_rewritten, prepared_region, with_operands
+from hlojit.ir.ops.region_expressions import (
+    is_expression,
+    is_rewritten,
+    prepared_region,
+    promotions,
+    with_operands,
+    with_promoted_operands,
+)
 from hlojit.ir.ops.views import DimensionsView, WindowView
 from hlojit.ir.types import tensor
 
@@ -31,6 +38,8 @@ def rewritten(
     builder: Builder, instruction: Instruction, run: Callable[[Builder, Instruction, Block], Sequence[Value]]
 ) -> Sequence[Value] | None:
     """The instruction as kernels take it, or else what ``run`` builds of its region; None where it may stay as it is."""
+    if promotions(instruction):
+        return with_promoted_operands(builder, instruction)
     if not is_rewritten(instruction):
         return None
     region = prepared_region(builder, instruction.regions[0])
@@ -69,15 +78,6 @@ def with_element(builder: Any, array: Value, place: Value, scalar: Value) -> Val
     """An array of rank 1 with another scalar at a place."""
     changed: Value = builder.dynamic_update_slice(array, builder.reshape(scalar, (1,)), place)
     return changed
-
-
-def promoted(builder: Any, values: Sequence[Value], region: Block) -> list[Value]:
-    """Values in the element types that a combiner takes."""
-    elements = [argument.tensor_type.element_type for argument in region.arguments]
-    return [
-        value if value.tensor_type.element_type == element else builder.convert(value, element)
-        for value, element in zip(values, elements)
-    ]
 
 
 def applied(builder: Any, region: Block, arrays: Sequence[Value]) -> list[Value]:
@@ -140,17 +140,16 @@ def _reduced(builder: Builder, instruction: Instruction, region: Block) -> Seque
     def step(inner: Any, number: Value, state: Sequence[Value]) -> list[Value]:
         zero = inner.constant(0, number.tensor_type)
         taken = [inner.dynamic_slice(row, number, zero, slice_sizes=(1, width)) for row in rows]
-        parts = promoted(inner, [inner.reshape(part, (width,)) for part in taken], region)
-        return applied(inner, region, [*state, *parts])
+        return applied(inner, region, [*state, *(inner.reshape(part, (width,)) for part in taken)])
 
-    results = counted(builder, length, _starts(builder, instruction, region), step) if length * width else None
-    return _shaped(builder, instruction, results or _starts(builder, instruction, region))
+    results = counted(builder, length, _starts(builder, instruction), step) if length * width else None
+    return _shaped(builder, instruction, results or _starts(builder, instruction))
 
 
-def _starts(builder: Builder, instruction: Instruction, region: Block) -> list[Value]:
+def _starts(builder: Builder, instruction: Instruction) -> list[Value]:
     """The init values, for each element of the result."""
     size = instruction.results[0].tensor_type.size
-    inits = promoted(builder, instruction.operands[len(instruction.operands) // 2 :], region)
+    inits = instruction.operands[len(instruction.operands) // 2 :]
     return [builder.broadcast_in_dim(init, (size,)) for init in inits]
 
 
@@ -167,7 +166,7 @@ def _windows_reduced(builder: Builder, instruction: Instruction, region: Block) 
     """All windows take their first elements, then all their second ones, and so on."""
     windows, count = WindowView.of(instruction), len(instruction.operands) // 2
     counts = instruction.results[0].tensor_type.shape
-    state = _starts(builder, instruction, region)
+    state = _starts(builder, instruction)
     if not prod(counts):
         return _shaped(builder, instruction, state)
     padded = [
@@ -190,7 +189,7 @@ def _windows_reduced(builder: Builder, instruction: Instruction, region: Block) 
             for part in taken
         ]
         flat = [inner.reshape(part, (prod(counts),)) for part in parts]
-        return applied(inner, region, [*values, *promoted(inner, flat, region)])
+        return applied(inner, region, [*values, *flat])
 
     return _shaped(builder, instruction, counted(builder, prod(windows.sizes), state, step))
 

@@ -19,6 +19,7 @@ from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.accuracy import unmet_accuracy
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Expand
+from hlojit.ir.ops.region_expressions import reason_against_promotion
 from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.symbolic_shapes import has_rule, symbolic_shapes
 from hlojit.ir.sizes import MOST_BYTES, SizeExpression, evaluate
@@ -103,7 +104,7 @@ def symbolic_capability(instruction: Instruction) -> Capability:
         element = type.element_type if isinstance(type, TensorType) else None
         if element is None or not is_supported(element):
             return no(f"{element or type} has no code for sizes that are given at run time")
-    reason = unmet_accuracy(instruction)
+    reason = unmet_accuracy(instruction) or reason_against_promotion(instruction)
     return no(reason) if reason else YES
 
 
