@@ -176,7 +176,7 @@ def test_an_argument_whose_value_is_a_size_counts_with_its_value(backend: str) -
     assert len(executable.specializations) == 2
     with pytest.raises(hlojit.ArgumentError, match="add"):
         executable(np.int64(4), f32(3))
-    with pytest.raises(hlojit.HlojitError):
+    with pytest.raises(hlojit.HlojitError, match="size -1 must not be negative"):
         executable(np.int64(-1), f32(3))
 
 
