@@ -146,6 +146,8 @@ class FusionPlan:
                 for group in accepting:
                     self._join(group, instruction)
                 return
+            if everywhere and self._join_merged(instruction, accepting):
+                return
             if accepting and is_free_copy(instruction):
                 for group in accepting:
                     self._join(group, instruction)
@@ -180,7 +182,10 @@ class FusionPlan:
         producer = reshape.operands[0].producer
         if producer is None or self._roles.get(producer) not in (Role.POINTWISE, Role.MOVEMENT):
             return False
-        return len(producer.results[0].users) == 1
+        users = producer.results[0].users
+        # Other users of the producer are in the one group that reads the reshape, too.
+        groups = {tuple(self.groups_of.get(user, ())) for user in {*users, *reshape.results[0].users} - {reshape}}
+        return len(users) == 1 or (len(groups) == 1 and all(len(each) == 1 for each in groups))
 
     def _accepts(self, group: Group, producer: Instruction) -> bool:
         """Whether the group can compute ``producer`` itself, and should."""
@@ -292,6 +297,24 @@ class FusionPlan:
                 group.roots.append(instruction)
                 return True
         return False
+
+    def _join_merged(self, instruction: Instruction, accepting: list[Group]) -> bool:
+        """Make two loops over one space that read a producer element by element one loop, which computes it itself.
+
+        Otherwise one of them would write the producer for the other one, which reads what the first one reads once more.
+        """
+        shape = instruction.results[0].tensor_type.shape
+        here = frozenset({self.root_context(shape)})
+        if len(accepting) != 2 or any(
+            group.space != (shape, None) or group.rows or self._contexts_in(group, instruction) != here
+            for group in accepting
+        ):
+            return False
+        first, second = sorted(accepting, key=lambda group: group.place)
+        if len(first.members | second.members) >= self.limits.instructions or not self._merge(first, second):
+            return False
+        self._join(first, instruction)
+        return True
 
     def _users_outside(self, instruction: Instruction, group: Group) -> Iterable[Instruction]:
         for result in instruction.results:
