@@ -85,7 +85,7 @@ class Discovery:
             with self._works.turn("entry points") as role:
                 if role is not Role.AFTER and self._waiting is None:
                     # Reading what a distribution is called imports modules.
-                    with fork_gate.inside:
+                    with fork_gate.inside_for_another:
                         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
                         self._waiting = {(entry.name, _package(entry)): entry for entry in sorted(found, key=_name)}
         return self._waiting
@@ -100,7 +100,7 @@ class Discovery:
                 return
             with self._works.turn(key, take_over=False) as role:
                 if role is Role.FIRST and key in waiting:
-                    with fork_gate.inside:
+                    with fork_gate.inside_for_another:
                         self._register(entry, imported)
                     del waiting[key]
                 elif role is not Role.AFTER and role is not Role.FIRST:

@@ -28,6 +28,9 @@ from typing import Any, Final, ParamSpec, TypeVar, final
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
+_COURTESY: Final = 5.0
+"""Seconds that a thread lets another one fork before it comes inside: who is inside may be waiting for it."""
+_COURTESY_STEP: Final = 0.002
 _PATIENCE: Final = 0.02
 """Seconds between looks at a thread that is inside: it may begin to wait for a fork itself."""
 _LIBRARY_SECONDS: Final = 0.001
@@ -40,7 +43,8 @@ _let_go = methodcaller("_release_save")
 class ForkGate:
     """The threads inside; see the module's docstring.  There is one per process: ``fork_gate``."""
 
-    def __init__(self) -> None:
+    def __init__(self, courtesy: float = _COURTESY) -> None:
+        self._courtesy = courtesy
         self._gates: dict[int, Any] = {}
         """Each thread's lock; of threads that have ended, until another one has the number."""
         self._forking: set[int] = set()
@@ -55,9 +59,30 @@ class ForkGate:
 
     @property
     def inside(self) -> Any:
-        """The lock of this thread, for a ``with`` block: no other thread forks before its end."""
+        """The lock of this thread, for a ``with`` block: no other thread forks before its end.
+
+        Who is not inside yet lets those fork who wait for that, or they would wait for as long as several threads compile.
+        """
+        gate: Any = self._local.gate
+        if self._held and not gate._is_owned():
+            self._let_others_fork()
+        return gate
+
+    @property
+    def inside_for_another(self) -> Any:
+        """The same for a thread that another one, which is inside, waits for: it does not let others fork first."""
         gate: Any = self._local.gate
         return gate
+
+    def _let_others_fork(self) -> None:
+        # No lock is waited at: Ctrl-C may come anywhere here.
+        patient_until = time.monotonic() + self._courtesy
+        while self._held and not self.is_forking() and time.monotonic() < patient_until:
+            time.sleep(_COURTESY_STEP)
+
+    def is_forking(self) -> bool:
+        """Whether this thread is about to fork, or has just done so: it may hold what others wait for."""
+        return threading.get_ident() in self._held
 
     def is_inside(self) -> bool:
         """Whether this thread is."""
@@ -97,7 +122,7 @@ class ForkGate:
             _release(held)
             if busy.acquire(timeout=_PATIENCE):
                 busy.release()
-        for lock in _foreign_locks():
+        for lock in self.foreign_locks():
             held.append(lock)
             lock.acquire()
         # Behind all that waits for threads of Python: who is inside may be calling such a library.
@@ -134,6 +159,16 @@ class ForkGate:
         self._gates = {me: self._gates[me]} if me in self._gates else {}
         self._forking, self._held, self._closing = set(), {}, threading.RLock()
 
+    def foreign_locks(self) -> list[Any]:
+        """numba's lock and llvmlite's, as far as they are loaded, in the order in which numba takes them.
+
+        Somebody else's numba function, or an executable that is dropped, may be inside of them without having entered here.
+        """
+        compiler = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+        library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+        found = (getattr(compiler, "_lock", None), getattr(getattr(library, "_lock", None), "_lock", None))
+        return [lock for lock in found if lock is not None]
+
 
 def _release(held: list[Any]) -> None:
     while held:
@@ -148,17 +183,6 @@ class _OfThread(threading.local):
 
     def __init__(self, gate: ForkGate) -> None:
         self.gate = gate.enrolled()
-
-
-def _foreign_locks() -> list[Any]:
-    """numba's lock and llvmlite's, as far as they are loaded, in the order in which numba takes them.
-
-    Somebody else's numba function, or an executable that is dropped, may be inside of them without having entered here.
-    """
-    compiler = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
-    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
-    found = (getattr(compiler, "_lock", None), getattr(getattr(library, "_lock", None), "_lock", None))
-    return [lock for lock in found if lock is not None]
 
 
 fork_gate: Final = ForkGate()

@@ -45,7 +45,8 @@ class Once(Generic[_Made]):
         return found
 
     def _add(self) -> None:
-        with fork_gate.inside:
+        # Others, inside already, may be waiting for this turn.
+        with fork_gate.inside_for_another:
             made = self._make()
             if self._kept.setdefault("made", made) is made:
                 self._begin(made)

@@ -22,6 +22,12 @@ define void @hlojit_cpuid(i32 %leaf, i32 %part, ptr %out) {
 def cpuid() -> Callable[[int, int], Registers]:
     """``function(leaf, part)``; costs a few milliseconds, for those who find nothing cheaper to ask."""
     import llvmlite.binding as llvm
+    from hlojit.machine_code.undisturbed import undisturbed
+
+    return undisturbed(_compiled, llvm)
+
+
+def _compiled(llvm: Any) -> Callable[[int, int], Registers]:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

@@ -15,7 +15,8 @@ from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.versions import versions_text
 from hlojit.lowering.target import Target
-from hlojit.machine_code.object_code import compile_to_object, initialize, lock
+from hlojit.machine_code.object_code import compile_to_object, initialize
+from hlojit.machine_code.undisturbed import aside, lock, undisturbed
 
 _LEVELS = {
     "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
@@ -37,6 +38,10 @@ def architecture_level(features: Collection[str]) -> str:
 @cache
 def process_target() -> Target:
     """The processor that this process runs on, by its features: names are what virtual machines make up."""
+    return undisturbed(_process_target)
+
+
+def _process_target() -> Target:
     initialize()
     triple = llvm.get_process_triple()
     available = llvm.get_host_cpu_features()
@@ -118,27 +123,37 @@ class LoadedCode:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
 
     def __del__(self) -> None:
-        # Before the session, which may go with this object.
-        self.__dict__.pop("_tracker", None)
+        if self.__dict__:
+            aside(_drop, self.__dict__)
+
+
+def _drop(attributes: dict[str, Any]) -> None:
+    # Before the session, which may go with it.
+    for name in ("_tracker", "_session"):
+        attributes.pop(name, None)
 
 
 def load_objects(
     objects: Iterable[bytes | memoryview], exports: Iterable[str], imports: Mapping[str, int] | None = None
 ) -> LoadedCode:
     """Load object files together; ``imports`` gives addresses for symbols that the process does not export."""
+    with fork_gate.inside:
+        return undisturbed(_loaded, tuple(objects), tuple(exports), dict(imports or {}))
+
+
+def _loaded(objects: Iterable[bytes | memoryview], exports: Iterable[str], imports: Mapping[str, int]) -> LoadedCode:
     global _session
     builder = llvm.JITLibraryBuilder()
     for image in objects:
         builder.add_object_img(image)
     builder.add_current_process()
-    for symbol, address in (imports or {}).items():
+    for symbol, address in imports.items():
         builder.import_symbol(symbol, address)
     for symbol in exports:
         builder.export_symbol(symbol)
-    with fork_gate.inside, lock:
+    with fork_gate.inside_for_another, lock:
         if _session is None or _session.libraries == LIBRARIES_PER_JIT:
             _session = _Session()
         session = _session
-        # A signal handler may load something in between.
         session.libraries = number = session.libraries + 1
         return LoadedCode(builder.link(session.jit, f"hlojit.{number}"), session)

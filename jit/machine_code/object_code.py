@@ -10,15 +10,16 @@ Imports llvmlite and next to nothing else: this is what a worker (``compile_work
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import llvmlite.binding as llvm
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.machine_code.undisturbed import lock, undisturbed
+
+_Result = TypeVar("_Result")
 
 _NO_OBJECTS: Final = ("nvptx",)
 """Architectures that LLVM makes assembly for, and no more."""
@@ -56,10 +57,6 @@ def target_machine(processor: Processor, optimization: int = 2) -> Any:
     return llvm.Target.from_triple(processor.triple).create_target_machine(
         cpu=processor.cpu, features=processor.features, opt=optimization, reloc="pic", codemodel="small"
     )
-
-
-lock = threading.RLock()
-"""Held while LLVM is at work: target machines and passes are shared."""
 
 
 class _Pipeline:
@@ -116,17 +113,26 @@ def _pipeline(processor: Processor, name: str) -> _Pipeline:
     return _pipelines[key]
 
 
-@contextmanager
-def optimized_module(
-    ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()
-) -> Iterator[Any]:
-    """Parse, verify, link and optimize; llvmlite's module, for a ``with`` block.
+def _optimized(
+    use: Callable[[Any], _Result], ir: str, processor: Processor, pipeline: str, linked: Iterable[str]
+) -> _Result:
+    """Parse, verify, link and optimize; returns what ``use`` makes of llvmlite's module.
 
     Malformed IR is our bug and raises ``HlojitError``.  Types and constants live in a context of the module's own, and
     go with it.
     """
-    header = f'target triple = "{processor.triple}"\ntarget datalayout = "{target_machine(processor).target_data}"\n'
-    with fork_gate.inside, lock, llvm.create_context() as context:
+    # This thread is inside until it has what it wants, and the one that does the work until it is done.
+    with fork_gate.inside:
+        return undisturbed(_optimized_here, use, ir, processor, pipeline, tuple(linked))
+
+
+def _optimized_here(
+    use: Callable[[Any], _Result], ir: str, processor: Processor, pipeline: str, linked: Iterable[str]
+) -> _Result:
+    with fork_gate.inside_for_another, lock, llvm.create_context() as context:
+        header = (
+            f'target triple = "{processor.triple}"\ntarget datalayout = "{target_machine(processor).target_data}"\n'
+        )
         modules = []
         try:
             try:
@@ -142,7 +148,7 @@ def optimized_module(
             except RuntimeError as error:
                 raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error
             _pipeline(processor, pipeline).run(module)
-            yield module
+            return use(module)
         finally:
             # Before the context that it lives in.
             for each in modules:
@@ -156,13 +162,19 @@ def _generator(processor: Processor, pipeline: str) -> Any:
 
 def compile_to_object(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
     """Compile LLVM IR text to a relocatable object, or to assembly (PTX) where LLVM makes no objects."""
-    with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
+
+    def emitted(module: Any) -> bytes:
         if processor.triple.startswith(_NO_OBJECTS):
             return str(_generator(processor, pipeline).emit_assembly(module)).encode()
         return bytes(_generator(processor, pipeline).emit_object(module))
 
+    return _optimized(emitted, ir, processor, pipeline, linked)
+
 
 def compile_to_assembly(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> str:
     """Compile LLVM IR text to assembly, for people and tests to read."""
-    with optimized_module(ir, processor, pipeline=pipeline, linked=linked) as module:
+
+    def emitted(module: Any) -> str:
         return str(_generator(processor, pipeline).emit_assembly(module))
+
+    return _optimized(emitted, ir, processor, pipeline, linked)

@@ -86,7 +86,7 @@ def test_code_of_users_may_wait_for_a_thread_that_forks(where: str) -> None:
 
 
 def test_who_is_inside_may_wait_for_a_thread_that_comes_inside_while_another_one_waits_to_fork() -> None:
-    gate = ForkGate()
+    gate = ForkGate(courtesy=0.2)
     entered, order = threading.Event(), []
 
     def fork() -> None:
@@ -110,6 +110,60 @@ def test_who_is_inside_may_wait_for_a_thread_that_comes_inside_while_another_one
         assert order == ["inside"]
     forking.join(30)
     assert order == ["inside", "fork"]
+
+
+def test_fork_while_there_is_always_somebody_inside() -> None:
+    """Who comes inside lets others fork first."""
+    gate = ForkGate()
+    inside, forked = [threading.Event(), threading.Event()], threading.Event()
+
+    def relay(me: int) -> None:
+        while not forked.is_set():
+            with gate.inside:
+                inside[me].set()
+                # Not left before the other one has come, unless that does not come for a while.
+                inside[1 - me].wait(0.3)
+                inside[1 - me].clear()
+
+    def fork() -> None:
+        gate.before_fork()
+        gate.after_fork_in_parent()
+        forked.set()
+
+    relays = [threading.Thread(target=relay, args=(me,), daemon=True) for me in range(2)]
+    for each in relays:
+        each.start()
+    assert inside[0].wait(30)
+    forking = threading.Thread(target=fork, daemon=True)
+    forking.start()
+    in_time = forked.wait(10)
+    forked.set()
+    for each in (*relays, forking):
+        each.join(30)
+        assert not each.is_alive()
+    assert in_time
+
+
+def test_who_is_inside_may_wait_at_once_for_a_thread_that_works_for_it() -> None:
+    gate = ForkGate(courtesy=1e6)
+    done = threading.Event()
+
+    def fork() -> None:
+        gate.before_fork()
+        gate.after_fork_in_parent()
+
+    def help_out() -> None:
+        with gate.inside_for_another:
+            done.set()
+
+    forking = threading.Thread(target=fork, daemon=True)
+    with gate.inside:
+        forking.start()
+        forking.join(0.1)
+        threading.Thread(target=help_out, daemon=True).start()
+        assert done.wait(30)
+    forking.join(30)
+    assert not forking.is_alive()
 
 
 def test_outside_is_outside_of_everything_and_ends_inside() -> None:
