@@ -21,6 +21,8 @@ from hlojit.ir.types import tensor
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
 
+_AT_ONCE: Final = 4
+"""Products of bytes that processors add at once; two of 16 bits."""
 _MOST_PLACES: Final = 128
 """Windows of more places are not laid out."""
 _MOST_BYTES: Final = 1 << 28
@@ -46,7 +48,7 @@ def declined_by_kernels(instruction: Instruction) -> str:
 
 
 def is_narrow(element: ElementType) -> bool:
-    """Whether integers are multiplied and added in pairs."""
+    """Whether processors multiply several of these integers, and add the products, at once."""
     return isinstance(element, IntegerType) and element.bits <= (16 if element.signed else 8)
 
 
@@ -75,10 +77,9 @@ def windows_times_kernel(builder: Any, instruction: Instruction) -> Sequence[Val
     kernel = builder.transpose(right, tuple(features))
     outputs = kernel.tensor_type.shape[-1]
     kernel = builder.reshape(kernel, (kernel.tensor_type.size // outputs, outputs))
-    if kernel.tensor_type.shape[0] % 2:
-        # Products go by pairs.
-        windows, kernel = _one_more(builder, windows, windows.tensor_type.rank - 1), _one_more(builder, kernel, 0)
     last = windows.tensor_type.rank - 1
+    if kernel.tensor_type.shape[0] % _AT_ONCE:
+        windows, kernel = _filled(builder, windows, last), _filled(builder, kernel, 0)
     type = tensor((*windows.tensor_type.shape[:-1], outputs), "i32")
     dimensions = DotDimensionNumbers(lhs_contracting=(last,), rhs_contracting=(0,))
     sums = builder.dot_general(windows, kernel, dimensions, type=type)
@@ -104,10 +105,11 @@ def _windows(builder: Any, instruction: Instruction, view: ConvolutionView, left
     return found
 
 
-def _one_more(builder: Any, values: Value, dimension: int) -> Value:
-    """A zero behind a dimension."""
+def _filled(builder: Any, values: Value, dimension: int) -> Value:
+    """With zeros behind a dimension, up to as many elements as are multiplied at once."""
     nothing = (0,) * values.tensor_type.rank
-    high = tuple(int(each == dimension) for each in range(values.tensor_type.rank))
+    more = -values.tensor_type.shape[dimension] % _AT_ONCE
+    high = tuple(more if each == dimension else 0 for each in range(values.tensor_type.rank))
     zero = builder.constant(0, tensor((), values.tensor_type.element_type))
     found: Value = builder.pad(values, zero, nothing, high, nothing)
     return found
