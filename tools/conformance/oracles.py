@@ -234,6 +234,19 @@ def _triangular_solution(harness: Any, inputs: Sequence[Array]) -> Array | None:
     return _extended(scipy.linalg.solve_triangular(a.astype(np.float64), b.astype(np.float64), **options))
 
 
+def _scattered_product(harness: Any, inputs: Sequence[Array]) -> Array | None:
+    """Of single elements of a line, each multiplied at most once: the others are multiplied by 1."""
+    (operand, updates), numbers = inputs, harness.params["dimension_numbers"]
+    places = np.ravel(harness.params["scatter_indices"])
+    if operand.ndim != 1 or numbers.update_window_dims or updates.shape != places.shape:
+        return None
+    if np.unique(places).size < places.size or not np.all((places >= 0) & (places < operand.size)):
+        return None
+    factors = np.ones(operand.shape, updates.dtype)
+    factors[places] = updates
+    return _elementwise(lambda x, y: x * y, [operand, factors])
+
+
 _OTHERS: Final[dict[str, Callable[[Any, Sequence[Array]], Array | None]]] = {
     "cumlogsumexp": _along(np.logaddexp.accumulate),
     "cumprod": _along(np.cumprod),
@@ -241,6 +254,7 @@ _OTHERS: Final[dict[str, Callable[[Any, Sequence[Array]], Array | None]]] = {
     "reduce_prod": lambda harness, inputs: np.prod(_extended(inputs[0]), axis=tuple(harness.params["axes"])),
     "reduce_window_add": _windows(lambda windows, axes, initial: windows.sum(axes) + initial),
     "reduce_window_mul": _windows(lambda windows, axes, initial: windows.prod(axes) * initial),
+    "scatter_mul": _scattered_product,
     "triangular_solve": _triangular_solution,
 }
 

@@ -85,8 +85,9 @@ TABLE: Final = (
         "scatter_mul",
         _COMPLEX,
         Tolerance(
-            3,
-            "products of complex numbers: ours are the plain formula, each operation rounded, JAX's fused multiply-adds",
+            1,
+            "products of complex numbers: ours are the plain formula, each operation rounded, to 0.52 ULP; JAX's fused "
+            "multiply-adds",
         ),
     ),
     Row(
@@ -108,7 +109,15 @@ TABLE: Final = (
             4, "the bound that docs/numerics.md states; JAX's is up to 8.3 ULP from the exact value in f32, 3.8 in f64"
         ),
     ),
-    Row("bessel_i0e", _WIDE, Tolerance(6, "JAX writes two polynomials out: ours to 5.4 ULP, JAX's to 3.6")),
+    Row(
+        "bessel_i0e",
+        _WIDE,
+        Tolerance(
+            4,
+            "JAX writes two polynomials out, whose products and sums its compiler contracts and hlojit rounds one by one, to the "
+            "reference's bits: ours to 5.4 ULP, JAX's to 3.6, and 4 apart",
+        ),
+    ),
     Row(
         r"cumsum|cumprod|cumlogsumexp|reduce|reduce_window_add|reduce_window_mul|reduce_sum|reduce_prod",
         _ANY,
