@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from hlojit.lowering.body import Body
-from hlojit.lowering.index import Index, delinearized, variable
+from hlojit.lowering.index import Index, RunTime, delinearized, variable
 from hlojit.lowering.loop_plan import Units, choose_lanes, divide, element_nanoseconds, fitted_lanes
 from hlojit.lowering.probe import Facts, Load
 from hlojit.lowering.space import Space
@@ -52,6 +52,8 @@ def find_tiles(space: Space, facts: Facts) -> TransposedLoads | None:
             continue
         if KIND_BITS[load.kind] > LARGEST_BITS:
             continue
+        if any(isinstance(atom, RunTime) for atom in load.linear.atoms()):
+            continue  # tiles are read before the rules run that find such a place
         for position, name in enumerate(space.names[:-1]):
             if load.linear.coefficient(name) == 1 and space.extents[position] >= SMALLEST_EXTENT:
                 group = found.setdefault(position, [])

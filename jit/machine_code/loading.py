@@ -11,6 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from hlojit.disk_cache import disk_cache
 from hlojit.ir.binary import FormatError
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import sealed, unsealed
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.versions import versions_text
@@ -156,4 +157,8 @@ def _loaded(objects: Iterable[bytes | memoryview], exports: Iterable[str], impor
             _session = _Session()
         session = _session
         session.libraries = number = session.libraries + 1
-        return LoadedCode(builder.link(session.jit, f"hlojit.{number}"), session)
+        try:
+            library = builder.link(session.jit, f"hlojit.{number}")
+        except RuntimeError as error:
+            raise HlojitError(f"internal error: compiled code cannot be loaded: {error}") from error
+        return LoadedCode(library, session)

@@ -35,6 +35,9 @@ CORE_SYMBOLS: Final = (
     "hlojit_leave_program",
     "hlojit_library_enter",
     "hlojit_library_leave",
+    "__truncsfhf2",
+    "__truncdfhf2",
+    "__extendhfsf2",
 )
 """What kernels, host programs and the simulator's scheduler may call of the core."""
 
@@ -118,6 +121,7 @@ def core_source(triple: str) -> str:
                 "pages_linux.ll" if is_linux else "pages_other.ll",
                 "memory.ll",
                 "execute.ll",
+                "half.ll",
                 "fork.ll",
             ),
         ]
