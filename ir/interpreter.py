@@ -17,7 +17,7 @@ from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.ops.definition import Pointwise, Trait
-from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize
+from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize, quantized_element_of
 from hlojit.ir.quantized import is_quantized
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
@@ -192,7 +192,10 @@ def _dequantize(value: Any, type: Type) -> Any:
 
 
 def _quantize(value: Any, type: Type) -> Any:
-    return quantize(np.asarray(value), type) if isinstance(type, TensorType) and is_quantized(type) else value
+    if not isinstance(type, TensorType) or not is_quantized(type):
+        return value
+    # The op is one of the expressed type's: its result is rounded before it is quantized.
+    return quantize(round_array(np.asarray(value), quantized_element_of(type).expressed_element), type)
 
 
 # arguments and results

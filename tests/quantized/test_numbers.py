@@ -5,9 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
+from hlojit.ir.interpreter import evaluate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -227,3 +229,17 @@ def test_finite_and_indices(run_everywhere: Run) -> None:
     finite, indices = run_everywhere(text, np.array([-128, -1, 0, 1, 127], np.int8))
     same(finite, np.ones(5, bool))
     same(indices, q.integers(np.array([Fraction(i) for i in range(5)], object)))
+
+
+@pytest.mark.parametrize("expressed", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("op", ["add", "subtract", "multiply", "divide"])
+def test_the_interpreter_rounds_to_the_expressed_type(op: str, expressed: str) -> None:
+    kind = f"tensor<65536x!quant.uniform<u8:{expressed}, 0.0123:59>>"
+    text = f"""
+    func.func @main(%a: {kind}, %b: {kind}) -> {kind} {{
+      %0 = stablehlo.{op} %a, %b : {kind}
+      return %0 : {kind}
+    }}"""
+    a, b = (each.ravel() for each in np.meshgrid(*[np.arange(256, dtype="u1")] * 2))
+    (interpreted,) = evaluate(hlojit.parse(text), a, b)
+    np.testing.assert_array_equal(interpreted, hlojit.compile(text)(a, b))
