@@ -12,7 +12,7 @@ from hlojit.ir.types import TensorType
 Arrays = Sequence[Array]
 NOT_FINITE: Final = -4
 """What JAX's handlers say of matrices whose iterations might not end."""
-_ITERATED: Final = frozenset({"geev", "gees"})
+_ITERATED: Final = frozenset({"geev", "gees", "gesdd", "gesvd"})
 
 
 def lapack_results(found: Any, types: Sequence[TensorType], arrays: Arrays) -> tuple[Array, ...]:

@@ -55,6 +55,10 @@ class _Call:
         """What LAPACK wants to hear as the distance of columns of so many numbers."""
         return max(1, self[letter])
 
+    def reals(self, rows: str, columns: str) -> int:
+        """The real numbers of a matrix."""
+        return self[rows] * self[columns] * (2 if self.is_complex else 1)
+
     def operand(self, number: int) -> Place:
         """The address of an operand."""
         return self._place(number, self._instruction.operands[number].tensor_type.nbytes)
@@ -129,7 +133,8 @@ def _gesdd(c: _Call) -> Made:
         # LAPACK's users' guide, of the versions that want most.
         vectors = max(5 * small * small + 5 * small, 2 * large * small + 2 * small * small + small)
         made.add(Scratch(c.real, 7 * small if c.option("mode") == "N" else vectors))
-    return made.add(Scratch("i", 8 * small), c.result(4)), c.batch(9.0 * small**2 * large)
+    batch = finite_or_refused(c.batch(9.0 * small**2 * large), c.real, 3, c.reals("m", "n"))
+    return made.add(Scratch("i", 8 * small), c.result(4)), batch
 
 
 def _gesvd(c: _Call) -> Made:
@@ -138,7 +143,8 @@ def _gesvd(c: _Call) -> Made:
     made.add(c.result(2), c.leading("m"), c.result(3), c.leading("v")).wanted(c.letter)
     if c.is_complex:
         made.add(Scratch(c.real, 5 * c["k"]))
-    return made.add(c.result(4)), c.batch(20.0 * c["k"] ** 2 * max(c["m"], c["n"]))
+    batch = c.batch(20.0 * c["k"] ** 2 * max(c["m"], c["n"]))
+    return made.add(c.result(4)), finite_or_refused(batch, c.real, 4, c.reals("m", "n"))
 
 
 def _syevd(c: _Call) -> Made:
@@ -156,13 +162,13 @@ def _geev(c: _Call) -> Made:
     if c.is_complex:
         made.add(c.result(0), c.result(1), order, c.result(2), order).wanted(c.letter)
         made.add(Scratch(c.real, 2 * c["n"]), c.result(3))
-        return made, finite_or_refused(batch, c.real, 3, 2 * squared)
+        return made, finite_or_refused(batch, c.real, 3, c.reals("n", "n"))
     made.add(c.result(0), c.result(1), Scratch(c.letter, squared), order, Scratch(c.letter, squared), order)
     made.wanted(c.letter).add(c.result(4))
     # Parameters: imaginary parts are the sixth behind the first, left vectors the seventh, right ones the ninth.
     sides = ((c.option("compute_left"), 7, c.result(2)), (c.option("compute_right"), 9, c.result(3)))
     wanted = [(packed, joined) for mode, packed, joined in sides if mode == "V"]
-    batch = finite_or_refused(batch, c.real, 3, squared)
+    batch = finite_or_refused(batch, c.real, 3, c.reals("n", "n"))
     joining = vectors_joined(batch, c.letter, c["n"], 6, [packed for packed, _ in wanted])
     made.beside = tuple(joined for _, joined in wanted)
     return made, joining
@@ -175,9 +181,9 @@ def _gees(c: _Call) -> Made:
     if c.is_complex:
         made.add(c.result(3), c.result(2), c.result(1), order).wanted(c.letter)
         made.add(Scratch(c.real, c["n"]), Nothing(), c.result(4))
-        return made, finite_or_refused(batch, c.real, 4, 2 * c["n"] ** 2)
+        return made, finite_or_refused(batch, c.real, 4, c.reals("n", "n"))
     made.add(c.result(4), c.result(2), c.result(3), c.result(1), order).wanted(c.letter)
-    return made.add(Nothing(), c.result(5)), finite_or_refused(batch, c.real, 4, c["n"] ** 2)
+    return made.add(Nothing(), c.result(5)), finite_or_refused(batch, c.real, 4, c.reals("n", "n"))
 
 
 def _gehrd(c: _Call) -> Made:
