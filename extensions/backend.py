@@ -103,6 +103,13 @@ class CompileOptions:
 class SizedCode(Protocol):
     """A program compiled once for all sizes; what ``Backend.compile_symbolic`` returns."""
 
+    @property
+    def compiled(self) -> Any:
+        """The program as data, a ``CompiledProgram`` with ``sized``."""
+
+    def of(self, stated: Any, source: str) -> SizedCode:
+        """The same with what the program needs of sizes as it was written (``SizeFacts``), and its text."""
+
     def unfit(self, types: Sequence[Any], values: Mapping[int, Any]) -> str | None:
         """Why the code does not compute what the program does for arguments of these types, some with known elements.
 
@@ -175,6 +182,10 @@ class Backend(ABC):
         first op that has no code for that: the program is then compiled for each combination of shapes.
         """
         raise UnsupportedError("the program", self.name, "the back end compiles for sizes that are known")
+
+    def load_symbolic(self, compiled: Any) -> SizedCode:
+        """Make the code of a program that was compiled once for all sizes (``SizedCode.compiled``), here or elsewhere."""
+        raise HlojitError(f"the back end {self.name!r} does not load programs that are compiled once for all sizes")
 
     def cache_identity(self) -> str | None:
         """Everything that compiled programs depend on besides module, options and plugins: the device, and its software.

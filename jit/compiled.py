@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
+from hlojit import sized_program
 from hlojit.ir import location, sizes
 from hlojit.ir.binary import FormatError, Reader, Records, Writer, records_of
 from hlojit.ir.errors import HlojitError
@@ -30,6 +31,7 @@ from hlojit.lowering import kernel, program, storage
 from hlojit.lowering.program import Program
 from hlojit.lowering.program_check import check
 from hlojit.nesting import is_structure
+from hlojit.sized_program import SizedProgram
 
 MAGIC: Final = b"hlojit\r\n"
 FORMAT_VERSION: Final = 1
@@ -135,6 +137,8 @@ class CompiledProgram:
     and the last one is the size."""
     nesting: tuple[str, ...] = ()
     """Of a program with tuples, how arguments and results are nested (``hlojit.nesting``)."""
+    sized: SizedProgram | None = None
+    """Of a program that is compiled once for all sizes: its inputs and outputs leave them open, and it has no record."""
     unkeyable: tuple[str, ...] = ()
     provisional: str = ""
     """Why compiling again may come to something better, if it may: the program can be saved, and is not kept in the cache."""
@@ -153,6 +157,9 @@ class CompiledProgram:
 _WRITTEN: Final = [each.name for each in fields(CompiledProgram) if each.name not in ("unkeyable", "provisional")]
 
 
+_OUTER: Final[Records] = {"Provenance": Provenance, **sized_program.RECORDS}
+
+
 @cache
 def _program_records() -> Records:
     return records_of(program, storage, sizes, kernel, location)
@@ -165,7 +172,7 @@ def encode(compiled: CompiledProgram, key: str = "") -> bytes:
     """
     if compiled.unkeyable:
         raise NotKeyable(compiled.unkeyable[0])
-    outer = Writer({"Provenance": Provenance})
+    outer = Writer(_OUTER)
     outer.put({name: _written(compiled, name) for name in _WRITTEN})
     return sealed(MAGIC, FORMAT_VERSION, outer.finish(), key)
 
@@ -181,7 +188,7 @@ def _written(compiled: CompiledProgram, name: str) -> Any:
 def decode(data: bytes | memoryview, key: str = "") -> CompiledProgram:
     """The program in the bytes of a file; raises ``FormatError`` (a ``HlojitError``) for anything else."""
     body = unsealed(MAGIC, FORMAT_VERSION, memoryview(data), key)
-    values = Reader(body, {"Provenance": Provenance}).value()
+    values = Reader(body, _OUTER).value()
     if not isinstance(values, dict) or list(values) != _WRITTEN:
         raise FormatError("the file does not hold a compiled program")
     _check(values)
@@ -214,6 +221,7 @@ def _check(values: dict[str, Any]) -> None:
         and all([type(part) for part in pair] == [str, str] for pair in values["imports"])
         and _is_bounded(values["bounded"], values["outputs"])
         and _is_nesting(values["nesting"], len(values["inputs"]), len(values["bounded"] or values["outputs"]))
+        and (values["sized"] is None or sized_program.is_sound(values["sized"], values["inputs"], values["outputs"]))
         and _are_limits(values["limits"], values["outputs"][len(values["bounded"]) :])
     )
     if not sound:
@@ -305,7 +313,8 @@ def read(path: str | os.PathLike[str]) -> CompiledProgram:
         with open_regular(path) as file:
             data = _whole(file)
         compiled = decode(data)
-        _check_record(compiled)  # all of a file that somebody gives us is checked at once
+        if compiled.sized is None:
+            _check_record(compiled)  # all of a file that somebody gives us is checked at once
         return compiled
     except FormatError as error:
         raise FormatError(f"{os.fspath(path)}: {error}") from error

@@ -23,7 +23,6 @@ from hlojit.ir.environment import Snapshot, current, scope_for
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, repr_of
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
-from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import Limit, RunTimeSizes, padded_program
 from hlojit.ir.passes.op_expander import OpExpander
@@ -166,7 +165,10 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         if ShapeLegalizer().run(module):
             verify(module)
         if is_dynamic(module):
-            return _of_nesting(_dynamic(module, chosen, settings, scope, grid), nesting)
+            made = _dynamic(module, chosen, settings, scope, grid)
+            if (compiled := getattr(made, "program", None)) is not None:
+                program_cache.keep(key, _with_origin(compiled, origin, nesting))
+            return _of_nesting(made, nesting)
         whole = None if platform_argument(module.main) is None else module.clone()
         try:
             lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
@@ -179,12 +181,18 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
         progress("generate code")
         compiled = _compiled(chosen, lowered.freeze(), settings)
         if isinstance(compiled, CompiledProgram):
-            compiled = program_cache.with_provenance(compiled, origin)
-            if nesting is not None:
-                compiled = replace(compiled, nesting=(nesting.arguments, nesting.results))
+            compiled = _with_origin(compiled, origin, nesting)
             program_cache.keep(key, compiled)
             return load_program(compiled, chosen)
         return _of_nesting(_of_grid(_executable(chosen, lowered, compiled), grid), nesting)
+
+
+def _with_origin(compiled: CompiledProgram, origin: Any, nesting: Nesting | None) -> CompiledProgram:
+    """A program with where it comes from, and how its arguments are nested."""
+    from hlojit.program_cache import with_provenance
+
+    found = with_provenance(compiled, origin)
+    return found if nesting is None else replace(found, nesting=(nesting.arguments, nesting.results))
 
 
 def _without_tuples(module: Module) -> Nesting | None:
@@ -214,8 +222,8 @@ def _dynamic(
     """
     from hlojit.bounded_executable import BoundedExecutable
     from hlojit.dynamic_executable import DynamicExecutable, Made
-    from hlojit.executable import Executable
-    from hlojit.refined_program import as_any_tensor, as_tensor, check_ranks, check_sizes, refined_program
+    from hlojit.refined_program import as_any_tensor, as_tensor, check_ranks, refined_program
+    from hlojit.sized_executable import sized_executable
 
     CallInliner(keeps=lambda instruction: True).run(module)
     main = module.main
@@ -242,21 +250,13 @@ def _dynamic(
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
-    how, code, stated = "specialize", None, None
     if settings.dynamic_shapes == "symbolic":
         try:
-            code, stated = _symbolic(module, backend, sources, settings)
-            how = "symbolic"
+            code = _symbolic(module, backend, sources, settings)
+            module.freeze()
+            return sized_executable(code.compiled, code, backend, specialize, settings.specializations)
         except UnsupportedError as error:
             why = f"{error.op} is not compiled for all sizes at once: {error.reason}"
-
-    def make(types: Sequence[Type], values: Mapping[int, Any]) -> Made:
-        own = "" if code is None else code.unfit(types, values) or ""
-        if code is None or stated is None or own:
-            return Made(specialize(types, values), own)
-        check_sizes(stated, types, values)
-        return Made(Executable(code.bind(types, values), backend))
-
     tensors = [as_any_tensor(type_, f"argument {number}") for number, type_ in enumerate(arguments)]
     results = [as_any_tensor(type_, f"result {number}") for number, type_ in enumerate(main.result_types)]
     module.freeze()
@@ -264,19 +264,16 @@ def _dynamic(
         main.name,
         tensors,
         results,
-        make,
+        lambda types, values: Made(specialize(types, values)),
         size_arguments=sources,
         limit=settings.specializations,
         grid=grid,
-        dynamic_shapes=how,
         why=why,
     )
 
 
-def _symbolic(
-    module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions
-) -> tuple[SizedCode, SymbolicShapes]:
-    """What makes executables of one compilation for all sizes, and what they need of sizes; raises ``UnsupportedError``."""
+def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions) -> SizedCode:
+    """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
     from hlojit.refined_program import check_ranks, stated_sizes
 
     copy = module.clone()
@@ -285,7 +282,7 @@ def _symbolic(
     check_ranks(copy)
     stated = stated_sizes(_expanded(copy, backend, settings), sources)
     lower(copy, backend, settings, open_sizes=True)
-    return backend.compile_symbolic(copy, sources), stated
+    return backend.compile_symbolic(copy, sources).of(stated.facts(), str(module))
 
 
 def _expanded(module: Module, backend: Backend, settings: CompileOptions) -> Module:
@@ -483,12 +480,14 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
     """The executable of a compiled program."""
     from hlojit.executable import Executable
 
+    nesting = Nesting(*compiled.nesting) if compiled.nesting else None
+    if compiled.sized is not None:
+        return _of_nesting(_load_sized(compiled, backend), nesting)
     loaded = backend.load(compiled)
     if isinstance(loaded, DeviceProgram):
         made = Executable.from_program(loaded, backend, compiled)
     else:
         made = Executable(loaded, backend)
-    nesting = Nesting(*compiled.nesting) if compiled.nesting else None
     if compiled.bounded:
         from hlojit.bounded_executable import BoundedExecutable
 
@@ -496,6 +495,23 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
         sizes = RunTimeSizes(tuple(map(dict, pairs)), tuple(Limit(*each) for each in compiled.limits))
         return _of_nesting(BoundedExecutable(_of_grid(made, compiled.grid), types, sizes), nesting)
     return _of_nesting(_of_grid(made, compiled.grid), nesting)
+
+
+def _load_sized(compiled: CompiledProgram, backend: Backend) -> Any:
+    """The executable of a program that is compiled once for all sizes; its text is for calls that this is not right for."""
+    from hlojit.sized_executable import sized_executable
+
+    grid, sized = compiled.grid, compiled.sized
+    assert sized is not None
+
+    def alone(types: Sequence[Any], values: Mapping[int, Any]) -> Any:
+        made = compile(sized.source, backend=backend.name, num_replicas=grid.replicas, num_partitions=grid.partitions)
+        return made.alone(types, values)
+
+    limit = compiled.provenance.options.get("specializations")
+    return sized_executable(
+        compiled, backend.load_symbolic(compiled), backend, alone, limit if isinstance(limit, int) and limit > 0 else 64
+    )
 
 
 def _executable(backend: Backend, module: Module, compiled: Any) -> Any:

@@ -64,6 +64,7 @@ class DynamicExecutable:
         grid: ProcessGrid | None = None,
         dynamic_shapes: str = "specialize",
         why: str = "",
+        program: CompiledProgram | None = None,
     ):
         self.name = name
         self.input_types: Final = tuple(inputs)
@@ -74,6 +75,8 @@ class DynamicExecutable:
         self.dynamic_shapes: Final = dynamic_shapes
         self.why: Final = why
         """Why the program is not compiled once for all shapes, if that was asked for."""
+        self.program: Final = program
+        """Of a program that is compiled once for all sizes, the program as data."""
         self._grid: Final = grid or ProcessGrid()
         self._specialize: Final = specialize
         self._known: dict[Key, list[Any]] = {}
@@ -93,6 +96,10 @@ class DynamicExecutable:
     def specialized(self, *arguments: Any) -> Any:
         """The executable for the shapes of these arguments, compiled if there is none yet."""
         return self._for(arguments)
+
+    def alone(self, types: Sequence[TensorType], values: Mapping[int, Any]) -> Any:
+        """The executable for arguments of these types, some with known elements; it is not kept."""
+        return self._specialize(types, values).executable
 
     @property
     def specializations(self) -> dict[Shapes, Any]:
@@ -124,19 +131,16 @@ class DynamicExecutable:
         return ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refused, as ``compiled_program`` is."""
+        """As ``Executable.save``, of a program that is compiled once for all sizes; of others refused."""
         write(self.compiled_program(), path)
 
     def compiled_program(self) -> CompiledProgram:
-        """Refused: there is a program for each combination of shapes, of which ``specialized(...)`` gives one that can be saved.
+        """The program as data, if it is compiled once for all sizes.
 
-        One for all sizes is code of this process, with expressions of sizes beside it that are not written down.
+        Otherwise there is one for each combination of shapes, of which ``specialized(...)`` gives one that can be saved.
         """
-        if self.dynamic_shapes == "symbolic":
-            raise HlojitError(
-                f"{self.name} is compiled once for all sizes, and a file holds no checks of what arguments fit each other; save "
-                "the program's text, or compile it without dynamic_shapes='symbolic' and save executable.specialized(*arguments)"
-            )
+        if self.program is not None:
+            return self.program
         raise HlojitError(
             f"{self.name} is compiled for each combination of shapes and has no one file; save "
             "executable.specialized(*arguments), or the program's text"

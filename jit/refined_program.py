@@ -16,6 +16,7 @@ from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import reached_instructions
 from hlojit.ir.passes.symbolic_shapes import fill
+from hlojit.ir.size_checks import SizeFacts
 from hlojit.ir.sizes import MOST_BYTES
 from hlojit.ir.types import TensorType, Type, UnrankedTensorType
 from hlojit.ir.verifier import verify
@@ -74,7 +75,7 @@ def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) 
     tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
     if len(tensors) < len(types) or any(isinstance(v.type, UnrankedTensorType) for v in module.main.body.arguments):
         return None
-    return _complaint(stated_sizes(module, tuple(values)), tensors, values)
+    return _complaint(stated_sizes(module, tuple(values)).facts(), tensors, values)
 
 
 def stated_sizes(module: Module, size_arguments: Sequence[int]) -> SymbolicShapes:
@@ -85,14 +86,13 @@ def stated_sizes(module: Module, size_arguments: Sequence[int]) -> SymbolicShape
     return shapes
 
 
-def check_sizes(stated: SymbolicShapes, types: Sequence[Type], values: Mapping[int, Any]) -> None:
+def check_sizes(name: str, stated: SizeFacts, types: Sequence[Type], values: Mapping[int, Any]) -> None:
     """Raise ``ArgumentError`` for arguments of types that do not fit, though what would find it out was simplified away."""
     complaint = _complaint(stated, [type_ for type_ in types if isinstance(type_, TensorType)], values)
     if complaint is not None:
-        name = stated.function.name
         raise ArgumentError(f"{name} cannot run with arguments of types ({', '.join(map(str, types))}): {complaint}")
 
 
-def _complaint(shapes: SymbolicShapes, types: Sequence[TensorType], values: Mapping[int, Any]) -> str | None:
+def _complaint(facts: SizeFacts, types: Sequence[TensorType], values: Mapping[int, Any]) -> str | None:
     extents = [type_.shape for type_ in types]
-    return None if shapes.unfit(extents, values) else shapes.complaint(extents, values)
+    return None if facts.unfit(extents, values) else facts.complaint(extents, values)

@@ -21,7 +21,7 @@ LOWERING = (*IR, "hlojit.lowering")
 DIALECT = (*LOWERING, "hlojit.llvm")
 MACHINE_CODE = (*IR, "hlojit.lowering.target", "hlojit.machine_code", "hlojit.disk_cache")
 # What back ends share that compile by the common plans: no processor is known.
-CODEGEN = (*EXTENSIONS, *LOWERING, "hlojit.codegen", "hlojit.compiled", "hlojit.disk_cache")
+CODEGEN = (*EXTENSIONS, *LOWERING, "hlojit.codegen", "hlojit.compiled", "hlojit.disk_cache", "hlojit.sized_program")
 # The runtime and generated code share a table of offsets.
 RUNTIME = (*IR, "hlojit.lowering.abi", "hlojit.machine_code.loading", "hlojit.runtime")
 # Devices of any vendor: a plugin's back end stands on it as cuda does.
@@ -61,7 +61,7 @@ IR_ORDER = (
     ("once",),
     ("errors", "outside_reads"),
     ("environment", "fingerprint", "versions", "frozen", "switches", "sizes"),
-    ("formats", "process_identity"),
+    ("formats", "process_identity", "size_checks"),
     ("types",),
     ("attributes", "quantized"),
     ("scalar", "blocks"),
@@ -79,7 +79,7 @@ IR_ORDER = (
 graph and element types, and neither the builder nor the text."""
 
 JIT_ORDER = (
-    ("progress", "donation", "disk_cache", "lowering", "nesting", "reference"),
+    ("progress", "donation", "disk_cache", "lowering", "nesting", "reference", "sized_program"),
     ("compiled", "machine_code", "llvm"),
     ("runtime", "codegen"),
     ("simt",),
@@ -90,7 +90,7 @@ JIT_ORDER = (
     ("device_call",),
     ("executable",),
     ("parallel_executable", "dynamic_executable", "bounded_executable", "refined_program"),
-    ("nested_executable",),
+    ("nested_executable", "sized_executable"),
     ("program_cache", "cpu"),
     ("compiler",),
     ("tracing",),

@@ -10,15 +10,15 @@ becomes a check of the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Function, Instruction, Value
-from hlojit.ir.sizes import ATOMS, MOST_BYTES, Size, SizeExpression, apply, element, evaluate, extent, known, text
+from hlojit.ir.size_checks import Check, SizeFacts, SizeRange
+from hlojit.ir.sizes import ATOMS, MOST_BYTES, Size, SizeExpression, apply, element, extent, known, text
 from hlojit.ir.types import DYNAMIC, TensorType
 
 Shape = tuple[Size, ...]
@@ -203,15 +203,6 @@ Access = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What has to hold of the arguments: ``condition`` is not 0; otherwise ``message.format`` of the ``sizes``."""
-
-    condition: Size
-    message: str
-    sizes: tuple[Size, ...] = ()
-
-
 @dataclass
 class SymbolicShapes:
     """What is known of the values of a function."""
@@ -266,20 +257,13 @@ class SymbolicShapes:
             for extent, size in zip(type.shape, found)
         )
 
-    def complaint(self, extents: Sequence[Sequence[int]], values: Mapping[int, Any]) -> str | None:
-        """What does not hold of arguments of these shapes, some with known elements; None if all does."""
-        elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
-        return _broken(self.checks, extents, elements)
-
-    def unfit(self, extents: Sequence[Sequence[int]], values: Mapping[int, Any]) -> str | None:
-        """Why what was found does not hold for arguments of these shapes - which number wraps, for one; None if it does."""
-        elements = {number: [int(each) for each in np.reshape(array, -1)] for number, array in values.items()}
-        for (size, low, high), instruction in self.ranges.items():
-            found = evaluate(size, extents, elements)
-            if not low <= found <= high:
-                where = f"{instruction.op.name} at {instruction.location}"
-                return f"the size {found}, {text(size)}, does not fit its type in {where}, and wraps there"
-        return _broken(self.assumptions, extents, elements)
+    def facts(self) -> SizeFacts:
+        """What calls must fulfil, and what was found holds only where they do."""
+        ranges = tuple(
+            SizeRange(size, str(low), str(high), f"{instruction.op.name} at {instruction.location}")
+            for (size, low, high), instruction in self.ranges.items()
+        )
+        return SizeFacts(tuple(self.checks), tuple(self.assumptions), ranges)
 
     def take_within(self, instruction: Instruction, size: SizeExpression, low: int, high: int) -> None:
         """Note that what is found holds only while a size lies between these."""
@@ -309,15 +293,6 @@ class SymbolicShapes:
 def _note(checks: list[Check], check: Check) -> None:
     if check.condition != 1 and all(each.condition != check.condition for each in checks):
         checks.append(check)
-
-
-def _broken(
-    checks: Sequence[Check], extents: Sequence[Sequence[int]], elements: Mapping[int, Sequence[int]]
-) -> str | None:
-    for check in checks:
-        if not evaluate(check.condition, extents, elements):
-            return check.message.format(*(evaluate(size, extents, elements) for size in check.sizes))
-    return None
 
 
 def refused(instruction: Instruction, reason: str) -> UnsupportedError:

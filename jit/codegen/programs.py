@@ -18,6 +18,7 @@ from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.structure import Identities
 from hlojit.lowering.target import Target
+from hlojit.sized_program import SizedProgram
 
 
 @final
@@ -80,7 +81,7 @@ def compiled_program(
     inputs = tuple(argument.tensor_type for argument in main.body.arguments)
     outputs = tuple(value.tensor_type for value in main.body.returned)
     cost = sum(phase.tasks * phase.cost for launch in program.launches() for phase in launch.kernel.phases)
-    formats, unkeyable = _formats((*inputs, *outputs))
+    provenance, unkeyable = _provenance((*inputs, *outputs), target, runtime)
     return CompiledProgram(
         name=main.name,
         backend=backend,
@@ -93,18 +94,60 @@ def compiled_program(
         record=ProgramRecord(program),
         donated=program.donated,
         estimated_nanoseconds=float(cost),
-        provenance=Provenance(
-            formats=formats,
-            triple=target.triple,
-            cpu=target.cpu,
-            features=tuple(name[1:] for name in target.features.split(",") if name.startswith("+")),
-            runtime=runtime,
-            versions=dict(versions()),
-        ),
+        provenance=provenance,
         processes=(grid.replicas, grid.partitions),
         imports=tuple(sorted({pair for code in kernels_of(program) for pair in code.imports})),
         unkeyable=(*unkeyable, *(code.unkeyable for code in kernels_of(program) if code.unkeyable)),
     )
+
+
+def sized_program(
+    module: Module,
+    objects: Sequence[tuple[str, Any]],
+    constants: Sequence[Any],
+    sized: SizedProgram,
+    *,
+    backend: str,
+    target: Target,
+    runtime: str,
+    entry: str,
+) -> CompiledProgram:
+    """A program that is compiled once for all sizes, as plain data."""
+    main, grid = module.main, grid_of_module(module) or ProcessGrid()
+    inputs = tuple(argument.tensor_type for argument in main.body.arguments)
+    outputs = tuple(value.tensor_type for value in main.body.returned)
+    provenance, unkeyable = _provenance((*inputs, *outputs), target, runtime)
+    return CompiledProgram(
+        name=main.name,
+        backend=backend,
+        inputs=inputs,
+        outputs=outputs,
+        objects=tuple(objects),
+        entry=entry,
+        arena_bytes=0,
+        constants=tuple(constants),
+        record=ProgramRecord(data=memoryview(b"")),
+        donated=(),
+        estimated_nanoseconds=0.0,
+        provenance=provenance,
+        processes=(grid.replicas, grid.partitions),
+        sized=sized,
+        unkeyable=tuple(unkeyable),
+    )
+
+
+def _provenance(signature: Sequence[TensorType], target: Target, runtime: str) -> tuple[Provenance, list[str]]:
+    """What it takes to run a program, and what of its signature cannot be written down."""
+    formats, unkeyable = _formats(signature)
+    made = Provenance(
+        formats=formats,
+        triple=target.triple,
+        cpu=target.cpu,
+        features=tuple(name[1:] for name in target.features.split(",") if name.startswith("+")),
+        runtime=runtime,
+        versions=dict(versions()),
+    )
+    return made, unkeyable
 
 
 def _formats(signature: Sequence[TensorType]) -> tuple[dict[str, str], list[str]]:

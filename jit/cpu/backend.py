@@ -155,7 +155,14 @@ class CpuBackend(Backend):
         """Compile once for all sizes; see ``hlojit.cpu.symbolic``."""
         from hlojit.cpu.symbolic import compile_symbolic
 
-        return compile_symbolic(module, size_arguments, self.cache.target)
+        return compile_symbolic(module, size_arguments, self.cache.target, self.name)
+
+    def load_symbolic(self, compiled: CompiledProgram) -> SizedCode:
+        """The code of a program that is compiled once for all sizes."""
+        from hlojit.cpu.symbolic import load_symbolic
+
+        self._check_loadable(compiled)
+        return load_symbolic(compiled)
 
     def load(self, compiled: CompiledProgram) -> Any:
         """Load the code of a compiled program; returns an ``ExecutableSpec``."""

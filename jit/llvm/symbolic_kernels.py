@@ -78,6 +78,8 @@ class SymbolicProgram:
     """Arrays of storage dtypes; the table of sizes is one more constant behind them."""
     launches: int | None
     """How many kernels are run; None where only the run tells."""
+    unkeyable: str
+    """Why the code cannot leave this process, if it cannot."""
 
 
 class SymbolicProgramEmitter:
@@ -123,6 +125,7 @@ class SymbolicProgramEmitter:
             self._arena,
             tuple(self.constants),
             launches(self.writer.program),
+            b.foreign.unkeyable,
         )
 
     def block(self, block: Block) -> None:
