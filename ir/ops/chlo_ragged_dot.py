@@ -16,7 +16,7 @@ from hlojit.ir.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
 from hlojit.ir.ops import ragged_products
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
 from hlojit.ir.ops.definition import AttributeSpec, Constraint, Expand, InferenceRequest, OpDefinition, Operand, define
-from hlojit.ir.ops.products import dot_dimension_rules, free_dimensions, precision_complaint
+from hlojit.ir.ops.products import dot_dimension_rules, elements_complaint, free_dimensions, precision_complaint
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -105,6 +105,7 @@ def _rhs_groups(call: OpCall) -> str | None:
 RAGGED_DOT_RULES: Final = (
     *dot_dimension_rules(dense_numbers),
     Constraint("precision_config", precision_complaint),
+    Constraint("elements", elements_complaint),
     Constraint("ragged", _one_ragged),
     Constraint("group_sizes", _group_sizes),
     Constraint("group_dimensions", _rhs_groups_are_dimensions),

@@ -73,8 +73,12 @@ def _same_shape(instruction: Any) -> str | None:
 
 
 def _convert_arrays(call: Any, x: Array) -> Array:
-    target = call.instruction.result.tensor_type.element_type
-    source = call.instruction.operands[0].tensor_type.element_type
+    source, result = call.instruction.operands[0].tensor_type, call.instruction.result.tensor_type
+    return convert_array(x, source.element_type, result.element_type)
+
+
+def convert_array(x: Array, source: ElementType, target: ElementType) -> Array:
+    """Elements as those of another type; not yet rounded to it."""
     if isinstance(source, ComplexType) and not isinstance(target, ComplexType):
         x = x.real
     if isinstance(target, BooleanType):

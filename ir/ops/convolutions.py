@@ -27,11 +27,13 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.dynamism import padded_at_run_time, scalar_of
+from hlojit.ir.ops.mixed_products import declined_mixture, product_of_one_kind
 from hlojit.ir.ops.products import (
     PRECISION_CONFIG,
-    accumulate,
+    as_result,
     elements_complaint,
     expressed_complaint,
+    factors,
     hybrid_complaint,
     per_tensor_complaint,
     precision_complaint,
@@ -255,11 +257,10 @@ def _result_axis(instruction: Any) -> str | None:
 def convolve(call: ReferenceCall, lhs: Array, rhs: Array, padding: Sequence[Sequence[int]]) -> Array:
     """The reference semantics, with padding known."""
     at = call.instruction
-    result = at.result.tensor_type
     if quantized_element(at.operand_types[1]) is not None:
         product = product_of(at, convolution_dimension(at))
         return evaluated(at, lhs, rhs, product, lambda a, b: _windows_times_kernel(at, a, b, padding))
-    return _windows_times_kernel(at, accumulate(lhs, result), accumulate(rhs, result), padding)
+    return as_result(at, _windows_times_kernel(at, *factors(at, lhs, rhs), padding))
 
 
 def _windows_times_kernel(at: Instruction, lhs: Array, rhs: Array, padding: Sequence[Sequence[int]]) -> Array:
@@ -355,8 +356,8 @@ CONVOLUTION = define(
             "convolution",
             operations=_operations,
             takes_pairs=True,
-            expansion=windows_times_kernel,
-            declines=declined_by_kernels,
+            expansion=lambda builder, at: product_of_one_kind(builder, at) or windows_times_kernel(builder, at),
+            declines=lambda at: declined_mixture(at) or declined_by_kernels(at),
         ),
         parts={QuantizedType: convolution_parts},
         symbolic=shape_rules.convolution,

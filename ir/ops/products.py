@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
-from hlojit.ir.formats import ComplexType, IntegerType, QuantizedType
+from hlojit.ir.formats import BooleanType, ComplexType, ElementType, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
+from hlojit.ir.ops.convert import convert_array
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -33,6 +34,7 @@ from hlojit.ir.ops.dot_algorithms import (
     product_of_components,
     takes_complex_numbers,
 )
+from hlojit.ir.ops.mixed_products import declined_mixture, multiplied_as, product_of_one_kind
 from hlojit.ir.ops.quantized_products import dot_dimension, dot_parts, evaluated, product_of
 from hlojit.ir.ops.quantized_rules import per_tensor, quantized_element
 from hlojit.ir.ops.rules import (
@@ -48,7 +50,7 @@ from hlojit.ir.ops.rules import (
     unique,
 )
 from hlojit.ir.ops.views import DotView
-from hlojit.ir.types import TensorType, Type, is_float, tensor
+from hlojit.ir.types import Type, is_float, tensor
 
 PRECISION = EnumKind("precision", ("DEFAULT", "HIGH", "HIGHEST"))
 PRECISION_CONFIG = AttributeSpec("precision_config", ArrayOfKind(PRECISION), optional=True)
@@ -79,12 +81,12 @@ def precision_complaint(call: OpCall) -> str | None:
 
 
 def elements_complaint(call: OpCall) -> str | None:
-    """Both sides have one element type (quantized ones aside); mixed float formats are what the dot's rows allow."""
+    """Both sides have one element type, quantized ones aside, and floats of two formats."""
     lhs, rhs = operand_tensor(call, 0), operand_tensor(call, 1)
     if quantized_element(lhs) or quantized_element(rhs) or lhs.element_type == rhs.element_type:
         return None
     if is_float(lhs.element_type) and is_float(rhs.element_type):
-        # Beyond the specification: JAX multiplies one f8 format by another.
+        # Beyond the specification: JAX multiplies one f8 format by another, and StableHLO's own verifier takes any two.
         return None
     return f"lhs and rhs have different element types: {lhs} and {rhs}"
 
@@ -228,30 +230,44 @@ def infer_dot_general(request: InferenceRequest) -> Sequence[Type]:
     return [tensor(dot_shape(request), operand_tensor(request, 0).element_type)]
 
 
-def accumulate(values: Array, result: TensorType) -> Array:
+def factors(instruction: Instruction, lhs: Array, rhs: Array) -> tuple[Array, Array]:
     """Operand elements in the type in which the reference multiplies and adds.
 
     Floats narrower than the result's compute type are exact in it; integers wrap modulo the result's width.
     """
-    element = result.element_type
+    operands = [operand.tensor_type.element_type for operand in instruction.operands[:2]]
+    element = multiplied_as(operands, instruction.result.tensor_type.element_type)
+    left, right = (_factor(values, source, element) for values, source in zip((lhs, rhs), operands))
+    return left, right
+
+
+def _factor(values: Array, source: ElementType, element: ElementType) -> Array:
     if isinstance(element, IntegerType):
-        return values.astype(element.storage)
-    if element.name == "i1":
+        return convert_array(values, source, element).astype(element.storage)
+    if isinstance(element, BooleanType):
         return values
-    if values.dtype.kind == "c" or element.name.startswith("complex"):
+    if isinstance(element, ComplexType):
         return values.astype(np.complex128 if element.bits == 128 else np.complex64)
     return values.astype(np.float64 if getattr(element, "compute", "f32") == "f64" else np.float32)
 
 
+def as_result(instruction: Instruction, product: Array) -> Array:
+    """What was multiplied as numbers of another type than the result's, as numbers of the result."""
+    operands = [operand.tensor_type.element_type for operand in instruction.operands[:2]]
+    result = instruction.result.tensor_type.element_type
+    element = multiplied_as(operands, result)
+    return product if element == result else convert_array(product, element, result)
+
+
 def _dot_general_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array:
     at = call.instruction
-    dims, result = numbers(at), at.result.tensor_type
+    dims = numbers(at)
     if quantized_element(at.operand_types[1]) is not None:
         product = product_of(at, dot_dimension(at))
         return evaluated(at, lhs, rhs, product, lambda a, b: dot_arrays(a, b, dims))
-    left, right = accumulate(lhs, result), accumulate(rhs, result)
+    left, right = factors(at, lhs, rhs)
     found = evaluated_by(at, left, right, lambda a, b: dot_arrays(a, b, dims))
-    return dot_arrays(left, right, dims) if found is None else found
+    return as_result(at, dot_arrays(left, right, dims) if found is None else found)
 
 
 def _operations(instruction: Instruction) -> int:
@@ -304,8 +320,8 @@ DOT_GENERAL = define(
             "dot_general",
             operations=_operations,
             takes_pairs=takes_complex_numbers,
-            expansion=product_of_components,
-            declines=declined_algorithm,
+            expansion=lambda builder, at: product_of_one_kind(builder, at) or product_of_components(builder, at),
+            declines=lambda at: declined_mixture(at) or declined_algorithm(at),
         ),
         parts={ComplexType: parts_of_complex_product, QuantizedType: dot_parts},
         symbolic=shape_rules.dot_general,
@@ -337,6 +353,7 @@ def _dot_extents(call: OpCall) -> str | None:
 DOT_RULES = (
     Constraint("rank", _dot_ranks),
     Constraint("contracting", _dot_extents),
+    Constraint("elements", elements_complaint),
     Constraint("precision_config", precision_complaint),
 )
 
@@ -362,7 +379,7 @@ def _dot_reference(call: ReferenceCall, lhs: Array, rhs: Array) -> Array:
     if quantized_element(at.operand_types[1]) is not None:
         product = product_of(at, lambda axis: result.rank - 1)
         return evaluated(at, lhs, rhs, product, np.matmul)
-    return np.asarray(np.matmul(accumulate(lhs, result), accumulate(rhs, result)))
+    return as_result(at, np.asarray(np.matmul(*factors(at, lhs, rhs))))
 
 
 DOT = define(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from hlojit.ir.attributes import DotDimensionNumbers, RaggedDotDimensionNumbers
 from hlojit.ir.ops.definition import Array, ReferenceCall
-from hlojit.ir.ops.products import accumulate, dot_arrays, free_dimensions
+from hlojit.ir.ops.products import as_result, dot_arrays, factors, free_dimensions
 from hlojit.ir.ops.rules import operand_tensors
 from hlojit.ir.types import TensorType, tensor
 
@@ -94,9 +94,9 @@ def evaluate(call: ReferenceCall, lhs: Array, rhs: Array, group_sizes: Array) ->
     """Reference semantics."""
     instruction = call.instruction
     roles, result = _roles(instruction), instruction.result.tensor_type
-    lhs, rhs = accumulate(lhs, result), accumulate(rhs, result)
+    lhs, rhs = factors(instruction, lhs, rhs)
     if roles.is_batched:
-        return dot_arrays(lhs, rhs, roles.dense)
+        return as_result(instruction, dot_arrays(lhs, rhs, roles.dense))
     ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
     starts = ends - group_sizes
     count = group_sizes.shape[-1]
@@ -107,14 +107,14 @@ def evaluate(call: ReferenceCall, lhs: Array, rhs: Array, group_sizes: Array) ->
             left = _inside(lhs.shape, roles.outer(), roles.ragged, starts[..., group], ends[..., group])
             right = _inside(rhs.shape, places[:-1], places[-1], starts[..., group], ends[..., group])
             parts.append(dot_arrays(np.where(left, lhs, 0), np.where(right, rhs, 0), roles.dense))
-        return np.stack(parts) if parts else np.zeros(result.shape)
+        return as_result(instruction, np.stack(parts)) if parts else np.zeros(result.shape)
     value = np.zeros(result.shape, lhs.dtype)
     places = [roles.in_result(d) for d in (*roles.outer(), roles.ragged)]
     for group in range(count):
         product = dot_arrays(lhs, np.take(rhs, group, axis=roles.numbers.rhs_group[0]), roles.dense)
         mask = _inside(value.shape, places[:-1], places[-1], starts[..., group], ends[..., group])
         value = np.where(mask, product, value)
-    return value
+    return as_result(instruction, value)
 
 
 def _inside(shape: Sequence[int], outer: Sequence[int], ragged: int, start: Array, end: Array) -> Array:

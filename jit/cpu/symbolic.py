@@ -19,7 +19,7 @@ from hlojit.ir.errors import ArgumentError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.accuracy import unmet_accuracy
 from hlojit.ir.ops.custom_calls import is_custom_call
-from hlojit.ir.ops.definition import Expand
+from hlojit.ir.ops.definition import Expand, Kernel
 from hlojit.ir.ops.region_expressions import reason_against_promotion
 from hlojit.ir.ops.symbolic_values import SymbolicShapes
 from hlojit.ir.passes.symbolic_shapes import has_rule, symbolic_shapes
@@ -103,6 +103,9 @@ def symbolic_capability(instruction: Instruction) -> Capability:
         if element is None or not is_supported(element):
             return no(f"{element or type} has no code for sizes that are given at run time")
     reason = unmet_accuracy(instruction) or reason_against_promotion(instruction)
+    lowering = instruction.op.lowering
+    if not reason and isinstance(lowering, Kernel) and lowering.declines is not None:
+        reason = lowering.declines(instruction)
     return no(reason) if reason else YES
 
 
