@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ComplexType, ElementType, element_type
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import BOOL, FloatKind
@@ -38,6 +39,8 @@ from hlojit.ir.types import TensorType, Type, tensor
 
 LONGEST: Final = 32
 """The longest transform that is written out: its numbers fit a processor's registers, more or less."""
+_BLOCK: Final = 1 << 20
+"""Roots of unity are computed so many at a time: in extended precision they take ten times the memory of the result."""
 
 
 def expand_fft(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
@@ -110,8 +113,8 @@ def _butterflies(builder: Any, value: Value, *, inverse: bool, scale: float = 1.
     kind = value.tensor_type
     _, count, rest, _ = kind.shape
     real = _real(kind)
-    roots = unit_roots(count * rest, np.outer(np.arange(count), np.arange(rest)), inverse=inverse)
-    factors = builder.constant(np.stack(roots).astype(real.storage), tensor((2, count, rest), real))
+    roots = root_table(count * rest, range(count), range(rest), real.storage, inverse=inverse)
+    factors = builder.constant(roots, tensor((2, count, rest), real))
     made: Value = builder.create(
         "hlojit.butterflies", [value, factors], attributes={"inverse": inverse, "scale": scale}
     ).result
@@ -136,6 +139,27 @@ def unit_roots(length: int, numbers: Array, *, inverse: bool) -> tuple[Array, Ar
     x = np.where((octant >= 2) & (octant < 6), -x, x)
     y = np.where(octant >= 4, -y, y)
     return x.astype(np.float64), (y if inverse else -y).astype(np.float64)
+
+
+def root_table(length: int, rows: range, columns: range, dtype: Any, *, inverse: bool) -> Array:
+    """``unit_roots`` numbered row times column, as cosines and sines by rows and columns.
+
+    Raises ``HlojitError`` with the length if there is no memory for it; nothing larger is needed on the way.
+    """
+    shape = (2, len(rows), len(columns))
+    try:
+        table: Array = np.empty(shape, dtype)
+    except MemoryError as error:
+        size = math.prod(shape) * np.dtype(dtype).itemsize / 2**30
+        raise HlojitError(
+            f"no memory to compile stablehlo.fft: a transform of length {length} needs {size:.3g} GiB of roots of unity"
+        ) from error
+    height, width = max(1, _BLOCK // max(1, len(columns))), min(_BLOCK, max(1, len(columns)))
+    for top in range(0, len(rows), height):
+        for left in range(0, len(columns), width):
+            numbers = np.outer(rows[top : top + height], columns[left : left + width])
+            table[:, top : top + height, left : left + width] = unit_roots(length, numbers, inverse=inverse)
+    return table
 
 
 def stages(length: int) -> list[int]:
@@ -199,7 +223,7 @@ def _bluestein_stage(builder: Any, value: Value, split: TensorType, *, inverse: 
     outer, factor, rest, inner = split.shape
     columns = builder.reshape(value, split.with_shape((outer, factor, rest * inner)))
     found = builder.reshape(_bluestein(builder, columns, inverse=inverse, scale=1.0), split)
-    cosines, sines = unit_roots(factor * rest, np.outer(np.arange(factor), np.arange(rest)), inverse=inverse)
+    cosines, sines = root_table(factor * rest, range(factor), range(rest), np.float64, inverse=inverse)
     twiddles = _constant(builder, cosines + 1j * sines, split)
     spread = builder.broadcast_in_dim(twiddles, split, broadcast_dimensions=(1, 2))
     moved: Value = builder.transpose(builder.multiply(found, spread), permutation=(0, 2, 1, 3))
@@ -365,7 +389,7 @@ def _turned_halves(builder: Any, value: Value, half: int, *, inverse: bool) -> P
     real, imaginary = builder.real(inner), builder.imag(inner)
     other_real, other_imaginary = (_reversed(builder, part) for part in (real, imaginary))
     kind = real.tensor_type
-    cosines, sines = unit_roots(2 * half, np.arange(1, half), inverse=inverse)
+    cosines, sines = root_table(2 * half, range(1, 2), range(1, half), np.float64, inverse=inverse)[:, 0]
     # -i times the root, i times the inverse one; halved, which is exact.
     turn = (-sines, cosines) if inverse else (sines, -cosines)
     turn_real, turn_imaginary = (_spread(builder, part / 2, kind) for part in turn)

@@ -345,3 +345,18 @@ def test_every_place_in_a_vector_gives_the_same(names: tuple[str, ...], element:
         for name, one, other in zip(names, whole, results(element, "cpu", names, z[-count:].copy())):
             where = unlike(other, one[-count:], units=0.0)
             assert not where.any(), (name, count, report(where, [z[-count:]], other, one[-count:]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_machines_with_threads_give_the_same(
+    element: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("--gpu", default=False):
+        monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    z = grid(element)
+    two = pairs_of(z[::3])
+    for names, operands in ((tuple(OF_ONE), (z,)), (("divide", "multiply", "power"), two)):
+        for name, *found in zip(names, *(results(element, way, names, *operands) for way in ("cuda", "cpu"))):
+            where = unlike(found[0], found[1], units=4.0)
+            assert not where.any(), (name, report(where, operands, *found))

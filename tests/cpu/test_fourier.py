@@ -14,7 +14,8 @@ import pytest
 import scipy.fft
 from hlojit import runtime
 from hlojit.cpu.processor import host_target
-from hlojit.ir.errors import VerificationError
+from hlojit.ir.errors import HlojitError, VerificationError
+from hlojit.ir.ops import fourier
 from hlojit.ir.ops.fourier import LONGEST, stages, unit_roots
 from hlojit.lowering.target import Target
 
@@ -291,6 +292,26 @@ def test_roots_of_unity_are_rounded_once() -> None:
     forward = unit_roots(1 << 40, np.array([(1 << 39) + 1, 3]), inverse=False)
     with mpmath.workprec(120):
         assert forward[1][1] == float(-mpmath.sinpi(mpmath.mpf(6) / (1 << 40)))
+
+
+def test_tables_of_roots_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = np.stack(unit_roots(30, np.outer(np.arange(5), np.arange(1, 6)), inverse=False))
+    for block in (1, 3, 7, 1000):
+        monkeypatch.setattr(fourier, "_BLOCK", block)
+        found = fourier.root_table(30, range(5), range(1, 6), np.float64, inverse=False)
+        np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize("kind", ["FFT", "RFFT"])
+def test_a_transform_that_no_memory_is_enough_for_says_so(kind: str) -> None:
+    length = 2**50
+    of, to = (f"{length}xf32", f"{length // 2 + 1}xcomplex<f32>") if kind == "RFFT" else [f"{length}xcomplex<f32>"] * 2
+    text = f"""func.func @main(%x: tensor<{of}>) -> tensor<{to}> {{
+      %0 = stablehlo.fft %x, type = {kind}, length = [{length}] : (tensor<{of}>) -> tensor<{to}>
+      return %0 : tensor<{to}>
+    }}"""
+    with pytest.raises(HlojitError, match=r"stablehlo\.fft: a transform of length \d+ needs .* GiB of roots of unity"):
+        hlojit.compile(text)
 
 
 def test_stages_are_short_and_make_the_length() -> None:

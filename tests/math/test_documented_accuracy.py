@@ -12,6 +12,7 @@ from hlojit.ir.formats import ComplexType
 from hlojit.ir.ops.definition import Cost, OpDefinition, Pointwise, ops
 
 pytest.importorskip("mpmath")
+from tools import complex_special_values
 from tools.complex_accuracy import REFERENCES
 from tools.real_accuracy import FUNCTIONS, grid, measured
 
@@ -40,6 +41,14 @@ def test_every_function_of_complex_numbers_has_a_row() -> None:
     assert set(re.findall(r"\| `(\w+)` \| [\d.]+ \| [\d.]+ ", table)) == set(REFERENCES)
     rules = {op.name for op in transcendental() if ComplexType in op.parts}
     assert len(rules) > 10
+
+
+def test_special_values_of_complex_functions_are_up_to_date() -> None:
+    """But for the columns that other versions of NumPy and JAX may change."""
+    table = complex_special_values.MARKED.search(PAGE.read_text())
+    assert table is not None
+    for name in complex_special_values.NUMPY:
+        assert f"| `{name}` | {complex_special_values.row(name)} | " in table[0], "run tools/complex_special_values.py"
 
 
 def test_a_function_is_measured_in_both_types() -> None:
