@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, cast
 
+from hlojit.compile_options import checked_options
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode, registry
 from hlojit.extensions.binding import elementwise_binding, refined_call
@@ -33,14 +34,11 @@ from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, platform
 from hlojit.ir.passes.tuple_legalizer import TupleLegalizer, has_tuples
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
-from hlojit.ir.switches import AUTOTUNE, BACKEND, LIBRARIES, Switch
+from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import Type
 from hlojit.nesting import Nesting
 
 DEFAULT_BACKEND = "cpu"
-LIBRARY_CHOICES = ("auto", "off", "require")
-AUTOTUNE_CHOICES = ("off", "same-bits", "any")
-DYNAMIC_SHAPES_CHOICES = ("specialize", "symbolic")
 _LAST_UNFUSED_PHASE = "before-fusion"
 """At its end the back end is asked whether it can do the program."""
 
@@ -106,7 +104,7 @@ def compile(
         # One state of the tables from beginning to end, whatever is registered meanwhile.
         with one_compilation(), scope_for(home).snapshot().activate() as scope:
             try:
-                return _compile(program, backend, _settings(options, num_replicas, num_partitions), scope)
+                return _compile(program, backend, checked_options(options, num_replicas, num_partitions), scope)
             except MemoryError as error:
                 raise HlojitError(f"no memory to compile the program: {error}") from error
 
@@ -398,43 +396,6 @@ def _legalized_again(pipeline: PassPipeline, again: Legalization) -> Iterator[Pa
             phase == _LAST_UNFUSED_PHASE or any(pass_.name in pipeline.packages for pass_ in members)
         ):
             yield again.in_phase(phase)
-
-
-def _settings(
-    options: CompileOptions | Mapping[str, Any] | None, num_replicas: int | None, num_partitions: int | None
-) -> CompileOptions:
-    if isinstance(options, Mapping):
-        names = [field.name for field in fields(CompileOptions)]
-        unknown = sorted(set(options) - set(names))
-        if unknown:
-            raise HlojitError(f"unknown compile option {unknown[0]!r}; known: {', '.join(names)}")
-        options = CompileOptions(**options)
-    options = options or CompileOptions()
-    libraries = _word("libraries", options.libraries, LIBRARIES, LIBRARY_CHOICES)
-    measured = options.autotune
-    if isinstance(measured, bool):
-        measured = AUTOTUNE_CHOICES[measured]
-    autotune = _word("autotune", measured, AUTOTUNE, AUTOTUNE_CHOICES)
-    if options.dynamic_shapes not in DYNAMIC_SHAPES_CHOICES:
-        known = ", ".join(DYNAMIC_SHAPES_CHOICES)
-        raise HlojitError(f"compile option dynamic_shapes={options.dynamic_shapes!r} is none of {known}")
-    if not isinstance(options.specializations, int) or options.specializations < 1:
-        raise HlojitError(f"compile option specializations={options.specializations!r} must be at least 1")
-    return replace(
-        options,
-        num_replicas=options.num_replicas if num_replicas is None else num_replicas,
-        num_partitions=options.num_partitions if num_partitions is None else num_partitions,
-        libraries=libraries,
-        autotune=autotune,
-    )
-
-
-def _word(name: str, chosen: str, switch: Switch, known: Sequence[str]) -> str:
-    """A compile option that is one of some words, or what its switch says where it is empty."""
-    found = chosen or switch.choice(known)
-    if found not in known:
-        raise HlojitError(f"compile option {name}={found!r} is none of {', '.join(known)}")
-    return found
 
 
 def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:

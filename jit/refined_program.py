@@ -6,7 +6,6 @@ refined_program(module, types, values)      # tensor<?x4xf32> as tensor<3x4xf32>
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from hlojit.extensions.binding import refined_call
@@ -79,10 +78,9 @@ def _mismatch(module: Module, types: Sequence[Type], values: Mapping[int, Any]) 
 
 
 def stated_sizes(module: Module, size_arguments: Sequence[int]) -> SymbolicShapes:
-    """What the program needs of sizes, up to the first op that says nothing of them."""
-    shapes = SymbolicShapes(module.main)
-    with suppress(UnsupportedError):
-        fill(shapes, size_arguments)
+    """What the program needs of sizes, but for ops that say nothing of them."""
+    shapes = SymbolicShapes(module.main, is_partial=True)
+    fill(shapes, size_arguments)
     return shapes
 
 

@@ -9,6 +9,7 @@ from hlojit.compiled import CompiledProgram
 from hlojit.dynamic_executable import DynamicExecutable, Made
 from hlojit.executable import Executable
 from hlojit.extensions import Backend, SizedCode
+from hlojit.parallel_executable import ParallelExecutable
 from hlojit.refined_program import check_sizes
 
 Alone = Callable[[Sequence[Any], Mapping[int, Any]], Any]
@@ -27,7 +28,8 @@ def sized_executable(
         if own:
             return Made(alone(types, values), own)
         check_sizes(compiled.name, sized.stated, types, values)
-        return Made(Executable(code.bind(types, values), backend))
+        bound = Executable(code.bind(types, values), backend)
+        return Made(bound if compiled.grid.processes == 1 else ParallelExecutable(bound, compiled.grid))
 
     return DynamicExecutable(
         compiled.name,

@@ -79,7 +79,7 @@ IR_ORDER = (
 graph and element types, and neither the builder nor the text."""
 
 JIT_ORDER = (
-    ("progress", "donation", "disk_cache", "lowering", "nesting", "reference", "sized_program"),
+    ("progress", "donation", "disk_cache", "lowering", "nesting", "reference", "sized_program", "compile_options"),
     ("compiled", "machine_code", "llvm"),
     ("runtime", "codegen"),
     ("simt",),

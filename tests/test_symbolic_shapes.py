@@ -362,3 +362,34 @@ def test_what_vendors_passes_build_is_legalized() -> None:
         executable = hlojit.compile(NEGATED, options=SYMBOLIC)
         assert executable.dynamic_shapes == "symbolic", executable.why
         np.testing.assert_allclose(executable(f32(9)), np.sinh(f32(9)), rtol=1e-6)
+
+
+UNKNOWN_BEFORE = """
+func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %u = chlo.broadcast_add %x, %x : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  %v = stablehlo.negate %u : tensor<?xf32>
+  %w = stablehlo.add %x, %y : tensor<?xf32>
+  %z = stablehlo.negate %x : tensor<?xf32>
+  return %z : tensor<?xf32>
+}"""
+IN_A_COMPOSITE = """
+func.func private @sum(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = stablehlo.add %x, %y : tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %0 = stablehlo.composite "acme.sum" %x, %y {decomposition = @sum} : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  %z = stablehlo.negate %x : tensor<?xf32>
+  return %z : tensor<?xf32>
+}"""
+
+
+@pytest.mark.parametrize("text", [UNKNOWN_BEFORE, IN_A_COMPOSITE], ids=["behind what says nothing", "in a composite"])
+def test_what_nobody_reads_needs_its_sizes_all_the_same(text: str) -> None:
+    for executable in (hlojit.compile(text, options=SYMBOLIC), hlojit.compile(text)):
+        np.testing.assert_array_equal(executable(f32(3), f32(3)), -f32(3))
+        with pytest.raises(
+            hlojit.ArgumentError, match="must be equal for stablehlo.add|add .C1.: lhs and rhs have different types"
+        ):
+            executable(f32(3), f32(4))
+    assert hlojit.compile(text, options=SYMBOLIC).dynamic_shapes == "symbolic"

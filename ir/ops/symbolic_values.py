@@ -217,6 +217,8 @@ class SymbolicShapes:
     """What calls need not fulfil, but what was found holds only where they do."""
     ranges: dict[tuple[SizeExpression, int, int], Instruction] = field(default_factory=dict)
     """What sizes are taken to lie between for the program to compute as they do, and the first instruction that needs it."""
+    is_partial: bool = False
+    """Whether ops of which nothing is known are passed over, rather than an error."""
 
     def argument(self, value: Value, *, with_elements: bool) -> None:
         """Give an argument its dimensions, and its elements if these decide sizes."""

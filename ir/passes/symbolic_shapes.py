@@ -14,6 +14,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final, cast
 
+from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, ElementType, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.ops.custom_calls import is_shape_assertion
@@ -63,20 +64,32 @@ def _block(shapes: SymbolicShapes, block: Block) -> None:
     for instruction in block:
         if is_terminator(instruction):
             break
-        if is_shape_assertion(instruction):
-            _assertion(shapes, instruction)
-            continue
-        if not all(isinstance(type, TensorType) for type in (*instruction.operand_types, *instruction.result_types)):
-            raise refused(instruction, "it has values that are no tensors")
-        structural = _STRUCTURAL.get(instruction.op.host_role)
-        if structural is not None:
-            structural(shapes, instruction)
-            continue
-        shape, access = _shape_of(shapes, instruction)
-        shapes.access[instruction] = access
-        for result in instruction.results:
-            shapes.dims[result] = shapes.written(instruction, result.tensor_type, shape)
-        _elements(shapes, instruction, access)
+        try:
+            _instruction(shapes, instruction)
+        except UnsupportedError:
+            if not shapes.is_partial:
+                raise
+            known = ((result, result.type) for result in instruction.results)
+            shapes.dims.update((r, type.shape) for r, type in known if isinstance(type, TensorType) and type.is_static)
+
+
+def _instruction(shapes: SymbolicShapes, instruction: Instruction) -> None:
+    if shapes.is_partial and not all(value in shapes.dims for value in instruction.operands):
+        raise refused(instruction, "nothing is known of an operand")
+    if is_shape_assertion(instruction):
+        _assertion(shapes, instruction)
+        return
+    if not all(isinstance(type, TensorType) for type in (*instruction.operand_types, *instruction.result_types)):
+        raise refused(instruction, "it has values that are no tensors")
+    structural = _STRUCTURAL.get(instruction.op.host_role)
+    if structural is not None:
+        structural(shapes, instruction)
+        return
+    shape, access = _shape_of(shapes, instruction)
+    shapes.access[instruction] = access
+    for result in instruction.results:
+        shapes.dims[result] = shapes.written(instruction, result.tensor_type, shape)
+    _elements(shapes, instruction, access)
 
 
 # what the host program executes
@@ -91,7 +104,7 @@ def _loop(shapes: SymbolicShapes, instruction: Instruction) -> None:
             _same_value(shapes, instruction, argument, operand, with_elements=same)
         _block(shapes, region)
     for operand, value in zip(instruction.operands, body.returned):
-        _assume_same(shapes, instruction, shapes.dims[operand], shapes.dims[value])
+        _assume_same(shapes, instruction, shapes.dims[operand], _returned(shapes, instruction, value))
     shapes.access[instruction] = Carrying()
     for result, operand, same in zip(instruction.results, instruction.operands, stays, strict=True):
         _same_value(shapes, instruction, result, operand, with_elements=same)
@@ -103,9 +116,9 @@ def _branch(shapes: SymbolicShapes, instruction: Instruction) -> None:
         _block(shapes, region)
     first, *others = (region.returned for region in instruction.regions)
     for number, result in enumerate(instruction.results):
-        size = shapes.dims[first[number]]
+        size = _returned(shapes, instruction, first[number])
         for other in others:
-            _assume_same(shapes, instruction, size, shapes.dims[other[number]])
+            _assume_same(shapes, instruction, size, _returned(shapes, instruction, other[number]))
         shapes.dims[result] = shapes.written(instruction, result.tensor_type, size)
     shapes.access[instruction] = Choosing()
 
@@ -122,6 +135,13 @@ def _same_value(
     shapes.dims[value] = shapes.written(instruction, value.tensor_type, shapes.dims[source])
     if with_elements and source in shapes.elements:
         shapes.elements[value] = shapes.elements[source]
+
+
+def _returned(shapes: SymbolicShapes, instruction: Instruction, value: Value) -> Shape:
+    found = shapes.dims.get(value)
+    if found is None:
+        raise refused(instruction, "nothing is known of a value that it returns")
+    return found
 
 
 def _assume_same(shapes: SymbolicShapes, instruction: Instruction, a: Shape, b: Shape) -> None:

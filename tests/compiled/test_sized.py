@@ -16,6 +16,8 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.size_checks import Check, SizeRange
 from hlojit.ir.sizes import SizeExpression, extent
 
+from ..collectives.conftest import make_devices
+
 SYMBOLIC = {"dynamic_shapes": "symbolic"}
 TEXT = """
 func.func @main(%x: tensor<?x3xf32>, %y: tensor<?x3xf32>, %n: tensor<i32>) -> tensor<?x3xf32> {
@@ -156,3 +158,19 @@ def test_what_contradicts_itself_is_refused() -> None:
     data[len(data) // 2] ^= 1
     with pytest.raises(HlojitError, match="damaged"):
         files.decode(bytes(data))
+
+
+def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_devices("cpu", monkeypatch, 2)
+    text = """
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = stablehlo.negate %x : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }"""
+    made = hlojit.compile(text, num_replicas=2, options=SYMBOLIC)
+    made.save(tmp_path / "program")
+    for each in (made, hlojit.load(tmp_path / "program")):
+        assert each.dynamic_shapes == "symbolic"
+        for size in (1, 4):
+            rows = each([[np.ones(size, "f4")], [np.full(size, 2, "f4")]])
+            assert [row[0].tolist() for row in rows] == [[-1] * size, [-2] * size]
