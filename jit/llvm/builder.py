@@ -47,6 +47,22 @@ class Loop:
     guarded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class EmittedLoop:
+    """A closed loop: where its text is, for ``hlojit.llvm.polls``."""
+
+    loop: Loop
+    following: Val
+    """The next index."""
+    latch: str
+    test_line: int
+    """The line that asks whether to go on; the branch follows."""
+    last_line: int
+    """Behind what belongs to the loop's end."""
+    can_poll: bool
+    """Whether the function is a kernel, which has a context and can be left anywhere."""
+
+
 class LlvmBuilder(LlvmArithmetic):
     """Emits functions as LLVM IR text; see the module's docstring.  Implements ``ScalarBuilder``."""
 
@@ -56,6 +72,7 @@ class LlvmBuilder(LlvmArithmetic):
         """Lanes that take part in the code being emitted; None means all."""
         self._scratch: dict[tuple[int, str, int], Val] = {}
         self.foreign: ForeignCalls = HostCalls(self)
+        self.emitted_loops: list[EmittedLoop] = []
         self._functions = FunctionTable()
         self._definition = 0
         """The line in which the function under construction is defined."""
@@ -158,15 +175,21 @@ class LlvmBuilder(LlvmArithmetic):
                 f"  {inside.text} = phi {kind} [ {self.splat(initial, inside.lanes).text}, %{loop.preheader} ], "
                 f"[ {value.text}, %{latch} ]"
             )
+        test_line = len(self.lines)
         again = self.icmp("slt", following, loop.end)
         self.branch_if(again, loop.label, f"{loop.label}.end")
         self.begin_block(f"{loop.label}.end")
-        if not loop.guarded:
-            return tuple(values)
-        return tuple(
-            self.phi(inside.kind, inside.lanes, [(initial, loop.preheader), (value, latch)])
-            for inside, initial, value in zip(loop.carried, loop.initial, values)
-        )
+        if loop.guarded:
+            results = tuple(
+                self.phi(inside.kind, inside.lanes, [(initial, loop.preheader), (value, latch)])
+                for inside, initial, value in zip(loop.carried, loop.initial, values)
+            )
+        else:
+            results = tuple(values)
+        definition = self.lines[self._definition]
+        can_poll = definition.startswith("define void") and "(ptr noundef %context, ptr noundef %buffers," in definition
+        self.emitted_loops.append(EmittedLoop(loop, following, latch, test_line, len(self.lines), can_poll))
+        return results
 
     # ---------------------------------------------------------------- memory
 

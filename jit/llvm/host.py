@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.sizes import Size
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.polls import takes_long
 from hlojit.lowering.abi import CONTEXT
 from hlojit.lowering.machine import GENERIC, Machine
 from hlojit.lowering.program import (
@@ -253,6 +254,9 @@ class HostEmitter:
                     f"call void @hlojit_parallel_for(ptr %context, ptr @{phase.symbol}, ptr {self._arguments.text}, "
                     f"i64 {phase.tasks}, i64 {grain})"
                 )
+            if takes_long(phase) and phase is not step.kernel.phases[-1]:
+                # It may have stopped in the middle: what the next phase would read is not there.
+                self._poll()
         if total > POLL_NS:
             self._poll()
 

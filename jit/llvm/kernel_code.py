@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hlojit.llvm.builder import LlvmBuilder
 from hlojit.llvm.foreign_calls import UNBOUNDED_NANOSECONDS
+from hlojit.llvm.polls import add_polls
 from hlojit.lowering.kernel import KernelCode, Phase
 
 
@@ -26,13 +27,15 @@ def kernel_code(
     ``parts`` hold what it calls and many kernels share.
     ``widened``: its vectors are explicit; ``finished``: LLVM's passes over the text would change nothing.
     """
+    phases = tuple(phases)
+    add_polls(builder, phases)
     linked = tuple(builder.foreign.linked.items())
     if builder.foreign.has_loops:
-        phases = [replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases]
+        phases = tuple(replace(phase, cost=max(phase.cost, UNBOUNDED_NANOSECONDS)) for phase in phases)
     pipeline = "vectorize" if not widened else "inline" if linked else "plain" if finished else "lean"
     return KernelCode(
         builder.module_text(),
-        tuple(phases),
+        phases,
         workspace_bytes,
         pipeline,
         linked,

@@ -61,12 +61,25 @@ def make_fusion(build: Callable[..., Any], *types: TensorType, kind: str = "loop
     return Instruction(op("hlojit.fusion"), outer.arguments, [root.type for root in roots], {"kind": kind}, [block])
 
 
+polls: list[int | None] = []
+"""One for each poll of a kernel that ran."""
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+def go_on(context: int | None) -> int:
+    """The runtime's poll: the kernel is not to stop."""
+    polls.append(context)
+    return 0
+
+
 def run_code(
     code: KernelCode, instruction: Instruction, arrays: Sequence[Array], *, at_end: bool, reverse: bool
 ) -> list[Array]:
     """Compile and launch; with ``reverse`` every task alone, the last one first."""
     image = compile_to_object(code.ir, host_target(), pipeline=code.pipeline)
-    loaded = load_objects([image], [phase.symbol for phase in code.phases])
+    # Kernels whose tasks take long ask whether they are to stop.
+    imports = {"hlojit_poll": ctypes.cast(go_on, ctypes.c_void_p).value or 0}
+    loaded = load_objects([image], [phase.symbol for phase in code.phases], imports)
     memories = []
     for array, type in zip(arrays, instruction.operand_types, strict=True):
         assert isinstance(type, TensorType) and array.shape == type.shape and array.dtype == type.element_type.storage
@@ -108,6 +121,8 @@ def run_instruction(instruction: Instruction, *arrays: Any) -> list[Array]:
 
 class Lab:
     """What the tests need, as one fixture."""
+
+    polls = polls
 
     make_fusion = staticmethod(make_fusion)
 
