@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz conformance conformance-jax soak check fast bench bench-sorting bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test fuzz conformance conformance-jax soak check fast bench bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ bench: $(STAMP)  ## hlojit and JAX turn by turn: ratios (a few minutes)
 bench-sorting: $(STAMP)  ## sorts and selections of every type, length and input beside their peers (ARGS="--quick" and others)
 	$(RUN) -m benchmarks.sorting $(ARGS)
 
+bench-linear-algebra: $(STAMP)  ## factorizations and systems beside JAX's (six minutes; ARGS="--quick" and others)
+	$(RUN) -m benchmarks.linear_algebra $(ARGS)
+
 bench-gpu: $(STAMP)  ## hlojit beside JAX on the machine's GPU, in one process (nine minutes; ARGS="--quick" and others: docs/cuda.md)
 	env -u HLOJIT_CUDA $(RUN) -m benchmarks.gpu $(ARGS)
 
@@ -93,6 +96,7 @@ docs: $(STAMP)  ## make the generated pages of docs/ anew
 	$(RUN) tools/constraint_table.py
 	$(RUN) tools/switch_table.py
 	$(RUN) tools/sorting_table.py
+	$(RUN) tools/linear_algebra_table.py
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist *.egg-info
