@@ -74,6 +74,11 @@ class StoredOrder:
         return isinstance(self.element, IntegerType) and self.element.signed and not self.descending
 
     @property
+    def is_unsigned(self) -> bool:
+        """Whether elements are unsigned integers in their own order."""
+        return isinstance(self.element, IntegerType) and not self.element.signed and not self.descending
+
+    @property
     def bits(self) -> int:
         """Of a key."""
         return self.element.bits

@@ -241,13 +241,15 @@ def test_runs_that_are_cut_badly_are_sorted_as_heaps(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("element", ["i16", "i32", "i64"])
+@pytest.mark.parametrize("element", ["i16", "i32", "i64", "ui16", "ui32", "ui64"])
 def test_every_length_of_a_network(element: str, name: str) -> None:
     """Zeros and ones decide whether a network sorts; lengths around all sizes of networks and blocks."""
     generator = np.random.default_rng(5)
     for length in sorted({size + more for size in (4, 8, 16, 32, 64, 128, 256, 512, 1024) for more in (-1, 0, 1)}):
         array = np.stack([(generator.random(length) < share).astype(INTEGERS[element]) for share in (0.1, 0.5, 0.9)])
-        array = np.concatenate([array, generator.integers(-99, 99, (2, length)).astype(INTEGERS[element])])
+        limits = np.iinfo(INTEGERS[element])
+        drawn = generator.integers(limits.min, limits.max, (2, length), INTEGERS[element], endpoint=True)
+        array = np.concatenate([array, drawn, np.where(drawn % 3 == 0, limits.max, drawn)])
         text = sort_text(array.shape, [element], 1, compare("LT", element))
         (actual,) = run_guarded(text, array, target=TARGETS[name]())
         np.testing.assert_array_equal(actual, np.sort(array, axis=1), err_msg=str(length))

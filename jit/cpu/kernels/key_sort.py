@@ -14,7 +14,7 @@ from hlojit.cpu.kernels.few_elements import FewElements
 from hlojit.cpu.kernels.joined_codes import JoinedCodes
 from hlojit.cpu.kernels.key_order import KeyOrder
 from hlojit.cpu.kernels.partitioning import VectorForm
-from hlojit.cpu.kernels.quicksort import ONE, sorter_of
+from hlojit.cpu.kernels.quicksort import ONE, UnsignedNetworks, sorter_of, unsigned_networks_of
 from hlojit.cpu.kernels.sort_words import WordMaker
 from hlojit.cpu.kernels.sorted_columns import SortedColumns
 from hlojit.cpu.kernels.sorted_lines import Lines, copy_lines, gather_lines, line_start, operand_lines, result_lines
@@ -41,9 +41,19 @@ class _KeySort:
         form = VectorForm.of(plan.word, target)
         self.b = LlvmBuilder(form.lanes)
         self.sorter = sorter_of(plan.word, target)
+        self.networks = self._unsigned_networks(target)
         self.words = WordMaker(self.b, plan, arrays.kinds, form.lanes)
         self.joined = JoinedCodes(self.b, plan, symbol, form.lanes)
         self.columns = SortedColumns(self.b, plan, arrays) if plan.inner > 1 else None
+
+    def _unsigned_networks(self, target: Target) -> UnsignedNetworks | None:
+        """What sorts short lines of unsigned elements as they are."""
+        plan = self.plan
+        if plan.order is None or not plan.order.is_unsigned or not plan.sorts_in_result:
+            return None
+        if plan.length > self.sorter.base or FewElements.are_looked_for(plan):
+            return None
+        return unsigned_networks_of(plan.word, target)
 
     def emit(self) -> KernelCode:
         b, plan = self.b, self.plan
@@ -65,7 +75,7 @@ class _KeySort:
             b,
             (Phase(self.symbol, plan.tasks, cost),),
             workspace_bytes=self._task_bytes * plan.tasks,
-            parts=(self.sorter.code,),
+            parts=(self.sorter.code if self.networks is None else self.networks.code,),
         )
 
     # ------------------------------------------------------------- one line
@@ -157,6 +167,9 @@ class _KeySort:
             # Elements are words, and are read once.
             smallest, largest = self.sorter.smallest, self.sorter.largest
             self.sorter.call(b, context, x, operand, literal(plan.length), smallest, largest)
+            return
+        if self.networks is not None:
+            self.networks.call(b, operand, x, literal(plan.length))
             return
         low, high, lossy = self.words.keys(operand, y)
         self.sorter.call(b, context, x, y, literal(plan.length), low, high, self._wanted)

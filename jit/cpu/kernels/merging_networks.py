@@ -29,6 +29,7 @@ class MergingNetwork:
     lanes: int
     block: int
     symbol: str
+    sign: str = "s"
 
     def call(self, data: Val, rows: Val) -> None:
         """Merge two blocks of ``rows / 2`` rows, at least ``block`` each."""
@@ -49,7 +50,7 @@ class MergingNetwork:
             while_loop(b, lambda: b.icmp("sge", distance.get(), literal(self.block)), halve)
             loop = b.begin_loop(ZERO, rows, step=self.block, guarded=False)
             block = [self._load(data, b.add(loop.index, literal(row))) for row in range(self.block)]
-            for row, vector in enumerate(finish_block(b, block)):
+            for row, vector in enumerate(finish_block(b, block, self.sign)):
                 self._store(vector, data, b.add(loop.index, literal(row)))
             b.end_loop(loop)
 
@@ -67,7 +68,7 @@ class MergingNetwork:
         first, last = loop.index, b.sub(b.sub(half, ONE), loop.index)
         rows = [(self._load(data, row), self._load(data, b.add(half, row))) for row in (first, last)]
         for (own, _), (_, other), row in zip(rows, rows[::-1], (first, last)):
-            low, high = exchange(b, own, partners(b, other, self.lanes - 1))
+            low, high = exchange(b, own, partners(b, other, self.lanes - 1), self.sign)
             self._store(low, data, row)
             self._store(high, data, b.add(half, row))
         b.end_loop(loop)
@@ -79,7 +80,7 @@ class MergingNetwork:
         # Rows whose number lacks the bit of the distance: it is pushed in between.
         below = b.and_(loop.index, b.sub(distance, ONE))
         row = b.add(b.shl(b.sub(loop.index, below), ONE), below)
-        low, high = exchange(b, self._load(data, row), self._load(data, b.add(row, distance)))
+        low, high = exchange(b, self._load(data, row), self._load(data, b.add(row, distance)), self.sign)
         self._store(low, data, row)
         self._store(high, data, b.add(row, distance))
         b.end_loop(loop)

@@ -26,9 +26,8 @@ from typing import final
 
 from hlojit.cpu.kernels.addresses import ZERO, literal, minimum
 from hlojit.cpu.kernels.few_values import FewValues
-from hlojit.cpu.kernels.merging_networks import MergingNetwork
-from hlojit.cpu.kernels.partitioning import VectorForm, first_lanes, load_vector, partition
-from hlojit.cpu.kernels.sort_networks import sort_block
+from hlojit.cpu.kernels.networks import Networks, copy_numbers
+from hlojit.cpu.kernels.partitioning import Form, VectorForm, partition
 from hlojit.ir.versions import versions_text
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.kernel_code import kernel_code
@@ -38,10 +37,9 @@ from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import KIND_BITS, Target
 
 ONE = literal(1)
+PREFIX = "hlojit_sorter"
 MOST_ROWS = {"i16": 16, "i32": 16, "i64": 16}
 """Vectors of the largest network in registers: as many as are worth the time that LLVM takes for them."""
-MERGED = 2
-"""Such networks that are merged in memory: together they sort what is not partitioned any more."""
 POLLED = 1 << 16
 """Numbers of a run before whose partition the call may be cancelled."""
 LARGE = 1024
@@ -108,19 +106,46 @@ class Sorter:
 def sorter_of(kind: str, target: Target) -> Sorter:
     """The functions for a kind of word on a processor; their symbol is the hash of what they depend on."""
     form = VectorForm.of(kind, target)
-    prefix = "hlojit_sorter"
     b = LlvmBuilder(form.lanes)
-    quicksort = Quicksort(b, form, prefix, MOST_ROWS[kind])
+    quicksort = Quicksort(b, form, PREFIX, MOST_ROWS[kind])
     quicksort.emit()
+    return Sorter(_part(b, target), kind, quicksort.base, quicksort.few.samples)
+
+
+def _part(b: LlvmBuilder, target: Target) -> KernelCode:
+    """A module as a part of kernels, the prefix of its symbols replaced by a hash."""
     content = f"{target.identity}\0{versions_text()}\0{b.module_text()}"
     symbol = f"hlojit_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
-    code = kernel_code(b, (Phase(prefix, 0, 0.0),))
-    return Sorter(
-        replace(code, ir=code.ir.replace(prefix, symbol), phases=(Phase(symbol, 0, 0.0),)),
-        kind,
-        quicksort.base,
-        quicksort.few.samples,
-    )
+    code = kernel_code(b, (Phase(PREFIX, 0, 0.0),))
+    return replace(code, ir=code.ir.replace(PREFIX, symbol), phases=(Phase(symbol, 0, 0.0),))
+
+
+@final
+@dataclass(frozen=True)
+class UnsignedNetworks:
+    """The function that sorts few unsigned integers, as a part of kernels."""
+
+    code: KernelCode
+    most: int
+
+    def call(self, b: LlvmBuilder, source: Val, target: Val, n: Val) -> None:
+        """Sort at most ``most`` numbers."""
+        b.declare(self.code.symbol, f"declare void @{self.code.symbol}(ptr, ptr, i64)")
+        b.line(f"call void @{self.code.symbol}(ptr {source.text}, ptr {target.text}, i64 {n.text})")
+
+
+@lru_cache(maxsize=16)
+def unsigned_networks_of(kind: str, target: Target) -> UnsignedNetworks | None:
+    """The function for a kind of word, None on processors that do not compare unsigned integers as fast as signed ones."""
+    form = VectorForm.of(kind, target)
+    if form.form is not Form.COMPRESS:
+        return None
+    b = LlvmBuilder(form.lanes)
+    networks = Networks(b, form, PREFIX, MOST_ROWS[kind], signed=False)
+    networks.emit()
+    with b.function(PREFIX, [("ptr", "source"), ("ptr", "target"), ("i64", "n")]) as (source, sorted_, n):
+        networks.call(source, sorted_, n)
+    return UnsignedNetworks(_part(b, target), networks.most)
 
 
 @final
@@ -140,9 +165,14 @@ class Quicksort:
         return self.form.kind
 
     @property
+    def networks(self) -> Networks:
+        """What sorts short runs."""
+        return Networks(self.b, self.form, self.prefix, self.rows)
+
+    @property
     def base(self) -> int:
         """The most numbers that networks sort."""
-        return MERGED * self.rows * self.form.lanes
+        return self.networks.most
 
     @property
     def few(self) -> FewValues:
@@ -150,22 +180,9 @@ class Quicksort:
         samples = min(MOST_SAMPLES, self.base)
         return FewValues(self.b, self.kind, self.form.lanes, samples, f"{self.prefix}_few")
 
-    @property
-    def merging(self) -> MergingNetwork:
-        """What merges networks."""
-        return MergingNetwork(self.b, self.kind, self.form.lanes, self.rows, f"{self.prefix}_merge")
-
     def emit(self) -> None:
         """All functions."""
-        rows = self.rows
-        sizes = []
-        while rows:
-            sizes.append(rows)
-            self._emit_network(rows)
-            rows //= 2
-        self.merging.emit()
-        self._emit_merged()
-        self._emit_base(sizes[::-1])
+        self.networks.emit()
         self._emit_heap()
         self.few.emit()
         self._emit_sort()
@@ -180,87 +197,10 @@ class Quicksort:
             depth = b.mul(b.sub(literal(66), bits), literal(DEPTH))
             self._call_sort(context, x, y, n, Val("true", "i1"), low, high, first, limit, depth)
 
-    def call_base(self, source: Val, target: Val, n: Val) -> None:
-        """Sort at most ``base`` numbers."""
-        self.b.line(f"call void @{self.prefix}_base(ptr {source.text}, ptr {target.text}, i64 {n.text})")
-
     def _call_sort(self, context: Val, *run: Val) -> None:
         """``run``: as ``_State.run`` has it, and the depth that is left."""
         arguments = ", ".join(f"{self.b.type_of(value)} {value.text}" for value in (context, *run))
         self.b.line(f"call void @{self.prefix}_sort({arguments})")
-
-    # --------------------------------------------------------------- networks
-
-    def _emit_network(self, rows: int) -> None:
-        """``network(source, target, n)`` for more than half of what ``rows`` vectors hold."""
-        b, kind, lanes = self.b, self.kind, self.form.lanes
-        name = f"{self.prefix}_network{rows}"
-        with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
-            if not self.form.has_masks:
-                padded = b.array(kind, rows * lanes)
-                fill = b.splat(b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1), lanes)
-                for row in range(rows):
-                    b.store(fill, b.element_pointer(padded, kind, literal(row * lanes)))
-                self._copy(x, padded, n)
-                loaded = [self._row(padded, row) for row in range(rows)]
-                for row, vector in enumerate(sort_block(b, loaded)):
-                    b.store(vector, b.element_pointer(padded, kind, literal(row * lanes)))
-                self._copy(padded, y, n)
-                return
-            full = 0 if rows == 1 else rows // 2
-            masks = {row: first_lanes(b, b.sub(n, literal(row * lanes)), lanes, kind) for row in range(full, rows)}
-            loaded = [self._row(x, row) for row in range(full)]
-            for row, mask in masks.items():
-                part = b.masked_load(kind, b.element_pointer(x, kind, literal(row * lanes)), mask)
-                loaded.append(b.select(mask, part, b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1)))
-            for row, vector in enumerate(sort_block(b, loaded)):
-                place = b.element_pointer(y, kind, literal(row * lanes))
-                if row < full:
-                    b.store(vector, place)
-                else:
-                    b.masked_store(vector, place, masks[row])
-
-    def _row(self, base: Val, row: int) -> Val:
-        place = self.b.element_pointer(base, self.kind, literal(row * self.form.lanes))
-        return load_vector(self.b, place, self.kind, self.form.lanes)
-
-    def _emit_merged(self) -> None:
-        """``merged(source, target, n)`` for more than the largest network sorts."""
-        b, kind = self.b, self.kind
-        part, rows = literal(self.rows * self.form.lanes), MERGED * self.rows
-        name = f"{self.prefix}_merged"
-        with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
-            padded = b.array(kind, self.base)
-            # As many as there may be need no room for more.
-            is_whole = b.icmp("eq", n, literal(self.base))
-            data = b.select(is_whole, y, padded)
-            fill = b.splat(b.constant(kind, (1 << (KIND_BITS[kind] - 1)) - 1), self.form.lanes)
-            for row in range(self.rows, rows):
-                b.store(fill, b.element_pointer(padded, kind, literal(row * self.form.lanes)))
-            self.call_base(x, data, part)
-            self.call_base(b.element_pointer(x, kind, part), b.element_pointer(data, kind, part), b.sub(n, part))
-            self.merging.call(data, literal(rows))
-            self._copy(data, y, b.select(is_whole, ZERO, n))
-
-    def _emit_base(self, sizes: list[int]) -> None:
-        """``base(source, target, n)``: the smallest network that is large enough."""
-        b = self.b
-        networks = [(rows * self.form.lanes, f"network{rows}") for rows in sizes] + [(self.base, "merged")]
-        name = f"{self.prefix}_base"
-        with b.function(name, [("ptr", "source"), ("ptr", "target"), ("i64", "n")], linkage="internal") as (x, y, n):
-            end = b.fresh_label("end")
-            for most, network in networks:
-                here, other = b.fresh_label("here"), b.fresh_label("other")
-                if most == self.base:
-                    b.branch(here)
-                else:
-                    b.branch_if(b.icmp("sle", n, literal(most)), here, other)
-                b.begin_block(here)
-                b.line(f"call void @{self.prefix}_{network}(ptr {x.text}, ptr {y.text}, i64 {n.text})")
-                b.branch(end)
-                if most != self.base:
-                    b.begin_block(other)
-            b.begin_block(end)
 
     # -------------------------------------------------------------- quicksort
 
@@ -278,7 +218,7 @@ class Quicksort:
                 lambda: self._emit_step(context, state, leave),
             )
             source = b.select(state.in_y.get(), state.y.get(), state.x.get())
-            self.call_base(source, state.x.get(), state.n.get())
+            self.networks.call(source, state.x.get(), state.n.get())
             b.branch(leave)
             b.begin_block(leave)
 
@@ -356,7 +296,7 @@ class Quicksort:
         place = b.add(start, b.mul(loop.index, stride))
         b.store(b.load(kind, b.element_pointer(source, kind, place)), b.element_pointer(sample, kind, loop.index))
         b.end_loop(loop)
-        self.call_base(sample, sample, count)
+        self.networks.call(sample, sample, count)
         return sample, count
 
     def _is_few(self, source: Val, x: Val, n: Val, sample: Val) -> Val:
@@ -380,13 +320,7 @@ class Quicksort:
 
     def _copy_over(self, source: Val, x: Val, n: Val, in_y: Val) -> None:
         b = self.b
-        self._copy(source, x, b.select(in_y, n, ZERO))
-
-    def _copy(self, source: Val, target: Val, n: Val) -> None:
-        b = self.b
-        b.declare("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-        nbytes = b.mul(n, literal(KIND_BITS[self.kind] // 8))
-        b.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {nbytes.text}, i1 false)")
+        copy_numbers(b, self.kind, source, x, b.select(in_y, n, ZERO))
 
     def _sort_heap(self, source: Val, x: Val, n: Val, in_y: Val) -> None:
         self.b.line(f"call void @{self.prefix}_heap(ptr {source.text}, i64 {n.text})")

@@ -14,14 +14,17 @@ from collections.abc import Iterator, Sequence
 from hlojit.llvm.builder import LlvmBuilder, Val
 
 
-def sort_block(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
-    """The same numbers in ascending order, row by row; the number of rows, and that of lanes, are powers of two."""
+def sort_block(b: LlvmBuilder, rows: Sequence[Val], sign: str = "s") -> list[Val]:
+    """The same numbers in ascending order, row by row; the number of rows, and that of lanes, are powers of two.
+
+    ``sign``: ``u`` for unsigned integers.
+    """
     block = list(rows)
     for low, high in odd_even_merge_network(len(block)):
-        block[low], block[high] = exchange(b, block[low], block[high])
+        block[low], block[high] = exchange(b, block[low], block[high], sign)
     width = 2
     while width <= block[0].lanes:
-        _merge_columns(b, block, width)
+        _merge_columns(b, block, width, sign)
         width *= 2
     return block
 
@@ -40,47 +43,47 @@ def odd_even_merge_network(size: int) -> Iterator[tuple[int, int]]:
         part *= 2
 
 
-def finish_block(b: LlvmBuilder, rows: Sequence[Val]) -> list[Val]:
+def finish_block(b: LlvmBuilder, rows: Sequence[Val], sign: str = "s") -> list[Val]:
     """In ascending order what rises and falls, or falls and rises, at most once."""
     block, distance = list(rows), len(rows) // 2
     while distance:
         for row in range(len(block)):
             if not row & distance:
-                block[row], block[row + distance] = exchange(b, block[row], block[row + distance])
+                block[row], block[row + distance] = exchange(b, block[row], block[row + distance], sign)
         distance //= 2
     distance = block[0].lanes // 2
     while distance:
-        block = [_exchange_lanes(b, vector, distance, distance) for vector in block]
+        block = [_exchange_lanes(b, vector, distance, distance, sign) for vector in block]
         distance //= 2
     return block
 
 
-def _merge_columns(b: LlvmBuilder, block: list[Val], width: int) -> None:
+def _merge_columns(b: LlvmBuilder, block: list[Val], width: int, sign: str) -> None:
     """Groups of ``width / 2`` lanes are sorted; make groups of ``width`` lanes sorted."""
     span = len(block)
     while span > 1:
         for start in range(0, len(block), span):
             for place in range(span // 2):
                 low, high = start + place, start + span - 1 - place
-                block[low], block[high] = exchange(b, block[low], partners(b, block[high], width - 1))
+                block[low], block[high] = exchange(b, block[low], partners(b, block[high], width - 1), sign)
         span //= 2
     for row, vector in enumerate(block):
-        block[row] = _exchange_lanes(b, vector, width - 1, width // 2)
+        block[row] = _exchange_lanes(b, vector, width - 1, width // 2, sign)
     distance = width // 4
     while distance:
         for row, vector in enumerate(block):
-            block[row] = _exchange_lanes(b, vector, distance, distance)
+            block[row] = _exchange_lanes(b, vector, distance, distance, sign)
         distance //= 2
 
 
-def exchange(b: LlvmBuilder, x: Val, y: Val) -> tuple[Val, Val]:
+def exchange(b: LlvmBuilder, x: Val, y: Val, sign: str) -> tuple[Val, Val]:
     """The smaller and the larger numbers, lane by lane."""
-    return b.intrinsic("smin", x, y), b.intrinsic("smax", x, y)
+    return b.intrinsic(f"{sign}min", x, y), b.intrinsic(f"{sign}max", x, y)
 
 
-def _exchange_lanes(b: LlvmBuilder, vector: Val, flip: int, bit: int) -> Val:
+def _exchange_lanes(b: LlvmBuilder, vector: Val, flip: int, bit: int, sign: str) -> Val:
     """Compare each lane with the one whose number differs in the bits of ``flip``; lanes without ``bit`` get the smaller."""
-    low, high = exchange(b, vector, partners(b, vector, flip))
+    low, high = exchange(b, vector, partners(b, vector, flip), sign)
     larger = ", ".join(f"i1 {'true' if lane & bit else 'false'}" for lane in range(vector.lanes))
     return b.select(Val(f"<{larger}>", "i1", vector.lanes), high, low)
 
