@@ -148,7 +148,7 @@ CONJ = _renamed(
 SQUARE = _renamed(
     unary(
         "square",
-        (INTEGER, FLOAT, COMPLEX),
+        _KINDS,
         Expand(_expand_square),
         lambda call, x: complex_arrays.square(x) if x.dtype.kind == "c" else x * x,
         parts={ComplexType: function_of_parts("square")},

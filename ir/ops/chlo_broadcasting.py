@@ -12,6 +12,7 @@ from hlojit.ir.ops.attribute_kinds import I64_ARRAY, EnumKind
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
+    Constraint,
     Expand,
     InferenceRequest,
     OpDefinition,
@@ -21,6 +22,7 @@ from hlojit.ir.ops.definition import (
     define,
     op,
 )
+from hlojit.ir.ops.pointwise import BOOLEAN, INTEGER, takes
 from hlojit.ir.ops.rules import OpCall, inferred, operand_tensor, operand_tensors, spell
 from hlojit.ir.quantized import same_baseline
 from hlojit.ir.types import DYNAMIC, TensorType, Type, UnrankedTensorType, tensor, unranked
@@ -140,7 +142,12 @@ def _infer_select(request: InferenceRequest) -> Sequence[Type]:
 
 
 def _define(
-    name: str, plain: str, infer: Any = _infer, traits: frozenset[Trait] = frozenset(), **more: Any
+    name: str,
+    plain: str,
+    infer: Any = _infer,
+    traits: frozenset[Trait] = frozenset(),
+    rules: tuple[Constraint, ...] = (),
+    **more: Any,
 ) -> OpDefinition:
     values: dict[str, Any] = {
         "operands": (Operand("lhs"), Operand("rhs")),
@@ -151,7 +158,7 @@ def _define(
         OpDefinition(
             f"chlo.{name}",
             infer=infer,
-            constraints=(inferred("result"),),
+            constraints=(*rules, inferred("result")),
             reference=_reference(plain),
             traits=traits | {Trait.UNRANKED},
             lowering=_expand(plain),
@@ -169,9 +176,13 @@ BROADCASTING = tuple(
     for traits, names in (
         (_DEQUANTIZES, ("add", "atan2", "divide", "multiply", "power", "remainder", "subtract")),
         (_ORDERS, ("maximum", "minimum")),
-        (frozenset(), ("and", "or", "shift_left", "shift_right_arithmetic", "shift_right_logical", "xor")),
+        (frozenset(), ("shift_left", "shift_right_arithmetic", "shift_right_logical")),
     )
     for name in names
+)
+_OF_BITS = (takes("I1", 0, "lhs", (BOOLEAN, INTEGER)), takes("I2", 1, "rhs", (BOOLEAN, INTEGER)))
+BROADCASTING_BITWISE = tuple(
+    _define(f"broadcast_{name}", f"stablehlo.{name}", rules=_OF_BITS) for name in ("and", "or", "xor")
 )
 BROADCASTING_CHLO = tuple(_define(f"broadcast_{name}", f"chlo.{name}") for name in ("next_after", "polygamma", "zeta"))
 

@@ -31,6 +31,7 @@ from hlojit.ir.ops.dynamism import (
     scalar_of,
 )
 from hlojit.ir.ops.gather import GATHER_RULES, INDICES_ARE_SORTED, gather_array, gather_numbers, gather_shape
+from hlojit.ir.ops.pointwise import INTEGER, takes
 from hlojit.ir.ops.quantized_rules import moved_elements
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -195,6 +196,8 @@ def _slice(builder: Any, operand: Value, starts: Sequence[int], limits: Sequence
     return sliced
 
 
+_BOUNDS = ("start_indices", "limit_indices", "strides")
+
 REAL_DYNAMIC_SLICE = define(
     OpDefinition(
         "stablehlo.real_dynamic_slice",
@@ -206,6 +209,7 @@ REAL_DYNAMIC_SLICE = define(
         ),
         refine=dynamic_types.real_dynamic_slice,
         constraints=(
+            *(takes("bounds", at, name, (INTEGER,)) for at, name in enumerate(_BOUNDS, 1)),
             moved_elements("element_type"),
             one_entry_a_dimension("bounds", 1, "start_indices, limit_indices and strides"),
             Constraint("known_bounds", _known_bounds),
@@ -228,6 +232,8 @@ def _set_size_range(call: OpCall) -> str | None:
     size = operand_tensor(call, 1)
     if size.rank:
         return f"size must be a scalar, found {size}"
+    if size.element_type.name != "i32":
+        return f"size must be an integer of type i32, found {size}"
     return dimension_in_range(call)
 
 

@@ -24,6 +24,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.pointwise import INTEGER, takes
 from hlojit.ir.ops.quantized_rules import broadcast_axis, moved_elements, reshaped_axis
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -142,6 +143,7 @@ DYNAMIC_BROADCAST_IN_DIM = define(
             AttributeSpec("known_nonexpanding_dimensions", I64_ARRAY, optional=True),
         ),
         constraints=(
+            takes("I2", 1, "output_dimensions", (INTEGER,)),
             moved_elements("C1", parameters_may_differ=True),
             Constraint("C2", lambda c: has_size("broadcast_dimensions", _dimensions(c), operand_tensor(c, 0).rank)),
             Constraint("C3", lambda i: in_range("broadcast_dimensions", _dimensions(i), result_type(i).rank)),
@@ -188,6 +190,7 @@ DYNAMIC_RESHAPE = define(
         operands=(Operand("operand"), Operand("output_shape", sizes=True)),
         refine=dynamic_types.dynamic_reshape,
         constraints=(
+            takes("I2", 1, "output_shape", (INTEGER,)),
             moved_elements("C1"),
             Constraint("C2", _same_size),
             reshaped_axis("C3"),
@@ -233,7 +236,11 @@ DYNAMIC_IOTA = define(
         operands=(Operand("output_shape", sizes=True),),
         refine=dynamic_types.given_by(0),
         attributes=(AttributeSpec("iota_dimension", I64),),
-        constraints=(Constraint("C1", _iota_range), _shape_operand("C2", 0, "output_shape")),
+        constraints=(
+            takes("I1", 0, "output_shape", (INTEGER,)),
+            Constraint("C1", _iota_range),
+            _shape_operand("C2", 0, "output_shape"),
+        ),
         reference=_iota_reference,
         syntax="dynamic_iota",
         lowering=Expand(_expand_iota),
@@ -337,6 +344,9 @@ DYNAMIC_PAD = define(
         ),
         refine=dynamic_types.dynamic_pad,
         constraints=(
+            takes("I3", 2, "edge_padding_low", (INTEGER,)),
+            takes("I4", 3, "edge_padding_high", (INTEGER,)),
+            takes("I5", 4, "interior_padding", (INTEGER,)),
             Constraint("C1", _pad_elements),
             one_entry_a_dimension("C2", 2, "edge_padding_low, edge_padding_high and interior_padding"),
             Constraint("C3", _interior),

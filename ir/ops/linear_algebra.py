@@ -23,6 +23,7 @@ from hlojit.ir.ops.definition import (
 )
 from hlojit.ir.ops.factorizations import declined, expand_cholesky, expand_triangular_solve
 from hlojit.ir.ops.fourier import expand_fft
+from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, QUANTIZED, takes
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -70,7 +71,9 @@ def _factor(matrix: Array) -> Array:
     return factor
 
 
-CHOLESKY_RULES = (Constraint("C2", _matrix_rank), Constraint("C3", _square))
+_FACTORED = (FLOAT, COMPLEX, QUANTIZED)
+
+CHOLESKY_RULES = (takes("I1", 0, "a", _FACTORED), Constraint("C2", _matrix_rank), Constraint("C3", _square))
 
 CHOLESKY = define(
     OpDefinition(
@@ -149,6 +152,8 @@ def _substitute(a: Array, b: Array, lower: bool) -> Array:
 
 
 TRIANGULAR_SOLVE_RULES = (
+    takes("I1", 0, "a", _FACTORED),
+    takes("I2", 1, "b", _FACTORED),
     Constraint("C1", lambda c: same_baselines("a and b", [operand_tensor(c, 0), operand_tensor(c, 1)])),
     Constraint("C2", _same_rank),
     Constraint("C3", _system_shape),

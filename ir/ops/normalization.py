@@ -19,6 +19,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.pointwise import FLOAT, QUANTIZED, takes
 from hlojit.ir.ops.rules import (
     OpCall,
     checked,
@@ -203,7 +204,10 @@ def _expand(name: str) -> Expand:
     return Expand(rule)
 
 
+_OF_FLOATS = takes("I1", 0, "operand", (FLOAT, QUANTIZED))
+
 INFERENCE_RULES = (
+    _OF_FLOATS,
     Constraint("C1", _feature_range),
     Constraint("C2", _one_element_type),
     _per_feature("C3", "scale", 1),
@@ -226,7 +230,7 @@ BATCH_NORM_INFERENCE = define(
     )
 )
 
-TRAINING_RULES = INFERENCE_RULES[:4]
+TRAINING_RULES = INFERENCE_RULES[:5]
 
 
 def _infer_training(request: InferenceRequest) -> Sequence[Type]:
@@ -270,6 +274,7 @@ def _grad_feature_shapes(call: Any) -> str | None:
 
 
 GRAD_RULES = (
+    _OF_FLOATS,
     Constraint("C1", _feature_range),
     Constraint("C2", _one_element_type),
     Constraint("C3", _grad_operand_shapes),

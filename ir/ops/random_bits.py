@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
+from hlojit.ir.formats import INDEX, BooleanType, FloatFormat, IntegerType
 from hlojit.ir.ops.attribute_kinds import EnumKind
 from hlojit.ir.ops.control import unsupported_reference
 from hlojit.ir.ops.definition import (
@@ -161,14 +161,19 @@ def _output_state(instruction: Instruction) -> str | None:
     return None if compatible(found, expected) else f"output_state has type {found}, expected {expected}"
 
 
+def _output_element(instruction: Instruction) -> str | None:
+    found = instruction.results[1].tensor_type
+    if isinstance(found.element_type, IntegerType | FloatFormat) and found.element_type is not INDEX:
+        return None
+    return f"output must be a tensor of integer or floating-point type, found {found}"
+
+
 def _bit_generator_reference(call: ReferenceCall, state: Array) -> tuple[Array, Array]:
     type = call.instruction.results[1].tensor_type
     element = type.element_type
     words = np.ascontiguousarray(state).view(np.uint64)
     generate = GENERATORS[call.attributes["rng_algorithm"]]
     new_state, bits = generate(words, type.shape, 64 if element.bits == 64 else 32)
-    if isinstance(element, BooleanType):
-        return new_state.view(state.dtype), bits & 1 != 0
     bits = bits & bits.dtype.type((1 << min(element.bits, 64)) - 1)
     return new_state.view(state.dtype), from_bits(bits, element)
 
@@ -180,7 +185,7 @@ RNG_BIT_GENERATOR = define(
         "stablehlo.rng_bit_generator",
         operands=(Operand("initial_state"),),
         attributes=(AttributeSpec("rng_algorithm", EnumKind("rng_algorithm", ("DEFAULT", "THREE_FRY", "PHILOX"))),),
-        constraints=(*RNG_RULES, Constraint("C1", _output_state)),
+        constraints=(*RNG_RULES, Constraint("C1", _output_state), Constraint("O2", _output_element)),
         reference=_bit_generator_reference,
         syntax="rng_bit_generator",
         lowering=Expand(expand_rng_bit_generator),

@@ -326,6 +326,7 @@ RAGGED_RULES = [
     ("groups", "f25 f357 l3", "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [1], rhs_group_dimensions = [0]", "must be none"),
     ("groups", "f25 f357 l4", "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "has size 3, expected 4"),
     ("precision_config", "f25 f357 l3", "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]>, precision_config = [#chlo<precision HIGH>, #chlo<precision HIGH>, #chlo<precision HIGH>]", "expected 2"),
+    ("elements", "f25 i357 l3", "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "different element types"),
     ("result", "f25 f357 l3", "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]", "expected tensor<2x7xf32>"),
 ]  # fmt: skip
 
@@ -347,6 +348,9 @@ PRODUCTS = [
     ),
     Broken("stablehlo.dot", "rank", call("stablehlo.dot", "f234 f4", "f23"), "must be vectors or matrices"),
     Broken("stablehlo.dot", "contracting", call("stablehlo.dot", "f23 f24", "f24"), "3"),
+    Broken(
+        "stablehlo.dot", "elements", call("stablehlo.dot", "f23 i34", "f24"), "lhs and rhs have different element types"
+    ),
     Broken("stablehlo.dot", "result", call("stablehlo.dot", "f23 f34", "f23"), "expected shape (2, 4)"),
     Broken(
         "stablehlo.dot",
@@ -493,4 +497,35 @@ CALLS = [
     ),
 ]  # fmt: skip
 
-ROWS = [*ELEMENTWISE, *MOVEMENT, *PRODUCTS, *CHLO, *COLLECTIVES, *CALLS]
+_BATCH_NORM = "epsilon = 0.1 : f32, feature_index = 1 : i64"
+_SOLVE = "left_side = true, lower = true, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>"
+ELEMENTS = [
+    *(
+        Broken(f"chlo.broadcast_{name}", label, call(f"chlo.broadcast_{name}", operands, "i2"), f"{side} must be a tensor of")
+        for name in ("and", "or", "xor")
+        for label, operands, side in (("I1", "f2 f2", "lhs"), ("I2", "i2 f2", "rhs"))
+    ),
+    Broken("chlo.square", "I1", call("chlo.square", "i2", "i2"), "operand must be a tensor of"),
+    Broken("stablehlo.set_dimension_size", "size", call("stablehlo.set_dimension_size", "f2 f", "f2", "dimension = 0 : i64"), "of type i32, found tensor<f32>"),
+    Broken("stablehlo.set_dimension_size", "size", call("stablehlo.set_dimension_size", "f2 l", "f2", "dimension = 0 : i64"), "of type i32, found tensor<i64>"),
+    Broken("stablehlo.dynamic_iota", "I1", call("stablehlo.dynamic_iota", "f1", "fq", "iota_dimension = 0 : i64"), "output_shape must be a tensor of integer"),
+    Broken("stablehlo.dynamic_reshape", "I2", call("stablehlo.dynamic_reshape", "f4 f2", "fqq"), "output_shape must be a tensor of integer"),
+    Broken("stablehlo.dynamic_broadcast_in_dim", "I2", call("stablehlo.dynamic_broadcast_in_dim", "f f1", "fq", "broadcast_dimensions = array<i64>"), "output_dimensions must be a tensor of integer"),
+    *(
+        Broken("stablehlo.dynamic_pad", f"I{3 + at}", call("stablehlo.dynamic_pad", " ".join(["f2 f", *("f1" if at == each else "i1" for each in range(3))]), "fq"), f"{name} must be a tensor of integer")
+        for at, name in enumerate(("edge_padding_low", "edge_padding_high", "interior_padding"))
+    ),
+    Broken("stablehlo.real_dynamic_slice", "bounds", call("stablehlo.real_dynamic_slice", "f2 i1 f1 i1", "fq"), "limit_indices must be a tensor of integer"),
+    Broken("stablehlo.batch_norm_inference", "I1", call("stablehlo.batch_norm_inference", "i23 i3 i3 i3 i3", "i23", _BATCH_NORM), "operand must be a tensor of"),
+    Broken("stablehlo.batch_norm_training", "I1", call("stablehlo.batch_norm_training", "c23 c3 c3", "c23 c3 c3", _BATCH_NORM), "operand must be a tensor of"),
+    Broken("stablehlo.batch_norm_grad", "I1", call("stablehlo.batch_norm_grad", "c23 c3 c3 c3 c23", "c23 c3 c3", _BATCH_NORM), "operand must be a tensor of"),
+    Broken("stablehlo.cholesky", "I1", call("stablehlo.cholesky", "i22", "i22", "lower = true"), "a must be a tensor of"),
+    Broken("stablehlo.triangular_solve", "I1", call("stablehlo.triangular_solve", "b22 b22", "b22", _SOLVE), "a must be a tensor of"),
+    Broken("stablehlo.triangular_solve", "I2", call("stablehlo.triangular_solve", "f22 i22", "i22", _SOLVE), "b must be a tensor of"),
+    *(
+        Broken("stablehlo.rng_bit_generator", "O2", call("stablehlo.rng_bit_generator", "l2", f"l2 {kind}", "rng_algorithm = #stablehlo<rng_algorithm PHILOX>"), "output must be a tensor of")
+        for kind in ("b6", "m6", "c6", "q6")
+    ),
+]  # fmt: skip
+
+ROWS = [*ELEMENTWISE, *ELEMENTS, *MOVEMENT, *PRODUCTS, *CHLO, *COLLECTIVES, *CALLS]
