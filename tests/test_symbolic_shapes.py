@@ -393,3 +393,33 @@ def test_what_nobody_reads_needs_its_sizes_all_the_same(text: str) -> None:
         ):
             executable(f32(3), f32(4))
     assert hlojit.compile(text, options=SYMBOLIC).dynamic_shapes == "symbolic"
+
+
+def test_memory_that_is_read_no_more_is_another_values() -> None:
+    """Layers of sums that are taken off again: what they hold at a time does not grow with their number."""
+
+    def layers(count: int) -> str:
+        lines, x = [], "%x"
+        for n in range(count):
+            lines += [
+                f"%s{n} = stablehlo.reduce({x} init: %f) applies stablehlo.add across dimensions = [1] : ({M}, tensor<f32>) -> {V}",
+                f"%t{n} = stablehlo.reverse {x}, dims = [1] : {M}",
+                f"%h{n} = stablehlo.get_dimension_size {x}, dim = 0 : ({M}) -> tensor<i32>",
+                f"%g{n} = stablehlo.get_dimension_size {x}, dim = 1 : ({M}) -> tensor<i32>",
+                f"%i{n} = stablehlo.reshape %h{n} : (tensor<i32>) -> tensor<1xi32>",
+                f"%j{n} = stablehlo.reshape %g{n} : (tensor<i32>) -> tensor<1xi32>",
+                f"%k{n} = stablehlo.concatenate %i{n}, %j{n}, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>",
+                f"%b{n} = stablehlo.dynamic_broadcast_in_dim %s{n}, %k{n}, dims = [0] : ({V}, tensor<2xi32>) -> {M}",
+                f"%a{n} = stablehlo.subtract %t{n}, %b{n} : {M}",
+                f"%y{n} = stablehlo.tanh %a{n} : {M}",
+            ]
+            x = f"%y{n}"
+        return function(
+            "\n".join(["%f = stablehlo.constant dense<0.0> : tensor<f32>", *lines, f"return {x} : {M}"]), f"%x: {M}", M
+        )
+
+    M, V = "tensor<?x?xf32>", "tensor<?xf32>"
+    x = np.random.default_rng(0).standard_normal((64, 32)).astype("f4")
+    few, many = (agree(layers(count), x, tolerance=1e-4) for count in (4, 12))
+    bytes_of = [each.specialized(x).spec.arena_bytes for each in (few, many)]
+    assert bytes_of[0] == bytes_of[1] <= 4 * x.nbytes

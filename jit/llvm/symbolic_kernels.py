@@ -51,6 +51,7 @@ from hlojit.llvm.symbolic_elements import (
     SymbolicElements,
     Where,
 )
+from hlojit.llvm.symbolic_lifetimes import last_reads
 from hlojit.llvm.symbolic_loops import CHUNK, Fold, KernelWriter, least
 from hlojit.llvm.symbolic_products import emit_convolution, emit_product
 from hlojit.llvm.symbolic_scatter import emit_scatter
@@ -95,6 +96,8 @@ class SymbolicProgramEmitter:
         self.places: dict[Value, Memory] = {}
         """Of values that are to be made at a certain place."""
         self._arena: Size = 0
+        self._free: dict[Size, list[Memory]] = {}
+        """Places in the arena that are read no more, by their size."""
 
     def emit(self, symbol: str) -> SymbolicProgram:
         """The module."""
@@ -131,9 +134,13 @@ class SymbolicProgramEmitter:
     def block(self, block: Block) -> None:
         """Kernels for what has to be in memory of a block."""
         stored = self._stored_instructions(block)
+        # In a region what is read last in one round may be read first in the next.
+        ends = last_reads(block, stored, self.shapes.access) if block is self.body else {}
         for instruction in block:
             if instruction in stored:
                 self._kernel(instruction)
+            for value in ends.get(instruction, ()):
+                self._free.setdefault(self._nbytes(value), []).append(self.memory[value])
 
     def collected(self, write: Callable[[], Found]) -> tuple[Found, list[Step]]:
         """What ``write`` returns, and the steps that it adds, for a step around them."""
@@ -212,12 +219,16 @@ class SymbolicProgramEmitter:
         """Memory for a value."""
         if value in self.places:
             return self.places[value]
-        shape = self.shapes.dims[value]
-        count = multiply(*shape) if shape else 1
-        nbytes = round_up(multiply(count, value.tensor_type.element_type.itemsize), _ALIGNMENT)
+        nbytes = self._nbytes(value)
+        if self._free.get(nbytes):
+            return self._free[nbytes].pop()
         memory = Memory(self._arena_slot, self._arena)
         self._arena = add(self._arena, nbytes)
         return memory
+
+    def _nbytes(self, value: Value) -> Size:
+        count = multiply(*self.shapes.dims[value], 1)
+        return round_up(multiply(count, value.tensor_type.element_type.itemsize), _ALIGNMENT)
 
     def write(self, value: Value, memory: Memory) -> None:
         """A value is written there by a kernel that computes it, or copies it from where it is."""
