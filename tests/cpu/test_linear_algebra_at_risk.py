@@ -94,3 +94,17 @@ def test_memory_of_arguments_may_lie_in_any_way() -> None:
         view = np.broadcast_to(np.arange(400.0).reshape(20, 20), (20, 20)).copy()[::2, ::-2]
         view[...] = square
         close(view @ run(linalg.inv, view), np.eye(10), 5)
+
+
+def test_one_value_may_be_matrix_and_sides() -> None:
+    from jax.lax.linalg import cholesky, triangular_solve
+
+    def program(a: Any) -> Any:
+        return triangular_solve(a, a, left_side=True, lower=True), cholesky(a), a + 1
+
+    a = np.tril(positive((50, 5, 5), "f8"))
+    solved, factor, more = run(program, a)
+    close(solved, np.broadcast_to(np.eye(5), a.shape), 10)
+    symmetric = (a + np.swapaxes(a, 1, 2)) / 2
+    close(factor @ np.swapaxes(factor, 1, 2), symmetric, 50)
+    np.testing.assert_array_equal(more, a + 1)
