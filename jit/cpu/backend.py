@@ -204,6 +204,10 @@ class CpuBackend(Backend):
         check_loadable(compiled, runtime_identity())
 
 
+MOST_OPERANDS = 256
+"""Of a kernel that can be several instead: elements look through all of them, and LLVM takes longer than in proportion."""
+
+
 def lowering_reason(record: OpDefinition) -> str:
     """Why the CPU back end has no code for ops of a record, whatever their types, or an empty string."""
     lowering = record.lowering
@@ -221,6 +225,9 @@ def lowering_reason(record: OpDefinition) -> str:
 def _limit_reason(instruction: Instruction) -> str:
     if instruction.op.host_role in ASYNCHRONOUS_ROLES and (grid_of(instruction) or ProcessGrid()).processes == 1:
         return "all threads compute what stands first, and there is no other process to wait for"
+    lowering = instruction.op.lowering
+    if isinstance(lowering, Indexed) and lowering.expansion and len(instruction.operands) > MOST_OPERANDS:
+        return f"it has {len(instruction.operands)} operands, and several kernels do it sooner"
     return ""
 
 
