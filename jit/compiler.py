@@ -119,7 +119,13 @@ def _check_program(program: Any) -> None:
     if not isinstance(program, str):
         way = "pass a str or an hlojit Module"
         if isinstance(program, (bytes, bytearray)):
-            way = "pass the text as a str (program.decode()); MLIR's bytecode is not read"
+            way = "pass the text as a str (program.decode())"
+            if not program.isascii():
+                way = "MLIR's bytecode and serialized exports are not read: pass text (of JAX's Exported, exported.mlir_module())"
+        elif text_of := next((name for name in ("as_text", "mlir_module") if hasattr(program, name)), None):
+            way = f"pass its text, .{text_of}()"
+        elif type(program).__module__.partition(".")[0] in ("jaxlib", "mlir"):
+            way = "pass its text, str(...)"
         elif isinstance(program, os.PathLike):
             way = "pass what the file holds: Path(...).read_text()"
         elif callable(program):

@@ -35,6 +35,18 @@ ROWS: dict[str, tuple[Callable[[], Any], str]] = {
     "compile a number": (compiled(3), "takes a program, not an object of type int; pass a str or an hlojit Module"),
     "compile a function": (compiled(lambda x: x), r"of type function; hlojit.jit compiles .*\.lower\("),
     "compile bytes": (compiled(b"module"), r"of type bytes; pass the text as a str"),
+    "compile bytecode": (
+        compiled(b"ML\xefR\x00"),
+        r"MLIR's bytecode .* not read: pass text .*exported\.mlir_module\(\)",
+    ),
+    "compile what JAX lowered": (
+        compiled(SimpleNamespace(as_text=lambda: IDENTITY)),
+        r"of type SimpleNamespace; pass its text, \.as_text\(\)",
+    ),
+    "compile what JAX exported": (
+        compiled(SimpleNamespace(mlir_module=lambda: IDENTITY)),
+        r"of type SimpleNamespace; pass its text, \.mlir_module\(\)",
+    ),
     "compile a path": (compiled(Path("a.mlir")), r"of type \w*Path; pass what the file holds"),
     "compile a file's name": (compiled("model.mlir"), r"'model.mlir' is none; of a file pass what it holds"),
     "compile nothing": (compiled(""), "the program is an empty text"),

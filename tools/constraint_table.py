@@ -80,8 +80,10 @@ the notes name these places.
 
 Beside these the verifier checks, for every module: values are defined before they are used and visible where they are; blocks
 are not empty and end in the terminator of their region or function; a function returns what its signature says; numbers of
-operands and regions, names of attributes; results are what follows from the operands (`tests/test_verifier.py`); no calls in
-circles, no regions in one another beyond a limit; tensors of StableHLO have a rank, bounds fit sizes, and quantized types keep
+operands and regions, attributes that an op must have (of others a dictionary may hold any, as in MLIR: they say
+nothing about the op, and so does an optional one that is misspelt there); results are what follows from the operands
+(`tests/test_verifier.py`); no calls in circles, no regions in one another beyond a limit;
+tensors of StableHLO have a rank, bounds fit sizes, and quantized types keep
 the constraints of their own (`tests/text/test_dialects.py`, `tests/text/test_quantized_types.py`).
 
 """
