@@ -181,10 +181,11 @@ ELSEWHERE = {
     "stablehlo.fft",
     "stablehlo.rng",
     "builtin.unrealized_conversion_cast",
+    "func.call_indirect",
     "hlojit.elided_constant",
 }
 """Tested in other files: ``test_ragged_dot``, ``tests/cpu/test_fourier.py``, ``test_random_distribution``,
-``tests/text/test_dialects.py``, ``tests/text/test_syntax.py``.
+``tests/text/test_dialects.py``, ``test_functions_as_values``, ``tests/text/test_syntax.py``.
 """
 
 
