@@ -14,7 +14,7 @@ from hlojit.ir import evaluate
 
 from .guarded import Array, spell
 
-ELEMENTS = ("i1", "i4", "ui4", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64", "f16", "bf16", "f32", "f64",
+ELEMENTS = ("i4", "ui4", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64", "f16", "bf16", "f32", "f64",
             "f8E4M3FN", "f8E5M2", "f4E2M1FN")  # fmt: skip
 TOP = 2**64 - 1
 
