@@ -30,9 +30,12 @@ def text(size: int, op: str = "tanh") -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")
-@pytest.mark.parametrize(("arguments", "bytes_each"), [((), 8000), (("--same",), 2000)])
+@pytest.mark.parametrize(("arguments", "bytes_each"), [((), 9000), (("--same",), 2000)])
 def test_growth(arguments: tuple[str, ...], bytes_each: int) -> None:
-    """24.5 kB and 15.6 kB a program stayed once; kernels in the bounded cache are among the first figure."""
+    """24.5 kB and 15.6 kB a program stayed once; kernels in the bounded cache are among the first figure.
+
+    It is 7.3 kB today, and 10 % more where other processes take memory meanwhile.
+    """
     count = 250
     done = subprocess.run(
         [sys.executable, str(TOOL), str(count), *arguments], capture_output=True, text=True, check=True
