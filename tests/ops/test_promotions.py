@@ -38,7 +38,6 @@ SCATTER = (
     "scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
     "index_vector_dim = 1>"
 )
-GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
 ROWS = 24
 
 PROGRAMS = {
@@ -117,24 +116,6 @@ def test_open_sizes(op: str) -> None:
         opened = text.replace(f"tensor<{ROWS}x5x", "tensor<?x5x").replace(f"tensor<{ROWS // 2}x5x", "tensor<?x5x")
         found = hlojit.compile(opened, options={"dynamic_shapes": form})(*given)
         np.testing.assert_array_equal(found, wanted)
-
-
-@pytest.mark.parametrize(
-    ("op", "attributes", "rows"),
-    [("all_reduce", "", 4), ("reduce_scatter", "scatter_dimension = 0 : i64, ", 2)],
-)
-def test_collectives(op: str, attributes: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HLOJIT_CPU_DEVICES", "2")
-    body = BODY.format(t="i32", op="add")
-    text = f"""func.func @main(%x: tensor<4xi8>) -> tensor<{rows}xi32> {{
-      %0 = "stablehlo.{op}"(%x) {body} {{{attributes}{GROUPS}}} : (tensor<4xi8>) -> tensor<{rows}xi32>
-      return %0 : tensor<{rows}xi32>
-    }}"""
-    given = [np.array([100, 1, 2, 3], np.int8), np.array([100, 5, 6, 7], np.int8)]
-    total = np.sum(np.array(given, np.int32), axis=0)
-    found = hlojit.compile(text, num_replicas=2)([[each] for each in given])
-    for process, (result,) in enumerate(found):
-        np.testing.assert_array_equal(result, total if op == "all_reduce" else np.split(total, 2)[process])
 
 
 @pytest.mark.parametrize("op", PROGRAMS)
