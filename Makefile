@@ -14,7 +14,7 @@ SIMULATED = tests/simulator tests/test_reference_backend.py tests/test_fuzz_dona
 ON_GPU = $(addprefix tests/cuda/test_,device.py programs.py functions.py formats.py kernel_calls.py true_gpu.py) tests/gpu/test_device_loops.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz conformance conformance-jax soak check fast bench bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
+.PHONY: help demo test fuzz conformance conformance-jax soak check fast kit bench bench-sorting bench-linear-algebra bench-full replay assemble exhaustive docs clean test-simulator test-gpu bench-gpu roofline
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,9 @@ test: $(STAMP)  ## run the whole test suite, then a sample of it with the progra
 
 fast: $(STAMP)  ## run the tests that take less than a minute together
 	$(RUN) -m pytest -q -m "not slow" -x
+
+kit: $(STAMP)  ## the conformance kit over hlojit's own back ends, formats and plugins_example/ (reports in build/kit/; ARGS="--budget full")
+	$(RUN) tools/run_kit.py $(ARGS)
 
 soak: $(STAMP)  ## what takes minutes: 200 cold processes with threads, 10,000 programs compiled and dropped
 	$(RUN) -m pytest -q --soak -m soak
@@ -93,6 +96,7 @@ exhaustive: $(STAMP)  ## all 2^32 inputs of every unary f32 function (hours)
 
 docs: $(STAMP)  ## make the generated pages of docs/ anew
 	$(RUN) tools/op_status.py
+	$(RUN) tools/op_attributes.py
 	$(RUN) tools/constraint_table.py
 	$(RUN) tools/switch_table.py
 	$(RUN) tools/sorting_table.py

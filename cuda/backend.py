@@ -7,6 +7,7 @@ from functools import cache
 from typing import Final, final
 
 from hlojit.cuda.nvptx import SM_90, NvptxDialect
+from hlojit.extensions.kernel_forms import CudaKernel
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
@@ -25,6 +26,7 @@ class CudaBackend(GpuBackend):
 
     name = "cuda"
     machine = "GPU"
+    kernel_forms = (CudaKernel,)
 
     def unavailable(self) -> str | None:
         """Why there is no GPU to run on; the simulator is always there."""

@@ -6,6 +6,8 @@ A plugin that needs more than what is exported here needs a hook that is missing
 from collections.abc import Callable
 from typing import Any
 
+from hlojit.extensions.array_calls import ArrayCall
+from hlojit.extensions.array_functions import ArrayFunction
 from hlojit.extensions.backend import (
     DECOMPOSE,
     YES,
@@ -19,19 +21,70 @@ from hlojit.extensions.backend import (
 )
 from hlojit.extensions.buffers import DEVICE_MEMORY, HOST_MEMORY, Buffer, MemorySpace
 from hlojit.extensions.checks import PluginRecord
-from hlojit.extensions.custom_calls import CustomCall, ExpansionCall, call_config, called_functions
+from hlojit.extensions.custom_calls import (
+    CallTypes,
+    CustomCall,
+    DeclaredCall,
+    ExpansionCall,
+    call_config,
+    called_functions,
+)
 from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.foreign_calls import ForeignCall, foreign_handler
 from hlojit.extensions.hooks import hookimpl, hookspec
+from hlojit.extensions.interpreted import Held, InterpretedBackend, InterpretedDevice, Machine, MachineKernel
 from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
+from hlojit.extensions.kernel_forms import CudaKernel, KernelPhase, LlvmKernel, TaskFunction
+from hlojit.extensions.kernels import (
+    AnchorPattern,
+    BuiltKernel,
+    CompositePattern,
+    Declined,
+    Kernel,
+    KernelGroup,
+    OpPattern,
+    SubgraphPattern,
+    kernel_answer,
+)
+from hlojit.extensions.layouts import ROW_MAJOR, Layout, LayoutPlan, Layouts, assign_layouts
+from hlojit.extensions.op_fields import AttributeKinds
 from hlojit.extensions.registered import API_VERSION
 from hlojit.extensions.registry import Registry, registry
+from hlojit.ir.attributes import (
+    Attribute,
+    ConvDimensionNumbers,
+    DotDimensionNumbers,
+    GatherDimensionNumbers,
+    ScatterDimensionNumbers,
+)
+from hlojit.ir.block_formats import BlockFormat, Scaling
+from hlojit.ir.builder import Builder
 from hlojit.ir.environment import Environment, current, process_environment
-from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
-from hlojit.ir.passes.pass_manager import Pass
-from hlojit.ir.scalar.calls import ScalarFunction, set_function_compiler
+from hlojit.ir.errors import HlojitError, PluginError, PluginWarning, UnsupportedError
+from hlojit.ir.formats import ElementType, FloatFormat, NanEncoding, Overflow, Rounding
+from hlojit.ir.graph import Function, Instruction, Module, Value
+from hlojit.ir.ops.definition import (
+    AttributeSpec,
+    Constraint,
+    Cost,
+    Expand,
+    Indexed,
+    InferenceRequest,
+    OpDefinition,
+    Operand,
+    Pointwise,
+    PointwiseCall,
+    Reduction,
+    Trait,
+)
+from hlojit.ir.ops.pointwise import like_operands
+from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.pass_manager import Pass, PassEvent
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.calls import ScalarFunction, set_function_compiler, set_function_evaluator
+from hlojit.ir.types import TensorType, Type
 
 
 def _compile_function(function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str) -> ScalarFunction:
@@ -41,6 +94,15 @@ def _compile_function(function: Callable[..., Any], kinds: tuple[str, ...], resu
 
 
 set_function_compiler(_compile_function)
+
+
+def _evaluate_function(function: Callable[..., Any], kinds: tuple[str, ...], result: str) -> Callable[..., Any]:
+    from hlojit.extensions.array_evaluation import applied
+
+    return applied(function, kinds, result)
+
+
+set_function_evaluator(_evaluate_function)
 
 register = registry().register
 unregister = registry().unregister
@@ -53,33 +115,96 @@ __all__ = [
     "DEVICE_MEMORY",
     "HOST_MEMORY",
     "READY",
+    "ROW_MAJOR",
     "YES",
+    "AnchorPattern",
+    "ArrayCall",
+    "ArrayFunction",
+    "Attribute",
+    "AttributeKinds",
+    "AttributeSpec",
     "Backend",
+    "BlockFormat",
     "Buffer",
+    "Builder",
+    "BuiltKernel",
     "CallSite",
+    "CallTypes",
     "Capability",
     "CompileOptions",
+    "CompositePattern",
+    "Constraint",
+    "ConvDimensionNumbers",
+    "Cost",
+    "CudaKernel",
     "CustomCall",
+    "DeclaredCall",
+    "Declined",
     "Device",
     "DeviceProgram",
+    "DotDimensionNumbers",
+    "ElementType",
     "ElementwiseCall",
     "Environment",
     "Event",
+    "Expand",
     "ExpansionCall",
     "FloatFormat",
     "ForeignCall",
+    "Function",
+    "FusionLimits",
+    "GatherDimensionNumbers",
+    "Held",
+    "HlojitError",
+    "Indexed",
+    "InferenceRequest",
+    "Instruction",
+    "InterpretedBackend",
+    "InterpretedDevice",
+    "Kernel",
     "KernelCall",
+    "KernelGroup",
+    "KernelPhase",
     "KernelSite",
     "Launch",
+    "Layout",
+    "LayoutPlan",
+    "Layouts",
+    "LlvmKernel",
+    "Machine",
+    "MachineKernel",
     "MemorySpace",
+    "Module",
     "NanEncoding",
+    "OpDefinition",
+    "OpPattern",
+    "Operand",
     "Overflow",
     "Pass",
+    "PassEvent",
+    "PluginError",
     "PluginRecord",
+    "PluginWarning",
+    "Pointwise",
+    "PointwiseCall",
     "Queue",
+    "Reduction",
     "Registry",
+    "Rounding",
+    "Scalar",
+    "ScalarBuilder",
+    "Scaling",
+    "ScatterDimensionNumbers",
     "SizedCode",
+    "SubgraphPattern",
     "Support",
+    "TaskFunction",
+    "TensorType",
+    "Trait",
+    "Type",
+    "UnsupportedError",
+    "Value",
+    "assign_layouts",
     "call_config",
     "called_functions",
     "can_decompose",
@@ -87,6 +212,8 @@ __all__ = [
     "foreign_handler",
     "hookimpl",
     "hookspec",
+    "kernel_answer",
+    "like_operands",
     "no",
     "process_environment",
     "register",

@@ -19,17 +19,23 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Protocol
 
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.layouts import Layouts
 from hlojit.ir.environment import CUSTOM_CALLS, tables
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
-from hlojit.ir.ops.definition import Expand
+from hlojit.ir.ops.definition import Cost, Expand
 from hlojit.ir.passes.fusion_plan import FusionLimits
+
+TRANSFER_NANOSECONDS: Final = 10_000.0
+"""That any transfer to or from a device's own memory takes, if its back end does not say (``Backend.transfer_cost``)."""
+BYTES_PER_NANOSECOND: Final = 10.0
+"""Of transfers to and from it, and of copies within the host's memory."""
 
 
 class Support(enum.Enum):
@@ -44,12 +50,13 @@ class Support(enum.Enum):
 class Capability:
     """A back end's answer for one instruction: support, and the reason for a no.
 
-    ``cost`` is taken from back ends that were written for version 1.0 of the hooks, and not kept: nothing reads it.
+    ``cost`` is about how many nanoseconds the instruction takes there by itself, on operands that are there; None: not known.
+    Programs that are compiled for several back ends are split by it (docs/placement.md).  Answers are equal whatever they cost.
     """
 
     support: Support
     reason: str = ""
-    cost: InitVar[float | None] = None
+    cost: float | None = field(default=None, compare=False)
 
 
 YES = Capability(Support.YES)
@@ -86,6 +93,9 @@ class CompileOptions:
 
     Of a program that leaves sizes open ``dynamic_shapes`` says whether it is compiled for each combination of shapes that
     it is called with (``specialize``), of which at most ``specializations`` are kept, or once for all of them (``symbolic``).
+
+    ``pass_options`` sets options of passes, by the pass's name and the option's (``{"acme-tile": {"size": 32}}``);
+    ``pass_time_limit`` is how many seconds a plugin's pass may take (None: as many as it takes).
     """
 
     verify: str = "third-party"
@@ -98,6 +108,8 @@ class CompileOptions:
     autotune: str | bool = ""
     dynamic_shapes: str = "specialize"
     specializations: int = 64
+    pass_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    pass_time_limit: float | None = None
 
 
 class SizedCode(Protocol):
@@ -133,6 +145,11 @@ class Backend(ABC):
     computes_with: ClassVar[tuple[type[Any], ...]] = ()
     """Classes of element types that are never taken apart into numbers of other types (``ComplexType``): the back end computes
     with them, or says no."""
+    kernel_forms: ClassVar[tuple[type[Any], ...]] = ()
+    """Classes of what kernels of plugins may answer (``hlojit_kernels``): ``compile`` gets them with the instructions that they
+    compute (``kernel_answer``).  None: the back end takes no such kernels."""
+    joint_members: Sequence[Backend] = ()
+    """Of what stands for a list of back ends (``hlojit.partition``): these."""
     hlojit_runtime: ClassVar[tuple[str, ...]] = ("_host_devices",)
     """Attributes that hold what runs have made: they are no part of the back end's identity.  Subclasses add theirs."""
 
@@ -150,6 +167,14 @@ class Backend(ABC):
         """Lines for ``hlojit devices`` about what programs use here besides devices; may take its time."""
         return ()
 
+    def transfer_cost(self, nbytes: int) -> float:
+        """About how many nanoseconds it takes to move so many bytes from the host's memory to a device, or back.
+
+        Programs that are compiled for several back ends are split by it.
+        """
+        copied = nbytes / BYTES_PER_NANOSECOND
+        return copied if self.devices()[0].memory_spaces[0].is_host else TRANSFER_NANOSECONDS + copied
+
     @abstractmethod
     def capability(self, instruction: Instruction) -> Capability:
         """Whether the back end compiles this instruction (by op, element types, shapes); called before fusion.
@@ -164,6 +189,28 @@ class Backend(ABC):
         A program one of whose instructions is left without a yes is compiled for each combination of shapes.
         """
         return no("the back end compiles for sizes that are known")
+
+    def fuses_into(self, producer: Instruction, group: Sequence[Instruction]) -> bool | None:
+        """Of a back end that ``fuses``: whether a kernel of ``group`` is to compute ``producer``, which it reads, itself.
+
+        None, the default, leaves that to hlojit's costs and to ``fusion_limits``.  Asked only where it is possible: a yes makes a
+        fusion larger than the limits.  When two groups could become one kernel, a no for a root of the first keeps them apart.
+        """
+        return None
+
+    def element_cost(self, instruction: Instruction) -> Cost | None:
+        """Of a back end that ``fuses``: what computing an element costs there; what is expensive is never computed twice.
+
+        None, the default: as the op's record says.
+        """
+        return None
+
+    def preferred_layouts(self, instruction: Instruction) -> Layouts | None:
+        """How operands and results of an instruction are to lie in the device's memory; None: it does not matter, or as usual.
+
+        Asked by ``hlojit.extensions.layouts.assign_layouts``, which ``InterpretedBackend`` uses and any ``compile`` may.
+        """
+        return None
 
     @abstractmethod
     def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]] | Any:
@@ -193,6 +240,10 @@ class Backend(ABC):
         The driver adds hlojit's version, the back end's class and what it wants of the passes.  None, the default, says
         that what ``compile`` returns is not to be kept on disk.
         """
+        return None
+
+    def kernel_target(self) -> Any:
+        """Facts about the machine for those who write kernels, or None."""
         return None
 
     def options_identity(self, options: CompileOptions) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hlojit.extensions.custom_calls import CustomCall, listed_devices
 from hlojit.extensions.elementwise_calls import ElementwiseCall
 from hlojit.extensions.registry import registry
 from hlojit.ir.errors import PluginError, UnsupportedError
@@ -33,9 +34,34 @@ def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
         call = registry().custom_call(target)
         if call is None:
             return CALL_EXPANSIONS.get(target)
-        return _checked(f"custom call target {target!r}", call.replace) if is_foreign(instruction) else call.replace
+        return _checked(f"custom call target {target!r}", _bound(call)) if is_foreign(instruction) else call.replace
     rule = expansion_of(instruction)
     return _checked(f"op {instruction.op.name!r}", rule) if rule is not None and is_foreign(instruction) else rule
+
+
+def _bound(call: CustomCall) -> ExpansionRule:
+    """What stands for a call, whose result types are what the call's rule says."""
+
+    def replace(builder: Any, instruction: Instruction) -> Sequence[Value]:
+        wanted = call.types_of(instruction)
+        if wanted is not None and not compatible_lists(tuple(wanted), instruction.result_types):
+            raise PluginError(
+                f"{call.user}: for operands ({', '.join(map(str, instruction.operand_types))}) it gives {_listed(wanted)}, and "
+                f"the program says {_listed(instruction.result_types)}{place(instruction)}"
+            )
+        return call.replace(builder, instruction)
+
+    return replace
+
+
+def reason_against_devices(instruction: Instruction, backends: Sequence[str]) -> str:
+    """Why a custom call is for none of some back ends, or an empty text."""
+    if not is_custom_call(instruction):
+        return ""
+    call = registry().custom_call(instruction.attributes["call_target_name"])
+    if call is None or not call.devices or any(name in call.devices for name in backends):
+        return ""
+    return f"the custom call target {call.target!r} is for {listed_devices(call)}"
 
 
 def elementwise_binding(instruction: Instruction) -> ExpansionRule | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 import numpy as np
 from hlojit.extensions.events import Event
 from hlojit.extensions.holds import Hold
+from hlojit.extensions.origins import backend_text
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, repr_of, text_of
 from hlojit.ir.types import TensorType
@@ -38,21 +39,51 @@ def failure(what: str, device: Device, error: BaseException) -> ExecutionError:
     if isinstance(error, HlojitError):
         made = ExecutionError(f"{what} on {device}: {text_of(error).removeprefix(f'{what}: ')}")
     else:
-        made = ExecutionError(f"{what} on {device}: the back end {device.backend!r} failed: {repr_of(error)}")
+        made = ExecutionError(f"{what} on {device}: {backend_text(device.backend)} raised {repr_of(error)}")
     made.__cause__ = error
     return made
 
 
-@final
 class Memory:
     """A handle and its device; the handle is freed when nothing refers to its memory any more."""
 
     __slots__ = ("_freeing", "device", "handle")
 
+    handle: Any
+
     def __init__(self, device: Device, handle: Any):
         self.device = device
         self.handle = handle
         self._freeing = _Freeing(device, handle) if device.frees else None
+
+
+@final
+class PromisedMemory(Memory):
+    """The memory of a result whose program somebody else is about to start: who needs the handle waits for that."""
+
+    __slots__ = ("_found", "_kept")
+
+    def __init__(self, device: Device):
+        self.device = device
+        self._freeing = None
+        self._found = Event()
+        self._kept: Memory | None = None
+
+    @property
+    def handle(self) -> Any:
+        """Of the memory that was promised; raises ``ExecutionError`` if it never came to be."""
+        self._found.wait()
+        assert self._kept is not None, "an event without an error"
+        return self._kept.handle
+
+    def keep(self, memory: Memory) -> None:
+        """Say that the promised memory is this one."""
+        self._kept = memory
+        self._found.complete()
+
+    def fail(self, error: BaseException) -> None:
+        """There will be none; without effect if there is one."""
+        self._found.settle(error)
 
 
 @final
@@ -162,7 +193,7 @@ class Buffer:
         storage = self.type.element_type.storage
         if not isinstance(array, np.ndarray) or array.shape != self.type.shape or array.dtype != storage:
             raise PluginError(
-                f"transfer of {self.type} on {self.device}: the back end {self.device.backend!r} returned "
+                f"transfer of {self.type} on {self.device}: {backend_text(self.device.backend)} returned "
                 f"{type(array).__name__} {getattr(array, 'dtype', '')}{getattr(array, 'shape', '')}"
             )
         return array

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final
 
-import pluggy
-from hlojit.extensions import hooks
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
-from hlojit.extensions.record_checks import format_complaint, pass_complaint
+from hlojit.extensions.hook_calls import called_hooks
+from hlojit.extensions.kernels import Kernel
+from hlojit.extensions.record_checks import backend_complaint, format_complaint, op_complaint, pass_complaint
 from hlojit.extensions.registered import (
     API_VERSION,
     BACKENDS,
@@ -23,10 +21,9 @@ from hlojit.extensions.registered import (
     RegisteredBackend,
     RegisteredPass,
 )
-from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, OPS, Contribution
+from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, KERNELS, OPS, Contribution
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import fingerprint
-from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
@@ -53,11 +50,17 @@ class PluginRecord:
     passes: list[Pass] = field(default_factory=list)
     custom_calls: list[CustomCall] = field(default_factory=list)
     backends: list[Backend] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
         """Name and package, for messages."""
         return f"{self.name!r} (package {self.package} {self.version})" if self.package else f"{self.name!r}"
+
+    @property
+    def source(self) -> str:
+        """Who brought something, for messages: ``hlojit-acme 0.1.0``, or ``plugin 'Acme'``."""
+        return f"{self.package} {self.version}".rstrip() if self.package else f"plugin {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +79,11 @@ class _Hook:
 
 HOOKS: Final = {
     "hlojit_formats": _Hook(ELEMENT_TYPES, ElementType, "name", format_complaint),
-    "hlojit_custom_calls": _Hook(CUSTOM_CALLS, CustomCall, "target"),
-    "hlojit_ops": _Hook(OPS, OpDefinition, "name"),
+    "hlojit_custom_calls": _Hook(CUSTOM_CALLS, CustomCall, "target", lambda call: call.complaint()),
+    "hlojit_ops": _Hook(OPS, OpDefinition, "name", op_complaint),
     "hlojit_passes": _Hook(PASSES, Pass, "name", pass_complaint),
-    "hlojit_backends": _Hook(BACKENDS, Backend, "name"),
+    "hlojit_kernels": _Hook(KERNELS, Kernel, "name"),
+    "hlojit_backends": _Hook(BACKENDS, Backend, "name", backend_complaint),
 }
 
 
@@ -101,7 +105,9 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
         tables[OPS].update((op.name, op) for op in call.records())
     _check_passes(record, tables[PASSES])
     record.identity = _identity(plugin, record)
-    return Contribution(record.name, record.origin, record.identity, tables, record.built_in, record=record)
+    return Contribution(
+        record.name, record.origin, record.identity, tables, record.built_in, record=record, source=record.source
+    )
 
 
 def failed(record: PluginRecord, reason: str) -> Contribution:
@@ -113,14 +119,6 @@ def name_of(plugin: Any) -> str:
     """The name under which a plugin is registered unless another is given."""
     name = getattr(plugin, "__name__", type(plugin).__name__)
     return name if isinstance(name, str) else type(plugin).__name__
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """A message for a name that is in no table, with near ones."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"unknown {kind} {name!r}; known: {', '.join(known) or 'none'}{hint}"
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
@@ -135,7 +133,7 @@ def _check_api(record: PluginRecord) -> None:
     api: Any = record.api
     if not (isinstance(api, tuple) and len(api) == 2 and all(isinstance(number, int) for number in api)):
         record.api = FIRST_VERSION
-        raise PluginError(f"plugin {record.origin}: hlojit_api is {api!r}, not a pair of numbers such as (1, 0)")
+        raise PluginError(f"plugin {record.origin}: hlojit_api is {api!r}, not a pair of numbers such as {API_VERSION}")
     major, minor = record.api
     if major != API_VERSION[0] or minor > API_VERSION[1]:
         ours = ".".join(map(str, API_VERSION))
@@ -146,58 +144,15 @@ def _check_api(record: PluginRecord) -> None:
 
 
 def _call_hooks(plugin: Any, record: PluginRecord) -> None:
-    if isinstance(plugin, type) and any(_is_method(plugin, hook) for hook in HOOKS):
-        raise PluginError(
-            f"plugin {record.origin} is a class, and its hooks are methods; give an instance: register({plugin.__name__}())"
-        )
-    manager = pluggy.PluginManager(hooks.PROJECT)
-    manager.add_hookspecs(hooks)
-    try:
-        manager.register(plugin, name=record.name)
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise PluginError(f"plugin {record.origin}: {_explain(plugin, error)}") from error
-    # A vendor's hook may wait for a thread that forks; ours import modules.
-    call: Callable[..., Any] = _plainly if record.built_in else fork_gate.outside
-    implementations = 0
-    for hook in HOOKS:
-        for implementation in getattr(manager.hook, hook).get_hookimpls():
-            implementations += 1
-            try:
-                returned = call(implementation.function)
-                bare = isinstance(returned, HOOKS[hook].expected)
-                items = returned if returned is None or bare else call(list, returned)
-            except Exception as error:
-                raise PluginError(f"plugin {record.origin}: hook {hook} failed: {error!r}") from error
-            if bare:
-                raise PluginError(
-                    f"plugin {record.origin}: hook {hook} returned one {type(returned).__name__}; return a list of them: "
-                    f"[{type(returned).__name__}(...)]"
-                )
-            if items is None:
-                raise PluginError(f"plugin {record.origin}: hook {hook} returned None, expected a list")
-            for item in items:
-                _check_item(hook, item, record)
-            _items(record, hook).extend(items)
-    if not implementations:
-        raise PluginError(f"plugin {record.origin} has no hooks{_undecorated(plugin)}")
-
-
-def _plainly(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
-
-
-def _is_method(plugin: type, hook: str) -> bool:
-    """Whether a hook is a function of the class that wants an object."""
-    function = inspect.getattr_static(plugin, hook, None)
-    return isinstance(function, FunctionType) and function.__code__.co_argcount > 0
+    expected = {hook: spec.expected for hook, spec in HOOKS.items()}
+    for hook, items in called_hooks(plugin, record.origin, expected, is_own=record.built_in):
+        for item in items:
+            _check_item(hook, item, record)
+        _items(record, hook).extend(items)
 
 
 def _check_item(hook: str, item: Any, record: PluginRecord) -> None:
     spec = HOOKS[hook]
-    where = f"plugin {record.origin}: hook {hook} returned {item!r}"
-    if not isinstance(item, spec.expected):
-        raise PluginError(f"{where}, expected {spec.expected.__name__} objects")
     name = spec.name_of(item)
     if not name:
         found = getattr(item, spec.name, None)
@@ -215,7 +170,7 @@ def _registered(item: Any, record: PluginRecord) -> Any:
     if isinstance(item, Backend):
         return RegisteredBackend(item, record.api)
     if isinstance(item, Pass):
-        return RegisteredPass(item, "" if record.built_in else record.package or record.name)
+        return RegisteredPass(item, "" if record.built_in else record.source)
     return item
 
 
@@ -229,25 +184,8 @@ def _check_passes(record: PluginRecord, table: dict[str, Any]) -> None:
             raise PluginError(f"plugin {record.origin} registers the pass {name!r}, which is built in")
 
 
-OWN_PASSES: Final = frozenset({"legalization"})
+OWN_PASSES: Final = frozenset({"legalization", "kernel-selection"})
 """Names of hlojit's passes that do not stand in ``hlojit.ir.passes.registry``."""
-
-
-def _undecorated(plugin: Any) -> str:
-    """A hint where functions have a hook's name and lack its mark."""
-    found = [name for name in HOOKS if callable(getattr(plugin, name, None))]
-    return f"; {found[0]} lacks the decorator @hookimpl" if found else ": none of its functions is marked @hookimpl"
-
-
-def _explain(plugin: Any, error: pluggy.PluginValidationError) -> str:
-    """pluggy's complaint, with a hint where a hook's name is misspelt."""
-    text = str(error).splitlines()[-1] if str(error) else repr(error)
-    for attribute in dir(plugin):
-        if attribute.startswith("hlojit_") and attribute not in HOOKS and attribute != "hlojit_api":
-            near = difflib.get_close_matches(attribute, HOOKS, n=1)
-            if near:
-                return f"there is no hook {attribute!r}; did you mean {near[0]!r}?"
-    return text
 
 
 def _identity(plugin: Any, record: PluginRecord) -> str:

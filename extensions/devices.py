@@ -44,10 +44,11 @@ from hlojit.extensions.buffers import (
 )
 from hlojit.extensions.events import READY, Event
 from hlojit.extensions.holds import Given, Hold, give
+from hlojit.extensions.origins import backend_text
 from hlojit.extensions.pending import Pending
 from hlojit.extensions.rendezvous import Participant
 from hlojit.ir.donation import donated_arguments
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.types import TensorType, tensor
 
@@ -225,7 +226,7 @@ class Device(ABC):
             raise failure(what, self, error) from error
         if not isinstance(event, Event):
             raise PluginError(
-                f"{what}: the back end {self.backend!r} returned {event!r} from transfer_in, not an Event"
+                f"{what}: {backend_text(self.backend)} returned {short_repr(event)} from transfer_in, not an Event"
             )
         memory = Memory(self, handle)
         if event is not READY and event.source is None:
@@ -356,6 +357,7 @@ class Device(ABC):
                 if error is not None and after.error is None:
                     error = failure(program.name, self, error)
             finally:
+                done.nanoseconds = event.nanoseconds
                 # Whatever happens: somebody waits for it.
                 done.complete(error)
 
@@ -384,9 +386,9 @@ class Device(ABC):
 
 
 def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[list[Any], Event]:
-    where = f"{program.name} on {device}: the back end {device.backend!r}"
+    where = f"{program.name} on {device}: {backend_text(device.backend)}"
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Event)):
-        raise PluginError(f"{where} returned {returned!r} from execute, not a pair of handles and event")
+        raise PluginError(f"{where} returned {short_repr(returned)} from execute, not a pair of handles and event")
     handles = list(returned[0])
     if len(handles) != len(program.outputs):
         raise PluginError(f"{where} returned {len(handles)} handles from execute, not {len(program.outputs)}")

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from hlojit.extensions.checks import PluginRecord, failed, read_plugin
 from hlojit.ir.environment import Environment
-from hlojit.ir.errors import PluginError
+from hlojit.ir.errors import PluginError, PluginWarning
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import DISABLE_PLUGINS, check_names
+from hlojit.ir.warn import warn
 
 ENTRY_POINT_GROUP = "hlojit"
 OWN_PACKAGE = "hlojit"
@@ -47,6 +48,7 @@ class Discovery:
         self._built_in_loaded = False
         self._busy = threading.local()
         self._works = InFlight()
+        self._warned: set[str] = set()
         self._waiting: dict[_Key, importlib.metadata.EntryPoint] | None = None
         """What nobody has registered yet."""
 
@@ -59,6 +61,18 @@ class Discovery:
         # Another thread may have come further meanwhile: never set to False.
         if self._built_in_loaded and self._load_all(built_in=False):
             self.loaded = True
+            self._warn_of_failures()
+
+    def _warn_of_failures(self) -> None:
+        """Say what could not be loaded, once: somebody may miss it."""
+        for _, each in sorted(self.environment.snapshot().contributions.items()):
+            if each.failure and each.owner not in self._warned:
+                self._warned.add(each.owner)
+                warn(
+                    f"the plugin {each.origin} could not be loaded: {each.failure}; hlojit plugins shows more, and "
+                    f"{DISABLE_PLUGINS.name} leaves it out",
+                    PluginWarning,
+                )
 
     def load_built_in(self) -> None:
         """Load hlojit's own plugins, unless it has been done."""
@@ -139,8 +153,17 @@ class Discovery:
                 self._note_failure(entry, record, imported)
             elif imported is not _PRESENT and not self._is_present(entry):
                 self.environment.add(read_plugin(imported, record))
+            else:
+                self._check_package(record)
         except (Exception, SystemExit) as error:
             self._note_failure(entry, record, error)
+
+    def _check_package(self, record: PluginRecord) -> None:
+        """Refuse a plugin of a name that another package's has; what was registered by hand stays instead of it."""
+        present = self.environment.snapshot().contributions.get(record.name)
+        known = present.record if present is not None else None
+        if isinstance(known, PluginRecord) and known.package not in ("", record.package):
+            raise PluginError(same_name(record, known))
 
     def _note_failure(self, entry: importlib.metadata.EntryPoint, record: PluginRecord, error: BaseException) -> None:
         name = entry.name
@@ -151,6 +174,14 @@ class Discovery:
         broken.error = "".join(traceback.format_exception(error, limit=-4)).rstrip()
         reason = str(error) if isinstance(error, PluginError) else broken.error.splitlines()[-1]
         self.environment.add(failed(broken, reason))
+
+
+def same_name(record: PluginRecord, known: PluginRecord) -> str:
+    """A message for a plugin of a package whose name a plugin of another package has."""
+    return (
+        f"the packages {known.source} and {record.source} both bring a plugin called {record.name!r}; rename the entry point of "
+        "one of them, or uninstall one"
+    )
 
 
 def _is_disabled(entry: importlib.metadata.EntryPoint) -> bool:

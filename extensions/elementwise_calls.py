@@ -7,7 +7,8 @@ becomes one instruction of the pointwise op ``hlojit.call.acme.softplus``, whose
 by numba, is linked into the kernel and inlined into the fused, vectorized loop around it.  The op's record stands in the
 table of ops as long as the plugin is registered, so that bound programs are printed, read, interpreted and cloned like others.
 
-A call that has a ``backend_config`` needs a function that looks at it, made by a *factory*::
+The entries of a call's ``backend_config`` are parameters that the function takes by keyword (``lambda x, slope=0.01: ...``).  A
+function that looks at types or at the whole configuration is made by a *factory*::
 
     def leaky(call):
         slope = call.config["slope"]
@@ -22,17 +23,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from hlojit.extensions.custom_calls import CustomCall, config_attribute, plain_value
-from hlojit.extensions.numba_bridge import call_scalar, result_kind
+from hlojit.extensions.keywords import with_keywords
+from hlojit.extensions.native_scalars import NativeScalar, native_scalar
+from hlojit.extensions.numba_bridge import STANDS_FOR, call_scalar, result_kind
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fork_gate import fork_gate
-from hlojit.ir.formats import ElementType, IntegerType
+from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.ops.attribute_kinds import GENERIC, I32
+from hlojit.ir.ops.attribute_kinds import GENERIC, I32, STRING
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, called
 from hlojit.ir.types import DYNAMIC, TensorType, Type
@@ -54,24 +57,24 @@ class CallSite:
     api_version: int
     operand_types: tuple[ElementType, ...]
     result_type: ElementType
+    """Of the first result."""
+    result_types: tuple[ElementType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ElementwiseCall(CustomCall):
     """A scalar function of the elements at one index, numba-compilable, that cannot raise.
 
-    All operands and the result have the same shape.  Scalars come in compute form: ``float`` for float formats, ``int``
-    for integers, ``bool``.  Either ``function`` is the function for every call; a call with a configuration is then
-    refused.  Or ``factory`` takes the ``CallSite`` of a call and returns the function for it.
+    All operands and results have the same shape.  Scalars come in compute form: ``float`` for float formats, ``int``
+    for integers, ``bool``.  For several results it returns a tuple.  Either ``function`` is the function for every call: the
+    entries of a call's configuration, a dictionary, are parameters that it takes by keyword.  It may be a C function of
+    ``ctypes`` whose ``argtypes`` and ``restype`` are set, which is trusted native.  Or ``factory`` takes the ``CallSite`` of a
+    call and returns the function for it.
     """
 
+    is_computation: ClassVar[bool] = True
     function: Callable[..., Any] | None = field(default=None, kw_only=True)
     factory: Callable[[CallSite], Callable[..., Any]] | None = field(default=None, kw_only=True)
-
-    @property
-    def user(self) -> str:
-        """How messages name what uses the function."""
-        return f"custom call target {self.target!r}"
 
     def __post_init__(self) -> None:
         if (self.function is None) == (self.factory is None):
@@ -85,6 +88,13 @@ class ElementwiseCall(CustomCall):
             )
         if not callable(given):
             raise PluginError(f"custom call target {self.target!r}: {what} is {given!r}, which is not a function")
+        native = native_scalar(self.function, self.target)
+        if native is not None:
+            object.__setattr__(self, "function", native)
+
+    @property
+    def trust(self) -> str:
+        return "trusted native" if isinstance(self.function, NativeScalar) else "checked"
 
     def records(self) -> Sequence[OpDefinition]:
         """The pointwise op that calls of the target become."""
@@ -92,14 +102,18 @@ class ElementwiseCall(CustomCall):
 
     def refine(self, instruction: Instruction) -> Sequence[Type] | None:
         """The result has what any of the operands knows of the shape."""
+        ruled = self.types_of(instruction)
+        if ruled is not None:
+            return ruled
         types = [type for type in instruction.operand_types if isinstance(type, TensorType)]
         if not types or any(type.rank != types[0].rank for type in types):
             return None
         extents = zip(*(type.shape for type in types))
-        return [types[0].with_shape([next((e for e in each if e != DYNAMIC), DYNAMIC) for each in extents])]
+        found = types[0].with_shape([next((e for e in each if e != DYNAMIC), DYNAMIC) for each in extents])
+        return [found] * len(instruction.results)
 
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
-        """One instruction of the pointwise op."""
+        """An instruction of the pointwise op for each result."""
         return bind_elementwise(self, builder, instruction)
 
 
@@ -109,45 +123,45 @@ def record_name(target: str) -> str:
 
 
 def bind_elementwise(call: ElementwiseCall, builder: Any, instruction: Instruction) -> Sequence[Value]:
-    """One instruction of the call's op; the configuration becomes its attribute."""
+    """An instruction of the call's op for each result; the configuration becomes their attribute."""
     _check_elementwise(call, instruction)
     attributes: dict[str, Any] = {}
-    if call.factory is not None:
-        config = config_attribute(instruction.attributes, instruction.discardable)
-        if config is not None:
-            attributes["config"] = config
-        version = instruction.attributes.get("api_version", 1)
-        if version != 1:
-            attributes["api_version"] = version
-        scalar_function(call, attributes, *_element_types(instruction))  # what is wrong with it shows here
-    bound = Instruction(
-        op(record_name(call.target)),
-        instruction.operands,
-        instruction.result_types,
-        attributes,
-        location=instruction.location,
-    )
-    return list(builder.insert(bound).results)
+    config = config_attribute(instruction.attributes, instruction.discardable)
+    if config is not None:
+        attributes["config"] = config
+    version = instruction.attributes.get("api_version", 1)
+    if call.factory is not None and version != 1:
+        attributes["api_version"] = version
+    if len(instruction.results) > 1:
+        attributes["results"] = ",".join(str(result.tensor_type.element_type) for result in instruction.results)
+    bound = []
+    for number, result in enumerate(instruction.results):
+        given = {**attributes, "number": number} if number else attributes
+        made = Instruction(
+            op(record_name(call.target)), instruction.operands, [result.type], given, location=instruction.location
+        )
+        try:
+            scalar_function(call, given, *_element_types(made))  # what is wrong with it shows here
+        except PluginError as error:
+            raise PluginError(
+                f"{error}{'' if call.factory is not None else f'{chr(10)}  at {instruction.location}'}"
+            ) from error
+        bound.append(builder.insert(made).result)
+    return bound
 
 
 def _check_elementwise(call: ElementwiseCall, instruction: Instruction) -> None:
     types = (*instruction.operand_types, *instruction.result_types)
     shapes = {kind.shape for kind in types if isinstance(kind, TensorType)}
-    if len(instruction.results) != 1 or len(shapes) != 1 or not all(isinstance(kind, TensorType) for kind in types):
+    if not instruction.results or len(shapes) != 1 or not all(isinstance(kind, TensorType) for kind in types):
         raise PluginError(
-            f"custom call target {call.target!r} is elementwise: operands and the one result must have one shape, "
+            f"custom call target {call.target!r} is elementwise: operands and results must have one shape, "
             f"got {', '.join(map(str, types))} at {instruction.location}"
         )
     if instruction.attributes.get("called_computations"):
         raise PluginError(
             f"custom call target {call.target!r} is elementwise: a scalar function cannot run the called_computations "
             f"of the call at {instruction.location}"
-        )
-    config = config_attribute(instruction.attributes, instruction.discardable)
-    if config is not None and call.factory is None:
-        raise PluginError(
-            f"custom call target {call.target!r}: the call has a backend_config, {plain_value(config)!r}, which its function "
-            f"does not look at; register the target with ElementwiseCall(..., factory=...)\n  at {instruction.location}"
         )
 
 
@@ -177,25 +191,75 @@ def scalar_function(
     call: ElementwiseCall, attributes: Mapping[str, Any], operand_types: tuple[Any, ...], result_type: Any
 ) -> Callable[..., Any]:
     """The scalar function for a bound call; during a compilation a factory is asked once for every different call site."""
-    if call.function is not None:
-        return call.function
     config, version = attributes.get("config"), attributes.get("api_version", 1)
+    names = attributes.get("results", "")
+    if call.function is None:
+        results = tuple(map(element_type, names.split(","))) if names else (result_type,)
+        function = _asked(call, config, version, operand_types, results)
+    else:
+        function = call.function
+        if isinstance(config, Attribute):
+            function = _with_config(call, plain_value(config), len(operand_types))
+    if not names:
+        return function
+    return picked(function, attributes.get("number", 0), names.count(",") + 1, len(operand_types))
+
+
+def _with_config(call: ElementwiseCall, config: Any, count: int) -> Callable[..., Any]:
+    """The function with the entries of a configuration as its parameters."""
+    if not isinstance(config, dict):
+        raise PluginError(
+            f"{call.user}: the call has a backend_config, {config!r}, which its function does not look at; register the target "
+            "with ElementwiseCall(..., factory=...)"
+        )
+    try:
+        return cast(Callable[..., Any], with_keywords(call.function, count, config, call.user))
+    except PluginError as error:
+        raise PluginError(f"{error} (of the call's backend_config; a factory= gets all of it)") from None
+
+
+_PICK: Final = """
+def make(function, number, count):
+    def pick({parameters}):
+        values = function({parameters})
+        if len(values) != count:
+            raise ValueError("a call with several results returns a tuple of as many numbers")
+        return values[number]
+    return pick
+"""
+"""numba wants to know how many parameters there are."""
+
+
+def picked(function: Callable[..., Any], number: int, count: int, parameters: int) -> Callable[..., Any]:
+    """A function that returns one of the ``count`` numbers that another returns as a tuple."""
+    scope: dict[str, Any] = {"__name__": __name__}
+    exec(_PICK.format(parameters=", ".join(f"x{place}" for place in range(parameters))), scope)
+    pick: Callable[..., Any] = scope["make"](function, number, count)
+    python = getattr(function, "py_func", function)
+    pick.__qualname__ = getattr(python, "__qualname__", pick.__qualname__)
+    setattr(pick, STANDS_FOR, python)
+    return pick
+
+
+def _asked(
+    call: ElementwiseCall, config: Any, version: int, operand_types: tuple[Any, ...], result_types: tuple[Any, ...]
+) -> Callable[..., Any]:
     known = _made.get()
     if known is None:
-        return _ask(call, config, version, operand_types, result_type)
-    key = (id(call), config, version, operand_types, result_type)
+        return _ask(call, config, version, operand_types, result_types)
+    key = (id(call), config, version, operand_types, result_types)
     if key not in known:
-        known[key] = call, _ask(call, config, version, operand_types, result_type)
+        known[key] = call, _ask(call, config, version, operand_types, result_types)
     return known[key][1]
 
 
 def _ask(
-    call: ElementwiseCall, config: Any, version: int, operand_types: tuple[Any, ...], result_type: Any
+    call: ElementwiseCall, config: Any, version: int, operand_types: tuple[Any, ...], result_types: tuple[Any, ...]
 ) -> Callable[..., Any]:
     """The function that a factory makes for a call site."""
     assert call.factory is not None
     plain = plain_value(config) if isinstance(config, Attribute) else None
-    site = CallSite(call.target, plain, version, operand_types, result_type)
+    site = CallSite(call.target, plain, version, operand_types, result_types[0], result_types)
     try:
         function = fork_gate.outside(call.factory, site)
     except Exception as error:
@@ -247,6 +311,8 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
         attributes=(
             AttributeSpec("config", GENERIC, optional=True),
             AttributeSpec("api_version", I32, optional=True, default=1),
+            AttributeSpec("results", STRING, optional=True, default=""),
+            AttributeSpec("number", I32, optional=True, default=0),
         ),
         reference=reference,
         lowering=Pointwise(rule),

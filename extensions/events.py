@@ -67,7 +67,7 @@ class Event:
     """
 
     hlojit_runtime: ClassVar[bool] = True
-    __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_process", "_stop", "source")
+    __slots__ = ("__weakref__", "_callbacks", "_error", "_is_ready", "_process", "_stop", "nanoseconds", "source")
 
     def __init__(self, stop: Callable[[], Any] | None = None, source: Source | None = None) -> None:
         """``stop`` has what is waited for end early, with an error; it may be called from any thread, or be None."""
@@ -78,6 +78,8 @@ class Event:
         self._process = process.id
         self.source = source
         """Who is asked; None when the event has happened, and for events that are completed."""
+        self.nanoseconds: float | None = None
+        """How long what it is the end of took on the device, if the device has measured that, before it completes the event."""
 
     @classmethod
     def completed(cls, error: BaseException | None = None) -> Event:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from hlojit.extensions.custom_calls import CustomCall
 from hlojit.extensions.kernel_calls import substituted
-from hlojit.ir.errors import HlojitError, PluginError, text_of
+from hlojit.extensions.native_functions import address_of, may_raise
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, text_of
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition, ReferenceCall
 from hlojit.ir.ops.foreign import ForeignCallError, ForeignCallView, foreign_call, foreign_record, plain
 from hlojit.ir.ops.layouts import LayoutError, Order, logical
@@ -29,8 +31,6 @@ from hlojit.ir.types import TensorType
 CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
 """What JAX's capsules of handlers are called; those of other names are taken, too."""
 
-_C_FUNCTION: Final = ctypes.CFUNCTYPE(None).__mro__[1]
-"""The base of ctypes' functions."""
 _HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _TABLE_BYTES: Final = 16
 _FUNCTIONS_BYTES: Final = 48
@@ -58,17 +58,12 @@ class ForeignCall(CustomCall):
             raise PluginError(f"{self.user}: substitute is {self.substitute!r}, which is not a function")
 
     @property
-    def user(self) -> str:
-        """How messages name the call."""
-        return f"custom call target {self.target!r}"
-
-    @property
     def trust(self) -> str:
         return "trusted native"
 
     def address(self) -> int:
         """The handler's address; raises ``PluginError`` where there is none."""
-        if _may_raise(self.handler):
+        if may_raise(self.handler):
             raise PluginError(
                 f"{self.user}: handler is a ctypes callback of a Python function, which must not raise: it would return any "
                 "number, which is taken for the address of an error; use foreign_handler(function) in its place"
@@ -88,9 +83,19 @@ class ForeignCall(CustomCall):
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
         """One instruction of that op, between transposes where layouts want them."""
         try:
-            return foreign_call(builder, instruction)
+            if not all(isinstance(kind, TensorType) and kind.is_static for kind in _types(instruction)):
+                listed = ", ".join(map(str, _types(instruction)))
+                reason = f"a handler takes and gives tensors of known shapes, not {listed}"
+                raise UnsupportedError(described(instruction), "", reason, instruction.location)
+            return foreign_call(
+                builder, instruction, aliases=self.aliases, effects=self.effects, cost=self.nanoseconds(instruction)
+            )
         except (ForeignCallError, LayoutError) as error:
             raise PluginError(f"{self.user}: {error}\n  at {instruction.location}") from None
+
+
+def _types(instruction: Instruction) -> Sequence[Any]:
+    return (*instruction.operand_types, *instruction.result_types)
 
 
 def foreign_handler(function: Callable[[int], int | None]) -> Any:
@@ -115,14 +120,6 @@ def foreign_handler(function: Callable[[int], int | None]) -> Any:
     return made
 
 
-def _may_raise(handler: object) -> bool:
-    """Whether it is the C function of a Python one, other than ``foreign_handler``'s: ctypes keeps the callback with it."""
-    if not isinstance(handler, _C_FUNCTION) or getattr(handler, "catches_exceptions", False):
-        return False
-    kept = getattr(handler, "_objects", None) or {}
-    return any(type(each).__name__ == "CThunkObject" for each in kept.values())
-
-
 def _error_of(frame: int, error: BaseException) -> int:
     """An error object for an exception, by the frame's own function for them: the first of its table."""
     table = ctypes.c_int64.from_address(frame + _TABLE_BYTES).value
@@ -132,22 +129,6 @@ def _error_of(frame: int, error: BaseException) -> int:
     return int(create(ctypes.addressof(arguments)) or 0)
 
 
-def address_of(handler: Any) -> int:
-    """The address of a C function in any of the forms of ``ForeignCall``, or 0."""
-    if isinstance(handler, int) and not isinstance(handler, bool):
-        return handler if 0 < handler < 1 << 63 else 0
-    if type(handler).__name__ == "PyCapsule":
-        name_of = ctypes.pythonapi.PyCapsule_GetName
-        name_of.restype, name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
-        pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-        return int(pointer_of(handler, name_of(handler)) or 0)
-    if isinstance(handler, _C_FUNCTION):
-        return int(ctypes.cast(cast(Any, handler), ctypes.c_void_p).value or 0)
-    found = getattr(handler, "address", None)
-    return found if isinstance(found, int) else 0
-
-
 def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[..., Any]:
     def reference(record: ReferenceCall, *arrays: Any) -> Any:
         if substitute is None:
@@ -155,7 +136,7 @@ def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[...
         view = ForeignCallView.of(record.instruction)
         named = {name: plain(attribute) for name, attribute in view.attributes}
         operands = [value.tensor_type for value in record.instruction.operands]
-        outside = [_outside(array, kind) for array, kind in zip(arrays, operands)]
+        outside = [as_outside(array, kind) for array, kind in zip(arrays, operands)]
         given = [_logical(array, order) for array, order in zip(outside, view.operand_orders)]
         kinds = [result.tensor_type for result in record.instruction.results]
         types = [logical(kind, order) for kind, order in zip(kinds, view.result_orders)]
@@ -166,7 +147,7 @@ def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[...
     return reference
 
 
-def _outside(array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
+def as_outside(array: np.ndarray[Any, Any], kind: TensorType) -> np.ndarray[Any, Any]:
     """An array of the interpreter's, which computes with short floats as f32, as callers have it."""
     element = kind.element_type
     return to_storage(array, element).astype(element.dtype or element.storage, copy=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hlojit.extensions.elementwise_calls import ElementwiseCall
+from hlojit.ir.block_formats import BlockFormat, scaling_user
 from hlojit.ir.environment import CUSTOM_CALLS, tables
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.scalar.formats import decode_user, encode_user
@@ -24,6 +25,8 @@ def function_places() -> dict[str, str]:
     for row in tables().element_types.values():
         if isinstance(row, FloatFormat) and row.decode is not None and row.encode is not None:
             found |= {decode_user(row): _place(row.decode), encode_user(row): _place(row.encode)}
+        elif isinstance(row, BlockFormat) and callable(row.scaling):
+            found[scaling_user(row)] = _place(row.scaling)
     return found
 
 

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 import pluggy
 from hlojit.extensions.backend import Backend
 from hlojit.extensions.custom_calls import CustomCall
+from hlojit.extensions.kernels import Kernel
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
@@ -27,8 +29,8 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def hlojit_formats() -> Sequence[FloatFormat]:
-    """Number formats: each becomes an element type of the text, of casts, arithmetic, reductions and products."""
+def hlojit_formats() -> Sequence[FloatFormat | BlockFormat]:
+    """Number formats and block formats: each becomes an element type of the text, of casts, arithmetic and products."""
     return ()
 
 
@@ -47,6 +49,12 @@ def hlojit_passes() -> Sequence[Pass]:
 @hookspec
 def hlojit_custom_calls() -> Sequence[CustomCall]:
     """Bindings of custom call targets."""
+    return ()
+
+
+@hookspec
+def hlojit_kernels() -> Sequence[Kernel]:
+    """Kernels for a back end: of an op, a composite, or a group of instructions."""
     return ()
 
 

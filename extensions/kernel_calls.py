@@ -25,7 +25,9 @@ import numpy as np
 from hlojit.extensions.custom_calls import CustomCall, config_attribute, plain_value
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.ops.definition import DeviceFunction, OpDefinition, Operand, ReferenceCall, op
+from hlojit.ir.ops.attribute_kinds import BOOL
+from hlojit.ir.ops.custom_calls import has_side_effect
+from hlojit.ir.ops.definition import AttributeSpec, DeviceFunction, OpDefinition, Operand, ReferenceCall, op
 from hlojit.ir.scalar.arrays import to_storage
 from hlojit.ir.types import TensorType
 
@@ -79,20 +81,19 @@ class KernelCall(CustomCall):
         for name, given in (("kernel", self.kernel), ("launch", self.launch), ("substitute", self.substitute)):
             if not callable(given) and not (name == "substitute" and given is None):
                 raise PluginError(f"{self.user}: {name} is {given!r}, which is not a function")
-        if self.backend == "cuda" and not _is_numbas(self.kernel):
+        if self.backend == "cuda" and not is_kernel_of_numba_cuda(self.kernel):
             raise PluginError(
                 f"{self.user}: kernel is {self.kernel!r}, no kernel of numba.cuda's: decorate the function with "
                 "@numba.cuda.jit, or name the back end that it is for (backend=)"
             )
 
     @property
-    def user(self) -> str:
-        """How messages name the call."""
-        return f"custom call target {self.target!r}"
-
-    @property
     def trust(self) -> str:
         return "trusted native"
+
+    def complaint(self) -> str | None:
+        """As for the other forms; kernels write memory of their own."""
+        return CustomCall.complaint(self) or ("is a KernelCall, which has no aliases" if self.aliases else None)
 
     def records(self) -> Sequence[OpDefinition]:
         """The op that calls of the target become."""
@@ -113,11 +114,14 @@ class KernelCall(CustomCall):
                 f"{self.user}: the call has {what}, which a kernel does not get\n  at {instruction.location}"
             )
         name = kernel_record_name(self.target)
-        bound = Instruction(op(name), instruction.operands, instruction.result_types, {}, location=instruction.location)
+        effects = {"has_side_effect": True} if has_side_effect(instruction) else {}
+        bound = Instruction(
+            op(name), instruction.operands, instruction.result_types, effects, location=instruction.location
+        )
         return list(builder.insert(bound).results)
 
 
-def _is_numbas(kernel: Callable[..., Any]) -> bool:
+def is_kernel_of_numba_cuda(kernel: object) -> bool:
     """Whether numba.cuda has made it, which need not be imported to know."""
     return any(each.__module__.startswith(_NUMBA_CUDA) for each in type(kernel).__mro__)
 
@@ -141,12 +145,14 @@ def kernel_record(call: KernelCall) -> OpDefinition:
         return substituted(call.user, call.substitute, given, types)
 
     def geometry(operands: Sequence[TensorType], results: Sequence[TensorType]) -> tuple[int, int, int]:
-        return _geometry(call, KernelSite(call.target, tuple(operands), tuple(results)))
+        return launch_geometry(call.user, call.launch, KernelSite(call.target, tuple(operands), tuple(results)))
 
     return OpDefinition(
         kernel_record_name(call.target),
         operands=(Operand("operands", variadic=True),),
+        attributes=(AttributeSpec("has_side_effect", BOOL, optional=True, default=False),),
         reference=reference,
+        effect=lambda instruction: bool(instruction.attributes.get("has_side_effect")),
         lowering=DeviceFunction(call.backend, call.user, call.kernel, geometry, call.substitute),
         summary="a plugin's kernel",
     )
@@ -171,18 +177,17 @@ def substituted(
     return found
 
 
-def _geometry(call: KernelCall, site: KernelSite) -> tuple[int, int, int]:
+def launch_geometry(user: str, launch: Callable[[KernelSite], Launch], site: KernelSite) -> tuple[int, int, int]:
+    """Blocks, threads and shared bytes of a call, as ``launch`` says; ``user`` is what messages call the kernel."""
     try:
-        made = call.launch(site)
+        made = launch(site)
     except PluginError as error:
-        raise PluginError(f"{call.user}: {error}") from error
+        raise PluginError(f"{user}: {error}") from error
     except Exception as error:
-        raise PluginError(f"{call.user}: launch failed: {error!r}") from error
+        raise PluginError(f"{user}: launch failed: {error!r}") from error
     if not isinstance(made, Launch):
-        raise PluginError(f"{call.user}: launch returned {made!r}, not a Launch(blocks, threads)")
+        raise PluginError(f"{user}: launch returned {made!r}, not a Launch(blocks, threads)")
     written = [kind for kind in site.results if kind.size]
     if written and not made.blocks:
-        raise PluginError(
-            f"{call.user}: launch returned no blocks, and nobody would write {', '.join(map(str, written))}"
-        )
+        raise PluginError(f"{user}: launch returned no blocks, and nobody would write {', '.join(map(str, written))}")
     return made.blocks, made.threads, made.shared_bytes

@@ -10,19 +10,20 @@ expansion, composites, custom calls.  One written for 1.0 is only asked about wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 from hlojit.extensions.backend import Backend, Capability, CompileOptions, Support
-from hlojit.extensions.binding import expansion_or_binding, is_foreign
+from hlojit.extensions.binding import expansion_or_binding, is_foreign, reason_against_devices
+from hlojit.extensions.origins import backend_text
 from hlojit.extensions.registered import api_of
 from hlojit.extensions.registry import registry
-from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, repr_of, short_repr
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.custom_calls import PARTITIONER, PARTITIONER_TARGETS, described, is_custom_call
-from hlojit.ir.ops.internal import is_fusion
+from hlojit.ir.ops.internal import chosen_kernel, is_fusion
 from hlojit.ir.ops.representations import REPRESENTATIONS
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
@@ -50,7 +51,14 @@ class Legalizer:
 
     def keeps(self, instruction: Instruction) -> bool:
         """Whether the back end, asked before anything is expanded, takes the instruction as it is."""
-        return self._api >= (1, 1) and self._ask(instruction).support is Support.YES
+        if self._api < (1, 1) or reason_against_devices(instruction, self.names):
+            return False
+        return self._ask(instruction).support is Support.YES
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The back ends that the program is compiled for."""
+        return tuple(each.name for each in self.backend.joint_members or (self.backend,))
 
     def _ask(self, instruction: Instruction) -> Capability:
         return ask(self.backend, instruction, open_sizes=self.open_sizes)
@@ -60,7 +68,7 @@ class Legalizer:
 
         What the back end keeps is left as it is.
         """
-        expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never")
+        expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never", backends=self.names)
         own = self.backend.computes_with
         # What numbers are made of is not known to be the same for all sizes: they are not taken apart where sizes are open.
         representations = (
@@ -69,33 +77,65 @@ class Legalizer:
         take_apart = TypeLegalizer(keeps=self.keeps, expander=expand, representations=representations)
         return CallInliner(keeps=self.keeps), expand, take_apart
 
-    def check(self, module: Module) -> None:
-        """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do."""
+    def check(self, module: Module, declined: Callable[[Instruction], str] = lambda _: "") -> None:
+        """Raise ``UnsupportedError`` for the first instruction of the entry function that the back end cannot do.
+
+        ``declined`` says of an instruction which kernels of plugins have declined it, and why.
+        """
         for instruction in program_instructions(module):
-            # A 1.0 back end answers YES to whatever it does not know; custom calls were never its concern.
-            if is_custom_call(instruction) and self._api < (1, 1):
-                reason = _why_not_decomposed(instruction)
-            else:
-                answer = self._ask(instruction)
-                if answer.support is Support.YES:
-                    continue
-                reason = _reason(instruction, answer)
-            raise UnsupportedError(instruction.op.name, self.backend.name, reason, instruction.location)
+            reason = self.why_not(instruction)
+            if reason is not None:
+                raise UnsupportedError(
+                    instruction.op.name, self.backend.name, reason + declined(instruction), instruction.location
+                )
+
+    def why_not(self, instruction: Instruction) -> str | None:
+        """Why the back end cannot do an instruction of which nothing more is expanded; None if it can."""
+        # A 1.0 back end answers YES to whatever it does not know; custom calls were never its concern.
+        if is_custom_call(instruction) and self._api < (1, 1):
+            return self._why_not_decomposed(instruction)
+        answer = self._ask(instruction)
+        return None if answer.support is Support.YES else self._reason(instruction, answer)
+
+    def _reason(self, instruction: Instruction, answer: Capability) -> str:
+        """Why an instruction for which the answer is no yes cannot be compiled."""
+        why_not = self._why_not_decomposed(instruction)
+        if is_custom_call(instruction):
+            return f"{answer.reason}; {why_not}" if answer.reason else why_not
+        if answer.support is Support.DECOMPOSE:
+            return f"it would have to be decomposed into other ops, but {why_not}"
+        return answer.reason
+
+    def _why_not_decomposed(self, instruction: Instruction) -> str:
+        if reason := reason_against_devices(instruction, self.names):
+            return reason
+        if expansion_or_binding(instruction) is not None:
+            return "its expansion does not apply to this instruction (its shapes are not known, or it is as simple as it can be)"
+        if is_custom_call(instruction):
+            target = instruction.attributes["call_target_name"]
+            return f"@{target}: {PARTITIONER}" if target in PARTITIONER_TARGETS else registry().unknown_target(target)
+        return "it has no expansion"
 
 
 def ask(backend: Backend, instruction: Instruction, *, open_sizes: bool = False) -> Capability:
     """The back end's answer for an instruction; ``PluginError`` if it raises, or answers something else."""
+    asked = "symbolic_capability" if open_sizes else "capability"
+    question = backend.symbolic_capability if open_sizes else backend.capability
     try:
-        answer: Any = (backend.symbolic_capability if open_sizes else backend.capability)(instruction)
-    except Exception as error:
+        answer: Any = question(instruction)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(f"interrupted in {backend_text(backend.name)}: {asked}")
+        raise
+    except (Exception, SystemExit) as error:
         raise PluginError(
-            f"the back end {backend.name!r} failed when it was asked about {described(instruction)}: "
-            f"{type(error).__name__}: {error}\n  at {instruction.location}"
+            f"{backend_text(backend.name)}: {asked} raised {repr_of(error)} when it was asked about "
+            f"{described(instruction)}\n  at {instruction.location}"
         ) from error
     if not isinstance(answer, Capability):
         raise PluginError(
-            f"the back end {backend.name!r} answered {answer!r} when it was asked about {described(instruction)}; "
-            f"its capability must return YES, DECOMPOSE or no(reason)\n  at {instruction.location}"
+            f"{backend_text(backend.name)}: {asked} returned {short_repr(answer)} when it was asked about "
+            f"{described(instruction)}; return YES, DECOMPOSE or no(reason) of hlojit.extensions"
+            f"\n  at {instruction.location}"
         )
     return answer
 
@@ -107,6 +147,8 @@ def program_instructions(module: Module) -> Iterator[Instruction]:
         block = stack.pop()
         inside_fusion = isinstance(block.parent, Instruction) and is_fusion(block.parent)
         for instruction in block:
+            if chosen_kernel(instruction) is not None:
+                continue  # what its body says, a plugin's kernel does
             fusion = is_fusion(instruction)
             if not fusion and not (inside_fusion and is_terminator(instruction)):
                 yield instruction
@@ -114,30 +156,13 @@ def program_instructions(module: Module) -> Iterator[Instruction]:
                 stack.extend(instruction.regions)
 
 
-def _reason(instruction: Instruction, answer: Capability) -> str:
-    """Why an instruction for which the answer is no yes cannot be compiled."""
-    why_not = _why_not_decomposed(instruction)
-    if is_custom_call(instruction):
-        return f"{answer.reason}; {why_not}" if answer.reason else why_not
-    if answer.support is Support.DECOMPOSE:
-        return f"it would have to be decomposed into other ops, but {why_not}"
-    return answer.reason
-
-
-def _why_not_decomposed(instruction: Instruction) -> str:
-    if expansion_or_binding(instruction) is not None:
-        return "its expansion does not apply to this instruction (its shapes are not known, or it is as simple as it can be)"
-    if is_custom_call(instruction):
-        target = instruction.attributes["call_target_name"]
-        return f"@{target}: {PARTITIONER}" if target in PARTITIONER_TARGETS else registry().unknown_target(target)
-    return "it has no expansion"
-
-
 @dataclass(frozen=True)
 class VerifiedExpander(OpExpander):
     """Expands what records and plugins' custom calls say, and verifies the program where plugins had a hand in it."""
 
     verify: bool = field(default=True, metadata=GIVEN)
+    backends: tuple[str, ...] = field(default=(), metadata=GIVEN)
+    """Which the program is compiled for."""
 
     def run(self, module: Module) -> bool:
         """Expand; return whether there was anything to expand."""
@@ -146,7 +171,7 @@ class VerifiedExpander(OpExpander):
         taken_part: dict[str, None] = {}
 
         def rule_of(instruction: Instruction) -> ExpansionRule | None:
-            rule = expansion_or_binding(instruction)
+            rule = None if reason_against_devices(instruction, self.backends) else expansion_or_binding(instruction)
             if rule is not None and is_foreign(instruction):
                 taken_part[described(instruction)] = None
             return rule
@@ -180,6 +205,12 @@ class Legalization(Pass):
                 pass_.run(module)
         return dead_code.run(module) or changed
 
+    def of_changes(self, phase: str) -> LegalizationOfChanges:
+        """The same at the end of a phase, for what plugins' passes have built in it."""
+        made = LegalizationOfChanges(legalizer=self.legalizer, fold_limit=self.fold_limit)
+        object.__setattr__(made, "phase", phase)
+        return made
+
     def _legalize(self, module: Module) -> bool:
         assert self.legalizer is not None, "made by the driver"
         inline, expand, take_apart = self.legalizer.passes()
@@ -192,3 +223,10 @@ class Legalization(Pass):
             if not inline.run(module):
                 return changed
         raise HlojitError("expansions and the functions that they call build each other without end")
+
+
+@dataclass(frozen=True)
+class LegalizationOfChanges(Legalization):
+    """Legalize what plugins' passes have built in a phase."""
+
+    only_after_changes: ClassVar[bool] = True

@@ -42,11 +42,11 @@ _MATH: Final = frozenset(
 _RENAMED: Final = {"numba_gamma": "tgamma", "numba_gammaf": "tgammaf"}
 """numba's helpers that the C library calls otherwise; other ``numba_x`` are ``x`` there."""
 
-_NAME = r'(?:"[^"]+"|[\w.$-]+)'
-_DEFINE = re.compile(rf"^define (?P<head>[^\n@]*)@(?P<name>{_NAME})\((?P<rest>[^\n]*)\{{$", re.MULTILINE)
-_DECLARE = re.compile(rf"^declare [^\n@]*@(?P<name>{_NAME})\(", re.MULTILINE)
+NAME = r'(?:"[^"]+"|[\w.$-]+)'
+_DEFINE = re.compile(rf"^define (?P<head>[^\n@]*)@(?P<name>{NAME})\((?P<rest>[^\n]*)\{{$", re.MULTILINE)
+DECLARE = re.compile(rf"^declare [^\n@]*@(?P<name>{NAME})\(", re.MULTILINE)
 _FLOAT_TO_INTEGER = re.compile(r"= (fptosi|fptoui) (<\d+ x \w+>|\w+) (\S+) to (<\d+ x \w+>|i\d+)")
-_CALL = re.compile(rf"\bcall [^\n@]*?@(?P<name>{_NAME})\(")
+CALL = re.compile(rf"\bcall [^\n@]*?@(?P<name>{NAME})\(")
 
 
 class Unfit(Exception):
@@ -78,8 +78,8 @@ def linked_function(text: str, native: str, symbol: str, signature: Signature) -
 
     ``failure`` of the result is what can fail, in words.
     """
-    text = _saturating(_renamed_helpers(_without_attributes(text)))
-    functions = _functions(text)
+    text = saturating(renamed_helpers(without_attributes(text)))
+    functions = functions_of(text)
     _check_calls(text, functions)
     failures = _failures(text, functions)
     if signature.is_checked:
@@ -87,14 +87,14 @@ def linked_function(text: str, native: str, symbol: str, signature: Signature) -
     failure = " or ".join(failures)
     has_loops = False
     for name, body in functions.items():
-        polled, loops = _with_polls(body)
+        polled, loops = with_polls(body)
         has_loops |= loops
         text = text.replace(body, polled)
         functions[name] = polled
     takes_state = bool(failure) or has_loops
     if takes_state:
-        text = _with_state(text, functions)
-    text = _private(text)
+        text = with_state(text, functions)
+    text = made_private(text)
     declared = "\ndeclare i32 @hlojit_poll(ptr)\n" if has_loops else ""
     wrapper = _wrapper(native, symbol, signature, takes_state)
     return ScalarFunction(symbol, f"{text}{declared}\n{wrapper}", signature.result, failure, has_loops)
@@ -103,7 +103,7 @@ def linked_function(text: str, native: str, symbol: str, signature: Signature) -
 # ------------------------------------------------------------------------------------------------------- reading the text
 
 
-def _without_attributes(text: str) -> str:
+def without_attributes(text: str) -> str:
     """Drop what belongs to the module, and attributes: what they promise no longer holds with polls and states."""
     text = re.sub(r"^(target (triple|datalayout)|source_filename) = .*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"^attributes #\d+ = .*$", "", text, flags=re.MULTILINE)
@@ -111,16 +111,16 @@ def _without_attributes(text: str) -> str:
     return re.sub(r"^(define|declare) ([^\n@]*)range\([^)]*\) ", r"\1 \2", text, flags=re.MULTILINE)
 
 
-def _renamed_helpers(text: str) -> str:
+def renamed_helpers(text: str) -> str:
     """Call the C math library where numba calls its own helpers, which are the same functions."""
-    for name in {match["name"] for match in _DECLARE.finditer(text)}:
+    for name in {match["name"] for match in DECLARE.finditer(text)}:
         plain = _RENAMED.get(name) or name.removeprefix("numba_")
-        if plain != name and _is_math(plain):
+        if plain != name and is_math(plain):
             text = re.sub(rf"@{re.escape(name)}\(", f"@{plain}(", text)
     return text
 
 
-def _saturating(text: str) -> str:
+def saturating(text: str) -> str:
     """Conversions of floats to integers, in what numba compiled for others, as ours are (``kernel_arithmetic``)."""
     declared: dict[str, str] = {}
 
@@ -135,15 +135,15 @@ def _saturating(text: str) -> str:
         return f"= call {target} @{symbol}({source} {value})"
 
     text = _FLOAT_TO_INTEGER.sub(replaced, text)
-    known = {match["name"] for match in _DECLARE.finditer(text)}
+    known = {match["name"] for match in DECLARE.finditer(text)}
     return "\n".join([text, *(line for symbol, line in declared.items() if symbol not in known)])
 
 
-def _is_math(name: str) -> bool:
+def is_math(name: str) -> bool:
     return name in _MATH or (name.endswith("f") and name[:-1] in _MATH)
 
 
-def _functions(text: str) -> dict[str, str]:
+def functions_of(text: str) -> dict[str, str]:
     """Text of every function that is defined, by name."""
     return {
         match["name"]: text[match.start() : text.index("\n}", match.start()) + 2] for match in _DEFINE.finditer(text)
@@ -155,19 +155,19 @@ def _check_calls(text: str, functions: Mapping[str, str]) -> None:
         raise Unfit("allocates memory (arrays, lists, strings)")
     if "inttoptr" in text:
         raise Unfit("uses an address from outside: a C function or pointer, or an array of more than 1 MB")
-    for match in _DECLARE.finditer(text):
+    for match in DECLARE.finditer(text):
         name = match["name"]
-        if not (name.startswith("llvm.") or _is_math(name)):
+        if not (name.startswith("llvm.") or is_math(name)):
             raise Unfit(f"calls {name}, which is neither its own nor of the C math library")
     calls: dict[str, set[str]] = {}
     for name, body in functions.items():
-        calls[name] = {match["name"] for match in _CALL.finditer(body)}
-        if len(re.findall(r"\bcall ", body)) != len(_CALL.findall(body)) or "invoke " in body or "asm " in body:
+        calls[name] = {match["name"] for match in CALL.finditer(body)}
+        if len(re.findall(r"\bcall ", body)) != len(CALL.findall(body)) or "invoke " in body or "asm " in body:
             raise Unfit("calls a function by its address")
-    _check_recursion(calls)
+    check_recursion(calls)
 
 
-def _check_recursion(calls: Mapping[str, set[str]]) -> None:
+def check_recursion(calls: Mapping[str, set[str]]) -> None:
     """The depth of calls must be known: the stack of a worker is small."""
     left = {name: {callee for callee in callees if callee in calls} for name, callees in calls.items()}
     while left:
@@ -206,16 +206,16 @@ def _exception_name(text: str, name: str) -> str:
 # --------------------------------------------------------------------------------------------------------------- rewriting
 
 
-def _with_polls(function: str) -> tuple[str, bool]:
+def with_polls(function: str) -> tuple[str, bool]:
     """The function with a poll at the head of every loop, and whether there is one."""
     lines = function.split("\n")
-    places = [number for number, line in enumerate(lines) if re.match(rf"{_NAME}:", line)]
+    places = [number for number, line in enumerate(lines) if re.match(rf"{NAME}:", line)]
     if not places:
         return function, False
     labels = [lines[number].partition(":")[0] for number in places]
     targets = {}
     for label, start, end in zip(labels, places, [*places[1:], len(lines)], strict=True):
-        targets[label] = re.findall(rf"label %({_NAME})", "\n".join(lines[start:end]))
+        targets[label] = re.findall(rf"label %({NAME})", "\n".join(lines[start:end]))
     heads = _loop_heads(labels[0], targets)
     if not heads:
         return function, False
@@ -227,7 +227,7 @@ def _with_polls(function: str) -> tuple[str, bool]:
             waiting = ""
         result.append(line)
         label = line.partition(":")[0]
-        if re.match(rf"{_NAME}:", line) and label in heads:
+        if re.match(rf"{NAME}:", line) and label in heads:
             waiting = label
     text = "\n".join(result)
     # The head ends where its poll begins: who comes from the head comes from behind the poll.
@@ -282,7 +282,7 @@ def _poll(head: str, number: int) -> list[str]:
     ]
 
 
-def _with_state(text: str, functions: Iterable[str]) -> str:
+def with_state(text: str, functions: Iterable[str]) -> str:
     """Every function takes the state first and hands it on."""
     for name in functions:
         text = text.replace(f"@{name}()", f"@{name}(ptr %hlojit.state)")
@@ -290,7 +290,7 @@ def _with_state(text: str, functions: Iterable[str]) -> str:
     return text
 
 
-def _private(text: str) -> str:
+def made_private(text: str) -> str:
     """Let every function of the module be inlined and dropped; its variables are only data here."""
     text = re.sub(
         r"^define (?!internal|private)(?:linkonce_odr |weak_odr |dso_local |hidden )*",

@@ -19,6 +19,7 @@ from hlojit.extensions.implementations import foreign_implementations
 from hlojit.extensions.kernel_arithmetic import arithmetic_of_kernels
 from hlojit.extensions.linked_code import WIDENED, Signature, Unfit, linked_function
 from hlojit.extensions.lost_numbers import lost_numbers
+from hlojit.extensions.native_scalars import NativeScalar
 from hlojit.extensions.returned_numbers import mixes_integers, returned_kind
 from hlojit.ir.errors import PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
@@ -27,6 +28,8 @@ from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.scalar.calls import ScalarFunction, code_bits
 from hlojit.ir.scalar.formats import compute_kind
 
+STANDS_FOR: Final = "hlojit_stands_for"
+"""Attribute of a function that calls a plugin's: the latter, which messages name."""
 CACHE_BYTES: Final = 32 << 20
 """Compiled functions that are kept, by the size of their text."""
 
@@ -39,6 +42,8 @@ def compile_scalar(function: Callable[..., Any], kinds: tuple[str, ...], result:
 
     Raises ``PluginError`` if numba cannot compile the function, or if it does what a kernel cannot.
     """
+    if isinstance(function, NativeScalar):
+        return function.compiled(kinds, user)
     try:
         identity = fingerprint(function)
     except NotKeyable as error:
@@ -72,9 +77,10 @@ def _described(found: ScalarFunction, function: Callable[..., Any], user: str) -
     return replace(found, failure=f"{user}: {found.failure} in {name}") if found.failure else found
 
 
-def _name(function: Any) -> str:
+def described_function(function: Any) -> str:
     """A function's name and where it is written."""
     python = getattr(function, "py_func", function)
+    python = getattr(python, STANDS_FOR, python)
     code = getattr(python, "__code__", None)
     name: str = getattr(python, "__qualname__", repr(python))
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
@@ -104,11 +110,11 @@ def _compile(
     identity: str = "",
 ) -> ScalarFunction:
     try:
-        compiled, overload = _compiled_by_numba(function, kinds, result, user)
+        compiled, overload = compiled_by_numba(function, kinds, result, user)
         returned = returned_kind(overload, result)
         integers_wanted = result[0] in "iu" and result != "i1"
-        with _numbas_lock():  # its tables change while other threads compile
-            for complaint in _complaints(overload, integers_wanted=integers_wanted):
+        with numbas_lock():  # its tables change while other threads compile
+            for complaint in complaints(overload, integers_wanted=integers_wanted):
                 raise Unfit(complaint)
             foreign = next(foreign_implementations(overload, compiled.typingctx), "")
         if unkeyable is not None:
@@ -119,20 +125,22 @@ def _compile(
         symbol = "hlojit_scalar_" + hashlib.sha256(f"{identity}{kinds}{result}".encode()).hexdigest()[:16]
         signature = Signature(kinds, returned, code_bits(result))
         linked = linked_function(text, overload.fndesc.llvm_func_name, symbol, signature)
-        reason = f"{_name(function)} uses {foreign}, which was registered with numba, so it" if foreign else ""
+        reason = (
+            f"{described_function(function)} uses {foreign}, which was registered with numba, so it" if foreign else ""
+        )
         return replace(linked, unkeyable=str(NotKeyable(reason)) if foreign else "")
     except Unfit as error:
-        raise PluginError(f"{user}: {_name(function)} {error}, so it cannot run inside a kernel") from None
+        raise PluginError(f"{user}: {described_function(function)} {error}, so it cannot run inside a kernel") from None
 
 
-def _numbas_lock() -> Any:
+def numbas_lock() -> Any:
     """Held by whoever compiles."""
     from numba.core.compiler_lock import global_compiler_lock
 
     return global_compiler_lock
 
 
-def _compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user: str) -> tuple[Any, Any]:
+def compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user: str) -> tuple[Any, Any]:
     """numba's function and what it compiled for arguments of these kinds."""
     import numba
 
@@ -147,8 +155,10 @@ def _compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user:
     except Unfit:
         raise
     except Exception as error:
+        # What numba says takes many lines, the first of which is ours.
+        found = str(error).replace("\n", "\n  ")
         raise PluginError(
-            f"{user}: numba cannot compile {_name(function)} for ({', '.join(kinds)}) -> {result}: {error}"
+            f"{user}: numba cannot compile {described_function(function)} for ({', '.join(kinds)}) -> {result}: {found}"
         ) from error
     return compiled, compiled.overloads[arguments]
 
@@ -156,8 +166,8 @@ def _compiled_by_numba(function: Any, kinds: tuple[str, ...], result: str, user:
 # ------------------------------------------------------------------------------------------------ what numba found
 
 
-def _complaints(overload: Any, *, integers_wanted: bool, depth: int = 0) -> Iterator[str]:
-    """What numba's types tell of a function: pointers, views without bounds, signs that would be lost."""
+def complaints(overload: Any, *, integers_wanted: bool, numbers: bool = True, depth: int = 0) -> Iterator[str]:
+    """What numba's types tell of a function: pointers, views without bounds and, of ``numbers``, signs that would be lost."""
     import numba
     from numba.extending import _Intrinsic
     from numpy.lib.stride_tricks import as_strided
@@ -181,10 +191,11 @@ def _complaints(overload: Any, *, integers_wanted: bool, depth: int = 0) -> Iter
         elif isinstance(kind, kinds.Dispatcher) and depth < 16:
             for other in kind.dispatcher.overloads.values():
                 yield from _unchecked(kind.dispatcher, other)
-                yield from _complaints(other, integers_wanted=integers_wanted, depth=depth + 1)
+                yield from complaints(other, integers_wanted=integers_wanted, numbers=numbers, depth=depth + 1)
                 if integers_wanted and mixes_integers(other):
                     yield f"calls {kind.dispatcher.py_func.__qualname__}, which returns integers and floats: write int(x) there"
-    yield from lost_numbers(annotation, integers_wanted=integers_wanted)
+    if numbers:
+        yield from lost_numbers(annotation, integers_wanted=integers_wanted)
 
 
 def _unchecked(dispatcher: Any, overload: Any) -> Iterator[str]:

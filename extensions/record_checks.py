@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from hlojit.ir.formats import ElementType, FloatFormat, NanEncoding, Overflow
+from hlojit.extensions.backend import Backend
+from hlojit.ir.errors import short_repr
+from hlojit.ir.formats import ElementType
+from hlojit.ir.ops.definition import AttributeSpec, Constraint, Lowering, OpDefinition, Operand
+from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.passes.pass_manager import PHASES, Pass
 
 _SPELLING: Final = re.compile(r"!?[A-Za-z]\w*")
 """What the reader of types takes for the name of an element type."""
 
+_NAME: Final = re.compile(r"[A-Za-z_][\w.+-]*")
+_OP_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_$][\w$.-]*)+")
+
 MAXIMUM_BITS: Final = 64
-_WIDEST: Final = (11, 52, -1074, 1024)
-"""Of f64, in which formats are computed: exponent and mantissa bits, exponents of its least number and above its largest."""
 
 
 def pass_complaint(pass_: Pass) -> str | None:
     """Phase and order of a pass."""
+    if not _NAME.fullmatch(pass_.name):
+        return f"cannot be named in a pipeline: a name is {_NAME.pattern}"
     if pass_.phase not in PHASES:
         return f"names the phase {pass_.phase!r}; phases are {', '.join(PHASES)}"
     for attribute in ("before", "after", "targets"):
@@ -26,41 +34,74 @@ def pass_complaint(pass_: Pass) -> str | None:
         plain = not isinstance(value, str) and isinstance(value, Iterable)
         if not plain or not all(isinstance(each, str) for each in value):
             return f"has {attribute} = {value!r}, which is not a sequence of names such as ('cpu',)"
+    kind = type(pass_)
+    fields = [
+        name for name, declared in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(declared)
+    ]
+    if fields and "__dataclass_fields__" not in vars(kind):
+        what = f"has the field {fields[0]}, and its class {kind.__name__} is no dataclass"
+        return f"{what}; decorate it with @dataclass(frozen=True)"
+    return None if _takes(pass_.run, 1) else "cannot run: its method run takes no module; write def run(self, module)"
+
+
+def backend_complaint(backend: Backend) -> str | None:
+    """Name of a back end, and what it says of itself as attributes."""
+    if not _NAME.fullmatch(backend.name):
+        hint = f" ({backend.name} is the name of a device)" if re.fullmatch(r".*:\d+", backend.name) else ""
+        return f"cannot be named: a name is {_NAME.pattern}{hint}"
+    for attribute in ("capability", "compile", "devices", "unavailable"):
+        value: Any = getattr(backend, attribute, None)
+        if not callable(value):
+            return f"has {attribute} = {short_repr(value)}, which is not a function"
+    if not isinstance(backend.fuses, bool):
+        return f"has fuses = {short_repr(backend.fuses)}, expected True or False"
+    if not isinstance(backend.fusion_limits, FusionLimits):
+        return f"has fusion_limits = {short_repr(backend.fusion_limits)}, expected FusionLimits"
     return None
 
 
+_PARTS: Final[dict[str, type]] = {
+    "operands": Operand,
+    "attributes": AttributeSpec,
+    "regions": str,
+    "constraints": Constraint,
+}
+
+
+def op_complaint(op: OpDefinition) -> str | None:
+    """Name of an op, and the classes of what its record is made of."""
+    if "." not in op.name:
+        return f"has no dialect: call it 'acme.{op.name}' or the like"
+    if not _OP_NAME.fullmatch(op.name):
+        return f"cannot be written in a program: a name is {_OP_NAME.pattern}"
+    for attribute, kind in _PARTS.items():
+        value: Any = getattr(op, attribute)
+        if not isinstance(value, (tuple, list)) or not all(isinstance(each, kind) for each in value):
+            return f"has {attribute} = {short_repr(value)}, expected a tuple of {kind.__name__} objects"
+    if op.lowering is not None and not isinstance(op.lowering, Lowering):
+        return f"has lowering = {short_repr(op.lowering)}, expected a Lowering such as Pointwise(rule) or Expand(rule)"
+    for attribute in ("infer", "refine", "reference"):
+        value = getattr(op, attribute)
+        if value is not None and not callable(value):
+            return f"has {attribute} = {short_repr(value)}, which is not a function"
+    return None
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as it says."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
 def format_complaint(row: ElementType) -> str | None:
-    """Name and width of an element type, and whether the fields of a float format fit together."""
+    """Name and width of an element type; float formats have checked their fields themselves."""
     if not _SPELLING.fullmatch(row.name):
         return f"cannot be written in a program: a name is {_SPELLING.pattern}"
     if not isinstance(row.bits, int) or not 1 <= row.bits <= MAXIMUM_BITS:
         return f"has {row.bits} bits; an element type has 1 to {MAXIMUM_BITS}"
-    if not isinstance(row, FloatFormat):
-        return None
-    if (row.decode is None) != (row.encode is None):
-        given, missing = ("decode", "encode") if row.decode else ("encode", "decode")
-        return f"has {given} and no {missing}; give both functions or none"
-    if row.accumulator not in ("f32", "f64"):
-        return f"has accumulator = {row.accumulator!r}; it is 'f32' or 'f64'"
-    return None if row.decode else _fields_complaint(row)
-
-
-def _fields_complaint(row: FloatFormat) -> str | None:
-    exponent_bits, mantissa_bits, lowest, highest = _WIDEST
-    fields = int(row.signed) + row.exponent_bits + row.mantissa_bits
-    if row.bits != fields:
-        return f"has bits = {row.bits}, and its sign, exponent and mantissa have {fields}; leave bits out"
-    if not 1 <= row.exponent_bits <= exponent_bits or not 0 <= row.mantissa_bits <= mantissa_bits:
-        return (
-            f"has {row.exponent_bits} exponent bits and {row.mantissa_bits} mantissa bits; there can be "
-            f"1 to {exponent_bits} and 0 to {mantissa_bits} (or decode= and encode= instead of fields)"
-        )
-    least = (1 if row.has_zero else 0) - row.bias - row.mantissa_bits
-    above = (1 << row.exponent_bits) - row.bias - (row.nan is NanEncoding.IEEE)
-    if least < lowest or above > highest:
-        return f"has numbers from 2**{least} to 2**{above}, beyond f64 ({lowest} to {highest}); is bias = {row.bias} right?"
-    if row.overflow is Overflow.INFINITY and not row.has_infinity:
-        return "overflows to infinity and has none; set overflow= to Overflow.NAN or Overflow.SATURATE"
-    if row.overflow is Overflow.NAN and row.nan is NanEncoding.NONE:
-        return "overflows to NaN and has none; set overflow= to Overflow.SATURATE"
     return None

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from hlojit.extensions.backend import Backend
+from hlojit.extensions.origins import BACKENDS, PASSES
 from hlojit.ir.environment import tables
 from hlojit.ir.passes.pass_manager import Pass
 
-PASSES: Final = "pass"
-BACKENDS: Final = "back end"
-"""Kinds of tables that plugins fill, beside those of ``hlojit.ir.environment``."""
+__all__ = ["API_VERSION", "BACKENDS", "FIRST_VERSION", "PASSES", "RegisteredBackend", "RegisteredPass", "api_of"]
 
-API_VERSION: Final = (1, 1)
+API_VERSION: Final = (1, 2)
 """Version of the hooks: the first number changes when old plugins stop working, the second when something is added.
 
 (1, 1): back ends are asked before anything is expanded, and may have devices of their own.
+(1, 2): kernels by hook, custom calls over arrays, block formats, options of passes, partition by cost.
+docs/compatibility.md says what each version changed for plugins of earlier ones.
 """
 FIRST_VERSION: Final = (1, 0)
 """What a plugin is written for that does not state ``hlojit_api``."""
@@ -35,10 +36,10 @@ class RegisteredBackend:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredPass:
-    """A pass, and the distribution (or plugin) that brought it; empty for hlojit's own."""
+    """A pass, and who brought it (``PluginRecord.source``); empty for hlojit's own."""
 
     pass_: Pass
-    package: str
+    source: str
 
 
 def api_of(backend: Backend) -> tuple[int, int]:

@@ -16,12 +16,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from hlojit.extensions.backend import Backend
-from hlojit.extensions.checks import PluginRecord, name_of, read_plugin, unknown
+from hlojit.extensions.checks import PluginRecord, name_of, read_plugin
 from hlojit.extensions.custom_calls import CustomCall
-from hlojit.extensions.discovery import Discovery
+from hlojit.extensions.discovery import Discovery, same_name
 from hlojit.extensions.registered import BACKENDS, PASSES, RegisteredBackend, RegisteredPass
 from hlojit.ir.environment import CUSTOM_CALLS, Contribution, Environment, current, process_environment, tables
-from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.errors import HlojitError, PluginError, PluginWarning, short_repr
+from hlojit.ir.near_names import did_you_mean, unknown
+from hlojit.ir.warn import warn
 
 _PYTHON_CALLBACK: Final = re.compile(r"python_[cg]pu_callback$")
 """Targets of JAX's callbacks."""
@@ -50,18 +52,33 @@ class Registry:
         returns something else than it should, or claims a name that is built in or that another plugin has; the registry
         is then as it was.
         """
+        if not isinstance(name, str):
+            raise PluginError(f"a plugin's name is a string, not {short_repr(name)}")
         self._discovery.load_built_in()
         record = PluginRecord(name or name_of(plugin), package, version)
         contribution = read_plugin(plugin, record)
+        before = self.environment.snapshot().contributions
+        _check_package(before.get(record.name), record)
         self.environment.add(contribution, replaces=_is_predecessor)
+        for other in sorted(set(before) - set(self.environment.snapshot().contributions)):
+            warn(
+                f"plugin {record.origin} takes the place of {before[other].origin}: it brings all that this one brought, under "
+                "another name; unregister the one that is not wanted if they are two",
+                PluginWarning,
+            )
         return record
 
     def unregister(self, name: str) -> None:
-        """Drop a plugin with everything that it registered; unknown names are ignored, built-in plugins stay."""
+        """Drop a plugin with everything that it registered; built-in plugins stay.
+
+        Unknown names are ignored, with a warning where one that is registered is spelt nearly so.
+        """
         self._discovery.load_built_in()
         present = self.environment.snapshot().contributions.get(name)
         if present is not None and present.built_in:
             raise PluginError(f"the plugin {present.origin} is built in; HLOJIT_DISABLE_PLUGINS={name} leaves it out")
+        if present is None and (near := did_you_mean(name, self.environment.snapshot().contributions)):
+            warn(f"there is no plugin {name!r} to unregister{near}", PluginWarning)
         self.environment.remove(name)
 
     def scope(self, *plugins: Any) -> Environment:
@@ -103,6 +120,8 @@ class Registry:
 
     def backend(self, name: str) -> Backend:
         """The back end called ``name``; raises with the known and near names."""
+        if not isinstance(name, str):
+            raise HlojitError(f"backend is the name of a back end, not {short_repr(name)}")
         self.load()
         found: RegisteredBackend | None = tables().table(BACKENDS).get(name)
         if found is not None:
@@ -136,23 +155,50 @@ class Registry:
         return (
             unknown("custom call target", target, self.custom_calls)
             + "; register one with hlojit.extensions.register, through the hook hlojit_custom_calls"
-            + tables().failures()
+            + self.not_loaded(target)
         )
+
+    def not_loaded(self, name: str) -> str:
+        """A clause for messages about an unknown target or op: what is installed, is not loaded, and may bring it."""
+        vendor = name.partition(".")[0].lower()
+        clauses = []
+        for _, each in sorted(tables().contributions.items()):
+            record: PluginRecord | None = each.record
+            if record is None or not record.error or each.failure:
+                continue
+            words = {record.name.lower(), *re.split(r"[-_.]", record.package.lower())}
+            would = f", which may bring {name!r}," if vendor in words else ""
+            clauses.append(f"; the plugin {record.origin}{would} is {record.error.splitlines()[0]}")
+        return tables().failures() + "".join(clauses)
 
     def passes(self, backend: str) -> list[RegisteredPass]:
         """All plugins' passes that are meant for a back end, in order of the plugins' names."""
+        return [each for each in self.all_passes() if not each.pass_.targets or backend in each.pass_.targets]
+
+    def all_passes(self) -> list[RegisteredPass]:
+        """All plugins' passes, for whatever back end, in order of the plugins' names."""
         self.load()
         return [
             found
             for _, each in sorted(tables().contributions.items())
             for found in each.tables.get(PASSES, {}).values()
-            if not found.pass_.targets or backend in found.pass_.targets
         ]
+
+    def pass_names(self) -> set[str]:
+        """The names of all plugins' passes."""
+        return {each.pass_.name for each in self.all_passes()}
 
 
 def _fits(family: str, target: str) -> bool:
     form = ".*".join(map(re.escape, family.split("*")))
     return re.fullmatch(form, target, re.DOTALL) is not None
+
+
+def _check_package(present: Contribution | None, record: PluginRecord) -> None:
+    """A package does not take the place of another one's plugin."""
+    known = present.record if present is not None else None
+    if isinstance(known, PluginRecord) and known.package and record.package and known.package != record.package:
+        raise PluginError(same_name(record, known))
 
 
 def _is_predecessor(other: Contribution, contribution: Contribution) -> bool:

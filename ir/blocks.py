@@ -212,6 +212,10 @@ class Instruction:
         self.operands = ()
         self.unlink()
 
+    def clone(self, mapping: dict[Value, Value] | None = None) -> Instruction:
+        """A copy with its regions, in no block: it reads what ``mapping`` gives for values, which receives its results."""
+        return clone_instruction(self, {} if mapping is None else mapping)
+
     def unlink(self) -> None:
         """Take the instruction out of its block without touching its operands (to insert it elsewhere)."""
         if self.block is not None:

@@ -8,6 +8,8 @@
         total = builder.reduce([y], [zero], builder.combiner("add", "f32"), dimensions=(0, 1))
         builder.return_(total)
 
+Ops of other dialects, plugins' too, are methods of the dialect: ``builder.nova.silu(x, alpha=0.5)``.
+
 A method takes the operands (a list where the op takes any number), regions, and then attributes: by position in the
 order of the record, or by name.  It returns the result, or a tuple where there are none or several.  Where the record
 infers no types, ``type=`` or ``result_types=`` gives them.
@@ -18,17 +20,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from keyword import iskeyword
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from hlojit.ir.attributes import Attribute, Dense
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.environment import scope_for, tables
-from hlojit.ir.errors import HlojitError, TypeInferenceError
+from hlojit.ir.errors import HlojitError, PluginError, TypeInferenceError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, Location
+from hlojit.ir.near_names import did_you_mean
+from hlojit.ir.ops.block_inference import infer_blocks
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, find_op, op
+from hlojit.ir.ops.foreign_rules import is_foreign, wrong_types
 from hlojit.ir.ops.region_lifting import lifted_region
 from hlojit.ir.types import TensorType, Type, tensor
 
@@ -93,15 +99,24 @@ class Builder:
 
     def __dir__(self) -> list[str]:
         """Methods of ops, too; those whose names Python reserves have a ``_`` behind."""
-        known = (name.partition(".") for name in tables().ops)
+        known = [name.partition(".") for name in tables().ops]
         mnemonics = {name for dialect, _, name in known if dialect in ("stablehlo", "chlo") and name.isidentifier()}
-        return sorted({*super().__dir__(), *(f"{name}_" if iskeyword(name) else name for name in mnemonics)})
+        dialects = {dialect for dialect, _, name in known if dialect.isidentifier()}
+        return sorted({*super().__dir__(), *dialects, *map(_as_method, mnemonics)})
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         mnemonic = name.removesuffix("_")
         record = find_op(f"stablehlo.{mnemonic}") or find_op(f"chlo.{mnemonic}")
-        if record is None or name.startswith("__"):
-            raise AttributeError(f"there is no op {mnemonic!r}")
+        if record is not None and not name.startswith("__"):
+            return self._method(record)
+        known = tables().ops
+        if not name.startswith("_") and any(each.startswith(f"{name}.") for each in known):
+            return DialectBuilder(self, name)
+        mnemonics = {each.partition(".")[2] for each in known if each.startswith(("stablehlo.", "chlo."))}
+        near = did_you_mean(mnemonic, mnemonics)
+        raise AttributeError(f"there is no op {mnemonic!r}, and no dialect of that name{near}")
+
+    def _method(self, record: OpDefinition) -> Callable[..., Any]:
         return lambda *arguments, **named: self._call(record, arguments, named)
 
     def _call(self, record: OpDefinition, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -205,8 +220,8 @@ class Builder:
         return block
 
     def combiner(self, name: str, element: ElementType | str) -> Block:
-        """The region ``(a, b) -> op(a, b)`` on scalars."""
-        scalar = tensor((), element)
+        """The region ``(a, b) -> op(a, b)`` on scalars; numbers in blocks are f32."""
+        scalar = tensor((), "f32" if isinstance(element, BlockFormat) else element)
         return self.region([scalar, scalar], lambda inner, a, b: inner.create(name, [a, b]).result)
 
     def while_(
@@ -241,6 +256,30 @@ class Builder:
         What it reads from outside may be scalars.
         """
         return lifted_region(self, region, operands, shape)
+
+
+@final
+class DialectBuilder:
+    """The ops of one dialect as methods, as those of ``Builder``: ``builder.nova.silu(x, alpha=0.5)``."""
+
+    def __init__(self, builder: Builder, dialect: str):
+        self._builder = builder
+        self._dialect = dialect
+
+    def __dir__(self) -> list[str]:
+        """Methods of ops; those whose names Python reserves have a ``_`` behind."""
+        prefix = f"{self._dialect}."
+        return sorted(_as_method(name.removeprefix(prefix)) for name in tables().ops if name.startswith(prefix))
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        record = find_op(f"{self._dialect}.{name}") or find_op(f"{self._dialect}.{name.removesuffix('_')}")
+        if record is None or name.startswith("__"):
+            raise AttributeError(f"there is no op {f'{self._dialect}.{name}'!r}{did_you_mean(name, dir(self))}")
+        return self._builder._method(record)
+
+
+def _as_method(mnemonic: str) -> str:
+    return f"{mnemonic}_" if iskeyword(mnemonic) else mnemonic
 
 
 @contextmanager
@@ -334,7 +373,10 @@ def infer_types(
         if found is not None:
             return found
     try:
-        inferred = record.infer(InferenceRequest(operand_types, attributes, regions))
+        request = InferenceRequest(operand_types, attributes, regions)
+        inferred = infer_blocks(record, request) or record.infer(request)
+        if is_foreign(record) and (wrong := wrong_types(inferred)):
+            raise PluginError(f"op {record.name!r}: infer {wrong}")
         return inferred if key is None else known.keep(key, inferred)
     except TypeInferenceError as error:
         error.args = (f"{name} {error}" if error.label else f"{name}: {error}",)

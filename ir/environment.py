@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 OPS: Final = "op"
 ELEMENT_TYPES: Final = "element type"
 CUSTOM_CALLS: Final = "custom call target"
+KERNELS: Final = "kernel"
 
 Tables = Mapping[str, Mapping[str, Any]]
 """Records by name, by the kind of table."""
@@ -57,6 +58,8 @@ class Contribution:
     """Why the plugin could not be loaded, in one line, or empty."""
     record: Any = None
     """What the layer that loads plugins knows of it."""
+    source: str = ""
+    """Who brought something, in messages: ``hlojit-acme 0.1.0``, or ``plugin 'Acme'``."""
 
 
 _KNOWN_OPS: Final = 2048
@@ -100,6 +103,7 @@ class Snapshot:
         "fusion_roles",
         "identity",
         "inferred_types",
+        "kernels",
         "ops",
         "owners",
     )
@@ -134,6 +138,8 @@ class Snapshot:
         """What fusion makes of ops, by name."""
         self.inferred_types: Bounded[Hashable, Sequence[Type]] = Bounded(_KNOWN_TYPES)
         """Result types of elementwise ops, which programs apply to few combinations of types over and over."""
+        self.kernels: Any = None
+        """Kernels by back end and by what they are offered, when somebody has asked (``hlojit.extensions.kernel_table``)."""
         self._changes: int = base._changes if base else environment._changes
         self.identity = _identity(self._changes, kept)
         """Equal for snapshots with equal plugins; what was compiled under one serves under the other."""
@@ -154,6 +160,11 @@ class Snapshot:
             for _, each in sorted(self.contributions.items())
             if each.failure
         )
+
+    def source_of(self, kind: str, name: str) -> str:
+        """A clause for messages: `` (hlojit-acme 0.1.0)``, or nothing for what is hlojit's own."""
+        owner = self.contributions.get(self.owners.get((kind, name), ""))
+        return f" ({owner.source})" if owner is not None and owner.source and not owner.built_in else ""
 
     @contextmanager
     def activate(self) -> Iterator[Snapshot]:
@@ -258,6 +269,16 @@ class Environment:
         moved = Environment(parent, self._contributions.values())
         moved._layer = self._layer
         return moved
+
+    def without(self, owner: str) -> Environment:
+        """An environment of its own with all that this one and its parents have now, but what one plugin has brought."""
+        copy = Environment()
+        with _lock:
+            # What is hlojit's own stands in the process's environment.
+            copy._built_in = {kind: dict(records) for kind, records in self.chain[-1]._built_in.items()}
+            present = self.snapshot().contributions
+            copy._contributions = {name: each for name, each in present.items() if name != owner}
+        return copy
 
     @contextmanager
     def activate(self) -> Iterator[Environment]:
@@ -377,14 +398,18 @@ def _check_claims(contribution: Contribution, others: Snapshot) -> None:
     """Refuse what claims a name that somebody else has; ``others`` are the tables without the plugin."""
     who = f"plugin {contribution.origin}"
     for kind, records in contribution.tables.items():
-        for name in records:
+        for name, record in records.items():
             owner = others.contributions.get(others.owners.get((kind, name), ""))
+            if owner is None and kind == ELEMENT_TYPES and others.element_types.get(name) == record:
+                continue  # hlojit's own format, which a plugin may bring for versions that have it not
             if owner is None and name in others.table(kind):
-                raise PluginError(f"{who} registers the {kind} {name!r}, which is built in")
+                raise PluginError(f"{who} registers the {kind} {name!r}, which is built in; give it another name")
             if owner is None or owner.owner == contribution.owner:
                 continue
             if owner.built_in:
-                raise PluginError(f"{who} registers the {kind} {name!r}, which is built in (plugin {owner.origin})")
+                raise PluginError(
+                    f"{who} registers the {kind} {name!r}, which is built in (plugin {owner.origin}); give it another name"
+                )
             raise PluginError(
                 f"{who} and plugin {owner.origin} both register the {kind} {name!r}; "
                 "in one environment a name has one owner: give one of them another name, or leave one out "

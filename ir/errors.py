@@ -31,6 +31,23 @@ def text_of(error: BaseException) -> str:
         return repr_of(error)
 
 
+def short_repr(value: object, limit: int = 120) -> str:
+    """``repr(value)`` on one line, cut where it is long; objects whose ``__repr__`` fails are called by their class."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+class HlojitWarning(UserWarning):
+    """Base class of all of hlojit's own warnings."""
+
+
+class PluginWarning(HlojitWarning):
+    """Something that a plugin says has no effect, or a plugin could not be loaded; the message names it."""
+
+
 class ParseError(HlojitError):
     """StableHLO text that cannot be read.
 

@@ -11,7 +11,6 @@ Nothing in hlojit enumerates element types; ask the row for what it can do.  Nam
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,23 +20,10 @@ import ml_dtypes
 import numpy as np
 from hlojit.ir.environment import ELEMENT_TYPES, process_environment, tables
 from hlojit.ir.errors import HlojitError
-
-
-class NanEncoding(enum.Enum):
-    """Which bit patterns of a float format mean "not a number"."""
-
-    IEEE = "all exponent bits set, mantissa not zero"
-    ALL_ONES = "exponent and mantissa all ones"
-    NEGATIVE_ZERO = "the pattern of negative zero"
-    NONE = "no pattern"
-
-
-class Overflow(enum.Enum):
-    """What a finite value becomes when it rounds beyond the largest finite number."""
-
-    INFINITY = "infinity"
-    NAN = "NaN"
-    SATURATE = "the largest finite number of its sign"
+from hlojit.ir.format_fields import NanEncoding as NanEncoding  # noqa: PLC0414
+from hlojit.ir.format_fields import Overflow as Overflow  # noqa: PLC0414
+from hlojit.ir.format_fields import Rounding as Rounding  # noqa: PLC0414
+from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -125,14 +111,51 @@ INDEX = IntegerType("index", 64)
 do, so it is no row of the table of element types."""
 
 
+class _Computed(ElementType):
+    """Room for what a format's fields and functions decide, once it is asked for."""
+
+    __slots__ = ("_compute",)
+    hlojit_runtime = ("_compute",)
+
+
 @dataclass(frozen=True, slots=True)
-class FloatFormat(ElementType):
+class FloatFormat(_Computed):
     """A binary float: sign (optional), exponent, mantissa, and what its special patterns mean.
 
-    ``bits`` may be left out: it is the sum of the fields.  ``ieee`` formats reserve the top exponent for infinity and
-    NaN.  ``numpy_name`` names the dtype in NumPy or ml_dtypes, if one exists; a format without one travels outside as
-    ``hlojit.Array`` over its unsigned storage.  ``decode``/``encode`` are numba-compilable functions between the bits
-    and the compute type, for formats that the parameters cannot say (posits, logarithmic numbers).
+    What the fields cannot say - posits, logarithmic numbers, fixed point - is given by functions.  A format that contradicts
+    itself raises ``HlojitError`` when it is made; the error lists everything that is wrong.  See ``docs/formats.md``.
+
+    bits
+        Width, 2 to 64.  May be left out: it is the sum of the fields.
+    exponent_bits, mantissa_bits
+        Widths of the fields, 1 and 0 at least.  The exponent field 0 holds the subnormal numbers.
+    bias
+        The exponent field holds the exponent plus this; ``2**(exponent_bits - 1) - 1`` in IEEE formats.
+    signed
+        Whether the top bit is a sign.  A negative result in a format without one is NaN, or 0 if there is none.
+    has_infinity
+        Whether there is a pattern for infinity: with ``NanEncoding.IEEE`` the largest exponent with mantissa 0, otherwise the
+        largest pattern that is not NaN.  Where there is none, infinity is treated like an overflow.
+    nan
+        Which patterns are NaN.  In a format without any NaN becomes -0.0 (0 without a sign).
+    overflow
+        What is too large becomes.
+    has_zero
+        ``False``: the code 0 is the smallest power of two, there are no subnormal numbers, and zero becomes NaN (or the
+        smallest number).
+    rounding
+        How results are rounded, by whoever computes: every back end, ``Array.from_values`` and constants in text.
+        ``STOCHASTIC`` is to nearest wherever there is no op: in constants and arrays that the host makes.
+    numpy_name
+        The dtype in NumPy or ml_dtypes that has the same bits, if one exists.  A format without one travels outside as
+        ``hlojit.Array`` over unsigned integers.
+    accumulator
+        The float, ``"f32"`` or ``"f64"``, in which reductions and products are summed if it is wider than ``compute``; they
+        are rounded once, at the end.
+    decode, encode
+        Numba-compilable functions from a code, an unsigned integer, to a number, and from a number of the ``compute`` type to
+        the nearest code, whichever that is: ``encode`` rounds, saturates and knows NaN, and the fields beside ``bits`` and
+        ``accumulator`` say nothing.
     """
 
     bits: int = 0
@@ -148,12 +171,18 @@ class FloatFormat(ElementType):
     accumulator: str = "f32"
     decode: Callable[[int], float] | None = None
     encode: Callable[[float], int] | None = None
+    rounding: Rounding = Rounding.NEAREST_EVEN
 
     __hash__ = ElementType.__hash__
 
     def __post_init__(self) -> None:
-        if not self.bits:
+        if self.bits == 0 and all(isinstance(field, int) for field in (self.exponent_bits, self.mantissa_bits)):
             object.__setattr__(self, "bits", int(self.signed) + self.exponent_bits + self.mantissa_bits)
+        found = complaints(self)
+        if not found and (taken := BUILT_IN.get(self.name)) is not None and self != taken:
+            found = [f"name={self.name!r} is a type of hlojit's own; choose another name"]
+        if found:
+            raise HlojitError(f"the float format {self.name!r} cannot be: {'; '.join(found)}")
 
     @property
     def storage(self) -> np.dtype[Any]:
@@ -180,15 +209,13 @@ class FloatFormat(ElementType):
     def compute(self) -> str:
         """Name of the native type in which arithmetic on this format is done before rounding: f32 or f64.
 
-        f32 must hold every value of the format, and twice its precision and two bits more, so that rounding the rounded
-        sum, product, quotient or square root once more gives what a single rounding would.
+        See ``hlojit.ir.format_fields``.  Functions get and return numbers of this type.
         """
-        if self.name == "f32":
-            return "f32"
-        lowest = (1 - self.bias if self.has_zero else -self.bias) - self.mantissa_bits
-        highest = (1 << self.exponent_bits) - 1 - self.bias - (self.nan is NanEncoding.IEEE)
-        fits = self.mantissa_bits <= 10 and self.exponent_bits <= 8 and lowest >= -149 and highest <= 128
-        return "f32" if fits and self.bits <= 32 else "f64"
+        found: str | None = getattr(self, "_compute", None)
+        if found is None:
+            found = compute_of_functions(self) if self.decode is not None else native_compute(self) or "f64"
+            object.__setattr__(self, "_compute", found)
+        return found
 
     @property
     def is_native(self) -> bool:
@@ -353,7 +380,9 @@ def _register_builtin_types() -> None:
     register_element_type(ComplexType("complex<f64>", 128, component="f64"))
 
 
+BUILT_IN: dict[str, ElementType] = {}
+"""hlojit's own rows; keys of caches name these, and hold the content of all others."""
+
 _register_builtin_types()
 
-BUILT_IN = {row.name: row for row in element_types()}
-"""hlojit's own rows; keys of caches name these, and hold the content of all others."""
+BUILT_IN.update((row.name, row) for row in element_types())

@@ -14,14 +14,19 @@ from typing import Any, Protocol
 
 import numpy as np
 from hlojit.ir.environment import scope_for
-from hlojit.ir.errors import ArgumentError, ExecutionError
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, repr_of, short_repr
 from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.ops.block_parts import BlockArray, evaluate_blocks, has_blocks
 from hlojit.ir.ops.definition import Pointwise, Trait
+from hlojit.ir.ops.foreign_rules import is_foreign
 from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize, quantized_element_of
+from hlojit.ir.plugin_names import plugins_named
 from hlojit.ir.quantized import is_quantized
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
+
+NDArray = np.ndarray[Any, Any]
 
 
 class Process(Protocol):
@@ -42,7 +47,7 @@ def evaluate(module: Module, *arguments: Any, process: Process | None = None) ->
     op has no reference semantics.
     """
     scope = scope_for(module.environment).snapshot()
-    with scope.activate(), np.errstate(all="ignore"):
+    with scope.activate(), plugins_named(), np.errstate(all="ignore"):
         return _evaluate(resolved(module, scope), arguments, process)
 
 
@@ -58,6 +63,33 @@ def _evaluate(module: Module, arguments: Sequence[Any], process: Process | None)
     interpreter = Interpreter(module, process)
     results = interpreter.call(function.name, values)
     return tuple(_leave(value, type) for value, type in zip(results, function.result_types))
+
+
+def evaluate_instruction(
+    instruction: Instruction, operands: Sequence[Any], *, captured: Mapping[Value, Any] | None = None
+) -> tuple[NDArray, ...]:
+    """Compute one instruction - an op, a fusion, a loop with all that is in it - from arrays, as ``evaluate`` does.
+
+    ``operands`` are arrays of the operands' dtype or storage dtype, one for each; ``captured`` those of values that the
+    instruction's regions read from outside.  Returns one array of the storage dtype for each result, in memory of its own.
+    Raises ``ArgumentError`` where an array does not fit, ``ExecutionError`` where an op has no reference semantics.
+    """
+    where = f"{instruction.name} at {instruction.location}"
+    if len(operands) != len(instruction.operands):
+        raise ArgumentError(f"{where} has {len(instruction.operands)} operands, found {len(operands)}")
+    function = instruction.function
+    module = function.module if function is not None and function.module is not None else Module()
+    with scope_for(module.environment).activate(), np.errstate(all="ignore"):
+        values = [
+            _enter(type, f"operand {number} of {where}", operand)
+            for number, (type, operand) in enumerate(zip(instruction.operand_types, operands))
+        ]
+        outside = {
+            value: _enter(value.type, f"a captured value of {where}", array)
+            for value, array in (captured or {}).items()
+        }
+        results = Interpreter(module).evaluate(instruction, values, dict(zip(instruction.operands, values)) | outside)
+        return tuple(_stored(value, type) for value, type in zip(results, instruction.result_types))
 
 
 class Interpreter:
@@ -92,6 +124,11 @@ class Interpreter:
 
     def evaluate(self, instruction: Instruction, operands: list[Any], environment: dict[Value, Any]) -> list[Any]:
         """Evaluate one instruction."""
+        if has_blocks(instruction):
+            return evaluate_blocks(instruction, operands, lambda at, values: self._evaluate(at, values, environment))
+        return self._evaluate(instruction, operands, environment)
+
+    def _evaluate(self, instruction: Any, operands: Sequence[Any], environment: dict[Value, Any]) -> list[Any]:
         record = instruction.op
         if record.reference is None:
             raise ExecutionError(f"{record.name} at {instruction.location} has no reference semantics")
@@ -102,13 +139,40 @@ class Interpreter:
             outcome = record.reference(_Call(self, instruction, environment), *operands)
         except RecursionError:
             raise ExecutionError(f"{record.name} at {instruction.location}: regions or calls nest too deep") from None
+        except (HlojitError, MemoryError):
+            raise
+        except Exception as error:
+            if not is_foreign(record):
+                raise
+            text = f"op {record.name!r}: reference raised {repr_of(error)}\n  at {instruction.location}"
+            raise PluginError(text) from error
         results = outcome if isinstance(outcome, tuple) else (outcome,)
         if len(results) != len(instruction.results):
-            raise ExecutionError(f"{record.name}: its reference gives {len(results)} results")
+            found = f"reference returned {len(results)} results, expected {len(instruction.results)}"
+            raise PluginError(f"op {record.name!r}: {found}\n  at {instruction.location}")
+        if is_foreign(record):
+            _check_reference(instruction, operands, results)
         if quantized:
             results = tuple(_quantize(value, result.type) for value, result in zip(results, instruction.results))
         constant = Trait.CONSTANT in record.traits
         return [_settle(value, result.type, constant) for value, result in zip(results, instruction.results)]
+
+
+def _check_reference(instruction: Any, operands: Sequence[Any], results: Sequence[Any]) -> None:
+    """Arrays of a plugin's reference have the shapes of the results, unless a region is evaluated for many elements at once."""
+    types = instruction.operand_types
+    if not all(isinstance(t, TensorType) and np.ndim(value) == t.rank for t, value in zip(types, operands)):
+        return
+    for result, value in zip(instruction.results, results):
+        if not isinstance(result.type, TensorType) or isinstance(value, BlockArray):
+            continue
+        shape, dtype = np.shape(value), np.asarray(value).dtype
+        fits = len(shape) == result.type.rank and result.type.refined(shape).shape == shape
+        if not fits or dtype.kind == "O":
+            raise PluginError(
+                f"op {instruction.op.name!r}: reference returned {short_repr(value, 60)} of shape {shape}, "
+                f"expected {result.type}\n  at {instruction.location}"
+            )
 
 
 class _Call:
@@ -176,7 +240,7 @@ def _check_sizes(instruction: Instruction, types: Sequence[Type], values: Sequen
 
 def _settle(value: Any, type: Type, constant: bool) -> Any:
     """Bring a result of a reference into compute form; a constant comes as it is stored."""
-    if not isinstance(type, TensorType):
+    if not isinstance(type, TensorType) or isinstance(value, BlockArray):
         return value
     array = np.asarray(value)
     if constant and array.dtype == type.element_type.storage:
@@ -220,6 +284,11 @@ def _enter(type: Type, what: str, argument: Any) -> Any:
     if array.ndim != type.rank or any(extent not in (DYNAMIC, found) for extent, found in zip(type.shape, array.shape)):
         raise ArgumentError(f"{what} has shape {array.shape}, expected {type.shape} for {type}")
     return to_compute(array.astype(element.storage, copy=False), element)
+
+
+def _stored(value: Any, type: Type) -> Any:
+    """A result as devices keep it: an array of the element type's storage dtype."""
+    return np.array(to_storage(np.asarray(value), type.element_type)) if isinstance(type, TensorType) else value
 
 
 def _leave(value: Any, type: Type) -> Any:

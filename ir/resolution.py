@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import ArrayAttr, Dense, DictAttr, ElidedElements, TypeAttr
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.environment import ELEMENT_TYPES, OPS, Snapshot
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ElementType, FloatFormat
@@ -165,6 +166,8 @@ def _recoded(elements: np.ndarray[Any, Any], old: ElementType, new: ElementType)
     """The numbers that a constant holds, in another format of the same name: as its text would be read again."""
     from hlojit.ir.scalar.arrays import to_compute, to_storage
 
+    if isinstance(old, BlockFormat) and isinstance(new, BlockFormat):
+        return elements  # numbers that are not encoded yet
     if type(old) is not type(new) or not isinstance(new, FloatFormat):
         raise HlojitError(
             f"the element type {new.name!r} was registered again as something else ({old!r} before, {new!r} now): "

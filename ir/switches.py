@@ -81,7 +81,8 @@ def _shown(text: str) -> str:
 BACKEND = Switch(
     "HLOJIT_BACKEND",
     "`cpu`",
-    "the back end that `hlojit.compile` takes when the call names none",
+    "the back end that `hlojit.compile` takes when the call names none, or several among which it is split, `nova,cpu` "
+    "([placement.md](placement.md))",
     "at every compilation",
 )
 CPU_DEVICES = Switch(

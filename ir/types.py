@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.current_process import in_children
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import ElementType, FloatFormat, element_type
@@ -88,8 +89,12 @@ class TensorType(Type):
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes in a buffer (static shapes only)."""
-        return self.size * self.element_type.itemsize
+        """Bytes in a buffer, of blocks in all of their parts (static shapes only)."""
+        element = self.element_type
+        if isinstance(element, BlockFormat):
+            parts = zip(element.part_shapes(self.shape), element.part_formats)
+            return sum(math.prod(shape) * row.itemsize for shape, row in parts)
+        return self.size * element.itemsize
 
     @cached_property
     def strides(self) -> tuple[int, ...]:

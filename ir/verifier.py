@@ -15,14 +15,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.builder import short_name, signature_complaint
 from hlojit.ir.environment import tables
-from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError
+from hlojit.ir.errors import Fault, HlojitError, TypeInferenceError, VerificationError, short_repr
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import DEEPEST_REGION, Block, Function, Instruction, Module, Value
 from hlojit.ir.module_checks import module_faults
 from hlojit.ir.ops import BUILT_IN
+from hlojit.ir.ops.block_parts import (
+    AsNumbers,
+    block_complaint,
+    carries_blocks,
+    has_blocks,
+    op_complaint,
+    type_complaint,
+)
 from hlojit.ir.ops.definition import Indexed, InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
+from hlojit.ir.ops.foreign_rules import is_foreign, whose, wrong_types
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
 from hlojit.ir.types import TensorType, Type, UnrankedTensorType
@@ -70,7 +80,7 @@ class _FunctionCheck:
         self.allow_unregistered = allow_unregistered
         self.visible: set[Value] = set()
         self.known_types: set[Type] = set()
-        self.quantized = self.per_axis = False
+        self.quantized = self.per_axis = self.blocks = False
         self.unranked = False
         self.correct: set[tuple[Any, ...]] = set()
 
@@ -153,6 +163,9 @@ class _FunctionCheck:
             return
         if self.unranked and self.has_no_rank(instruction):
             return
+        if self.blocks and has_blocks(instruction):
+            self.check_blocks(instruction)
+            return
         key = None
         is_own = isinstance(record.lowering, Indexed) and BUILT_IN.get(record.name) is record
         if is_own or isinstance(record.lowering, Pointwise):
@@ -183,9 +196,12 @@ class _FunctionCheck:
                 element = type.element_type if isinstance(type, TensorType) else None
                 self.quantized |= isinstance(element, QuantizedType)
                 self.per_axis |= isinstance(element, QuantizedType) and not element.is_per_tensor
+                self.blocks |= isinstance(element, BlockFormat)
                 complaint = tensor_complaint(type) if isinstance(type, TensorType) else None
                 if complaint is not None:
                     self.fault(instruction, complaint[1], complaint[0])
+                if (wrong := type_complaint(type)) is not None:
+                    self.fault(instruction, wrong, "blocks")
 
     def has_no_rank(self, instruction: Instruction) -> bool:
         """Report tensors without a rank, which only some ops take."""
@@ -225,6 +241,22 @@ class _FunctionCheck:
                 )
                 return
 
+    def check_blocks(self, instruction: Instruction) -> None:
+        """What computes with numbers in blocks is checked as what it is on f32; what moves them, keeps blocks."""
+        if any(map(type_complaint, (*instruction.operand_types, *instruction.result_types))):
+            return
+        if (complaint := op_complaint(instruction)) is not None:
+            self.fault(instruction, complaint, "blocks")
+            return
+        count = len(self.faults)
+        as_numbers: Any = instruction if carries_blocks(instruction) else AsNumbers(instruction)
+        self.check_constraints(as_numbers)
+        if len(self.faults) == count and (complaint := block_complaint(instruction)) is not None:
+            self.fault(instruction, complaint, "blocks")
+        record = instruction.op
+        if len(self.faults) == count and record.infer is not None and not _compares_results(record):
+            self.check_results(as_numbers)
+
     def check_constraints(self, instruction: Instruction) -> None:
         """Run the record's constraints."""
         before = len(self.faults)
@@ -240,6 +272,9 @@ class _FunctionCheck:
                 if len(self.faults) > before:
                     continue  # a consequence of a fault that is reported already
                 complaint = _why_unchecked(instruction, error)
+            if complaint is not None and not isinstance(complaint, str):
+                by = whose(instruction.op, f"constraint {label}")
+                complaint = f"{by} returned {short_repr(complaint)}; return None, or what is wrong as a string"
             if complaint:
                 fault = Fault(short_name(instruction.name), label, complaint, instruction.location)
                 if fault not in self.faults[before:]:
@@ -257,7 +292,11 @@ class _FunctionCheck:
             self.fault(instruction, error.message, error.label)
             return
         except _CANNOT_CHECK as error:
-            self.fault(instruction, f"result types cannot be inferred: {type(error).__name__}: {error}")
+            by = f"{whose(record, 'infer')} raised " if is_foreign(record) else ""
+            self.fault(instruction, f"result types cannot be inferred: {by}{type(error).__name__}: {error}")
+            return
+        if is_foreign(record) and (wrong := wrong_types(expected)):
+            self.fault(instruction, f"result types cannot be inferred: {whose(record, 'infer')} {wrong}")
             return
         found = instruction.result_types
         if len(found) != len(expected) or not all(map(agreement(record), found, expected)):

@@ -30,15 +30,19 @@ if TYPE_CHECKING:
         ArgumentError,
         ExecutionError,
         HlojitError,
+        HlojitWarning,
         ParseError,
         PluginError,
+        PluginWarning,
         UnsupportedError,
         VerificationError,
     )
     from hlojit.ir.graph import Module
+    from hlojit.kernel_report import kernel_report
+    from hlojit.lowered import lower
     from hlojit.placement import devices, get, put
     from hlojit.runtime import set_threads
-    from hlojit.tracing import jit
+    from hlojit.tracing import custom_call, jit, op
 
 __version__ = "0.1.0"
 
@@ -49,24 +53,30 @@ _HOME = {
     "Array": "hlojit.arrays",
     "compile": "hlojit.compiler",
     "load": "hlojit.compiler",
+    "lower": "hlojit.lowered",
     "parse": "hlojit.compiler",
     "verify": "hlojit.compiler",
     "Executable": "hlojit.executable",
     "CompileOptions": "hlojit.extensions",
     "channel": "hlojit.extensions.channels",
     "Module": "hlojit.ir.graph",
+    "kernel_report": "hlojit.kernel_report",
     "devices": "hlojit.placement",
     "get": "hlojit.placement",
     "put": "hlojit.placement",
+    "custom_call": "hlojit.tracing",
     "jit": "hlojit.tracing",
+    "op": "hlojit.tracing",
     "set_threads": "hlojit.runtime",
 } | dict.fromkeys(
     (
         "ArgumentError",
         "ExecutionError",
         "HlojitError",
+        "HlojitWarning",
         "ParseError",
         "PluginError",
+        "PluginWarning",
         "UnsupportedError",
         "VerificationError",
     ),
@@ -80,17 +90,23 @@ __all__ = [
     "Executable",
     "ExecutionError",
     "HlojitError",
+    "HlojitWarning",
     "Module",
     "ParseError",
     "PluginError",
+    "PluginWarning",
     "UnsupportedError",
     "VerificationError",
     "channel",
     "compile",
+    "custom_call",
     "devices",
     "get",
     "jit",
+    "kernel_report",
     "load",
+    "lower",
+    "op",
     "parse",
     "put",
     "set_threads",

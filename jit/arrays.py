@@ -13,9 +13,12 @@ An ``Array`` is also what stays on a device between calls, of whatever element t
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final, final
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, final
 
 import numpy as np
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import (
@@ -43,18 +46,22 @@ class Array:
 
     On the host it is the encoded values (``storage``) and the element type.  On a device it is a ``Buffer``: contents
     that do not change, that may still be on their way (``wait``), and that NumPy's protocols copy back when asked.
+    Of a block format it is several arrays, its ``parts``, all on the host or all on one device.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_storage", "element_type")
+    __slots__ = ("__weakref__", "_buffer", "_parts", "_storage", "element_type")
 
     def __init__(self, storage: NDArray, element: ElementType | str):
         if isinstance(element, str):
             element = _row(element)
+        if isinstance(element, BlockFormat):
+            raise HlojitError(f"an Array of {element} has parts: make it by Array.from_values or Array.from_parts")
         if storage.dtype != element.storage:
             raise HlojitError(f"an Array of {element} is stored as {element.storage}, not as {storage.dtype}")
         _check_codes(storage, element, f"an Array of {element}")
         self._storage: NDArray | None = storage
         self._buffer: Buffer | None = None
+        self._parts: tuple[Array, ...] = ()
         self.element_type = element
 
     @classmethod
@@ -63,6 +70,7 @@ class Array:
         made = cls.__new__(cls)
         made._storage = storage
         made._buffer = None
+        made._parts = ()
         made.element_type = element
         return made
 
@@ -72,6 +80,7 @@ class Array:
         made = cls.__new__(cls)
         made._storage = None
         made._buffer = buffer
+        made._parts = ()
         made.element_type = buffer.type.element_type
         return made
 
@@ -80,18 +89,69 @@ class Array:
         """Encode numbers into a float format, each rounded to nearest even as the format says."""
         if isinstance(element, str):
             element = _row(element)
+        if isinstance(element, BlockFormat):
+            with fork_gate.inside:
+                from hlojit.block_arrays import parts_of_numbers
+
+            numbers = values.to_values() if isinstance(values, Array) else on_the_host(values, "the values")
+            coded = parts_of_numbers(numbers, element)
+            return cls.in_blocks([cls._from_codes(codes, type_.element_type) for codes, type_ in coded], element)
         if not isinstance(element, FloatFormat):
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
         with fork_gate.inside:
             from hlojit.ir.scalar.arrays import encode_array
 
-        encoded = encode_array(np.asarray(values, _compute_dtype(element)), element)
-        storage = np.ascontiguousarray(encoded).view(element.storage).reshape(np.shape(values))
+        numbers = np.asarray(values)
+        if numbers.dtype not in (np.float32, np.float64):
+            numbers = numbers.astype(np.float64)
+        encoded = encode_array(numbers, element)
+        storage = np.ascontiguousarray(encoded).view(element.storage).reshape(numbers.shape)
         _check_codes(storage, element, f"the encode function of {element}")
         return cls._from_codes(storage, element)
 
+    @classmethod
+    def from_parts(cls, parts: Sequence[Any], element: ElementType | str) -> Array:
+        """The array of a block format that consists of ``parts``: elements, scales and, of two levels, the tensor's scale.
+
+        They are shared, not copied, and all on the host or all on one device.  Raises ``ArgumentError`` where shapes or
+        element types do not fit together.
+        """
+        if isinstance(element, str):
+            element = _row(element)
+        if not isinstance(element, BlockFormat):
+            raise HlojitError(f"Array.from_parts is for block formats, {element} is none")
+        with fork_gate.inside:
+            from hlojit.block_arrays import checked_parts
+
+        return cls.in_blocks(checked_parts(parts, element, _as_part), element)
+
+    @classmethod
+    def in_blocks(cls, parts: Sequence[NDArray | Array], element: ElementType) -> Array:
+        """The array of a block format of parts that are known to fit together."""
+        made = cls.__new__(cls)
+        made._storage = None
+        made._buffer = None
+        made._parts = tuple(
+            part if isinstance(part, Array) else cls._from_codes(part, row)
+            for part, row in zip(parts, getattr(element, "part_formats", ()))
+        )
+        made.element_type = element
+        return made
+
+    @property
+    def parts(self) -> tuple[NDArray | Array, ...]:
+        """Of a block format its elements, its scales and, of two levels of scales, the tensor's scale; else the array itself."""
+        if not self._parts:
+            return (self,)
+        return tuple(part if part.device is not None else from_storage(part.storage, part.type) for part in self._parts)
+
     def to_values(self) -> NDArray:
         """Decode to an array of the format's compute type (float32 or float64), exactly."""
+        if isinstance(self.element_type, BlockFormat):
+            with fork_gate.inside:
+                from hlojit.block_arrays import numbers_of_parts
+
+            return numbers_of_parts([part.storage for part in self._parts], self.element_type)
         if not isinstance(self.element_type, FloatFormat):
             return self.storage
         with fork_gate.inside:
@@ -109,11 +169,15 @@ class Array:
     @property
     def device(self) -> Device | None:
         """The device, or None for an array on the host."""
+        if self._parts:
+            return self._parts[0].device
         return None if self._buffer is None else self._buffer.device
 
     @property
     def is_ready(self) -> bool:
         """Whether the contents are there, or will never be: ``wait`` returns or raises at once."""
+        if self._parts:
+            return all(part.is_ready for part in self._parts)
         return self._buffer is None or self._buffer.ready.ready
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -121,13 +185,19 @@ class Array:
 
         Raises ``ExecutionError`` if the program that makes them failed, or one that it depends on.
         """
+        if self._parts:
+            end = None if timeout is None else time.monotonic() + timeout
+            return all(part.wait(None if end is None else max(end - time.monotonic(), 0)) for part in self._parts)
         return self._buffer is None or self._buffer.ready.wait(timeout)
 
     def delete(self) -> None:
         """Give the memory on the device back now; using the array is an error from then on."""
-        if self._buffer is None:
+        if self.device is None:
             raise HlojitError("an Array on the host is not deleted; drop it")
-        self._buffer.delete()
+        for part in self._parts:
+            part.delete()
+        if self._buffer is not None:
+            self._buffer.delete()
 
     # ---------------------------------------------------------------- contents
 
@@ -136,7 +206,10 @@ class Array:
         """The encoded values; of an array on a device a copy, or a read-only view where the host can read the memory."""
         if self._storage is not None:
             return self._storage
-        assert self._buffer is not None
+        if self._buffer is None:
+            raise HlojitError(
+                f"an Array of {self.element_type} is several arrays, .parts; its numbers are .to_values()"
+            )
         view = self._buffer.host_view()
         return self._buffer.to_host() if view is None else view
 
@@ -145,6 +218,8 @@ class Array:
         """The tensor type."""
         if self._buffer is not None:
             return self._buffer.type
+        if self._parts:
+            return tensor(self._parts[0].shape, self.element_type)
         assert self._storage is not None
         return tensor(self._storage.shape, self.element_type)
 
@@ -165,7 +240,9 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the storage; on a device those that it takes there."""
+        """Bytes of the storage, or of all parts; on a device those that they take there."""
+        if self._parts:
+            return sum(part.nbytes for part in self._parts)
         return self.type.nbytes if self._buffer is None else self._buffer.nbytes
 
     def __len__(self) -> int:
@@ -174,9 +251,9 @@ class Array:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        if copy is False and (dtype is not None or not self._is_readable):
+        if copy is False and (dtype is not None or not self._is_readable or self._parts):
             raise ValueError("the array's elements cannot be had in this form without a copy")
-        if dtype is None:
+        if dtype is None and not self._parts:
             values = from_storage(self.storage, self.type)
             array = values.storage if isinstance(values, Array) else values
             return array.copy() if copy else array
@@ -187,7 +264,12 @@ class Array:
         """Whether NumPy can read the elements where they are."""
         return self._buffer is None or self._buffer.memory_space.is_host
 
+    def _refuse_blocks(self) -> None:
+        if self._parts:
+            raise BufferError(f"DLPack and buffers have no type for {self.element_type}; pass .parts, or .to_values()")
+
     def __dlpack__(self, **options: Any) -> Any:
+        self._refuse_blocks()
         wanted = options.get("dl_device")
         if self._lies_on(wanted):
             return self._capsule(options)
@@ -235,6 +317,7 @@ class Array:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        self._refuse_blocks()
         if self._buffer is not None and self._buffer.device.dlpack_device is not None:
             return self._buffer.device.dlpack_device
         if self._buffer is not None and not self._is_readable:
@@ -244,6 +327,7 @@ class Array:
     def __buffer__(self, flags: int) -> memoryview:
         # PEP 688: Python 3.12 and later ask for it.  NumPy asks first, hides what is raised here, Ctrl-C too, and then
         # takes __array__: so nothing waits or transfers here.
+        self._refuse_blocks()
         if not self._is_readable or not self.is_ready:
             raise BufferError(f"the elements of {self!r} are not in the host's memory; numpy.asarray brings them there")
         return self.__array__().data
@@ -262,11 +346,12 @@ class Array:
         return bool(self.to_values())
 
     def __repr__(self) -> str:
-        if self._buffer is not None:
+        buffers = [part._buffer for part in self._parts or (self,) if part._buffer is not None]
+        if buffers:
             # Neither waits nor transfers.
-            state = "" if self._buffer.ready.ready else ", pending"
-            state = ", deleted" if self._buffer.is_deleted else state
-            return f"Array(on {self._buffer.device}{state}, {self.type})"
+            state = "" if all(each.ready.ready for each in buffers) else ", pending"
+            state = ", deleted" if any(each.is_deleted for each in buffers) else state
+            return f"Array(on {buffers[0].device}{state}, {self.type})"
         try:
             values = np.array2string(self.to_values(), separator=", ", prefix="Array(")
         except ImportError:
@@ -278,6 +363,20 @@ _DLPACK_CPU: Final = 1
 _DLPACK_EXTENSION: Final = 12
 _DLPACK_READ_ONLY_FROM: Final = (1, 0)
 """The version whose capsules say whether memory may be written; a consumer that names none knows older ones."""
+
+
+def is_in_blocks(value: object) -> TypeGuard[Array]:
+    """Whether a value is an array of a block format."""
+    return isinstance(value, Array) and isinstance(value.element_type, BlockFormat)
+
+
+def _as_part(part: Any, type_: TensorType, where: str) -> Array:
+    """A part of an array in blocks, shared."""
+    if isinstance(part, Array) and part.device is not None:
+        if part.type != type_:
+            raise ArgumentError(f"{where}: expected {type_}, got {part.type}")
+        return part
+    return Array(to_storage(part, type_, where), type_.element_type)
 
 
 def _check_codes(storage: NDArray, element: ElementType, what: str) -> None:
@@ -332,10 +431,6 @@ def have_same_codes(a: ElementType, b: ElementType) -> bool:
         return a.name == b.name and fingerprint(a) == fingerprint(b)
     except NotKeyable:
         return False
-
-
-def _compute_dtype(element: FloatFormat) -> np.dtype[Any]:
-    return np.dtype(np.float64 if element.compute == "f64" else np.float32)
 
 
 def is_outside_form_different(type_: TensorType) -> bool:

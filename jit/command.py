@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, PluginWarning
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,9 +74,25 @@ def _parser() -> argparse.ArgumentParser:
     roofline.add_argument("--backend", default="cuda", help="a back end for machines with threads")
     roofline.set_defaults(run=_roofline)
 
+    from hlojit.testing.command import add_commands
+
+    add_commands(commands)
+
+    kernels = commands.add_parser("kernels", help="say which kernels of plugins a program takes, and why not others")
+    _file(kernels)
+    kernels.add_argument("--backend", help="name of a back end (see: hlojit plugins)")
+    kernels.set_defaults(run=_kernels)
+
     cache = commands.add_parser("cache", help="show what is kept on disk, or remove it")
     cache.add_argument("--clear", action="store_true", help="remove every entry")
     cache.set_defaults(run=_cache)
+
+    new_plugin = commands.add_parser(
+        "new-plugin", help="write a package with a format, an op, a pass, a call and a kernel"
+    )
+    new_plugin.add_argument("name", help="a lower-case word: the package is hlojit-NAME, its dialect NAME")
+    new_plugin.add_argument("--path", metavar="FOLDER", help="where to (default: hlojit-NAME)")
+    new_plugin.set_defaults(run=_new_plugin)
 
     machine = commands.add_parser("machine", help="print the machine model that plans are derived from")
     machine.add_argument("--measure", action="store_true", help="measure the bandwidth of memory (for HLOJIT_MACHINE)")
@@ -181,22 +198,43 @@ def _opt(options: argparse.Namespace) -> int:
     from hlojit.ir.passes.pipeline_text import parse_pipeline
     from hlojit.ir.passes.registry import known_passes
 
-    brought = registry().passes(options.backend or DEFAULT_BACKEND)
-    known = known_passes(type(each.pass_) for each in brought)
+    backend = options.backend or DEFAULT_BACKEND
+    brought = {each.pass_.name: each for each in registry().all_passes()}
+    known: dict[str, Any] = {**known_passes(), **{name: each.pass_ for name, each in brought.items()}}
     if options.list:
         for name in sorted({kind.name for kind in known.values()}):
-            summary = (sys.modules[known[name].__module__].__doc__ or "").strip().splitlines()
-            print(f"{name:36} {known[name].phase:16} {summary[0] if summary else ''}")
+            summary = _summary(known[name])
+            elsewhere = _other_targets(brought[name], backend) if name in brought else ""
+            print(f"{name:36} {known[name].phase:16} {summary}{f' (for {elsewhere})' if elsewhere else ''}")
         return 0
     module = _module(options)
     if options.passes is None:
         pipeline = default_pipeline(registry().backend(options.backend), CompileOptions())
     else:
-        packages = {each.pass_.name: each.package for each in brought}
+        packages = {name: each.source for name, each in brought.items()}
         pipeline = replace(parse_pipeline(options.passes, known), packages=packages)
+        for name in dict.fromkeys(pass_.name for pass_ in pipeline.passes if pass_.name in brought):
+            if elsewhere := _other_targets(brought[name], backend):
+                print(
+                    f"hlojit: note: the pass {name!r} ({packages[name]}) is for {elsewhere}, and in no pipeline of {backend!r}",
+                    file=sys.stderr,
+                )
     pipeline.run(module, verify="always")
     print(module)
     return 0
+
+
+def _summary(pass_: Any) -> str:
+    """The first line of what is written about a pass: of hlojit's own in its module, of others in the class."""
+    kind = pass_ if isinstance(pass_, type) else type(pass_)
+    text = sys.modules[kind.__module__].__doc__ if pass_ is kind else kind.__doc__
+    return (text or "").strip().partition("\n")[0]
+
+
+def _other_targets(found: Any, backend: str) -> str:
+    """The back ends that a plugin's pass is for, if this is none of them."""
+    targets = found.pass_.targets
+    return "" if not targets or backend in targets else f"the back end {' and '.join(map(repr, sorted(targets)))}"
 
 
 def _parse(options: argparse.Namespace) -> int:
@@ -223,15 +261,20 @@ def _plugins(options: argparse.Namespace) -> int:
     table = Table(
         "plugin", "package", "hooks", "brings", "status", title=f"hlojit plugins (hooks {_dotted(API_VERSION)})"
     )
-    for name, record in sorted(registry().load().records.items()):
+    with warnings.catch_warnings():
+        # What could not be loaded is listed below.
+        warnings.simplefilter("ignore", PluginWarning)
+        records = registry().load().records
+    for name, record in sorted(records.items()):
         brings = [
             *(f"back end {backend.name}" for backend in record.backends),
             *(f"format {row.name}" for row in record.formats),
             *(f"op {op.name}" for op in record.ops),
             *(f"pass {pass_.name} ({pass_.phase})" for pass_ in record.passes),
-            *(f"custom call {call.target} ({call.trust})" for call in record.custom_calls),
+            *(f"custom call {call.target} ({call.level})" for call in record.custom_calls),
+            *(f"kernel {kernel.name} ({kernel.backend})" for kernel in record.kernels if not record.built_in),
         ]
-        unavailable = [reason for backend in record.backends if (reason := backend.unavailable())]
+        unavailable = [reason for backend in record.backends if (reason := _status(backend))]
         status = "not loaded" if record.error else "; ".join(unavailable) or "ok"
         table.add_row(
             name, f"{record.package} {record.version}".strip(), _dotted(record.api), "\n".join(brings), status
@@ -246,7 +289,8 @@ def _plugins(options: argparse.Namespace) -> int:
 
 def _devices(options: argparse.Namespace) -> int:
     from hlojit.extensions import registry
-    from hlojit.placement import default_backend, devices_of
+    from hlojit.extensions.backend_checks import devices_of, why_unavailable
+    from hlojit.placement import default_backend
     from rich.console import Console
     from rich.table import Table
 
@@ -254,7 +298,7 @@ def _devices(options: argparse.Namespace) -> int:
     lines = []
     for name, backend in sorted(registry().load().backends.items()):
         try:
-            reason = backend.unavailable() or ""
+            reason = why_unavailable(backend)
             found = () if reason else devices_of(backend)
         except HlojitError as error:
             reason, found = str(error), ()
@@ -264,13 +308,33 @@ def _devices(options: argparse.Namespace) -> int:
         if reason:
             lines.append(f"{name}: {reason}")
         else:
-            lines.extend(backend.notes())
+            lines.extend(_notes(backend))
     console = Console()
     console.print(table)
     for line in lines:
         console.print(line, markup=False, highlight=False)
     console.print(f"programs run on {default_backend()} where nothing else is asked for", highlight=False)
     return 0
+
+
+def _status(backend: Any) -> str:
+    """Why a back end cannot be used, or what is wrong with its answer."""
+    from hlojit.extensions.backend_checks import why_unavailable
+
+    try:
+        return why_unavailable(backend)
+    except HlojitError as error:
+        return str(error)
+
+
+def _notes(backend: Any) -> Sequence[str]:
+    from hlojit.extensions.origins import backend_text
+    from hlojit.ir.vendor_calls import call_named
+
+    try:
+        return [str(line) for line in call_named(lambda: f"{backend_text(backend.name)}: notes", backend.notes)]
+    except HlojitError as error:
+        return [str(error)]
 
 
 def _roofline(options: argparse.Namespace) -> int:
@@ -286,6 +350,13 @@ def _roofline(options: argparse.Namespace) -> int:
         raise HlojitError(f"the back end {backend.name!r} cannot be used here: {reason}")
     module = lower(_module(options), backend, CompileOptions())
     print(table(estimates(backend, module), backend.devices()[0].kind))
+    return 0
+
+
+def _kernels(options: argparse.Namespace) -> int:
+    from hlojit.kernel_report import kernel_report
+
+    print(kernel_report(_module(options), backend=options.backend))
     return 0
 
 
@@ -310,6 +381,16 @@ def _cache(options: argparse.Namespace) -> int:
     for kind in KINDS:
         chosen = [entry.nbytes for entry in entries if entry.kind == kind]
         print(f"  {kind:9} {len(chosen):6,} entries {sum(chosen) / 1e6:10,.1f} MB")
+    return 0
+
+
+def _new_plugin(options: argparse.Namespace) -> int:
+    from hlojit.new_plugin import write_plugin
+
+    folder = Path(options.path or f"hlojit-{options.name}")
+    for path in write_plugin(options.name, folder):
+        print(path)
+    print(f"next: pip install -e '{folder}[test]' && pytest {folder}")
     return 0
 
 

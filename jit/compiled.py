@@ -25,6 +25,8 @@ from hlojit.ir.binary import FormatError, Reader, Records, Writer, records_of
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.files import open_regular, read_aligned, sealed, unsealed, write_file
 from hlojit.ir.fingerprint import NotKeyable
+from hlojit.ir.ops.block_arithmetic import block_format, part_types
+from hlojit.ir.ops.block_parts import type_complaint
 from hlojit.ir.process_grid import MOST_PROCESSES, ProcessGrid
 from hlojit.ir.types import TensorType
 from hlojit.lowering import kernel, program, storage
@@ -137,6 +139,8 @@ class CompiledProgram:
     and the last one is the size."""
     nesting: tuple[str, ...] = ()
     """Of a program with tuples, how arguments and results are nested (``hlojit.nesting``)."""
+    blocks: tuple[tuple[TensorType, ...], ...] = ()
+    """Of a program with arguments or results in blocks the types of all arguments, and of all results, as callers see them."""
     sized: SizedProgram | None = None
     """Of a program that is compiled once for all sizes: its inputs and outputs leave them open, and it has no record."""
     unkeyable: tuple[str, ...] = ()
@@ -220,7 +224,8 @@ def _check(values: dict[str, Any]) -> None:
         and all_of(tuple, values["imports"])
         and all([type(part) for part in pair] == [str, str] for pair in values["imports"])
         and _is_bounded(values["bounded"], values["outputs"])
-        and _is_nesting(values["nesting"], len(values["inputs"]), len(values["bounded"] or values["outputs"]))
+        and _are_blocks(values["blocks"], values["inputs"], values["outputs"], bool(values["bounded"]))
+        and _is_nesting(values["nesting"], *_counts(values))
         and (values["sized"] is None or sized_program.is_sound(values["sized"], values["inputs"], values["outputs"]))
         and _are_limits(values["limits"], values["outputs"][len(values["bounded"]) :])
     )
@@ -235,6 +240,28 @@ def _are_limits(limits: Any, outputs: Sequence[TensorType]) -> bool:
     if not all(isinstance(each, tuple) and [type(part) for part in each] == [str, str] for each in limits):
         return False
     return not limits or (len(outputs) >= 2 and not any(each.rank for each in outputs[-2:]))
+
+
+def _are_blocks(blocks: Any, inputs: Sequence[TensorType], outputs: Sequence[TensorType], is_bounded: bool) -> bool:
+    """Whether these are the types of arguments and of results whose parts are the inputs and outputs, or nothing."""
+    if blocks == ():
+        return True
+    if not isinstance(blocks, tuple) or [type(each) for each in blocks] != [tuple, tuple]:
+        return False
+    if not all(isinstance(each, TensorType) and type_complaint(each) is None for types in blocks for each in types):
+        return False
+    flat = [
+        [part for each in types for part in (part_types(each) if block_format(each) is not None else [each])]
+        for types in blocks
+    ]
+    return flat[0] == list(inputs) and (is_bounded or flat[1] == list(outputs))
+
+
+def _counts(values: dict[str, Any]) -> tuple[int, int]:
+    """How many arguments and results callers see, tuples aside."""
+    if values["blocks"]:
+        return len(values["blocks"][0]), len(values["blocks"][1])
+    return len(values["inputs"]), len(values["bounded"] or values["outputs"])
 
 
 def _is_nesting(nesting: Any, *leaves: int) -> bool:

@@ -15,28 +15,37 @@ from typing import Any, cast
 from hlojit.compile_options import checked_options
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode, registry
+from hlojit.extensions.backend_checks import why_unavailable
 from hlojit.extensions.binding import elementwise_binding, refined_call
 from hlojit.extensions.elementwise_calls import one_compilation
+from hlojit.extensions.fusion_policy import fusion_policy
+from hlojit.extensions.kernel_selection import KernelSelection, declined_by, selections
 from hlojit.extensions.legalization import Legalization, Legalizer
+from hlojit.extensions.origins import BACKENDS, backend_text
+from hlojit.extensions.pass_places import warn_of_places
+from hlojit.extensions.registered import RegisteredPass
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
-from hlojit.ir.environment import Snapshot, current, scope_for
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, repr_of
+from hlojit.ir.environment import Snapshot, current, scope_for, tables
+from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
+from hlojit.ir.near_names import unknown
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import Limit, RunTimeSizes, padded_program
 from hlojit.ir.passes.op_expander import OpExpander
-from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassPipeline, VerifyMode, order_passes
+from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassEvent, PassPipeline, VerifyMode, order_passes
+from hlojit.ir.passes.pass_options import with_options
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, platform_argument, size_arguments
-from hlojit.ir.passes.tuple_legalizer import TupleLegalizer, has_tuples
+from hlojit.ir.plugin_names import plugins_named
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
 from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import Type
-from hlojit.nesting import Nesting
+from hlojit.ir.vendor_calls import call_named
+from hlojit.outside import Outside
 
 DEFAULT_BACKEND = "cpu"
 _LAST_UNFUSED_PHASE = "before-fusion"
@@ -72,17 +81,20 @@ def verify(program: str | Module, *, allow_unregistered: bool = False) -> None:
 def compile(
     program: str | Module,
     *,
-    backend: str | None = None,
+    backend: str | Sequence[str] | None = None,
     options: CompileOptions | Mapping[str, Any] | None = None,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     donate: Sequence[int] = (),
+    pass_options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
     """Compile StableHLO text or a module to an ``Executable``.
 
-    ``backend`` is the name of a registered back end (default: ``HLOJIT_BACKEND``, then the CPU); ``options`` is a
+    ``backend`` is the name of a registered back end (default: ``HLOJIT_BACKEND``, then the CPU), or a list of names, preferred
+    ones first, among which the program is split (docs/placement.md; also ``"nova,cpu"``); ``options`` is a
     ``CompileOptions`` or a mapping of its fields.  ``donate`` holds numbers of arguments whose memory the program may take,
-    beside those that the text names (docs/donation.md).  The module given is not changed.
+    beside those that the text names (docs/donation.md).  ``pass_options`` sets options of passes, plugins' ones too:
+    ``{"acme-tile": {"size": 32}}`` (docs/add-a-pass.md).  The module given is not changed.
 
     ``num_replicas`` times ``num_partitions`` processes run the program together, each on a device of its own, and the executable
     takes a list of arguments for each (docs/devices.md).  By default as many as the module's attributes ``mhlo.num_replicas``
@@ -102,9 +114,10 @@ def compile(
             mark_donated(program.main, donate)
         home = program.environment if isinstance(program, Module) else current()
         # One state of the tables from beginning to end, whatever is registered meanwhile.
-        with one_compilation(), scope_for(home).snapshot().activate() as scope:
+        with one_compilation(), scope_for(home).snapshot().activate() as scope, plugins_named():
             try:
-                return _compile(program, backend, checked_options(options, num_replicas, num_partitions), scope)
+                settings = checked_options(options, num_replicas, num_partitions, pass_options)
+                return _compile(program, _chosen(backend, settings, scope), settings, scope)
             except MemoryError as error:
                 raise HlojitError(f"no memory to compile the program: {error}") from error
 
@@ -140,16 +153,50 @@ def _check_program(program: Any) -> None:
         )
 
 
-def _compile(program: str | Module, backend: str | None, settings: CompileOptions, scope: Snapshot) -> Any:
-    chosen = registry().backend(backend or BACKEND.text() or DEFAULT_BACKEND)
-    reason = chosen.unavailable()
-    if reason:
-        raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
+def _chosen(names: str | Sequence[str] | None, settings: CompileOptions, scope: Snapshot) -> Backend:
+    """The back end of a name, or one that stands for those of a list."""
+    if names is None or isinstance(names, str):
+        name = names or BACKEND.text() or DEFAULT_BACKEND
+        names = name.split(",") if "," in name else name
+    if isinstance(names, str):
+        chosen = registry().backend(names)
+        if reason := why_unavailable(chosen):
+            raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
+        return chosen
+    if not isinstance(names, Sequence):
+        raise HlojitError(f"backend is the name of a back end, or a list of names, not {short_repr(names)}")
+    from hlojit.partition.joint import joint_backend
+    from hlojit.partition.partitioner import partitioned
+
+    quiet = replace(settings, progress=False)
+
+    def take_apart(module: Module, joint: Any, options: CompileOptions) -> Any:
+        return partitioned(
+            module, joint, options, lambda part, member: _compile(part, member, quiet, scope, is_segment=True)
+        )
+
+    return joint_backend(names, registry().backend, take_apart)
+
+
+def _legalizer(backend: Backend, options: CompileOptions, *, open_sizes: bool = False) -> Legalizer:
+    if not backend.joint_members:
+        return Legalizer(backend, options, open_sizes)
+    from hlojit.partition.joint import JointLegalizer
+
+    return JointLegalizer(backend, options, open_sizes)
+
+
+def _compile(
+    program: str | Module, chosen: Backend, settings: CompileOptions, scope: Snapshot, *, is_segment: bool = False
+) -> Any:
+    """``is_segment``: the program is a part of one that was compiled for several back ends, and has been simplified."""
     from hlojit import program_cache
     from hlojit.progress import stage_progress
 
     with collection_paused(), stage_progress(settings.progress) as progress:
-        key, origin, kept = program_cache.find(program, chosen, settings)
+        # A segment goes through fewer passes of plugins' than a program, and is kept under the same key where there are none.
+        leaves_out = is_segment and len(_brought(chosen, is_segment=True)) < len(registry().passes(chosen.name))
+        key, origin, kept = ("", None, None) if leaves_out else program_cache.find(program, chosen, settings)
         if kept is not None:
             try:
                 return load_program(kept, chosen)
@@ -162,59 +209,38 @@ def _compile(program: str | Module, backend: str | None, settings: CompileOption
             module = module.clone()
         module.environment = scope
         grid = _stated(module, settings)
+        if grid.processes > 1 and chosen.joint_members:
+            why = f"a program that {grid.processes} processes run together ({grid}) is compiled for one back end"
+            raise UnsupportedError(f"@{module.main.name}", chosen.name, why)
         settings = replace(settings, num_replicas=grid.replicas, num_partitions=grid.partitions)
         progress("verify")
         verify(module)
-        nesting = _without_tuples(module)
+        outside = Outside.of(module)
         if ShapeLegalizer().run(module):
             verify(module)
         if is_dynamic(module):
             made = _dynamic(module, chosen, settings, scope, grid)
             if (compiled := getattr(made, "program", None)) is not None:
-                program_cache.keep(key, _with_origin(compiled, origin, nesting))
-            return _of_nesting(made, nesting)
+                program_cache.keep(key, outside.stated_in(program_cache.with_provenance(compiled, origin)))
+            return outside.around(made)
         whole = None if platform_argument(module.main) is None else module.clone()
         try:
-            lowered = lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name))
+            lowered = lower(
+                module, chosen, settings, callback=lambda event: progress(event.pass_.name), is_segment=is_segment
+            )
         except UnsupportedError as error:
             if whole is None:
                 raise
             # What another platform has for itself is not reached on this one.
             why = f"{error.op} cannot be compiled for every platform that the program is exported for: {error.reason}"
-            return _of_nesting(_dynamic(whole, chosen, settings, scope, grid, why), nesting)
+            return outside.around(_dynamic(whole, chosen, settings, scope, grid, why))
         progress("generate code")
         compiled = _compiled(chosen, lowered.freeze(), settings)
         if isinstance(compiled, CompiledProgram):
-            compiled = _with_origin(compiled, origin, nesting)
+            compiled = outside.stated_in(program_cache.with_provenance(compiled, origin))
             program_cache.keep(key, compiled)
             return load_program(compiled, chosen)
-        return _of_nesting(_of_grid(_executable(chosen, lowered, compiled), grid), nesting)
-
-
-def _with_origin(compiled: CompiledProgram, origin: Any, nesting: Nesting | None) -> CompiledProgram:
-    """A program with where it comes from, and how its arguments are nested."""
-    from hlojit.program_cache import with_provenance
-
-    found = with_provenance(compiled, origin)
-    return found if nesting is None else replace(found, nesting=(nesting.arguments, nesting.results))
-
-
-def _without_tuples(module: Module) -> Nesting | None:
-    """Let the entry function take and return tensors instead of tuples; how they were nested, if there were any."""
-    nesting = Nesting.of(module.main)
-    if nesting is not None:
-        TupleLegalizer().run(module)
-        if has_tuples(module.main):
-            raise UnsupportedError(
-                f"@{module.main.name}", "", "a function with tuples that other functions call is no entry"
-            )
-    return nesting
-
-
-def _of_nesting(executable: Any, nesting: Nesting | None) -> Any:
-    from hlojit.nested_executable import NestedExecutable
-
-    return executable if nesting is None else NestedExecutable(executable, nesting)
+        return outside.around(_of_grid(_executable(chosen, lowered, compiled), grid))
 
 
 def _dynamic(
@@ -237,20 +263,20 @@ def _dynamic(
         sources = tuple(sorted({*sources, platform}))
 
     def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
-        with fork_gate.inside, one_compilation(), scope.activate():
+        with fork_gate.inside, one_compilation(), scope.activate(), plugins_named():
             refined = refined_program(module, types, values)
             check_ranks(refined)
             if not is_dynamic(refined):
-                return _compile(refined, backend.name, settings, scope)
+                return _compile(refined, backend, settings, scope)
             if backend.takes_unknown_sizes:
                 return _executable(backend, refined, _compiled(backend, refined.freeze(), settings))
             # Padding knows pointwise ops, and nothing of calls.
-            OpExpander(rule_of=elementwise_binding, keeps=Legalizer(backend, settings).keeps).run(refined)
+            OpExpander(rule_of=elementwise_binding, keeps=_legalizer(backend, settings).keeps).run(refined)
             outputs = [as_tensor(type_, "a result") for type_ in refined.main.result_types]
             sizes = padded_program(refined)
             verify(refined)
             assert sizes is not None, "something was left open"
-            return BoundedExecutable(_compile(refined, backend.name, settings, scope), outputs, sizes)
+            return BoundedExecutable(_compile(refined, backend, settings, scope), outputs, sizes)
 
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
@@ -292,7 +318,7 @@ def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings
 def _expanded(module: Module, backend: Backend, settings: CompileOptions) -> Module:
     """The program with all ops that say what they need of sizes: simplification leaves out what no result needs."""
     expanded = module.clone()
-    inline, expand, _ = Legalizer(backend, settings, open_sizes=True).passes()
+    inline, expand, _ = _legalizer(backend, settings, open_sizes=True).passes()
     for pass_ in (inline, expand, ShapeRefinement(refine_call=refined_call)):
         pass_.run(expanded)
     return expanded
@@ -326,26 +352,40 @@ def lower(
     *,
     callback: PassCallback | None = None,
     open_sizes: bool = False,
+    is_segment: bool = False,
 ) -> Module:
     """Run the default pipeline for ``backend`` on ``module`` in place and return it.
 
-    ``open_sizes``: the module is to be compiled once for all sizes of its arguments.
+    ``open_sizes``: the module is to be compiled once for all sizes of its arguments.  ``is_segment``: it is a part of a program
+    that plugins' passes for all back ends have seen.
     Raises ``UnsupportedError`` for what the back end cannot do, of the program and of what late passes have built.
     """
-    pipeline = default_pipeline(backend, options, open_sizes=open_sizes)
+    pipeline = default_pipeline(backend, options, open_sizes=open_sizes, is_segment=is_segment)
     late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
     before = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase not in late))
     after = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase in late))
-    legalizer, mode = Legalizer(backend, options, open_sizes), cast(VerifyMode, options.verify)
-    before.run(module, verify=mode, callback=callback)
-    legalizer.check(module)
-    after.run(module, verify=mode, callback=callback)
-    if any(pass_.name in after.packages for pass_ in after.passes):
-        legalizer.check(module)
+    legalizer, mode = _legalizer(backend, options, open_sizes=open_sizes), cast(VerifyMode, options.verify)
+    limit = options.pass_time_limit
+    before.run(module, verify=mode, callback=callback, time_limit=limit)
+    declined = declined_by(before.passes)
+    legalizer.check(module, declined)
+    built: list[str] = []
+
+    def note(event: PassEvent) -> None:
+        if event.changed and event.pass_.name in after.packages:
+            built.append(event.pass_.name)
+        if callback is not None:
+            callback(event)
+
+    after.run(module, verify=mode, callback=note, time_limit=limit)
+    if built:
+        legalizer.check(module, declined)
     return module
 
 
-def default_pipeline(backend: Backend, options: CompileOptions, *, open_sizes: bool = False) -> PassPipeline:
+def default_pipeline(
+    backend: Backend, options: CompileOptions, *, open_sizes: bool = False, is_segment: bool = False
+) -> PassPipeline:
     """hlojit's passes and those of the plugins, in their order for a back end.
 
     With ``open_sizes`` those of hlojit's that take programs for all sizes at once; raises ``UnsupportedError`` where a
@@ -353,32 +393,72 @@ def default_pipeline(backend: Backend, options: CompileOptions, *, open_sizes: b
     """
     from hlojit.ir.passes.registry import default_passes
 
-    legalizer = Legalizer(backend, options, open_sizes)
+    legalizer = _legalizer(backend, options, open_sizes=open_sizes)
     again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
-    brought = registry().passes(backend.name)
+    brought = _brought(backend, is_segment=is_segment)
     legalization: list[Pass] = list(legalizer.passes())
     if open_sizes:
         # Expansions say no more of sizes than they know.
         legalization.append(ShapeRefinement(refine_call=refined_call).in_phase("legalize"))
+    choosing = selections(backend, options.pass_time_limit)
     passes = [
-        *default_passes(options.fold_limit, legalization=legalization, limits=backend.fusion_limits),
+        *default_passes(
+            options.fold_limit,
+            legalization=legalization,
+            limits=backend.fusion_limits,
+            policy=fusion_policy(backend),
+        ),
         *(each.pass_ for each in brought),
+        *(pass_ for pass_ in choosing if pass_.phase != _LAST_UNFUSED_PHASE),
     ]
-    known = {again.name, *(pass_.name for pass_ in passes)}
-    for name in options.disable_passes:
-        if name not in known:
-            raise HlojitError(f"unknown pass {name!r} in disable_passes; known: {', '.join(sorted(known))}")
-    chosen: Iterable[Pass] = (
-        pass_
-        for pass_ in passes
-        if pass_.name not in options.disable_passes and (backend.fuses or not pass_.needs_fusions)
-    )
+    packages = {each.pass_.name: each.source for each in brought if each.source}
+    if options.disable_passes or options.pass_options:
+        passes = _chosen_by_name(passes, options, again, packages)
+    warn_of_places([*passes, again])
+    chosen: Iterable[Pass] = (pass_ for pass_ in passes if backend.fuses or not pass_.needs_fusions)
     if open_sizes:
-        chosen = _of_open_sizes(chosen, {each.pass_.name: each.package for each in brought})
-    ordered = order_passes(chosen, {each.pass_.name: each.package for each in brought if each.package})
-    if again.name in options.disable_passes:
+        chosen = _of_open_sizes(chosen, {each.pass_.name: each.source for each in brought})
+    ordered = order_passes(chosen, packages)
+    if again.name not in options.disable_passes:
+        ordered = replace(ordered, passes=tuple(_legalized_again(ordered, again)))
+    if open_sizes or not choosing or KernelSelection.name in options.disable_passes:
         return ordered
-    return replace(ordered, passes=tuple(_legalized_again(ordered, again)))
+    return replace(ordered, passes=tuple(_before_fusion(ordered, choosing)))
+
+
+def _chosen_by_name(
+    passes: Sequence[Pass], options: CompileOptions, again: Legalization, packages: Mapping[str, str]
+) -> list[Pass]:
+    """The passes without those that the caller leaves out, and with the options that the caller sets.
+
+    Passes of other back ends may be named: one set of options serves for several.
+    """
+    known = {again.name, KernelSelection.name, *(pass_.name for pass_ in passes), *registry().pass_names()}
+    for what, names in (("disable_passes", options.disable_passes), ("pass_options", options.pass_options)):
+        for name in names:
+            if name not in known:
+                raise HlojitError(f"{what}: {unknown('pass', name, known)}{tables().failures()}")
+
+    def with_its_options(pass_: Pass) -> Pass:
+        chosen = options.pass_options.get(pass_.name)
+        origin = f" ({packages[pass_.name]})" if pass_.name in packages else ""
+        return pass_ if not chosen else with_options(pass_, chosen, origin)
+
+    return [with_its_options(pass_) for pass_ in passes if pass_.name not in options.disable_passes]
+
+
+def _brought(backend: Backend, *, is_segment: bool) -> list[RegisteredPass]:
+    """The plugins' passes for a back end.
+
+    Of several back ends those that are for all of them, up to the capability check; a segment sees of these what comes behind it.
+    """
+    late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
+    found = registry().passes(backend.name)
+    if backend.joint_members:
+        return [each for each in found if each.pass_.phase not in late]
+    if not is_segment:
+        return found
+    return [each for each in found if each.pass_.targets or each.pass_.phase in late]
 
 
 def _of_open_sizes(passes: Iterable[Pass], packages: Mapping[str, str]) -> Iterator[Pass]:
@@ -388,7 +468,7 @@ def _of_open_sizes(passes: Iterable[Pass], packages: Mapping[str, str]) -> Itera
             yield pass_
         elif pass_.name in packages:
             package = packages[pass_.name]
-            named = f"the pass {pass_.name!r}{f' of {package}' if package else ''}"
+            named = f"the pass {pass_.name!r}{f' ({package})' if package else ''}"
             raise UnsupportedError("the program", "", f"{named} takes no programs whose sizes are open (open_sizes)")
 
 
@@ -398,29 +478,47 @@ def _legalized_again(pipeline: PassPipeline, again: Legalization) -> Iterator[Pa
         members = [pass_ for pass_ in pipeline.passes if pass_.phase == phase]
         yield from members
         # In the phases before, legalization is still to come.
-        if phase != "import" and (
-            phase == _LAST_UNFUSED_PHASE or any(pass_.name in pipeline.packages for pass_ in members)
-        ):
+        if phase == _LAST_UNFUSED_PHASE:
             yield again.in_phase(phase)
+        elif phase != "import" and any(pass_.name in pipeline.packages for pass_ in members):
+            yield again.of_changes(phase)
+
+
+def _before_fusion(pipeline: PassPipeline, choosing: Sequence[Pass]) -> Iterator[Pass]:
+    """The passes with kernels of plugins chosen as the last thing before what is left has to be the back end's."""
+    late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
+    yield from (pass_ for pass_ in pipeline.passes if pass_.phase not in late)
+    yield from (pass_ for pass_ in choosing if pass_.phase == _LAST_UNFUSED_PHASE)
+    yield from (pass_ for pass_ in pipeline.passes if pass_.phase in late)
 
 
 def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:
     """What the back end makes of a module."""
     try:
-        return backend.compile(module, options)
+        return call_named(
+            lambda: f"{backend_text(backend.name)}: compile",
+            backend.compile,
+            module,
+            options,
+            where=f" for @{module.main.name}",
+        )
     except UnsupportedError as error:
         if error.backend:
             raise
         # What is common to all targets knows of no back end; the user chose this one.
         raise UnsupportedError(error.op, backend.name, error.reason, error.location) from error
-    except HlojitError:
-        raise
-    except MemoryError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise PluginError(
-            f"the back end {backend.name!r} failed to compile @{module.main.name}: {repr_of(error)}"
-        ) from error
+    except HlojitError as error:
+        if type(error) is not HlojitError or not tables().source_of(BACKENDS, backend.name):
+            raise
+        raise PluginError(f"{backend_text(backend.name)}: compile: {error}") from error
+
+
+def generate(lowered: Module, backend: Backend, options: CompileOptions) -> Any:
+    """The executable of a program of one process that ``lower`` has brought as far as its back end wants it; nothing is kept."""
+    compiled = _compiled(backend, lowered.freeze(), options)
+    if isinstance(compiled, CompiledProgram):
+        return load_program(compiled, backend)
+    return _executable(backend, lowered, compiled)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -435,7 +533,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     with fork_gate.inside:
         compiled = read(path)
         backend = registry().backend(compiled.backend)
-        if reason := backend.unavailable():
+        if reason := why_unavailable(backend):
             raise HlojitError(
                 f"{os.fspath(path)}: {compiled.name} was compiled for the back end {backend.name!r}, which cannot be "
                 f"used here: {reason}"
@@ -447,9 +545,9 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
     """The executable of a compiled program."""
     from hlojit.executable import Executable
 
-    nesting = Nesting(*compiled.nesting) if compiled.nesting else None
+    outside = Outside.stated(compiled)
     if compiled.sized is not None:
-        return _of_nesting(_load_sized(compiled, backend), nesting)
+        return outside.around(_load_sized(compiled, backend))
     loaded = backend.load(compiled)
     if isinstance(loaded, DeviceProgram):
         made = Executable.from_program(loaded, backend, compiled)
@@ -460,8 +558,8 @@ def load_program(compiled: CompiledProgram, backend: Backend) -> Any:
 
         types, pairs = zip(*compiled.bounded)
         sizes = RunTimeSizes(tuple(map(dict, pairs)), tuple(Limit(*each) for each in compiled.limits))
-        return _of_nesting(BoundedExecutable(_of_grid(made, compiled.grid), types, sizes), nesting)
-    return _of_nesting(_of_grid(made, compiled.grid), nesting)
+        return outside.around(BoundedExecutable(_of_grid(made, compiled.grid), types, sizes))
+    return outside.around(_of_grid(made, compiled.grid))
 
 
 def _load_sized(compiled: CompiledProgram, backend: Backend) -> Any:
@@ -486,14 +584,16 @@ def _executable(backend: Backend, module: Module, compiled: Any) -> Any:
     from hlojit.executable import Executable, ExecutableSpec
 
     main = module.main
+    if backend.joint_members:
+        return compiled
     if isinstance(compiled, ExecutableSpec):
         return Executable(compiled, backend)
     if isinstance(compiled, DeviceProgram):
         return Executable.from_program(compiled, backend)
     if not callable(compiled):
         raise PluginError(
-            f"the back end {backend.name!r} returned {compiled!r} from compile of @{main.name}; "
-            "expected a callable, a CompiledProgram, an ExecutableSpec or a DeviceProgram"
+            f"{backend_text(backend.name)}: compile returned {short_repr(compiled)} for @{main.name}; expected a function of "
+            "arrays, a DeviceProgram, or a CompiledProgram or ExecutableSpec of native code"
         )
     inputs = [argument.tensor_type for argument in main.body.arguments]
     outputs = [value.tensor_type for value in main.body.returned]

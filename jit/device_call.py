@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 from hlojit.arrays import Array, NDArray, to_storage
 from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
+from hlojit.extensions.backend_checks import devices_of
 from hlojit.extensions.buffers import failure
 from hlojit.extensions.events import Event
 from hlojit.extensions.holds import Hold
@@ -26,7 +27,7 @@ from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.types import TensorType, Type
-from hlojit.placement import DEFAULT_BACKEND, common_device, devices, devices_of, to_outside
+from hlojit.placement import DEFAULT_BACKEND, common_device, devices, to_outside
 
 
 def has_device_array(arguments: Sequence[object]) -> bool:
@@ -62,7 +63,7 @@ class DeviceCall:
         device, buffers = plain or self._place(arguments := self._borrowed(arguments), None)
         # A donated argument may still be read by programs before this one: they keep their order on the device's thread.
         if isinstance(device, HostDevice) and not self.program.donated:
-            results = self._run_here(device, buffers)
+            results = self.run_here(device, buffers)
         elif isinstance(device, HostDevice):
             results = self._run_in_turn(device, buffers)
         else:
@@ -134,7 +135,8 @@ class DeviceCall:
         device = self._device(arguments, chosen)
         # All are checked before one is transferred.
         checked = [
-            _checked(argument, type_, name, number) for number, (argument, type_) in enumerate(zip(arguments, types))
+            checked_argument(argument, type_, name, number)
+            for number, (argument, type_) in enumerate(zip(arguments, types))
         ]
         buffers = [each if isinstance(each, Buffer) else device.put(each, type_) for each, type_ in zip(checked, types)]
         given = Counter(map(id, buffers))
@@ -182,7 +184,7 @@ class DeviceCall:
         done.wait()
         return results
 
-    def _run_here(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
+    def run_here(self, device: HostDevice, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Run on this thread, which would wait anyway; a program that is given one of the arguments waits for it."""
         with Hold(buffers, queued=True) as memories:
             for buffer in buffers:
@@ -197,7 +199,8 @@ class DeviceCall:
         return [device.adopt(array, type_.refined(array.shape)) for array, type_ in zip(arrays, self.program.outputs)]
 
 
-def _checked(argument: object, type_: TensorType, name: str, number: int) -> Buffer | NDArray:
+def checked_argument(argument: object, type_: TensorType, name: str, number: int) -> Buffer | NDArray:
+    """The buffer of an array on a device, or the storage of any other argument; raises ``ArgumentError`` if it does not fit."""
     if type(argument) is not Array or argument.buffer is None:
         return to_storage(argument, type_, f"{name}, argument {number}")
     buffer = argument.buffer

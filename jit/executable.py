@@ -26,12 +26,14 @@ from hlojit.device_call import DeviceCall, has_device_array, refuse_keywords
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.function_places import function_places, with_place
+from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, repr_of
 from hlojit.ir.types import TensorType
 from hlojit.lowering.abi import Status
 from hlojit.runtime import layout, objects
 from hlojit.runtime.ffi import explained
 from hlojit.runtime.native import Native, native
+from hlojit.runtime.python_calls import raise_outcome
 
 SHORT_CALL_NANOSECONDS: Final = 5_000.0
 """Calls that take less keep the GIL: releasing and taking it costs some forty nanoseconds, more when contended."""
@@ -120,7 +122,7 @@ class Executable:
         """An executable over a Python function, which takes and returns arrays of the storage dtypes (a sequence)."""
         spec = ExecutableSpec(name, entry=0, inputs=tuple(inputs), outputs=tuple(outputs))
         _check(spec)
-        inner = _Checking(spec, function, backend.name if backend is not None else "")
+        inner = _Checking(spec, function, backend_text(backend.name) if backend is not None else "")
         on_device = _device_call(spec, inner, backend)
         made = cls.__new__(cls)
         made._bind(spec, _Converting(spec, inner, on_device, wraps=True), on_device)
@@ -325,6 +327,13 @@ class _Explaining:
             raise ExecutionError(f"{self.spec.name}: {with_place(text, self.places)}")
         if status == Status.FOREIGN_CALL_FAILED:
             raise ExecutionError(f"{self.spec.name}: {explained(detail0, detail1)}")
+        if status == Status.PYTHON_CALL_FAILED:
+            raise_outcome(self.spec.name, detail0)
+        if status == Status.NATIVE_CALL_FAILED:
+            what, _, where = ctypes.string_at(detail0).decode().partition("\n")
+            raise ExecutionError(
+                f"{self.spec.name}: {what}: its function returned {detail1}{where and f'{chr(10)}  at {where}'}"
+            )
         if self.spec.explain is not None:
             raise self.spec.explain(status, detail0, detail1)
         raise ExecutionError(f"{self.spec.name} failed with status {status} ({detail0}, {detail1})")
@@ -415,14 +424,14 @@ class _Checking:
         except HlojitError:
             raise
         except (Exception, SystemExit) as error:
-            who = f"the back end {self.backend!r}" if self.backend else "its function"
-            raise ExecutionError(f"{self.spec.name}: {who} failed: {repr_of(error)}") from error
+            who = self.backend or "its function"
+            raise ExecutionError(f"{self.spec.name}: {who} raised {repr_of(error)}") from error
         if not isinstance(returned, Iterable):
-            raise ExecutionError(f"{self.spec.name} returned {type(returned).__name__}, not a sequence of results")
+            raise ExecutionError(f"{self._who} returned {type(returned).__name__}, not a sequence of results")
         results = list(returned)
         del returned
         if len(results) != len(self.spec.outputs):
-            raise ExecutionError(f"{self.spec.name} returned {len(results)} results, not {len(self.spec.outputs)}")
+            raise ExecutionError(f"{self._who} returned {len(results)} results, not {len(self.spec.outputs)}")
         arrays = []
         for number, type_ in enumerate(self.spec.outputs):
             is_alone = _is_alone(results, number)
@@ -434,12 +443,16 @@ class _Checking:
             fits = array.ndim == type_.rank and type_.refined(array.shape).shape == array.shape
             if not fits or array.dtype != storage:
                 raise ExecutionError(
-                    f"{self.spec.name}, result {number}: the back end promised {type_} and returned "
-                    f"dtype {array.dtype} and shape {array.shape}"
+                    f"{self._who} returned for result {number}, which is {type_}, "
+                    f"an array of dtype {array.dtype} and shape {array.shape}"
                 )
             # A result that somebody else can reach might be changed later.
             arrays.append(array if is_alone else array.copy())
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+    @property
+    def _who(self) -> str:
+        return f"{self.spec.name}: {self.backend}" if self.backend else self.spec.name
 
 
 @final

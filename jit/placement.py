@@ -12,44 +12,28 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.arrays import Array, NDArray, from_storage, plain_storage
-from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
+from hlojit.arrays import Array, NDArray, from_storage, is_in_blocks, plain_storage
+from hlojit.extensions import Buffer, Device, MemorySpace, registry
+from hlojit.extensions.backend_checks import devices_of, why_unavailable
 from hlojit.foreign_arrays import borrowed
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, repr_of
+from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.switches import BACKEND
 
 DEFAULT_BACKEND = "cpu"
 
 
 def default_backend() -> str:
-    """The name of the back end that is taken where none is named."""
-    return BACKEND.text() or DEFAULT_BACKEND
+    """The name of the back end that is taken where none is named; of several, the first."""
+    return (BACKEND.text() or DEFAULT_BACKEND).partition(",")[0].partition(":")[0]
 
 
 def devices(backend: str | None = None) -> tuple[Device, ...]:
     """The devices of a back end (default: ``HLOJIT_BACKEND``, then the CPU), the default one first."""
     chosen = registry().backend(backend or default_backend())
-    reason = chosen.unavailable()
+    reason = why_unavailable(chosen)
     if reason:
         raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
     return devices_of(chosen)
-
-
-def devices_of(backend: Backend) -> tuple[Device, ...]:
-    """A back end's devices, checked."""
-    try:
-        found = tuple(backend.devices())
-        names = [str(device) for device in found if isinstance(device, Device)]
-    except HlojitError:
-        raise
-    except Exception as error:
-        raise PluginError(f"the back end {backend.name!r} failed to list its devices: {repr_of(error)}") from error
-    if not found or len(set(names)) != len(found) or any(device.backend != backend.name for device in found):
-        raise PluginError(
-            f"the back end {backend.name!r} lists the devices {list(found)!r}; expected at least one Device of its own, "
-            "each with an id of its own"
-        )
-    return found
 
 
 def find_device(device: Device | str | None) -> Device:
@@ -77,6 +61,9 @@ def put(array: Any, device: Device | str | None = None, *, memory_space: MemoryS
     ``device`` is a ``Device`` or its name (``"cpu:0"``); by default the first one of the default back end.
     """
     target = find_device(device)
+    if is_in_blocks(array):
+        parts = [put(part, target, memory_space=memory_space) for part in array.parts]
+        return Array.in_blocks(parts, array.element_type)
     if isinstance(array, Array) and array.buffer is not None:
         space = array.buffer.memory_space
         if array.device is target and memory_space in (None, space):
@@ -98,6 +85,10 @@ def get(array: Any) -> NDArray | Array:
     """
     if not isinstance(array, Array):
         return np.asarray(array)
+    if is_in_blocks(array):
+        return (
+            array if array.device is None else Array.in_blocks([get(part) for part in array.parts], array.element_type)
+        )
     return array if array.buffer is None else to_outside(array.buffer)
 
 

@@ -14,17 +14,19 @@ from typing import Any
 from hlojit.compiled import CompiledProgram, Provenance, decode, encode
 from hlojit.disk_cache import disk_cache
 from hlojit.extensions import Backend, CompileOptions, PluginRecord
+from hlojit.extensions.origins import backend_text
 from hlojit.extensions.registered import api_of
 from hlojit.ir.binary import FormatError
 from hlojit.ir.environment import tables
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, PluginError, short_repr
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.graph import Module
+from hlojit.ir.vendor_calls import call_named
 from hlojit.ir.versions import versions_text
 from hlojit.lowering.structure import module_key
 
 _KIND = "programs"
-_NOT_IN_KEYS = ("progress",)
+_NOT_IN_KEYS = ("progress", "pass_time_limit")
 """Options that change nothing of what comes out."""
 
 
@@ -39,7 +41,9 @@ def provenance_of(program: str | Module, options: CompileOptions) -> Provenance:
     for name, contribution in sorted(tables().contributions.items()):
         record = contribution.record
         if not contribution.built_in and not contribution.failure and isinstance(record, PluginRecord):
-            plugins[name] = fingerprint((record.formats, record.ops, record.passes, record.custom_calls))
+            plugins[name] = fingerprint(
+                (record.formats, record.ops, record.passes, record.custom_calls, record.kernels)
+            )
     chosen = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in _NOT_IN_KEYS}
     return Provenance(source=source, options=chosen, plugins=plugins)
 
@@ -52,12 +56,18 @@ def _identity_of(backend: Backend, stated: str) -> tuple[object, ...]:
 
 def find(program: str | Module, backend: Backend, options: CompileOptions) -> tuple[str, Any, CompiledProgram | None]:
     """Key, provenance and, if it was compiled before, the program; the key is empty where there can be none."""
-    identity = backend.cache_identity()
+    who = backend_text(backend.name)
+    identity: object = call_named(lambda: f"{who}: cache_identity", backend.cache_identity)
     if identity is None:
         return "", None, None
+    if not isinstance(identity, str):
+        raise PluginError(
+            f"{who}: cache_identity returned {short_repr(identity)}; return a string, or None for no cache"
+        )
     try:
         provenance = provenance_of(program, options)
-        stated = f"{identity}\0{backend.options_identity(options)}"
+        of_options = call_named(lambda: f"{who}: options_identity", backend.options_identity, options)
+        stated = f"{identity}\0{of_options}"
         text = fingerprint((_identity_of(backend, stated), provenance.source, provenance.options, provenance.plugins))
     except NotKeyable:
         return "", None, None

@@ -346,7 +346,7 @@ def test_records_of_formats_and_ops() -> None:
         return bits * 0.5
 
     plain = FloatFormat("acme8", exponent_bits=4, mantissa_bits=3)
-    coded = FloatFormat("acme8", exponent_bits=4, mantissa_bits=3, decode=decode)
+    coded = FloatFormat("acme8", exponent_bits=4, mantissa_bits=3, decode=decode, encode=int)
     assert fingerprint(plain) != fingerprint(coded)
     assert fingerprint(op("add")) != fingerprint(op("subtract"))
     assert fingerprint(element_type("f32")) != fingerprint(element_type("f64"))

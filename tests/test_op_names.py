@@ -26,6 +26,7 @@ MAY_NAME_OPS = {
     "ir/builder.py": "builds",
     "ir/text/": "spells: forms, short names of return and call",
     "jit/tracing/": "builds what NumPy's functions mean",
+    "jit/testing/": "writes programs that are tried",
     "extensions/binding.py": "replaces custom calls",
     "extensions/elementwise_calls.py": "builds what custom calls become",
 }
@@ -39,7 +40,11 @@ MAY_COMPARE_NAMES = {
     "jit/lowering/structure.py": "the identity of a kernel",
     "jit/simt/kernels.py": "the table of kernels is by the names that lowerings give them",
     "ir/resolution.py": "exchanges records for those that now have the same names",
+    "extensions/kernel_selection.py": "kernels are offered what their patterns name",
     "extensions/registry.py": "plugins and what they bring are found by name",
+    "extensions/discovery.py": "plugins are found by name",
+    "extensions/record_checks.py": "says whether an op's name can be written in a program",
+    "ir/passes/anchored_fusion.py": "a back end lists the kernels that take in what follows them",
     "ir/passes/fusion_cost.py": "remembers what a record can be in a fusion, by the name that it has in the table",
 }
 

@@ -133,7 +133,23 @@ def test_an_editable_install_works_beside_nvidias_namespace(
     assert not nvidias.startswith(str(checkout))
 
 
-@pytest.mark.parametrize("name", ["acme", "null"])
+def test_a_new_plugin_installs_and_passes_its_own_tests(
+    built: Path, environment: Callable[..., Path], tmp_path: Path
+) -> None:
+    """``hlojit new-plugin`` writes a package that is complete: installed with pip, without the network."""
+    python = environment(wheel_of(built))
+    run(python, "-m", "hlojit", "new-plugin", "nova", cwd=tmp_path)
+    vendor = tmp_path / "hlojit-nova"
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, vendor, cwd=tmp_path)
+    install = ("-m", "pip", "install", "--no-index", "--no-deps", "--ignore-installed")
+    run(python, *install, next(tmp_path.glob("hlojit_nova-*.whl")), cwd=tmp_path)
+    listing = run(python, "-m", "hlojit", "plugins", cwd=tmp_path)
+    assert "hlojit-nova" in listing and "nova.softsign" in listing
+    summary = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", vendor / "tests", cwd=tmp_path)
+    assert " passed" in summary and "skipped" not in summary
+
+
+@pytest.mark.parametrize("name", ["acme", "kernels", "mx", "null", "posit"])
 def test_the_example_vendors_install_and_pass_their_own_tests(
     name: str, built: Path, checkout: Path, environment: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -340,7 +340,7 @@ def test_vendors_passes_run_where_they_take_open_sizes(phase: str, takes: bool) 
             np.testing.assert_array_equal(executable(f32(rows)), -f32(rows))
     assert seen == ([True] if takes else [False, False])
     assert executable.dynamic_shapes == ("symbolic" if takes else "specialize")
-    assert takes or "the pass 'acme-spy' of acme takes no programs whose sizes are open" in executable.why
+    assert takes or "the pass 'acme-spy' (plugin 'acme') takes no programs whose sizes are open" in executable.why
 
 
 def test_what_vendors_passes_build_is_legalized() -> None:

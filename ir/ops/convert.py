@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import (
     BooleanType,
     ComplexType,
@@ -19,6 +20,7 @@ from hlojit.ir.formats import (
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types
 from hlojit.ir.ops.attribute_kinds import I32
+from hlojit.ir.ops.block_arithmetic import converted as converted_blocks
 from hlojit.ir.ops.complex_arithmetic import bits_of_parts, converted
 from hlojit.ir.ops.definition import (
     Array,
@@ -122,7 +124,7 @@ CONVERT = define(
         lowering=Pointwise(_convert, exact=True),
         cost=Cost.CHEAP,
         value_range=_converted_range,
-        parts={ComplexType: converted},
+        parts={BlockFormat: converted_blocks, ComplexType: converted},
         summary="The same number in another element type: rounded to even, truncated, saturated or wrapped.",
     )
 )

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from hlojit.ir.attributes import ConvDimensionNumbers
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types, shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL_ARRAY, I64, I64_ARRAY, I64_MATRIX, RecordKind
+from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.convolution_windows import declined_by_kernels, windows_times_kernel
 from hlojit.ir.ops.definition import (
     Array,
@@ -359,7 +361,7 @@ CONVOLUTION = define(
             expansion=lambda builder, at: product_of_one_kind(builder, at) or windows_times_kernel(builder, at),
             declines=lambda at: declined_mixture(at) or declined_by_kernels(at),
         ),
-        parts={QuantizedType: convolution_parts},
+        parts={BlockFormat: decode_op_encode, QuantizedType: convolution_parts},
         symbolic=shape_rules.convolution,
         summary="products of windows of an image with a kernel",
     )

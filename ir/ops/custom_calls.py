@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from hlojit.ir.environment import CUSTOM_CALLS, tables
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I32, STRING, SYMBOL, ArrayOfKind
 from hlojit.ir.ops.custom_call_rules import CUSTOM_CALL_RULES
@@ -79,8 +80,11 @@ def described(instruction: Instruction) -> str:
 
 
 def has_side_effect(instruction: Instruction) -> bool:
-    """Whether the instruction says that it has a side effect."""
-    return bool(instruction.attributes.get("has_side_effect", False))
+    """Whether the instruction says that it has a side effect, or the plugin that registered its target."""
+    if instruction.attributes.get("has_side_effect", False):
+        return True
+    call = tables().table(CUSTOM_CALLS).get(instruction.attributes.get("call_target_name", ""))
+    return bool(getattr(call, "effects", False))
 
 
 CUSTOM_CALL = define(

@@ -234,6 +234,13 @@ class Kernel(Lowering):
 
 
 @dataclass(frozen=True, slots=True)
+class HostFunction(Kernel):
+    """A kernel that is a plugin's function of arrays, which the host calls (``hlojit.extensions.array_functions``)."""
+
+    function: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceFunction(Lowering):
     """One launch of a function that a plugin has written for the machine of one back end.
 

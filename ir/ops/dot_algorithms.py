@@ -12,7 +12,7 @@ one operation only rounds the operands, which is the kernel's own business.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,7 +28,20 @@ from hlojit.ir.scalar.arrays import round_array
 if TYPE_CHECKING:
     from hlojit.ir.graph import Instruction, Value
 
-TF32: Final = FloatFormat("tf32", bits=32, exponent_bits=8, mantissa_bits=10, bias=127)
+
+@dataclass(frozen=True, slots=True)
+class _Precision(FloatFormat):
+    """A format to which numbers of f32 are rounded; nothing is computed in it."""
+
+    __hash__ = FloatFormat.__hash__
+
+    @property
+    def compute(self) -> str:
+        """f32."""
+        return "f32"
+
+
+TF32: Final = _Precision("tf32", exponent_bits=8, mantissa_bits=10, bias=127)
 """What matrix units round f32 to; no type of tensors."""
 
 _PAIRS: Final = {

@@ -8,7 +8,7 @@ becomes an instruction of the op ``hlojit.foreign.acme.scale`` that has operands
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from hlojit.ir.attributes import (
     StringAttr,
 )
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.ops.attribute_kinds import BOOL, GENERIC, I64_MATRIX, STRING
+from hlojit.ir.ops.attribute_kinds import BOOL, F32, GENERIC, I64_MATRIX, STRING
 from hlojit.ir.ops.definition import AttributeSpec, Kernel, OpDefinition, Operand, op
 from hlojit.ir.ops.layouts import Order, from_physical, orders, physical, to_physical
 from hlojit.ir.types import TensorType, Type
@@ -80,8 +80,18 @@ def record_name(target: str) -> str:
     return f"hlojit.foreign.{target}"
 
 
-def foreign_call(builder: Any, instruction: Instruction) -> list[Value]:
-    """Build the call that stands for a custom call; raises ``ForeignCallError``, or ``LayoutError``."""
+def foreign_call(
+    builder: Any,
+    instruction: Instruction,
+    *,
+    aliases: Sequence[tuple[int, int]] = (),
+    effects: bool = False,
+    cost: float | None = None,
+) -> list[Value]:
+    """Build the call that stands for a custom call; raises ``ForeignCallError``, or ``LayoutError``.
+
+    ``aliases`` and ``effects`` are those that the target has besides what the call says; ``cost`` is in nanoseconds.
+    """
     given = instruction.attributes
     kinds = [*instruction.operand_types, *instruction.result_types]
     for kind in kinds:
@@ -95,10 +105,12 @@ def foreign_call(builder: Any, instruction: Instruction) -> list[Value]:
     attributes: dict[str, Any] = {
         "target": given["call_target_name"],
         "arguments": DictAttr(tuple(sorted(checked_attributes(config_of(instruction)).items()))),
-        "aliases": tuple(aliases_of(given, count, len(instruction.results))),
+        "aliases": merged_aliases(instruction, aliases),
         "place": str(instruction.location),
-        "has_side_effect": bool(given.get("has_side_effect")),
+        "has_side_effect": effects or bool(given.get("has_side_effect")),
     }
+    if cost is not None:
+        attributes["cost"] = cost
     attributes |= {name: given[name] for name in ("operand_layouts", "result_layouts") if given.get(name) is not None}
     made = Instruction(
         op(record_name(given["call_target_name"])),
@@ -167,6 +179,19 @@ def aliases_of(attributes: Mapping[str, Any], operands: int, results: int) -> li
     return pairs
 
 
+def merged_aliases(instruction: Instruction, more: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The aliases that a custom call names, and ``more``; raises ``ForeignCallError`` for what cannot be one memory."""
+    operands, results = instruction.operand_types, instruction.result_types
+    pairs = tuple(dict.fromkeys((*more, *aliases_of(instruction.attributes, len(operands), len(results)))))
+    for operand, result in pairs:
+        if operand >= len(operands) or result >= len(results) or operands[operand] is not results[result]:
+            raise ForeignCallError(f"operand {operand} and result {result} cannot be one memory")
+    for side in (0, 1):
+        if len({pair[side] for pair in pairs}) < len(pairs):
+            raise ForeignCallError(f"aliases name one operand or result twice: {pairs}")
+    return pairs
+
+
 def plain(attribute: Attribute) -> Any:
     """An attribute as Python and NumPy have it: arrays and numbers of its type, texts, dictionaries."""
     match attribute:
@@ -199,6 +224,7 @@ def foreign_record(target: str, reference: Callable[..., Any] | None) -> OpDefin
             AttributeSpec("result_layouts", GENERIC, optional=True),
             AttributeSpec("aliases", I64_MATRIX),
             AttributeSpec("place", STRING),
+            AttributeSpec("cost", F32, optional=True),
             AttributeSpec("has_side_effect", BOOL, optional=True, default=False),
         ),
         reference=reference,

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, I64_ARRAY, RecordKind
+from hlojit.ir.ops.block_movement import BLOCK_GATHER
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -293,6 +295,7 @@ GATHER = define(
             operand, indices, gather_numbers(call.instruction), _slice_sizes(call.instruction)
         ),
         syntax="generic",
+        parts={BlockFormat: BLOCK_GATHER},
         lowering=Indexed(_emit_gather, moves=True, looks_up=True),
         symbolic=shape_rules.gather,
         summary="slices of the operand at indices given by a tensor",

@@ -12,18 +12,24 @@ The body's arguments are the operands, what it returns are the results.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
+from hlojit.ir.attributes import Attribute, StringAttr
 from hlojit.ir.formats import ElementType, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import collective_semantics
-from hlojit.ir.ops.attribute_kinds import I64_MATRIX, STRING
+from hlojit.ir.ops.attribute_kinds import I64_MATRIX, STRING, AttributeKind
 from hlojit.ir.ops.definition import (
     AttributeSpec,
     Constraint,
+    DeviceFunction,
+    Indexed,
     Kernel,
     OpDefinition,
     Operand,
+    Pointwise,
     ReferenceCall,
     Structural,
     Trait,
@@ -33,17 +39,80 @@ from hlojit.ir.ops.parts import each_part
 from hlojit.ir.ops.rules import operand_tensor
 from hlojit.ir.types import tensor
 
-FUSION_KINDS = ("loop", "reduction", "row", "selection")
+FUSION_KINDS = ("loop", "reduction", "row", "selection", "anchor", "kernel")
 """``loop``: all roots have one shape.  ``reduction``: roots reduce inputs of one shape over the same dimensions, or
 have that shape themselves.  ``row``: reductions over the last dimensions and pointwise work over the same rows that
 reads their results.  ``selection``: a sort of which only the first elements are wanted, and its operands that are
-elements' numbers.
+elements' numbers.  ``anchor``: one op that has a kernel of its own (``anchor_of``), and work element by element over what
+it results in.  ``kernel``: whatever a plugin's kernel, the attribute of that name, computes in one step.
 """
+
+
+class ChosenKernel(ABC):
+    """A kernel that a plugin has built for a group of instructions, which stand in the body of the fusion that has it.
+
+    The body says what is computed; what computes it is not looked into here.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The kernel's name in the table of kernels."""
+
+    @property
+    @abstractmethod
+    def user(self) -> str:
+        """How messages name the kernel, with its plugin."""
+
+    @property
+    @abstractmethod
+    def device_function(self) -> DeviceFunction | None:
+        """The launch that it is, where it is a function for a machine with threads."""
+
+
+@dataclass(frozen=True)
+class ChosenKernelKind(AttributeKind):
+    """A ``ChosenKernel``.  Text has its name alone, which nothing runs."""
+
+    @property
+    def expected(self) -> str:
+        return "the name of a kernel"
+
+    def from_generic(self, attribute: Attribute) -> str:
+        return STRING.from_generic(attribute)
+
+    def to_generic(self, value: ChosenKernel | str) -> StringAttr:
+        return StringAttr(value if isinstance(value, str) else value.name)
+
+
+def chosen_kernel(instruction: Instruction) -> ChosenKernel | None:
+    """The kernel of a plugin that computes the instruction, or None."""
+    found = instruction.attributes.get("kernel") if instruction.op is FUSION else None
+    return found if isinstance(found, ChosenKernel) else None
+
+
+def device_function(instruction: Instruction) -> DeviceFunction | None:
+    """The plugin's function for a machine with threads that an instruction is a launch of, or None."""
+    lowering = instruction.op.lowering
+    if isinstance(lowering, DeviceFunction):
+        return lowering
+    kernel = chosen_kernel(instruction)
+    return kernel.device_function if kernel is not None else None
 
 
 def is_fusion(instruction: Instruction) -> bool:
     """Whether the instruction is a fusion."""
     return instruction.op == FUSION
+
+
+def anchor_of(fusion: Instruction) -> Instruction:
+    """The only op with a kernel of its own in an anchored fusion."""
+    (anchor,) = _anchors(fusion)
+    return anchor
+
+
+def _anchors(fusion: Instruction) -> list[Instruction]:
+    return [each for each in fusion.regions[0] if isinstance(each.op.lowering, Kernel)]
 
 
 def _run_body(call: ReferenceCall, *arrays: Any) -> Any:
@@ -53,7 +122,13 @@ def _run_body(call: ReferenceCall, *arrays: Any) -> Any:
 
 def _check_kind(instruction: Instruction) -> str | None:
     kind = instruction.attributes.get("kind")
-    return None if kind in FUSION_KINDS else f"kind {kind!r} is none of {', '.join(FUSION_KINDS)}"
+    if kind not in FUSION_KINDS:
+        return f"kind {kind!r} is none of {', '.join(FUSION_KINDS)}"
+    return (
+        "a fusion of kind 'kernel' names its kernel"
+        if (kind == "kernel") != (instruction.attributes.get("kernel") is not None)
+        else None
+    )
 
 
 def _check_arguments(instruction: Instruction) -> str | None:
@@ -71,16 +146,31 @@ def _check_results(instruction: Instruction) -> str | None:
     return None
 
 
+def _check_anchor(instruction: Instruction) -> str | None:
+    if instruction.attributes.get("kind") != "anchor":
+        return None
+    anchors = _anchors(instruction)
+    if len(anchors) != 1 or len(anchors[0].results) != 1:
+        return f"the body has {len(anchors)} ops with kernels of their own; an anchored fusion has one, with one result"
+    for each in instruction.regions[0]:
+        lowering = each.op.lowering
+        is_element_by_element = isinstance(lowering, (Pointwise, Indexed)) or Trait.CONSTANT in each.op.traits
+        if each is not anchors[0] and not is_element_by_element and Trait.TERMINATOR not in each.op.traits:
+            return f"{each.op.name} is neither the anchor nor computed element by element"
+    return None
+
+
 FUSION = define(
     OpDefinition(
         "hlojit.fusion",
         operands=(Operand("inputs", variadic=True),),
-        attributes=(AttributeSpec("kind", STRING),),
+        attributes=(AttributeSpec("kind", STRING), AttributeSpec("kernel", ChosenKernelKind(), optional=True)),
         regions=("body",),
         constraints=(
             Constraint("C1", _check_kind),
             Constraint("C2", _check_arguments),
             Constraint("C3", _check_results),
+            Constraint("C4", _check_anchor),
         ),
         reference=_run_body,
         traits=frozenset({Trait.FUSION}),

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types, padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY
+from hlojit.ir.ops.block_movement import BLOCK_BROADCAST, BLOCK_RESHAPE, BLOCK_REVERSE, BLOCK_TRANSPOSE
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -121,6 +123,7 @@ BROADCAST_IN_DIM = define(
         reference=_broadcast_array,
         syntax="broadcast_in_dim",
         traits=frozenset({Trait.PER_AXIS}),
+        parts={BlockFormat: BLOCK_BROADCAST},
         lowering=Indexed(_broadcast, broadcasts=_targets, moves=True),
         value_range=same_range,
         symbolic=shape_rules.broadcast,
@@ -187,6 +190,7 @@ TRANSPOSE = define(
         reference=lambda call, x: np.transpose(x, _permutation(call)),
         syntax="transpose",
         traits=frozenset({Trait.PER_AXIS}),
+        parts={BlockFormat: BLOCK_TRANSPOSE},
         lowering=Indexed(_transpose, moves=True),
         value_range=same_range,
         symbolic=shape_rules.transpose,
@@ -265,6 +269,7 @@ RESHAPE = define(
         ),
         syntax="pretty-function-type",
         traits=frozenset({Trait.BITCAST, Trait.PER_AXIS}),
+        parts={BlockFormat: BLOCK_RESHAPE},
         lowering=Indexed(_reshape, moves=True),
         value_range=same_range,
         symbolic=shape_rules.reshape,
@@ -304,6 +309,7 @@ REVERSE = define(
         constraints=(*_REVERSE_RULES, inferred("C1")),
         reference=lambda call, x: np.flip(x, DimensionsView.of(call).dimensions),
         syntax="reverse",
+        parts={BlockFormat: BLOCK_REVERSE},
         lowering=Indexed(_reverse, moves=True),
         value_range=same_range,
         symbolic=shape_rules.reverse,

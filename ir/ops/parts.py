@@ -68,8 +68,8 @@ class Representation(Protocol):
     def element_class(self) -> type[ElementType]:
         """The class of element types."""
 
-    def types(self, element: ElementType) -> tuple[ElementType, ...]:
-        """The element types of the parts."""
+    def types(self, type: TensorType) -> Sequence[TensorType]:
+        """The types of the parts."""
 
     def take_apart(self, builder: Any, value: Value) -> Parts:
         """The parts of a value that is in memory as a whole."""
@@ -77,7 +77,7 @@ class Representation(Protocol):
     def put_together(self, builder: Any, parts: Parts, type: TensorType) -> Value:
         """A value of ``type`` from its parts."""
 
-    def constants(self, array: Any) -> tuple[Any, ...]:
+    def constants(self, array: Any, type: TensorType) -> tuple[Any, ...]:
         """The arrays of a constant's parts."""
 
     def is_edge(self, instruction: Instruction) -> bool:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.errors import ExecutionError
-from hlojit.ir.formats import ElementType, QuantizedType
+from hlojit.ir.formats import ElementType, FloatFormat, QuantizedType
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
+from hlojit.ir.ops.block_arithmetic import decode_op_encode
+from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -97,7 +101,7 @@ def reduce_last_axis(call: ReferenceCall, region: int, arrays: Sequence[Array]) 
         even = values[0].shape[-1] // 2 * 2
         left = [value[..., 0:even:2] for value in values]
         right = [value[..., 1:even:2] for value in values]
-        combined = run_on_arrays(call, region, [*left, *right])
+        combined = _combined(call, region, [*left, *right])
         values = [
             np.concatenate([new, old[..., even:].astype(new.dtype)], axis=-1) for new, old in zip(combined, values)
         ]
@@ -202,7 +206,27 @@ def _reduce_reference(call: ReferenceCall, *operands: Array) -> tuple[Array, ...
     if rows[0].shape[-1] == 0:
         # To the destination type: no element passes through the body.
         return tuple(starts)
-    return run_on_arrays(call, 0, [*starts, *reduce_last_axis(call, 0, rows)])
+    return with_starts(call, 0, starts, reduce_last_axis(call, 0, rows))
+
+
+def with_starts(
+    call: ReferenceCall, region: int, starts: Sequence[Array], values: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Init values with what the elements make together."""
+    return _combined(call, region, [*starts, *values])
+
+
+def _combined(call: ReferenceCall, region: int, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """A region's results; of one plain op on a narrow float not rounded: a reduction is rounded once, at its end."""
+    found = combiner_of(call.instruction.regions[region])
+    if found is None or found.step is None or found.step.op.reference is None:
+        return run_on_arrays(call, region, arrays)
+    element = found.step.result.tensor_type.element_type
+    if not isinstance(element, FloatFormat) or element.is_native:
+        return run_on_arrays(call, region, arrays)
+    single = SimpleNamespace(instruction=found.step, attributes=found.step.attributes)
+    with np.errstate(all="ignore"):
+        return (np.asarray(found.step.op.reference(cast(ReferenceCall, single), *arrays)),)
 
 
 def _extent(value: Array, dimensions: Sequence[int]) -> int:
@@ -220,7 +244,7 @@ REDUCE = define(
         reference=reduces_quantized(_reduce_reference),
         syntax="reduce",
         lowering=Reduction(expand_reduce),
-        parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
+        parts={BlockFormat: decode_op_encode, ElementType: SEPARATELY, QuantizedType: reduced_parts},
         symbolic=shape_rules.reduce,
         padded=padding_rules.reduce,
         summary="combines the elements along dimensions",

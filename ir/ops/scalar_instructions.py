@@ -15,6 +15,7 @@ from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
+from hlojit.ir.ops.foreign_rules import pointwise
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Pair
 from hlojit.ir.types import tensor
@@ -283,7 +284,7 @@ def expand_pointwise(builder: Any, instruction: Instruction) -> Sequence[Value] 
     types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
     scalars = [_computed(b, builder, operand, element) for operand, element in zip(instruction.operands, types)]
     call = PointwiseCall(types, result.element_type, instruction.attributes)
-    made: Any = lowering.rule(b, call, *scalars)
+    made: Any = pointwise(instruction.op, b, call, *scalars)
     if isinstance(made, Pair):
         parts: tuple[Any, Any] = made
         return [builder.complex(*(part.value for part in parts))]

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hlojit.ir.attributes import ScatterDimensionNumbers
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops import shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, RecordKind
+from hlojit.ir.ops.block_movement import BLOCK_UPDATE
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -350,7 +352,7 @@ DYNAMIC_UPDATE_SLICE = define(
         traits=frozenset({Trait.ASYNCHRONOUS}),
         lowering=Kernel("dynamic_update_slice"),
         symbolic=shape_rules.dynamic_update_slice,
-        parts={ElementType: each_part},
+        parts={BlockFormat: BLOCK_UPDATE, ElementType: each_part},
         summary="the operand with a slice overwritten",
     )
 )

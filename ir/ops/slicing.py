@@ -10,11 +10,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
+from hlojit.ir.ops.block_movement import BLOCK_CONCATENATE, BLOCK_DYNAMIC_SLICE, BLOCK_SLICE
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -102,6 +104,7 @@ SLICE = define(
         reference=_slice_array,
         syntax="slice",
         traits=frozenset({Trait.ASYNCHRONOUS, Trait.PART}),
+        parts={BlockFormat: BLOCK_SLICE},
         lowering=Indexed(_slice, moves=True),
         value_range=same_range,
         symbolic=shape_rules.slice_,
@@ -313,6 +316,7 @@ CONCATENATE = define(
         constraints=(*_CONCATENATE_RULES, inferred_element("C5"), inferred("C6")),
         reference=lambda call, *inputs: np.concatenate(inputs, DimensionView.of(call).dimension),
         syntax="concatenate",
+        parts={BlockFormat: BLOCK_CONCATENATE},
         lowering=Indexed(_concatenate, reads=_share, moves=True, expansion=_concatenate_in_groups),
         value_range=union_of(),
         symbolic=shape_rules.concatenate,
@@ -389,6 +393,7 @@ DYNAMIC_SLICE = define(
         reference=_dynamic_slice_array,
         syntax="dynamic_slice",
         traits=frozenset({Trait.ASYNCHRONOUS}),
+        parts={BlockFormat: BLOCK_DYNAMIC_SLICE},
         lowering=Indexed(_dynamic_slice, moves=True, looks_up=True),
         value_range=same_range,
         symbolic=shape_rules.dynamic_slice,

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, I64_MATRIX
+from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -31,6 +33,7 @@ from hlojit.ir.ops.reductions import (
     inits_match,
     reduce_last_axis,
     run_on_arrays,
+    with_starts,
 )
 from hlojit.ir.ops.region_loops import expand_reduce_window
 from hlojit.ir.ops.rules import (
@@ -206,7 +209,7 @@ def _reduce_window_reference(call: ReferenceCall, *operands: Array) -> tuple[Arr
     starts = [np.broadcast_to(init, counts) for init in inits]
     if 0 in counts:
         return tuple(starts)
-    return run_on_arrays(call, 0, [*starts, *reduce_last_axis(call, 0, windows)])
+    return with_starts(call, 0, starts, reduce_last_axis(call, 0, windows))
 
 
 REDUCE_WINDOW = define(
@@ -231,7 +234,7 @@ REDUCE_WINDOW = define(
         reference=reduces_quantized(_reduce_window_reference),
         syntax="generic",
         lowering=Kernel("reduce_window", expansion=expand_reduce_window),
-        parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
+        parts={BlockFormat: decode_op_encode, ElementType: SEPARATELY, QuantizedType: reduced_parts},
         symbolic=shape_rules.reduce_window,
         padded=padding_rules.reduce_window,
         summary="combines the elements of sliding windows",

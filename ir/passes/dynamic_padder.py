@@ -21,6 +21,7 @@ from typing import ClassVar
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.ops import padding_rules
+from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Pointwise
 from hlojit.ir.ops.padded_values import MOST, Need, Padded, PaddedBuilder, PaddingRule
 from hlojit.ir.passes.call_inliner import CallInliner
@@ -307,5 +308,6 @@ def _rule_of(instruction: Instruction) -> PaddingRule | None:
 def _reason(instruction: Instruction, operands: Sequence[Padded]) -> str:
     unknown = next((type for type in instruction.result_types if has_unknown_size(type)), None)
     if unknown is not None and not any(operand.sizes for operand in operands):
-        return f"the size of its result {unknown} is known only when the program runs, and has no bound"
+        rule = "; its target has no rule for it (result_types=)" if is_custom_call(instruction) else ""
+        return f"the size of its result {unknown} is known only when the program runs, and has no bound{rule}"
     return "it has no code for sizes that are known only when the program runs"

@@ -100,12 +100,12 @@ def is_free_copy(instruction: Instruction) -> bool:
     return all(4 * operand.tensor_type.nbytes <= result.nbytes for operand in instruction.operands)
 
 
-def is_worth_duplicating(instruction: Instruction, copies: int) -> bool:
+def is_worth_duplicating(instruction: Instruction, copies: int, *, expensive: bool) -> bool:
     """Whether ``copies`` fusions should each compute the result instead of reading it from memory.
 
     Compared are bytes: written once and read ``copies`` times, against the operands read ``copies`` times.
     """
-    if is_expensive(instruction):
+    if expensive:
         return False
     if is_free_copy(instruction):
         return True

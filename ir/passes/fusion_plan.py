@@ -15,13 +15,14 @@ their own index, movement makes a new one.  A *context* is such an index functio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from hlojit.ir.graph import Block, Instruction, Value
-from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.definition import Cost, Trait
 from hlojit.ir.ops.views import DimensionsView
+from hlojit.ir.passes.anchored_fusion import take_in_anchors
 from hlojit.ir.passes.column_fusion import merge_columns
 from hlojit.ir.passes.fusion_cost import (
     Role,
@@ -60,6 +61,18 @@ class FusionLimits:
     """Whether the back end's sorts give NaN a place of its own where a comparison leaves it without one."""
     longest_summed_row: int = 0
     """Bytes of a row of a row kernel that reduces columns of all rows as well; 0 where there is no such kernel."""
+    anchors: frozenset[str] = frozenset()
+    """Kernels (by the names that lowerings give them) that compute what follows them element by element as well."""
+
+
+class FusionPolicy(Protocol):
+    """What a back end decides itself: None leaves a question to hlojit."""
+
+    def fuses_into(self, producer: Instruction, group: Sequence[Instruction]) -> bool | None:
+        """Whether a group that could compute ``producer`` itself is to do so; of two groups, whether they become one."""
+
+    def element_cost(self, instruction: Instruction) -> Cost | None:
+        """What computing one element costs."""
 
 
 @dataclass(eq=False)
@@ -80,20 +93,25 @@ class Group:
     """Whether groups over the same rows came together: members read results of other members' reductions."""
     columns: bool = False
     """Whether members reduce the columns of all these rows."""
+    anchor: Instruction | None = None
+    """The member that has a kernel of its own."""
 
     @property
     def kind(self) -> str:
         """The ``kind`` attribute of the fusion instruction."""
         if self.rows:
             return "row"
+        if self.anchor is not None:
+            return "anchor"
         return "loop" if self.space[1] is None else "reduction"
 
 
 class FusionPlan:
     """The groups of one block."""
 
-    def __init__(self, block: Block, limits: FusionLimits):
+    def __init__(self, block: Block, limits: FusionLimits, policy: FusionPolicy | None = None):
         self.limits = limits
+        self.policy = policy
         self.steps = 0
         self.groups: dict[Group, None] = {}
         self.groups_of: dict[Instruction, list[Group]] = {}
@@ -130,6 +148,8 @@ class FusionPlan:
             # What stood between two row kernels may be a part of one of them now.
             merge_rows(self)
         self._shed_reshapes()
+        if self.limits.anchors:
+            take_in_anchors(self)
         return self
 
     # -- one instruction -------------------------------------------------------------------------------------------
@@ -142,7 +162,10 @@ class FusionPlan:
                 return
             accepting = [group for group in targets if self._accepts(group, instruction)]
             everywhere = not outside and len(accepting) == len(targets)
-            if everywhere and (len(targets) == 1 or is_worth_duplicating(instruction, len(targets))):
+            if everywhere and (
+                len(targets) == 1
+                or is_worth_duplicating(instruction, len(targets), expensive=self._is_expensive(instruction))
+            ):
                 for group in accepting:
                     self._join(group, instruction)
                 return
@@ -193,6 +216,9 @@ class FusionPlan:
         contexts = self._contexts_in(group, producer)
         if contexts is None or len(contexts) > limits.contexts:
             return False
+        decided = self.policy.fuses_into(producer, tuple(group.members)) if self.policy is not None else None
+        if decided is not None:
+            return decided
         if len(group.members) + 1 > limits.instructions or group.evaluations + len(contexts) > limits.evaluations:
             return False
         fresh = sum(1 for operand in set(producer.operands) if self._is_input(group, operand))
@@ -200,12 +226,20 @@ class FusionPlan:
             return False
         size = producer.results[0].tensor_type.size
         repeats = sum(self._counts[context] for context in contexts) / max(1, size)
-        if repeats <= 1.001 or (size <= 1 and not is_expensive(producer)):
+        if repeats <= 1.001 or (size <= 1 and not self._is_expensive(producer)):
             return True
-        if is_expensive(producer):
+        if self._is_expensive(producer):
             return False
         # Reading something small again is what a broadcast is; computing it again is only right for a single op.
         return self._roles[producer] is Role.MOVEMENT or (repeats <= 4.0 and len(contexts) > 1)
+
+    def forbids(self, producer: Instruction, group: Group) -> bool:
+        """Whether the back end wants a producer kept out of a group."""
+        return self.policy is not None and self.policy.fuses_into(producer, tuple(group.members)) is False
+
+    def _is_expensive(self, instruction: Instruction) -> bool:
+        cost = self.policy.element_cost(instruction) if self.policy is not None else None
+        return is_expensive(instruction) if cost is None else cost is Cost.EXPENSIVE
 
     def _contexts_in(self, group: Group, producer: Instruction) -> frozenset[int] | None:
         """The contexts in which the group's members read ``producer``; None if one cannot read a computed value."""
@@ -365,6 +399,8 @@ class FusionPlan:
         """
         limits = self.limits
         members = first.members | second.members
+        if any(self.forbids(root, second) for root in first.roots):
+            return False
         if len(members) > limits.instructions or len(first.roots) + len(second.roots) > limits.roots:
             return False
         if first.evaluations + second.evaluations > limits.evaluations:
@@ -386,6 +422,34 @@ class FusionPlan:
         first.evaluations = sum(map(len, first.members.values()))
         first.place = place
         del self.groups[second]
+        return True
+
+    def take_in(self, group: Group, anchor: Instruction, aliases: Sequence[Instruction]) -> bool:
+        """Make ``anchor``, whose result the group reads through ``aliases`` at its own index, a member; whether that works.
+
+        A result that others read as well becomes one more root.
+        """
+        inside: set[object] = {*aliases, anchor}
+        outside = [user for user in self._users_outside(anchor, group) if user not in inside]
+        added = {value: None for value in anchor.operands if self._is_input(group, value)}
+        kept = [value for value in group.inputs if value.owner not in inside]
+        first, limits = self._position[anchor], self.limits
+        if all(self._place_of(user) > group.place for user in outside):
+            place = group.place
+        elif all(self._computed_at(value) < first for value in kept):
+            place = first
+        else:
+            return False
+        if len(kept) + len(added) > limits.operands or len(group.members) + len(inside) > limits.instructions:
+            return False
+        if outside and len(group.roots) >= limits.roots:
+            return False
+        here = frozenset({self.root_context(group.space[0])})
+        for member in (*aliases, anchor):
+            self._add(group, member, here)
+        group.anchor, group.place = anchor, place
+        if outside:
+            group.roots.append(anchor)
         return True
 
     def _is_read_outside(self, root: Instruction, group: Group) -> bool:

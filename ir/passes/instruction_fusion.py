@@ -12,7 +12,8 @@ roots over the same iteration space.  ``fusion_plan`` decides, this file rebuild
 value are copied into the fusions; a ``reshape`` at the border of a fusion stays outside, where it is an alias of
 memory. With ``rows`` reductions and what reads them row by row go together as well (kind ``row``, see
 ``row_fusion``), where the limits have a ``longest_summed_row`` also reductions of the columns of all rows
-(``column_fusion``), and where they have a ``longest_selection``, sorts and what cuts their first elements off
+(``column_fusion``), where they name ``anchors``, ops with kernels of their own join what follows them (``anchored_fusion``),
+and where they have a ``longest_selection``, sorts and what cuts their first elements off
 (``selection_fusion``).  Regions of ``while``, ``if`` and ``case`` are fused like function bodies; combiners are left as they
 are.
 """
@@ -26,7 +27,7 @@ from hlojit.ir.graph import Block, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, FusedLocation, Location
 from hlojit.ir.ops.definition import op
 from hlojit.ir.passes.fusion_cost import Role
-from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, Group, is_reshape
+from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, FusionPolicy, Group, is_reshape
 from hlojit.ir.passes.graph_facts import is_constant, program_blocks
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.passes.selection_fusion import fuse_selections
@@ -45,6 +46,7 @@ class InstructionFusion(Pass):
     max_operands: int = 24
     rows: bool = False
     limits: FusionLimits | None = field(default=None, metadata=GIVEN)
+    policy: FusionPolicy | None = field(default=None, metadata=GIVEN)
 
     def run(self, module: Module) -> bool:
         """Fuse every block that the host program runs; return whether a fusion was made."""
@@ -55,7 +57,7 @@ class InstructionFusion(Pass):
                 if limits.longest_selection:
                     changed |= fuse_selections(block, limits)
                 _sink_reshapes(block)
-                changed |= _carry_out(block, FusionPlan(block, limits).make())
+                changed |= _carry_out(block, FusionPlan(block, limits, self.policy).make())
         return changed
 
 

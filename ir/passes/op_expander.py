@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
+from hlojit.ir.ops.block_parts import has_blocks
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, Reduction, Structural
 from hlojit.ir.ops.quantized_arrays import computes_with_numbers
@@ -75,7 +76,7 @@ class OpExpander(Pass):
 
         def plan(instruction: Instruction, origin: _Origin | None) -> None:
             rule = self.rule_of(instruction)
-            if rule is not None and computes_with_numbers(instruction):
+            if rule is not None and (computes_with_numbers(instruction) or has_blocks(instruction)):
                 return  # it is expanded when it computes with floats
             if rule is not None and instruction.op.name not in kept:
                 pending.append((instruction, rule, origin))

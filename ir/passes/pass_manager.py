@@ -21,19 +21,23 @@ demand, and by name where those leave a choice.  ``PassPipeline`` keeps an order
 from __future__ import annotations
 
 import dataclasses
+import enum
 import heapq
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, final
 
+import numpy as np
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.environment import scope_for
-from hlojit.ir.errors import HlojitError, PluginError, VerificationError
-from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.errors import HlojitError, PluginError, VerificationError, short_repr
 from hlojit.ir.graph import Module
+from hlojit.ir.passes.graph_state import graph_state, is_same
+from hlojit.ir.time_limit import call_within
+from hlojit.ir.vendor_calls import call_vendor
 
 PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
 """The phases in the order in which they run."""
@@ -61,6 +65,8 @@ class Pass(ABC):
     targets: ClassVar[tuple[str, ...]] = ()
     needs_fusions: ClassVar[bool] = False
     open_sizes: ClassVar[bool] = False
+    only_after_changes: ClassVar[bool] = False
+    """Of hlojit's own: the pass is left out where no plugin's pass has changed anything in its phase."""
 
     @abstractmethod
     def run(self, module: Module) -> bool:
@@ -107,31 +113,34 @@ PassCallback = Callable[[PassEvent], None]
 
 @dataclass(frozen=True)
 class PassPipeline:
-    """Passes in the order in which they run, and by name the packages of those that are not hlojit's own."""
+    """Passes in the order in which they run, and by name who brought those that are not hlojit's own: ``acme 0.1.0``."""
 
     passes: tuple[Pass, ...]
     packages: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, module: Module, *, verify: VerifyMode = "third-party", callback: PassCallback | None = None) -> bool:
+    def run(
+        self,
+        module: Module,
+        *,
+        verify: VerifyMode = "third-party",
+        callback: PassCallback | None = None,
+        time_limit: float | None = None,
+    ) -> bool:
         """Run all passes on ``module`` in place and return whether any changed it.
 
         ``verify`` says after which passes the module is verified.  A third-party pass that raises, or that leaves an
-        invalid module behind, ends in a ``PluginError`` that names the pass and its package.  ``callback`` is called
-        after every pass (dumping, timing and progress all hang on it).
+        invalid module behind, ends in a ``PluginError`` that names the pass and its package; so does one that has not
+        ended after ``time_limit`` seconds.  ``callback`` is called after every pass (dumping, timing and progress all hang
+        on it).
         """
-        changed = False
+        run = _Run(module, self.packages, verify, time_limit)
         with scope_for(module.environment).activate(), collection_paused():
             for index, pass_ in enumerate(self.passes):
                 start = time.perf_counter()
-                package = self.packages.get(pass_.name, "")
-                pass_changed = _run_one(pass_, module, package)
-                seconds = time.perf_counter() - start
-                if verify == "always" or (verify == "third-party" and package):
-                    _verify_after(pass_, module, package)
-                changed |= pass_changed
+                changed = run.one(pass_)
                 if callback is not None:
-                    callback(PassEvent(index, pass_, module, pass_changed, seconds))
-        return changed
+                    callback(PassEvent(index, pass_, module, changed, time.perf_counter() - start))
+        return run.changed
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
@@ -154,7 +163,11 @@ def order_passes(passes: Iterable[Pass], packages: Mapping[str, str] = NO_PACKAG
 
 
 def _option_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, tuple):
+        return "x".join(map(_option_text, value))
+    if isinstance(value, enum.Enum):
+        return value.name
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _order_phase(members: Sequence[Pass], packages: Mapping[str, str]) -> list[Pass]:
@@ -189,13 +202,63 @@ def _order_phase(members: Sequence[Pass], packages: Mapping[str, str]) -> list[P
     return ordered
 
 
-def _run_one(pass_: Pass, module: Module, package: str) -> bool:
-    if not package:
-        return pass_.run(module)
-    try:
-        return bool(fork_gate.outside(pass_.run, module))
-    except Exception as error:
-        raise PluginError(f"pass {pass_.name!r} (package {package}) failed: {type(error).__name__}: {error}") from error
+@final
+class _Run:
+    """One run of a pipeline over a module."""
+
+    def __init__(self, module: Module, packages: Mapping[str, str], verify: VerifyMode, time_limit: float | None):
+        self.module = module
+        self.packages = packages
+        self.verify = verify
+        self.time_limit = time_limit
+        self.changed = False
+        self._state: Sequence[object] | None = None
+        """The graph as it is, as long as nothing has run that may have changed it."""
+        self._foreign_changes: set[str] = set()
+        """Phases in which a plugin's pass has changed something."""
+
+    def one(self, pass_: Pass) -> bool:
+        """Run a pass, verify what it leaves, and return whether it changed anything."""
+        package = self.packages.get(pass_.name, "")
+        if pass_.only_after_changes and pass_.phase not in self._foreign_changes:
+            return False
+        if package:
+            changed = self._foreign(pass_, package)
+        else:
+            self._state = None
+            changed = pass_.run(self.module)
+        if self.verify == "always" or (self.verify == "third-party" and package and changed):
+            _verify_after(pass_, self.module, package)
+        self.changed |= changed
+        return changed
+
+    def _foreign(self, pass_: Pass, package: str) -> bool:
+        """Run a plugin's pass; what it says of changes is compared with what there are."""
+        before = graph_state(self.module) if self._state is None else self._state
+        functions = set(self.module.functions)
+        said = _run_foreign(pass_, self.module, package, self.time_limit)
+        if "main" in functions and "main" not in self.module.functions:
+            raise PluginError(
+                f"pass {pass_.name!r} ({package}) left an invalid program behind: its function @main is gone"
+            )
+        self._state = graph_state(self.module)
+        changed = said or not is_same(before, self._state)
+        if changed:
+            self._foreign_changes.add(pass_.phase)
+        return changed
+
+
+def _run_foreign(pass_: Pass, module: Module, package: str, time_limit: float | None) -> bool:
+    def what() -> str:
+        return f"pass {pass_.name!r} ({package}): run"
+
+    changed = call_vendor(what, call_within, time_limit, what, pass_.run, module)
+    if changed is not None and not isinstance(changed, (int, np.integer, np.bool_)):
+        raise PluginError(
+            f"{what()} returned {short_repr(changed)}; it rewrites the module in place and returns whether anything changed, "
+            "True or False"
+        )
+    return bool(changed)
 
 
 def _verify_after(pass_: Pass, module: Module, package: str) -> None:
@@ -205,10 +268,11 @@ def _verify_after(pass_: Pass, module: Module, package: str) -> None:
         verify(module)
     except VerificationError as error:
         kind = PluginError if package else HlojitError
-        origin = f" (package {package})" if package else ""
-        raise kind(f"pass {pass_.name!r}{origin} left an invalid program behind: {error}") from error
+        raise kind(
+            f"pass {pass_.name!r}{f' ({package})' if package else ''} left an invalid program behind: {error}"
+        ) from error
 
 
 def _from(packages: Mapping[str, str], pass_: Pass) -> str:
     package = packages.get(pass_.name)
-    return f" (package {package})" if package else ""
+    return f" ({package})" if package else ""

@@ -11,13 +11,15 @@ from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressio
 from hlojit.ir.passes.constant_folding import ConstantFolding
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
 from hlojit.ir.passes.dynamic_padder import DynamicPadder
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.exact_arithmetic import ExactArithmetic
+from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPolicy
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.latency_hiding_scheduler import LatencyHidingScheduler
 from hlojit.ir.passes.op_expander import OpExpander
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
+from hlojit.ir.passes.stochastic_rounding import StochasticRounding
 from hlojit.ir.passes.token_removal import TokenRemoval
 from hlojit.ir.passes.tuple_legalizer import TupleLegalizer
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
@@ -33,6 +35,8 @@ BUILTIN_PASSES: tuple[type[Pass], ...] = (
     DynamicPadder,
     OpExpander,
     TypeLegalizer,
+    StochasticRounding,
+    ExactArithmetic,
     AlgebraicSimplifier,
     ConstantFolding,
     WhileLoopSimplifier,
@@ -73,12 +77,16 @@ def simplification_passes(fold_limit: int = 4096) -> list[Pass]:
 
 
 def default_passes(
-    fold_limit: int = 4096, *, legalization: Sequence[Pass] | None = None, limits: FusionLimits | None = None
+    fold_limit: int = 4096,
+    *,
+    legalization: Sequence[Pass] | None = None,
+    limits: FusionLimits | None = None,
+    policy: FusionPolicy | None = None,
 ) -> list[Pass]:
     """The passes of a compilation; ``order_passes`` puts them and vendors' passes in order.
 
     ``fold_limit`` bounds the elements that constant folding makes; ``legalization`` are the passes that ask a back end
-    what to expand (by default everything is), ``limits`` those of the back end's fusions.
+    what to expand (by default everything is), ``limits`` and ``policy`` those of the back end's fusions.
 
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
@@ -86,11 +94,15 @@ def default_passes(
         TupleLegalizer(),
         TokenRemoval(),
         *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
+        StochasticRounding(),
+        ExactArithmetic(),
         *simplification_passes(fold_limit),
         WhileLoopSimplifier(),
         *(pass_.in_phase("before-fusion") for pass_ in simplification_passes(fold_limit)),
         # Once more after vendors' passes, so that what they leave unused is not compiled.
         DeadCodeElimination().in_phase("fusion"),
-        InstructionFusion(limits=limits),
+        # What vendors' passes and expansions have made since.
+        ExactArithmetic().in_phase("fusion"),
+        InstructionFusion(limits=limits, policy=policy),
         LatencyHidingScheduler(),
     ]

@@ -113,6 +113,28 @@ def observe_rules(observer: RuleObserver) -> Iterator[None]:
         _observer.reset(token)
 
 
+@dataclass
+class RuleLimit:
+    """How often rules (folding is one) may still fire, and the name of the one that fired last: for looking for a guilty one."""
+
+    left: int
+    last: str = ""
+
+
+_limit: ContextVar[RuleLimit | None] = ContextVar("rule limit", default=None)
+
+
+@contextmanager
+def limited_rules(count: int) -> Iterator[RuleLimit]:
+    """Have rules fire ``count`` times at most, in all rewriters of the block together."""
+    limit = RuleLimit(count)
+    token = _limit.set(limit)
+    try:
+        yield limit
+    finally:
+        _limit.reset(token)
+
+
 class Rewriter:
     """Applies rules until none fires, visiting only what a rewrite may have changed.
 
@@ -127,6 +149,8 @@ class Rewriter:
         self.effects = Effects(module)
         self.visits = 0
         self.fired = 0
+        self.swept = False
+        """Whether code that nothing reads was removed on the way."""
         self._table = table
         self._folder = folder
         self._rules: dict[str, tuple[Rule, ...]] = {}
@@ -134,6 +158,7 @@ class Rewriter:
         self._waiting: set[Instruction] = set()
         self._anchor: Instruction | None = None
         self._observer = _observer.get()
+        self._limit = _limit.get()
 
     def run(self) -> bool:
         """Rewrite every block that the host program runs; combiners are left alone."""
@@ -149,7 +174,7 @@ class Rewriter:
             if instruction.block is not None:
                 self._visit(instruction)
                 assert self.fired < limit, f"rewrite rules run in a circle around {instruction.op.name}"
-        return self.fired > 0
+        return self.fired > 0 or self.swept
 
     def _visit(self, instruction: Instruction) -> None:
         self.visits += 1
@@ -159,18 +184,28 @@ class Rewriter:
         else:
             if not is_terminator(instruction) and not self.effects.has_effect(instruction):
                 self._erase(instruction)
+                self.swept = True
                 return
         self._anchor = instruction
+        if self._limit is not None and self._limit.left <= 0:
+            return
         if self._folder is not None and self._fold(instruction):
+            self._count("constant-folding")
             return
         for rule in self._rules_for(instruction.op):
             replacement = rule.apply(self, instruction)
             if replacement is not None:
                 if self._observer is not None:
                     self._observer(rule, instruction)
+                self._count(rule.name)
                 self.fired += 1
                 self._replace(instruction, (replacement,) if isinstance(replacement, Value) else tuple(replacement))
                 return
+
+    def _count(self, name: str) -> None:
+        if self._limit is not None:
+            self._limit.left -= 1
+            self._limit.last = name
 
     def _rules_for(self, record: OpDefinition) -> tuple[Rule, ...]:
         rules = self._rules.get(record.name)

@@ -21,7 +21,7 @@ from hlojit.ir.blocks import Block, Instruction, Value
 from hlojit.ir.builder import Builder
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Function, Module
-from hlojit.ir.ops.parts import Parts, Representation, Separately, with_element_type
+from hlojit.ir.ops.parts import Parts, Representation, Separately
 from hlojit.ir.ops.representations import REPRESENTATIONS
 from hlojit.ir.passes.graph_facts import constant_of, is_constant, is_terminator
 from hlojit.ir.passes.op_expander import OpExpander
@@ -112,7 +112,7 @@ class _Types:
         """The types of the parts of a value that is taken apart."""
         found = self.representation(type)
         assert found is not None and isinstance(type, TensorType)
-        return [with_element_type(type, element) for element in found.types(type.element_type)]
+        return list(found.types(type))
 
     def parts(self, type: Type) -> list[Type]:
         """The types of a value's parts."""
@@ -248,7 +248,8 @@ class _FunctionLegalizer:
         dense = constant_of(value)
         if dense is not None:
             builder = Builder.in_front_of(owner)
-            arrays, types = representation.constants(dense.array), self._types.part_types(value.tensor_type)
+            arrays = representation.constants(dense.array, value.tensor_type)
+            types = self._types.part_types(value.tensor_type)
             return tuple(builder.constant(array, type) for array, type in zip(arrays, types))
         assert owner.next is not None
         return representation.take_apart(Builder.in_front_of(owner.next), value)

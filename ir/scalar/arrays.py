@@ -10,9 +10,11 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import ScalarBuilder
+from hlojit.ir.scalar.codec_tables import codec_tables
 from hlojit.ir.scalar.formats import is_half, storage_kind
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
 
@@ -37,6 +39,8 @@ def decode_array(stored: Array, format: FloatFormat) -> Array:
     if is_half(format):
         return stored.view(np.float16).astype(np.float32)
     bits = stored.view(format.storage_bits)
+    if format.decode is not None and (tables := codec_tables(format)) is not None:
+        return tables.values[_own_bits(bits, format)]
     if format.storage_bits.itemsize == 1 or (format.bits <= 16 and bits.size > 4096):
         return np.asarray(_table(format)[bits])
     return _decode(bits, format)
@@ -46,12 +50,28 @@ def encode_array(values: Array, format: FloatFormat) -> Array:
     """Floats (float32 or float64) rounded to the format, as an array of its storage dtype."""
     values = np.asarray(values)
     if format.is_native or is_half(format):
+        native = format.storage if format.is_native else np.dtype(np.float16)
         with np.errstate(all="ignore"):
-            return values.astype(format.storage)
+            return values.astype(native).view(format.storage)
+    if format.decode is not None and (tables := codec_tables(format)) is not None:
+        return tables.encoded(_in_compute(values, format)).view(format.storage)
     kind = "f64" if values.dtype == np.float64 else "f32"
     scalar = _BUILDER.value(kind, values.astype(_COMPUTE[kind], copy=False))
     bits = cast(NumpyScalar, formats.encode(_RULES, scalar, format))
     return bits.array.view(format.storage_bits).view(format.storage)
+
+
+def _own_bits(bits: Array, format: FloatFormat) -> Array:
+    return bits if format.bits == bits.dtype.itemsize * 8 else bits & bits.dtype.type((1 << format.bits) - 1)
+
+
+def _in_compute(values: Array, format: FloatFormat) -> Array:
+    """Floats in the compute type, rounded to odd where they have more bits, so that encoding them rounds once."""
+    dtype = compute_dtype(format)
+    if dtype in (values.dtype, np.float64):
+        return values.astype(dtype, copy=False)
+    wide = _BUILDER.value("f64", values.astype(np.float64, copy=False))
+    return cast(NumpyScalar, formats.narrowed_to_odd(_RULES, wide)).array
 
 
 def round_array(values: Array, element: ElementType) -> Array:
@@ -101,13 +121,20 @@ def from_bits(bits: Array, element: ElementType) -> Array:
     return to_compute(bits.astype(f"u{element.itemsize}").view(element.storage), element)
 
 
-_tables: WeakKeyDictionary[FloatFormat, Array] = WeakKeyDictionary()
+_tables: WeakKeyDictionary[FloatFormat, tuple[str, Array]] = WeakKeyDictionary()
+"""With the content of the format's functions: they stay the same objects when a global that they read changes."""
 
 
 def _table(format: FloatFormat) -> Array:
     """Every value of a format of at most 16 bits, by its stored pattern; kept as long as the format."""
-    table = _tables.get(format)
-    return table if table is not None else _tables.setdefault(format, _new_table(format))
+    try:
+        content = "" if format.decode is None else fingerprint(format.decode)
+    except NotKeyable:
+        return _new_table(format)
+    known = _tables.get(format)
+    if known is None or known[0] != content:
+        known = _tables[format] = content, _new_table(format)
+    return known[1]
 
 
 def _new_table(format: FloatFormat) -> Array:

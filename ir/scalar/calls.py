@@ -12,10 +12,11 @@ A builder that evaluates runs the function; one that emits code asks ``compiled_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from hlojit.ir.errors import HlojitError
 
 FAILED_OFFSET = 8
@@ -42,6 +43,8 @@ class ScalarFunction:
     failure: str = ""
     has_loops: bool = False
     unkeyable: str = ""
+    imports: tuple[tuple[str, str], ...] = ()
+    """Symbols that the code leaves open, with the names by which whoever loads it finds them."""
 
     @property
     def takes_state(self) -> bool:
@@ -72,6 +75,29 @@ def compiled_function(function: Callable[..., Any], kinds: tuple[str, ...], resu
     return _compiler[0](function, kinds, result, user)
 
 
+class FunctionEvaluator(Protocol):
+    """How a Python function is applied to each element of an array, compiled as it is in kernels; raises if it does."""
+
+    def __call__(
+        self, function: Callable[..., Any], kinds: tuple[str, ...], result: str
+    ) -> Callable[..., np.ndarray[Any, Any]]: ...
+
+
+_evaluator: list[FunctionEvaluator] = []
+
+
+def set_function_evaluator(evaluator: FunctionEvaluator) -> None:
+    """Say how functions are applied to arrays; ``hlojit.extensions`` does so when it is loaded."""
+    _evaluator[:] = [evaluator]
+
+
+def evaluated(
+    function: Callable[..., Any], kinds: tuple[str, ...], result: str
+) -> Callable[..., np.ndarray[Any, Any]] | None:
+    """A function of arrays that applies a Python function to each element; None if nothing says how."""
+    return _evaluator[0](function, kinds, result) if _evaluator else None
+
+
 def plain_kind(kind: str) -> str:
     """The kind of scalar: integers have no sign there, and eight bits at least."""
     if kind[0] == "f" or kind == "i1":
@@ -82,6 +108,24 @@ def plain_kind(kind: str) -> str:
 def code_bits(kind: str) -> int:
     """The bits of a code, 0 for other kinds."""
     return int(kind[1:]) if kind[0] == "c" else 0
+
+
+def called(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """A plugin's scalar function of Python numbers, as a kernel computes it: divisions by zero are NumPy's.
+
+    0 for integers, an infinity or NaN for floats.
+    """
+    try:
+        return function(*values)
+    except ZeroDivisionError:
+        with np.errstate(all="ignore"):
+            return function(*map(_numpy_number, values))
+
+
+def _numpy_number(value: Any) -> Any:
+    if type(value) is int:
+        return np.uint64(value) if value > np.iinfo(np.int64).max else np.int64(value)
+    return np.float64(value) if type(value) is float else value
 
 
 class FunctionTable:

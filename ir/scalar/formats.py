@@ -29,13 +29,16 @@ from hlojit.ir.formats import (
     IntegerType,
     NanEncoding,
     Overflow,
+    Rounding,
     element_type,
 )
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.codec_tables import MOST_BITS, Cells, CodecTables, codec_tables
+from hlojit.ir.scalar.rounding import EXPONENT_BIAS as EXPONENT_BIAS  # noqa: PLC0414
+from hlojit.ir.scalar.rounding import INTEGER_KIND as INTEGER_KIND  # noqa: PLC0414
+from hlojit.ir.scalar.rounding import MANTISSA_BITS as MANTISSA_BITS  # noqa: PLC0414
+from hlojit.ir.scalar.rounding import NativeFloat, Rounder, rounder_of
 
-MANTISSA_BITS = {"f32": 23, "f64": 52}
-EXPONENT_BIAS = {"f32": 127, "f64": 1023}
-INTEGER_KIND = {"f32": "i32", "f64": "i64"}
 INTEGER_KINDS = ("i1", "i8", "i16", "i32", "i64")
 
 
@@ -120,37 +123,10 @@ def is_bfloat(format: FloatFormat) -> bool:
 
 def _parameters(format: FloatFormat) -> tuple[int, int, int] | None:
     plain = format.signed and format.has_zero and format.has_infinity and format.nan is NanEncoding.IEEE
+    plain = plain and format.rounding is Rounding.NEAREST_EVEN
     if not plain or format.overflow is not Overflow.INFINITY or format.decode or format.encode:
         return None
     return format.exponent_bits, format.mantissa_bits, format.bias
-
-
-class _Float:
-    """Constants of the native float in which a value is held, and shorthands for its integer view."""
-
-    def __init__(self, b: ScalarBuilder, kind: str):
-        self.b = b
-        self.kind = kind
-        self.integer = INTEGER_KIND[kind]
-        self.mantissa_bits = MANTISSA_BITS[kind]
-        self.bias = EXPONENT_BIAS[kind]
-        self.bits = 32 if kind == "f32" else 64
-        self.infinity = (2 * self.bias + 1) << self.mantissa_bits
-        self.quiet_nan = self.infinity | 1 << (self.mantissa_bits - 1)
-
-    def of(self, value: int) -> Scalar:
-        """An integer constant of the float's width."""
-        return self.b.constant(self.integer, value)
-
-    def power(self, exponent: int) -> Scalar:
-        """The constant 2**exponent."""
-        return self.b.constant(self.kind, 2.0**exponent)
-
-    def power_bits(self, exponent: int) -> int:
-        """Bits of 2**exponent."""
-        if exponent > -self.bias:
-            return (exponent + self.bias) << self.mantissa_bits
-        return 1 << max(self.mantissa_bits - 1 + self.bias + exponent, 0)
 
 
 # decode
@@ -164,6 +140,8 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
         return stored
     if element.decode is not None:
         code = _own_bits(b, stored, element)
+        if (tables := _tables(b, element)) is not None:
+            return _tabulated(b, element.compute, tables.values, code)
         return b.call(element.decode, (_code_kind(element),), element.compute, (code,), decode_user(element))
     if is_half(element):
         return b.half_to_float(stored)
@@ -175,7 +153,7 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
 
 
 def _decode_generic(b: ScalarBuilder, stored: Scalar, format: FloatFormat) -> Scalar:
-    special, native = codes(format), _Float(b, format.compute)
+    special, native = codes(format), NativeFloat(b, format.compute)
     wide = b.zext(stored, native.integer) if stored.kind != native.integer else stored
     magnitude = b.and_(wide, native.of(special.top))
     bits = b.bitcast(_decode_finite(native, magnitude, format), native.integer)
@@ -193,7 +171,7 @@ def _decode_generic(b: ScalarBuilder, stored: Scalar, format: FloatFormat) -> Sc
     return b.bitcast(bits, native.kind)
 
 
-def _decode_finite(native: _Float, magnitude: Scalar, format: FloatFormat) -> Scalar:
+def _decode_finite(native: NativeFloat, magnitude: Scalar, format: FloatFormat) -> Scalar:
     """The value of a magnitude as if it meant a finite number."""
     b, mantissa_bits = native.b, format.mantissa_bits
     shifted = b.shl(magnitude, native.of(native.mantissa_bits - mantissa_bits))
@@ -217,29 +195,36 @@ def _decode_finite(native: _Float, magnitude: Scalar, format: FloatFormat) -> Sc
 # encode
 
 
-def encode(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
-    """A value of compute kind, or of a wider float, rounded to what stands in memory (of ``storage_kind``)."""
+def encode(b: ScalarBuilder, value: Scalar, element: ElementType, random: Scalar | None = None) -> Scalar:
+    """A value of compute kind, or of a wider float, rounded to what stands in memory (of ``storage_kind``).
+
+    ``random``: 32 bits (i32) for a stochastic rounding, which is to nearest without them.
+    """
     if not isinstance(element, FloatFormat):
         return value
     if element.is_native:
         return float_resized(b, value, element.name)
     if element.encode is not None:
-        number = float_resized(b, value, element.compute)
+        narrow = value.kind == "f64" and element.compute == "f32"
+        number = narrowed_to_odd(b, value) if narrow else float_resized(b, value, element.compute)
+        tables = _tables(b, element)
+        if tables is not None and tables.cells is not None:
+            return _to_width(b, _looked_up(b, number, tables.cells), storage_kind(element))
         return b.call(element.encode, (element.compute,), f"c{element.bits}", (number,), encode_user(element))
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
-        return b.float_to_half(value if value.kind == "f32" else _narrow_to_odd(b, value))
+        return b.float_to_half(value if value.kind == "f32" else narrowed_to_odd(b, value))
     if (made := _by_instruction(b, "encoded", value, element)) is not None:
         return made
     if is_bfloat(element) and value.kind == "f32":
         return b.trunc(b.lshr(_round_bfloat(b, value), b.constant("i32", 16)), "i16")
-    return _encode_generic(b, value, element)
+    return _encode_generic(b, value, element, random)
 
 
 def _by_instruction(b: ScalarBuilder, method: str, value: Scalar, format: FloatFormat) -> Scalar | None:
     """What a builder's instruction makes of a value, if it has one."""
-    known = getattr(b, method, None)
+    known = getattr(b, method, None) if format.rounding is Rounding.NEAREST_EVEN else None
     made: Scalar | None = known(value, format) if known is not None else None
     return made
 
@@ -251,13 +236,17 @@ def pack(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scalar:
     return encode(b, value, element)
 
 
-def _encode_generic(b: ScalarBuilder, value: Scalar, format: FloatFormat) -> Scalar:
-    special, native = codes(format), _Float(b, value.kind)
+def _encode_generic(b: ScalarBuilder, value: Scalar, format: FloatFormat, random: Scalar | None) -> Scalar:
+    special, native = codes(format), NativeFloat(b, value.kind)
+    rounder = rounder_of(native, format, random)
     bits = b.bitcast(value, native.integer)
     magnitude = b.and_(bits, native.of((1 << (native.bits - 1)) - 1))
-    code = _encode_magnitude(native, magnitude, format)
-    code = b.select(b.icmp("sgt", code, native.of(special.largest)), native.of(special.overflow), code)
-    if special.infinity is not None and special.overflow != special.infinity:
+    code = _encode_magnitude(native, magnitude, format, rounder)
+    overflow = special.largest if format.rounding is Rounding.TOWARD_ZERO else special.overflow
+    code = b.select(b.icmp("sgt", code, native.of(special.largest)), native.of(overflow), code)
+    if format.rounding is Rounding.TOWARD_ZERO and special.infinity is None:
+        code = b.select(b.icmp("eq", magnitude, native.of(native.infinity)), native.of(special.overflow), code)
+    if special.infinity is not None and overflow != special.infinity:
         code = b.select(b.icmp("eq", magnitude, native.of(native.infinity)), native.of(special.infinity), code)
     is_nan = b.icmp("ugt", magnitude, native.of(native.infinity))
     missing = 0 if special.nan is None else special.nan
@@ -279,40 +268,23 @@ def _encode_generic(b: ScalarBuilder, value: Scalar, format: FloatFormat) -> Sca
     return _to_width(b, code, storage_kind(format))
 
 
-def _encode_magnitude(native: _Float, magnitude: Scalar, format: FloatFormat) -> Scalar:
+def _encode_magnitude(native: NativeFloat, magnitude: Scalar, format: FloatFormat, rounder: Rounder) -> Scalar:
     """The rounded code of a magnitude; beyond the format's range it is some larger integer."""
     b, mantissa_bits = native.b, format.mantissa_bits
     rebias = native.bias - format.bias
-    code = b.sub(_round_off(native, magnitude, format), native.of(rebias << mantissa_bits))
+    code = b.sub(rounder.bits(magnitude), native.of(rebias << mantissa_bits))
     minimum = codes(format).minimum_exponent
     if format.has_zero:
         if rebias == 0 and mantissa_bits:
             return code
-        # Adding 2**k rounds to a multiple of the smallest subnormal number and leaves its factor in the mantissa.
-        anchor = minimum - mantissa_bits + native.mantissa_bits
-        total = b.fadd(b.bitcast(magnitude, native.kind), native.power(anchor))
-        low = b.sub(b.bitcast(total, native.integer), native.of(native.power_bits(anchor)))
+        low = rounder.multiples(magnitude, minimum - mantissa_bits)
         return b.select(b.icmp("ult", magnitude, native.of(native.power_bits(minimum))), low, code)
     if rebias < 1:
         larger = b.fmul(b.bitcast(magnitude, native.kind), native.power(64))
-        rounded = _round_off(native, b.bitcast(larger, native.integer), format)
+        rounded = rounder.bits(b.bitcast(larger, native.integer))
         low = b.sub(rounded, native.of((rebias + 64) << mantissa_bits))
         code = b.select(b.icmp("ult", magnitude, native.of(native.power_bits(minimum + 4))), low, code)
     return b.select(b.icmp("slt", code, native.of(0)), native.of(0), code)
-
-
-def _round_off(native: _Float, magnitude: Scalar, format: FloatFormat) -> Scalar:
-    """Drop the mantissa bits that the format lacks, to nearest, ties to even."""
-    b, shift = native.b, native.mantissa_bits - format.mantissa_bits
-    if shift == 0:
-        return magnitude
-    half = 1 << (shift - 1)
-    if format.mantissa_bits:
-        last = b.and_(b.lshr(magnitude, native.of(shift)), native.of(1))
-        raised = b.add(b.add(magnitude, native.of(half - 1)), last)
-    else:
-        raised = b.add(magnitude, native.of(half))
-    return b.lshr(raised, native.of(shift))
 
 
 def _round_bfloat(b: ScalarBuilder, value: Scalar) -> Scalar:
@@ -324,7 +296,7 @@ def _round_bfloat(b: ScalarBuilder, value: Scalar) -> Scalar:
     return b.select(b.fcmp("uno", value, value), quiet, rounded)
 
 
-def _narrow_to_odd(b: ScalarBuilder, value: Scalar) -> Scalar:
+def narrowed_to_odd(b: ScalarBuilder, value: Scalar) -> Scalar:
     """f64 to f32 rounded to odd: rounding once more to 11 bits or fewer then gives what one rounding would."""
     bits = b.bitcast(value, "i64")
     dropped = b.and_(bits, b.constant("i64", (1 << 29) - 1))
@@ -490,6 +462,39 @@ def largest_number(format: FloatFormat) -> Fraction:
 
 
 # formats given by functions
+
+
+def _tables(b: Any, element: FloatFormat) -> CodecTables | None:
+    """A format's tables, if it has some and the builder looks things up; found once for each kernel."""
+    if element.bits > MOST_BITS or not hasattr(b, "tabulated"):
+        return None
+    known: dict[FloatFormat, CodecTables | None] | None = getattr(b, "codecs", None)
+    if known is None:
+        return codec_tables(element)
+    if element not in known:
+        known[element] = codec_tables(element)
+    return known[element]
+
+
+def _tabulated(b: Any, kind: str, table: Any, index: Scalar) -> Scalar:
+    """An element of a table; the index, an integer of any width, is unsigned and within it."""
+    found: Scalar = b.tabulated(kind, table, _to_width(b, index, "i32"))
+    return found
+
+
+def _looked_up(b: ScalarBuilder, number: Scalar, cells: Cells) -> Scalar:
+    """The code of a number, see ``Cells``."""
+    native = NativeFloat(b, number.kind)
+    bits = b.bitcast(number, native.integer)
+    start = _tabulated(b, "i32", cells.starts, b.lshr(bits, native.of(native.mantissa_bits)))
+    mantissa = b.and_(bits, native.of((1 << native.mantissa_bits) - 1))
+    shift = _to_width(b, b.and_(start, b.constant("i32", 63)), native.integer)
+    within = _to_width(b, b.lshr(mantissa, shift), "i32")
+    cell = b.add(b.lshr(start, b.constant("i32", 6)), within)
+    is_above = b.icmp("uge", mantissa, _tabulated(b, native.integer, cells.bounds, cell))
+    pair = _tabulated(b, "i32", cells.pairs, cell)
+    low, high = b.and_(pair, b.constant("i32", 0xFFFF)), b.lshr(pair, b.constant("i32", 16))
+    return b.select(is_above, high, low)
 
 
 def decode_user(element: FloatFormat) -> str:

@@ -17,6 +17,7 @@ from typing import Any, final
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.scalar.calls import called as called  # noqa: PLC0414
 from hlojit.ir.scalar.calls import code_bits, plain_kind
 from hlojit.ir.scalar.formats import as_result
 
@@ -291,6 +292,10 @@ class NumpyBuilder:
         values = np.stack([self.constant(kind, value).array for value in table])
         return NumpyScalar(kind, values[index.array])
 
+    def tabulated(self, kind: str, table: Array, index: NumpyScalar) -> NumpyScalar:
+        """Elements of a table."""
+        return self.value(kind, table[_unsigned(index.array)])
+
     def call(
         self,
         function: Callable[..., Any],
@@ -363,24 +368,6 @@ def _codes(results: Sequence[Any], bits: int, kind: str, user: str) -> NumpyScal
 
 
 _ALL_BITS = (1 << 64) - 1
-
-
-def called(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """A plugin's scalar function of Python numbers, as a kernel computes it: divisions by zero are NumPy's.
-
-    0 for integers, an infinity or NaN for floats.
-    """
-    try:
-        return function(*values)
-    except ZeroDivisionError:
-        with np.errstate(all="ignore"):
-            return function(*map(_numpy_number, values))
-
-
-def _numpy_number(value: Any) -> Any:
-    if type(value) is int:
-        return np.uint64(value) if value > np.iinfo(np.int64).max else np.int64(value)
-    return np.float64(value) if type(value) is float else value
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from hlojit.ir.attributes import Dense, ElidedElements
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.graph import Block, Instruction
 from hlojit.ir.location import UNKNOWN
 from hlojit.ir.ops.definition import OpDefinition, Trait, find_op
@@ -178,7 +179,7 @@ class ReduceForm(Form):
         if tuple(value.type for value in operands) != types.inputs or not isinstance(first, TensorType):
             return None
         dimensions = tuple(map(int, match[4].split(","))) if match[4] else ()
-        block = combiner_block(op, tensor((), first.element_type), UNKNOWN)
+        block = combiner_block(op, _scalar(first), UNKNOWN)
         return operands, types.results, {"dimensions": dimensions}, [block], match[6], match.end()
 
     @staticmethod
@@ -219,7 +220,7 @@ class ReduceForm(Form):
         if not isinstance(first, TensorType):
             cursor.fail(f"expected a tensor to reduce, found {first}", inputs[0][1])
         state.location = reader.location(state)
-        state.regions = [combiner_block(combiner, tensor((), first.element_type), state.location)]
+        state.regions = [combiner_block(combiner, _scalar(first), state.location)]
 
     def _combiner(self, reader: InstructionReader) -> OpDefinition:
         cursor = reader.cursor
@@ -266,6 +267,11 @@ class ReduceForm(Form):
         return f"{text}\n{printer.indentation} reducer{pairs}  {body}"
 
 
+def _scalar(type: TensorType) -> TensorType:
+    """What a short combiner combines: elements; numbers in blocks in f32."""
+    return tensor((), "f32" if isinstance(type.element_type, BlockFormat) else type.element_type)
+
+
 def combiner_block(op: OpDefinition, type: TensorType, location: Any) -> Block:
     """The block that applies ``op`` to its two arguments and returns the result."""
     block = Block([type, type])
@@ -285,7 +291,7 @@ def simple_combiner(instruction: Instruction) -> str:
     if Trait.COMMUTATIVE not in first.op.traits or not first.name.startswith("stablehlo."):
         return ""
     input_type = instruction.operand_types[0]
-    scalar = tensor((), input_type.element_type) if isinstance(input_type, TensorType) else None
+    scalar = _scalar(input_type) if isinstance(input_type, TensorType) else None
     types = (*first.operand_types, *first.result_types)
     if list(first.operands) != block.arguments or any(type is not scalar for type in types) or len(types) != 3:
         return ""

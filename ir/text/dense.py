@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 from hlojit.ir.attributes import Dense, ElidedElements
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import (
     BooleanType,
     ComplexType,
@@ -217,7 +218,7 @@ def _listed(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _intermediate(element: ElementType) -> Any:
     if isinstance(element, QuantizedType):
         return element_type(element.storage_type).storage
-    if isinstance(element, (FloatFormat, ComplexType)):
+    if isinstance(element, (FloatFormat, ComplexType, BlockFormat)):
         return np.float64
     return element.storage
 
@@ -340,6 +341,8 @@ class FloatConverter(Converter):
 def _converter(element: ElementType, has_hex: bool) -> Converter:
     if isinstance(element, QuantizedType):
         element = element_type(element.storage_type)
+    if isinstance(element, BlockFormat):
+        element = element_type("f32")
     if isinstance(element, BooleanType):
         return BooleanConverter(element)
     if isinstance(element, IntegerType):
@@ -446,6 +449,8 @@ def print_scalar(item: Any, element: ElementType) -> str:
         part = element_type(element.component)
         assert isinstance(part, FloatFormat)
         return f"({print_float(item.real, part)},{print_float(item.imag, part)})"
+    if isinstance(element, BlockFormat):
+        element = element_type("f32")
     if isinstance(element, FloatFormat):
         return print_float(item, element)
     return str(int(item))

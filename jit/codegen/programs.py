@@ -111,6 +111,7 @@ def sized_program(
     target: Target,
     runtime: str,
     entry: str,
+    imports: tuple[tuple[str, str], ...] = (),
 ) -> CompiledProgram:
     """A program that is compiled once for all sizes, as plain data."""
     main, grid = module.main, grid_of_module(module) or ProcessGrid()
@@ -132,6 +133,7 @@ def sized_program(
         provenance=provenance,
         processes=(grid.replicas, grid.partitions),
         sized=sized,
+        imports=imports,
         unkeyable=tuple(unkeyable),
     )
 

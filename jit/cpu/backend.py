@@ -15,9 +15,11 @@ from hlojit.cpu.collectives import collective_symbols
 from hlojit.cpu.compile_workers import Batch, Request, compilation
 from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.imports import imported_symbols
-from hlojit.cpu.kernels import has_kernel, kernel_emitter
+from hlojit.cpu.kernels import BACKEND_NAME, has_kernel, kernel_emitter
 from hlojit.extensions import Device
+from hlojit.extensions.array_functions import ArrayFunction
 from hlojit.extensions.backend import Backend, Capability, CompileOptions, SizedCode
+from hlojit.extensions.kernel_forms import LlvmKernel, TaskFunction
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
@@ -31,6 +33,7 @@ from hlojit.ir.ops.definition import (
     Reduction,
     Structural,
 )
+from hlojit.ir.ops.internal import chosen_kernel
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.process_grid import ProcessGrid, grid_of
 from hlojit.ir.versions import versions_text
@@ -43,13 +46,15 @@ from hlojit.lowering.schedule import ASYNCHRONOUS_ROLES, HOST_ROLES, build_progr
 from hlojit.lowering.target import Target
 from hlojit.runtime.native import native
 
-BACKEND_NAME = "cpu"
-
 LONGEST_SELECTION = 1 << 31
 """Of a sorted line any part may be all that is wanted."""
 
 ENTRY = "hlojit_main"
 """Symbol of the host program."""
+
+
+_OF_FUSIONS = {"kernel": "plugin_kernel", "anchor": "anchored"}
+"""Kernels of fusions that are not like others, by the fusion's kind."""
 
 
 def kernel_cache(target: Target, maximum_bytes: int = MAXIMUM_BYTES) -> KernelCache:
@@ -60,6 +65,8 @@ def kernel_cache(target: Target, maximum_bytes: int = MAXIMUM_BYTES) -> KernelCa
 def _emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
     lowering = instruction.op.lowering
     name = lowering.name if isinstance(lowering, Kernel) else "fusion"
+    if name == "fusion":
+        name = _OF_FUSIONS.get(instruction.attributes.get("kind", ""), name)
     return kernel_emitter(name)(instruction, target, symbol)
 
 
@@ -92,7 +99,14 @@ class CpuBackend(Backend):
 
     name = BACKEND_NAME
     fuses = True
-    fusion_limits = FusionLimits(rows=True, longest_selection=LONGEST_SELECTION, selects_anywhere=True, places_nan=True)
+    fusion_limits = FusionLimits(
+        rows=True,
+        longest_selection=LONGEST_SELECTION,
+        selects_anywhere=True,
+        places_nan=True,
+        anchors=frozenset({"dot_general", "convolution"}),
+    )
+    kernel_forms = (ArrayFunction, TaskFunction, LlvmKernel)
 
     def __init__(self) -> None:
         self._caches: dict[str, KernelCache] = {}
@@ -109,6 +123,10 @@ class CpuBackend(Backend):
                 # Of several threads, or a thread and its signal handler, one has made it.
                 found = self._caches.setdefault(self.name, kernel_cache(host_target()))
         return found
+
+    def kernel_target(self) -> Target:
+        """The processor, with its machine model."""
+        return self.cache.target
 
     def devices(self) -> Sequence[Device]:
         """Virtual devices over the same processor, each with a thread of its own."""
@@ -226,6 +244,8 @@ def _limit_reason(instruction: Instruction) -> str:
     if instruction.op.host_role in ASYNCHRONOUS_ROLES and (grid_of(instruction) or ProcessGrid()).processes == 1:
         return "all threads compute what stands first, and there is no other process to wait for"
     lowering = instruction.op.lowering
+    if instruction.attributes.get("kind") == "kernel" and chosen_kernel(instruction) is None:
+        return f"of the kernel {instruction.attributes['kernel']!r} there is the name alone, which a text holds"
     if isinstance(lowering, Indexed) and lowering.expansion and len(instruction.operands) > MOST_OPERANDS:
         return f"it has {len(instruction.operands)} operands, and several kernels do it sooner"
     return ""

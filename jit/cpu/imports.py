@@ -3,6 +3,11 @@
 lapack:dgesdd              a function of SciPy's LAPACK or BLAS
 ffi:acme.scale             the handler that is registered for a custom call target
 runtime:hlojit_ffi_fail    the runtime's, of those that few programs call
+array:acme.attention       the ArrayFunction of a custom call target: a native one, or the Python object
+object:7                   that of this process with a number
+scalar:acme.gamma          the C function of scalars of a custom call target
+python:trampoline          what calls Python objects
+numba:NRT_Allocate         a function of numba's runtime
 """
 
 from __future__ import annotations
@@ -12,9 +17,13 @@ from typing import Final
 
 from hlojit.cpu import lapack_library
 from hlojit.extensions import registry
+from hlojit.extensions.array_calls import ArrayCall
+from hlojit.extensions.array_functions import ArrayFunction, function_of
+from hlojit.extensions.elementwise_calls import ElementwiseCall
 from hlojit.extensions.foreign_calls import ForeignCall
+from hlojit.extensions.native_scalars import NativeScalar
 from hlojit.ir.errors import HlojitError
-from hlojit.runtime import ffi
+from hlojit.runtime import ffi, python_calls
 
 Found = tuple[int, object]
 """An address, and what must live as long as somebody may call it."""
@@ -55,4 +64,68 @@ def _runtime(name: str) -> Found:
     return ffi.addresses()[name], None
 
 
-_FINDERS: Final[Mapping[str, Callable[[str], Found]]] = {"lapack": _library, "ffi": _handler, "runtime": _runtime}
+def _array_call(target: str) -> Found:
+    call = registry().custom_call(target)
+    if not isinstance(call, ArrayCall):
+        raise HlojitError(
+            f"the program calls the function of custom call target {target!r}, and no plugin in scope has one: register it as "
+            "an ArrayCall"
+        )
+    return _itself(call.implementation)
+
+
+def _scalar(target: str) -> Found:
+    call = registry().custom_call(target)
+    function = call.function if isinstance(call, ElementwiseCall) else None
+    if not isinstance(function, NativeScalar):
+        raise HlojitError(
+            f"the program calls the C function of custom call target {target!r}, and no plugin in scope has one: register it as "
+            "an ElementwiseCall"
+        )
+    return function.address, function
+
+
+def _object(number: str) -> Found:
+    function = function_of(int(number))
+    if function is None:
+        raise HlojitError("the program calls a function of the process that compiled it, which is gone")
+    return _itself(function)
+
+
+def _itself(function: ArrayFunction) -> Found:
+    """The address of a native function, otherwise of the Python object."""
+    if function.trust == "native":
+        return function.address, function
+    return id(function.function), function.function
+
+
+def _trampoline(_: str) -> Found:
+    return python_calls.trampoline(), None
+
+
+def _numba(name: str) -> Found:
+    """Of numba, which has told LLVM by then."""
+    import llvmlite.binding as llvm
+    from hlojit.extensions.numba_bridge import numbas_lock
+    from numba.core.registry import cpu_target
+
+    with numbas_lock():
+        cpu_target.target_context.refresh()  # with which its runtime begins
+    address = llvm.address_of_symbol(name)
+    if not address:
+        raise HlojitError(
+            f"the program calls {name} of numba, which this version of numba has not; compile it again from its source"
+        )
+    return address, None
+
+
+_FINDERS: Final[Mapping[str, Callable[[str], Found]]] = {
+    "lapack": _library,
+    "ffi": _handler,
+    "runtime": _runtime,
+    "array": _array_call,
+    "scalar": _scalar,
+    "object": _object,
+    "python": _trampoline,
+    "numba": _numba,
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlojit.extensions import Backend, CustomCall, hookimpl
+from hlojit.extensions.kernels import Kernel
 
 hlojit_api = (1, 1)
 
@@ -25,3 +26,11 @@ def hlojit_custom_calls() -> Sequence[CustomCall]:
     from hlojit.cpu.tridiagonal_calls import tridiagonal_call
 
     return [host_transfer(), lapack_calls(), tridiagonal_call()]
+
+
+@hookimpl
+def hlojit_kernels() -> Sequence[Kernel]:
+    """The CPU's own kernels."""
+    from hlojit.cpu.kernels import own_kernels
+
+    return own_kernels()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from hlojit.codegen.programs import sized_program
 from hlojit.compiled import CompiledProgram
+from hlojit.cpu.imports import imported_symbols
 from hlojit.executable import ExecutableSpec
 from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import ArgumentError
@@ -46,6 +47,8 @@ class SymbolicCode:
 
     compiled: CompiledProgram
     loaded: Any
+    owners: tuple[object, ...] = ()
+    """What must live as long as the code may be called."""
 
     @property
     def sized(self) -> SizedProgram:
@@ -137,6 +140,7 @@ def compile_symbolic(module: Module, size_arguments: Sequence[int], target: Targ
         target=target,
         runtime=runtime_identity(),
         entry=ENTRY,
+        imports=program.imports,
     )
     if program.unkeyable:
         compiled = replace(compiled, unkeyable=(*compiled.unkeyable, program.unkeyable))
@@ -146,7 +150,9 @@ def compile_symbolic(module: Module, size_arguments: Sequence[int], target: Targ
 def load_symbolic(compiled: CompiledProgram) -> SymbolicCode:
     """The code of such a program in this process."""
     images = [image for _, image in compiled.objects]
-    return SymbolicCode(compiled, load_objects(images, [compiled.entry], native().symbols()))
+    imported, owners = imported_symbols(compiled.imports)
+    loaded = load_objects(images, [compiled.entry], native().symbols() | imported)
+    return SymbolicCode(compiled, loaded, owners)
 
 
 def _named_shapes(shapes: SymbolicShapes) -> Iterator[NamedShape]:

@@ -28,6 +28,7 @@ from hlojit.extensions.function_places import function_places
 from hlojit.gpu.autotuner import ANY, SAME_BITS, Autotuner
 from hlojit.gpu.conditional_graphs import ConditionImages
 from hlojit.gpu.device import GpuDevice
+from hlojit.gpu.device_functions import host_function
 from hlojit.gpu.driver import ALIGNMENT
 from hlojit.gpu.libraries import with_libraries
 from hlojit.gpu.platforms import Platform
@@ -35,7 +36,8 @@ from hlojit.gpu.program_runner import GpuProgram
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
-from hlojit.ir.ops.definition import DeviceFunction, Expand, OpDefinition, Structural
+from hlojit.ir.ops.definition import DeviceFunction, Expand, HostFunction, OpDefinition, Structural
+from hlojit.ir.ops.internal import device_function, is_fusion
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.switches import LIBRARIES
 from hlojit.ir.versions import versions_text
@@ -56,6 +58,7 @@ MOST_BUFFERS: Final = 500
 MOST_BLOCKS: Final = (1 << 31) - 1
 """Of one launch, in one dimension, on all machines."""
 _DEFAULTS: Final = CompileOptions()
+_NO_FUNCTIONS: Final = "the back end runs no kernels that plugins have written"
 
 
 @final
@@ -96,14 +99,28 @@ class GpuBackend(Backend):
 
     @property
     def _support(self) -> Support:
-        return Support(self.name, self.machine, self._lowering_reason, limit_reason)
+        return Support(self.name, self.machine, self._lowering_reason, self._limit_reason)
+
+    def kernel_target(self) -> Target:
+        """The GPU."""
+        return self.platform().target
+
+    def _limit_reason(self, instruction: Instruction) -> str:
+        if instruction.attributes.get("kind") != "kernel" or not is_fusion(instruction):
+            return limit_reason(instruction)
+        function = device_function(instruction)
+        if function is None:
+            return "its kernel is no function for a machine with threads"
+        return "" if self.platform().device_function is not None else _NO_FUNCTIONS
 
     def _lowering_reason(self, record: OpDefinition) -> str:
         lowering = record.lowering
+        if isinstance(lowering, HostFunction) and self.platform().calls_host:
+            return ""
         if not isinstance(lowering, DeviceFunction):
             return lowering_reason(record)
         if self.platform().device_function is None:
-            return "the back end runs no kernels that plugins have written"
+            return _NO_FUNCTIONS
         return lowering.reason_against(self.name)
 
     def _found(self) -> _Opened:
@@ -245,10 +262,10 @@ def _kernel_cache(platform: Platform) -> KernelCache:
     dialect = platform.dialect
 
     def emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
-        lowering = instruction.op.lowering
-        if isinstance(lowering, DeviceFunction):
+        function = device_function(instruction) or host_function(instruction)
+        if function is not None:
             assert platform.device_function is not None
-            return platform.device_function(instruction, lowering, target, symbol)
+            return platform.device_function(instruction, function, target, symbol)
         return emit_kernel(instruction, target, dialect, symbol)
 
     return KernelCache(platform.target, emit, software=f"{dialect.name} {platform.software}")

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
+from hlojit.extensions.array_calls import on_arrays
 from hlojit.extensions.kernel_calls import substituted
-from hlojit.ir.errors import UnsupportedError
+from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction
-from hlojit.ir.ops.definition import DeviceFunction
+from hlojit.ir.ops.definition import DeviceFunction, HostFunction
 from hlojit.ir.types import TensorType
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
@@ -41,6 +42,18 @@ def geometry(instruction: Instruction, function: DeviceFunction, target: Target)
             reason = f"it is launched with {asked:,} {what}, there are {most:,}"
             raise UnsupportedError(function.user, "", reason, instruction.location)
     return blocks, threads, shared
+
+
+def host_function(instruction: Instruction) -> DeviceFunction | None:
+    """A function of arrays that runs on the host, as one that the simulator calls in place of a kernel, or None."""
+    if not isinstance(instruction.op.lowering, HostFunction):
+        return None
+    try:
+        run = on_arrays(instruction)
+    except HlojitError as error:
+        raise UnsupportedError(instruction.op.name, "", str(error), instruction.location) from None
+    target, _ = instruction.op.lowering.function
+    return DeviceFunction("", f"custom call target {target!r}", run, lambda operands, results: (1, 1, 0), run)
 
 
 def types_of(instruction: Instruction) -> tuple[list[TensorType], list[TensorType]]:

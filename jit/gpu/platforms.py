@@ -38,6 +38,8 @@ class Platform:
     """Identity of what images need to run besides the target's GPU."""
     device_function: FunctionEmitter | None = None
     """How kernels that plugins have written for the back end become code; None: it takes none."""
+    calls_host: bool = False
+    """Whether functions of arrays that run on the host can be called: device memory is the host's."""
     library: Callable[[], tuple[str, str]] = lambda: ("", "there is no library for it")
     """The library that computes products (``Driver.library``), with its version, and why it cannot be used; one is empty."""
     driver_version: str = ""

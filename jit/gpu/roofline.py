@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, final
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import described, is_custom_call
-from hlojit.ir.ops.definition import DeviceFunction, Expand, Indexed, Trait
+from hlojit.ir.ops.definition import Expand, Indexed, Trait
+from hlojit.ir.ops.internal import device_function
 from hlojit.lowering.alias_analysis import KernelSource
 from hlojit.lowering.arithmetic_count import operations
 from hlojit.lowering.grid_machine import GridMachine
@@ -101,7 +102,7 @@ def estimates(
             continue  # nobody knows when the other end of a channel is ready
         symbol = launch.kernel.symbol
         instruction = source.instructions[symbol]
-        if with_registers and symbol not in registers and not isinstance(instruction.op.lowering, DeviceFunction):
+        if with_registers and symbol not in registers and device_function(instruction) is None:
             registers[symbol] = backend.registers(instruction)
         found.append(_estimate(launch, instruction, target, registers.get(symbol, {}), measured or {}))
     return found
@@ -132,7 +133,7 @@ def _estimate(
     machine = target.grid
     assert machine is not None
     widest = max(launch.kernel.phases, key=lambda phase: phase.tasks * phase.threads)
-    is_foreign = isinstance(instruction.op.lowering, DeviceFunction)
+    is_foreign = device_function(instruction) is not None
     count = None if is_foreign else operations(instruction)
     nbytes = sum(_bytes_read(instruction).values()) + sum(each.tensor_type.nbytes for each in instruction.results)
     rates = dict(machine.matrix_rates) | {"": OPERATIONS_PER_CLOCK * machine.multiprocessors * machine.gigahertz}

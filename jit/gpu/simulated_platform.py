@@ -28,6 +28,7 @@ def simulated_platform(machine: GridMachine, kind: str, *, devices: int = 1, mem
         software=host,
         needs=host,
         device_function=substitute_code,
+        calls_host=True,
         library=lambda: ("", "the simulator has no library"),
     )
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import numpy as np
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.calls import FunctionTable, ScalarFunction, code_bits, plain_kind
 from hlojit.ir.scalar.formats import as_result
@@ -74,6 +75,9 @@ class LlvmBuilder(LlvmArithmetic):
         self.foreign: ForeignCalls = HostCalls(self)
         self.emitted_loops: list[EmittedLoop] = []
         self._functions = FunctionTable()
+        self._arrays: dict[str, tuple[np.ndarray[Any, Any], Val]] = {}
+        self.codecs: dict[Any, Any] = {}
+        """Tables of formats, see ``hlojit.ir.scalar.formats``."""
         self._definition = 0
         """The line in which the function under construction is defined."""
 
@@ -340,6 +344,21 @@ class LlvmBuilder(LlvmArithmetic):
         # Lanes that do not take part may have an index beyond the table.
         return self.gather(kind, pointers, self.mask if self.mask and self.mask.lanes == wide.lanes else None)
 
+    def tabulated(self, kind: str, table: np.ndarray[Any, Any], index: Val) -> Val:
+        """``lookup`` in an array of the kind's dtype that may be large; the index is in range in every lane."""
+        key = f"{kind} {id(table)}"
+        if key not in self._arrays:
+            self._arrays[key] = table, self._constant_array(table)
+        pointers = self.element_pointer(self._arrays[key][1], kind, self.zext(index, "i64"))
+        return self.load(kind, pointers) if pointers.lanes == 1 else self.gather(kind, pointers)
+
+    def _constant_array(self, table: np.ndarray[Any, Any]) -> Val:
+        text = "".join(map(_BYTE.__getitem__, table.tobytes()))
+        symbol = f"@.array.{len(self._globals)}"
+        body = f'[{table.nbytes} x i8] c"{text}", align 64'
+        self._globals[symbol] = f"{symbol} = private unnamed_addr constant {body}"
+        return Val(symbol, "ptr")
+
     def rare(self, condition: Val, slow: Callable[..., Val], arguments: Sequence[Val], fast: Val) -> Val:
         """``slow(builder, *arguments)`` where the condition holds, run only if some lane needs it; else ``fast``."""
         return emit_rare(self, condition, slow, arguments, fast)
@@ -370,6 +389,10 @@ class LlvmBuilder(LlvmArithmetic):
             scalars = [self.extract(vector, lane) for vector in vectors]
             value = self.insert(value, lane, self.foreign.call(compiled, kind, scalars))
         return value
+
+
+_BYTE: Final = [f"\\{byte:02X}" for byte in range(256)]
+"""Bytes in LLVM's strings."""
 
 
 def scalars(builder: LlvmBuilder) -> ScalarBuilder:

@@ -18,6 +18,7 @@ from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
+from hlojit.ir.ops.foreign_rules import pointwise
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
@@ -163,14 +164,6 @@ class Combiner:
         (a,), (x,) = values, others
         return [unrounded_step(self.builder, step, a, x)]
 
-    def rounded(self, values: Sequence[Val]) -> list[Val]:
-        """Values in compute form as numbers of their own types."""
-        b = scalars(self.builder)
-        return [
-            value if number in self.moved else cast(Val, round_element(b, element, value))
-            for number, (value, element) in enumerate(zip(values, self.element_types, strict=True))
-        ]
-
     # ------------------------- accumulators: many steps, then ``finish``
 
     def start(self) -> list[Val]:
@@ -304,5 +297,5 @@ def unrounded_step(b: LlvmBuilder, step: Instruction, a: Val, x: Val) -> Val:
     lowering = step.op.lowering
     element = step.result.tensor_type.element_type
     assert isinstance(lowering, Pointwise)
-    result = lowering.rule(scalars(b), PointwiseCall((element, element), element, step.attributes), a, x)
+    result = pointwise(step.op, scalars(b), PointwiseCall((element, element), element, step.attributes), a, x)
     return cast(Val, result if lowering.exact else formats.wrap_integer(scalars(b), result, element))

@@ -41,6 +41,6 @@ def emit_loop_kernel(body: Body, target: Target, symbol: str) -> KernelCode:
     return kernel_code(
         frame.builder,
         (Phase(symbol, plan.units.tasks, plan.units.cost),),
-        widened=not facts.has_call,
+        widened=not facts.calls_function,
         in_place=plan.in_place,
     )

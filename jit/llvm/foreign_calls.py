@@ -34,6 +34,8 @@ class ForeignCalls(ABC):
         self.builder = builder
         self.linked: dict[str, str] = {}
         """LLVM modules (text) to link in, by the symbol that is called."""
+        self.imports: dict[str, str] = {}
+        """Symbols that these leave open, with the names by which they are found."""
         self.has_loops = False
         self.unkeyable = ""
         """Why the code of one of them has no identity, see ``KernelCode``."""
@@ -59,6 +61,7 @@ class ForeignCalls(ABC):
         """Emit one call on scalars."""
         b = self.builder
         self.linked[function.symbol] = function.llvm_ir
+        self.imports |= dict(function.imports)
         self.has_loops |= function.has_loops
         self.unkeyable = self.unkeyable or function.unkeyable
         types = [b.type(argument.kind) for argument in arguments]

@@ -43,4 +43,5 @@ def kernel_code(
         updates,
         builder.foreign.unkeyable,
         parts=parts,
+        imports=tuple(builder.foreign.imports.items()),
     )

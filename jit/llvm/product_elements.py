@@ -84,6 +84,12 @@ def store_kind(b: LlvmBuilder, value: Val, pointer: Val, mask: Val | None = None
         b.store(value, pointer)
 
 
+def prefetch(b: LlvmBuilder, pointer: Val, *, level: int) -> None:
+    """Ask for the cache line at an address, which need not exist, into a level of cache (1 is the first)."""
+    b.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    b.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 {4 - level}, i32 1)")
+
+
 @dataclass(frozen=True, slots=True)
 class Elements:
     """Buffer elements of type ``element`` seen as values of kind ``compute``."""

@@ -95,8 +95,8 @@ def _emit_scan(instruction: Instruction, target: Target, symbol: str, dimension:
             step = variable("step", 0, extent - 1)
             position = constant(extent - 1) - step if reverse else step
             index = delinearized((row * extent + position) * inner + column, shape)
-            # What is stored is a number of the type, and the next sum continues from that.
-            following = combiner.rounded(combiner.take(loop.carried, combiner.at(index)))
+            # Every result is a sum of its own, rounded once: the next one continues from what is not rounded.
+            following = combiner.take(loop.carried, combiner.at(index))
             for number, stored in enumerate(combiner.encoded(following)):
                 linear = (row * extent + position) * inner + column
                 frame.access.store(stored, len(body.operand_types) + number, linear)

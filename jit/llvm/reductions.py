@@ -86,7 +86,7 @@ class ReductionKernel:
                 self.workspace_bytes += -(-count * max(8, KIND_BITS[kind]) // 8 // 64) * 64
 
     def _finished(self, phases: Sequence[Phase]) -> KernelCode:
-        return kernel_code(self.builder, phases, self.workspace_bytes, widened=not self.plan.facts.has_call)
+        return kernel_code(self.builder, phases, self.workspace_bytes, widened=not self.plan.facts.calls_function)
 
     def _store_results(self, accumulators: Sequence[Sequence[Val]], linear: Index) -> None:
         """Store finished accumulators, or those of a chunk."""

@@ -50,7 +50,7 @@ class _RowKernel:
                 for loop in self.plan.loops:
                     frame.evaluate(loop.facts, frozenset())
             walk_units(frame, units, lambda low, high: self._unit())
-        has_call = any(loop.facts.has_call for loop in self.plan.loops)
+        has_call = any(loop.facts.calls_function for loop in self.plan.loops)
         return kernel_code(
             b,
             (Phase(self.symbol, units.tasks, units.cost),),

@@ -16,6 +16,7 @@ from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.convert import bits_of, from_bits
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
+from hlojit.ir.ops.foreign_rules import pointwise
 from hlojit.ir.ops.symbolic_values import (
     Coordinate,
     Elementwise,
@@ -220,7 +221,7 @@ class SymbolicElements:
         types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
         element = instruction.result.tensor_type.element_type
         b = scalars(self.builder)
-        result = lowering.rule(b, PointwiseCall(types, element, instruction.attributes), *operands)
+        result = pointwise(instruction.op, b, PointwiseCall(types, element, instruction.attributes), *operands)
         if not lowering.exact:
             is_narrow = isinstance(element, FloatFormat) and not element.is_native
             result = (formats.round_to_format if is_narrow else formats.wrap_integer)(b, result, element)

@@ -73,6 +73,8 @@ class SymbolicProgram:
 
     text: str
     linked: tuple[str, ...]
+    imports: tuple[tuple[str, str], ...]
+    """Symbols that the text leaves open, with the names by which they are found."""
     sizes: tuple[Size, ...]
     arena_bytes: Size
     constants: tuple[Any, ...]
@@ -124,6 +126,7 @@ class SymbolicProgramEmitter:
         return SymbolicProgram(
             b.module_text(),
             linked,
+            tuple(b.foreign.imports.items()),
             tuple(self.table.sizes),
             self._arena,
             tuple(self.constants),

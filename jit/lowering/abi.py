@@ -81,6 +81,10 @@ class Status(enum.IntEnum):
     """A plugin's function failed; the details are the address and the length of a message in UTF-8."""
     FOREIGN_CALL_FAILED = 5
     """A handler of XLA's FFI failed; the details are the addresses of its error, and of what was called where."""
+    PYTHON_CALL_FAILED = 6
+    """A plugin's function in Python raised; ``detail0`` is a number by which the runtime knows the exception."""
+    NATIVE_CALL_FAILED = 7
+    """A plugin's native function returned a status; the details are the address of what was called where, and the status."""
 
 
 def identity() -> str:

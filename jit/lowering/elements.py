@@ -18,6 +18,7 @@ from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
+from hlojit.ir.ops.foreign_rules import pointwise
 from hlojit.ir.ops.views import ConstantView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
@@ -33,6 +34,7 @@ from hlojit.lowering.element_constants import (
 from hlojit.lowering.element_forms import is_narrow, memory_kind, round_element
 from hlojit.lowering.index import Index, RunTime, as_index, linear_index
 from hlojit.lowering.moved_values import MovedValues
+from hlojit.lowering.op_tables import OpTables, Table, index_of_codes
 from hlojit.lowering.run_time_names import RunTimeNames
 
 Key = tuple[Value, tuple[Index, ...]]
@@ -73,6 +75,7 @@ class Elements:
         self._stored: dict[int, tuple[Scalar, Scalar, ElementType]] = {}
         """Memory forms of loaded scalars, by identity of the object (kept alive here)."""
         self._unguarded = 0
+        self._tables = OpTables(access.builder)
 
     @property
     def builder(self) -> ScalarBuilder:
@@ -93,6 +96,10 @@ class Elements:
     def define(self, value: Value, index: tuple[Index, ...], scalar: Scalar) -> None:
         """Give a value at an index (a region's argument, a finished reduction)."""
         self._scopes[-1][value, index] = scalar
+
+    def define_stored(self, value: Value, index: tuple[Index, ...], scalar: Scalar) -> None:
+        """Give a value at an index as it would stand in memory."""
+        self._scopes[-1][value, index, STORED] = scalar
 
     def find(self, key: Any) -> Scalar | None:
         """The scalar of a key that is known in an open scope."""
@@ -116,9 +123,9 @@ class Elements:
             and (value, index) not in self.stash
             and self._is_pointwise(value)
             and is_narrow(value.tensor_type.element_type)
+            and (producer := value.producer) is not None
+            and self._tables.of(producer) is None
         ):
-            producer = value.producer
-            assert producer is not None
             operands = [self.value(operand, _index_of(operand, index)) for operand in producer.operands]
             return self._pointwise(producer, operands, rounded=False)
         return self._walked((value, index))
@@ -167,6 +174,12 @@ class Elements:
                 continue
             producer = top.producer
             assert producer is not None
+            if self._tables.of(producer) is not None:
+                if not self._decoded(top, at):
+                    stack.append((top, at, STORED))
+                else:
+                    stack.pop()
+                continue
             keys: list[Key] = [(operand, _index_of(operand, at)) for operand in producer.operands]
             scalars = [self.find(operand) for operand in keys]
             missing = [operand for operand, scalar in zip(keys, scalars) if scalar is None]
@@ -188,6 +201,9 @@ class Elements:
         if (number := self.body.parameters.get(value)) is not None:
             self._scopes[-1][key] = self._loaded(value, number, index)
             return ()
+        table = self._tables.of(producer) if producer is not None and (value, index) not in self.stash else None
+        if producer is not None and table is not None and self._is_pointwise(value):
+            return self._from_table(producer, table, index)
         if producer is None or not is_narrow(element) or self._is_computed(value, index):
             if (plain := self.find((value, index))) is None:
                 return ((value, index),)
@@ -211,6 +227,28 @@ class Elements:
             return missing
         self._scopes[-1][key] = self._ruled(producer, cast(list[Scalar], scalars))
         return ()
+
+    def _from_table(self, producer: Instruction, table: Table, index: tuple[Index, ...]) -> Sequence[tuple[Any, ...]]:
+        """Make an element's memory form from those of the operands, or say which are missing."""
+        wanted = [(operand, _index_of(operand, index), STORED) for operand in producer.operands]
+        codes = [self.find(operand) for operand in wanted]
+        if missing := [operand for operand, code in zip(wanted, codes) if code is None]:
+            return missing
+        place = index_of_codes(self.builder, producer, cast(list[Scalar], codes))
+        self._scopes[-1][producer.result, index, STORED] = cast(Any, self.builder).tabulated("i8", table, place)
+        return ()
+
+    def _decoded(self, value: Value, index: tuple[Index, ...]) -> bool:
+        """Decode an element whose memory form is known; False if it is not."""
+        bits = self.find((value, index, STORED))
+        if bits is None:
+            return False
+        if not self._conditions and not self._unguarded:
+            self.requested.append((value, index))
+        element = value.tensor_type.element_type
+        found = self._scopes[-1][value, index] = formats.decode(self.builder, bits, element)
+        self._stored[id(found)] = (found, bits, element)
+        return True
 
     def _is_pointwise(self, value: Value) -> bool:
         producer = value.producer
@@ -236,7 +274,7 @@ class Elements:
         assert isinstance(lowering, Pointwise)
         types = tuple(operand.tensor_type.element_type for operand in instruction.operands)
         call = PointwiseCall(types, instruction.result.tensor_type.element_type, instruction.attributes)
-        return lowering.rule(self.builder, call, *operands)
+        return cast(Scalar, pointwise(instruction.op, self.builder, call, *operands))
 
     def _leaf(self, value: Value, index: tuple[Index, ...]) -> Scalar:
         number = self.body.parameters.get(value)

@@ -12,7 +12,8 @@ cancel flag.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class KernelCode:
     ``parts`` hold functions that this code calls by their symbols: codes of their own, without launches, which many kernels
     share.  ``imports`` pairs symbols that the code calls with the names by which whoever loads it finds the functions.
     ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
-    empty.  With ``host`` there is no code.
+    empty.  With ``host`` there is no code.  ``owner`` is what must live as long as somebody may
+    load the code, of this process alone.
     """
 
     ir: str
@@ -76,6 +78,7 @@ class KernelCode:
     parts: tuple[KernelCode, ...] = ()
     imports: tuple[tuple[str, str], ...] = ()
     host: HostWork | None = None
+    owner: Any = field(default=None, compare=False, repr=False)
 
     @property
     def symbol(self) -> str:

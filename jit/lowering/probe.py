@@ -19,6 +19,9 @@ _HEAVY: Final = {"fdiv": 6, "sqrt": 8, "sdiv": 20, "udiv": 20, "srem": 20, "urem
 """Cycles of a native vector, roughly; everything else counts one."""
 
 
+_TABULATED: Final = 2
+
+
 class ProbeScalar(NamedTuple):
     """A scalar of which only the kind and the place of its definition are known."""
 
@@ -52,6 +55,8 @@ class Facts:
     """Most values alive at once (constants left out)."""
     has_loop: bool = False
     has_call: bool = False
+    """Whether elements are computed one at a time: a function of a plugin is called, or tables are read."""
+    calls_function: bool = False
     is_copy: bool = False
     """Whether every root is an element of an operand as it stands in memory."""
 
@@ -102,6 +107,8 @@ class Probe:
         self._uses: list[tuple[int, ...]] = []
         self._scale = 1.0
         self._loops = 0
+        self.codecs: dict[Any, Any] = {}
+        """Tables of formats, see ``hlojit.ir.scalar.formats``."""
 
     @property
     def builder(self) -> Probe:
@@ -257,6 +264,11 @@ class Probe:
         """A gather."""
         return self.record(kind, _HEAVY["lookup"], index)
 
+    def tabulated(self, kind: str, table: object, index: ProbeScalar) -> ProbeScalar:
+        """A load from a table: one element at a time is as fast as a vector of them."""
+        self.facts.has_call = True
+        return self.record(kind, _TABULATED, index)
+
     def call(
         self,
         function: Callable[..., Any],
@@ -266,5 +278,5 @@ class Probe:
         user: str,
     ) -> ProbeScalar:
         """A foreign function: nothing is known about it."""
-        self.facts.has_call = True
+        self.facts.has_call = self.facts.calls_function = True
         return self.record(plain_kind(result_kind), _HEAVY["call"], *arguments)

@@ -20,6 +20,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Function, Instruction, Value
 from hlojit.ir.location import Location
 from hlojit.ir.ops.definition import Trait
+from hlojit.ir.ops.internal import chosen_kernel
 from hlojit.ir.ops.views import CollectiveView
 from hlojit.ir.types import TensorType
 from hlojit.lowering.alias_analysis import AliasAnalysis, KernelSource, is_alias
@@ -193,7 +194,8 @@ class StepEmitter:
         members: tuple[tuple[str, Location], ...] = ()
         if self._names_members and Trait.FUSION in instruction.op.traits:
             members = tuple((each.op.name, each.location) for each in instruction.regions[0])
-        name = instruction.op.name
+        chosen = chosen_kernel(instruction)
+        name = instruction.op.name if chosen is None else chosen.name
         return Launch(code, tuple(operands), results, workspace, name, moved, instruction.location, members)
 
     def _collective(self, instruction: Instruction) -> Iterator[Collective]:

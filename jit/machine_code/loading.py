@@ -124,7 +124,8 @@ class LoadedCode:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
 
     def __del__(self) -> None:
-        if self.__dict__:
+        # Where the interpreter ends, what this names may have gone before: code that a plugin's function holds goes last.
+        if self.__dict__ and aside is not None:
             aside(_drop, self.__dict__)
 
 

@@ -10,6 +10,7 @@ from hlojit.extensions import YES, Backend, Capability, CompileOptions, hookimpl
 from hlojit.extensions.devices import Device
 from hlojit.extensions.host_device import HostDevice
 from hlojit.extensions.rendezvous import current_participant
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.once import Once
@@ -30,7 +31,7 @@ class ReferenceBackend(Backend):
 
     name = "reference"
     takes_unknown_sizes = True
-    computes_with = (ComplexType,)
+    computes_with = (ComplexType, BlockFormat)
 
     def devices(self) -> Sequence[Device]:
         """As many as the CPU has virtual ones."""

@@ -12,7 +12,15 @@ declare void @hlojit_release(ptr)
 declare void @hlojit_fail(ptr, i32, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-@ffi.none = private constant [53 x i8] c"hlojit does not offer this function to its CPU calls\00"
+@ffi.no_Handler_Register = private constant [67 x i8] c"XLA_FFI_Handler_Register is not offered by hlojit to its CPU calls\00"
+@ffi.no_Stream_Get = private constant [61 x i8] c"XLA_FFI_Stream_Get is not offered by hlojit to its CPU calls\00"
+@ffi.no_Type_Register = private constant [64 x i8] c"XLA_FFI_Type_Register is not offered by hlojit to its CPU calls\00"
+@ffi.no_ExecutionContext_Get = private constant [71 x i8] c"XLA_FFI_ExecutionContext_Get is not offered by hlojit to its CPU calls\00"
+@ffi.no_State_Set = private constant [60 x i8] c"XLA_FFI_State_Set is not offered by hlojit to its CPU calls\00"
+@ffi.no_State_Get = private constant [60 x i8] c"XLA_FFI_State_Get is not offered by hlojit to its CPU calls\00"
+@ffi.no_Future_Create = private constant [64 x i8] c"XLA_FFI_Future_Create is not offered by hlojit to its CPU calls\00"
+@ffi.no_Future_SetAvailable = private constant [70 x i8] c"XLA_FFI_Future_SetAvailable is not offered by hlojit to its CPU calls\00"
+@ffi.no_Future_SetError = private constant [66 x i8] c"XLA_FFI_Future_SetError is not offered by hlojit to its CPU calls\00"
 @ffi.exhausted = private constant [18 x i8] c"no memory is left\00"
 
 ; ptr ffi.error(ptr message, i32 code): an error object.  Where there is no memory for one, the failure of all failures
@@ -97,8 +105,48 @@ done:
 }
 
 ; What there is no answer to here: streams, states, registration, results that come later.
-define private ptr @ffi.unavailable(ptr %arguments) {
-  %error = call ptr @ffi.error(ptr @ffi.none, i32 12)
+define private ptr @ffi.Handler_Register(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_Handler_Register, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.Stream_Get(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_Stream_Get, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.Type_Register(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_Type_Register, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.ExecutionContext_Get(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_ExecutionContext_Get, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.State_Set(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_State_Set, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.State_Get(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_State_Get, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.Future_Create(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_Future_Create, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.Future_SetAvailable(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_Future_SetAvailable, i32 12)
+  ret ptr %error
+}
+
+define private ptr @ffi.Future_SetError(ptr %arguments) {
+  %error = call ptr @ffi.error(ptr @ffi.no_Future_SetError, i32 12)
   ret ptr %error
 }
 
@@ -176,12 +224,10 @@ define private ptr @ffi.device(ptr %arguments) {
   ptr null,
   [18 x ptr] [
     ptr @ffi.error_create, ptr @ffi.error_message, ptr @ffi.error_destroy,
-    ptr @ffi.unavailable,                           ; Handler_Register
-    ptr @ffi.unavailable,                           ; Stream_Get
-    ptr @ffi.unavailable, ptr @ffi.unavailable,     ; Type_Register, ExecutionContext_Get
-    ptr @ffi.unavailable, ptr @ffi.unavailable,     ; State_Set, State_Get
+    ptr @ffi.Handler_Register, ptr @ffi.Stream_Get, ptr @ffi.Type_Register, ptr @ffi.ExecutionContext_Get,
+    ptr @ffi.State_Set, ptr @ffi.State_Get,
     ptr @ffi.allocate, ptr @ffi.free, ptr @ffi.schedule, ptr @ffi.threads,
-    ptr @ffi.unavailable, ptr @ffi.unavailable, ptr @ffi.unavailable,    ; Future_Create, _SetAvailable, _SetError
+    ptr @ffi.Future_Create, ptr @ffi.Future_SetAvailable, ptr @ffi.Future_SetError,
     ptr @ffi.run, ptr @ffi.device
   ]
 }, align 8

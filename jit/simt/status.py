@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
+from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.scalar.calls import ScalarFunction
 from hlojit.llvm.foreign_calls import ForeignCalls
 from hlojit.llvm.text import Val
@@ -64,6 +65,10 @@ class ThreadCalls(ForeignCalls):
         return self._status
 
     def call(self, function: ScalarFunction, result_kind: str, arguments: Sequence[Val]) -> Val:
+        if function.imports:
+            raise UnsupportedError(
+                "a C function", "", "it runs on the host; a function that numba compiles runs here, too"
+            )
         text, missing = without_c_library(function.llvm_ir)
         assert not missing, f"{function.symbol} calls {missing}"
         return super().call(replace(function, llvm_ir=self.builder.dialect.linked(text)), result_kind, arguments)

@@ -1,6 +1,7 @@
 """``@hlojit.jit``: plain NumPy functions, traced once per signature and compiled."""
 
 from hlojit.tracing.decorator import jit
+from hlojit.tracing.plugin_ops import custom_call, op
 from hlojit.tracing.tracer import Tracer, TracingError
 
-__all__ = ["Tracer", "TracingError", "jit"]
+__all__ = ["Tracer", "TracingError", "custom_call", "jit", "op"]

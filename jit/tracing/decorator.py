@@ -58,7 +58,7 @@ class JittedFunction:
         self,
         function: Callable[..., Any],
         static_argnames: Sequence[str],
-        backend: str | None,
+        backend: str | Sequence[str] | None,
         options: CompileOptions | Mapping[str, Any] | None,
         plugins: Sequence[Any],
         donate_argnums: Sequence[int] = (),
@@ -68,7 +68,7 @@ class JittedFunction:
         self.function = function
         self._name = name_of(function)
         self.static_argnames = frozenset(static_argnames)
-        self.backend = backend
+        self.backend = backend if backend is None or isinstance(backend, str) else tuple(backend)
         # What the caller's mapping becomes later is no matter of what was decorated before.
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
         self.plugins = tuple(plugins)
@@ -336,7 +336,7 @@ def jit(function: Callable[..., Any], /) -> JittedFunction: ...
 def jit(
     *,
     static_argnames: str | Sequence[str] = (),
-    backend: str | None = None,
+    backend: str | Sequence[str] | None = None,
     options: CompileOptions | Mapping[str, Any] | None = None,
     plugins: Sequence[Any] = (),
     donate_argnums: int | Sequence[int] = (),
@@ -347,7 +347,7 @@ def jit(
     /,
     *,
     static_argnames: str | Sequence[str] = (),
-    backend: str | None = None,
+    backend: str | Sequence[str] | None = None,
     options: CompileOptions | Mapping[str, Any] | None = None,
     plugins: Sequence[Any] = (),
     donate_argnums: int | Sequence[int] = (),

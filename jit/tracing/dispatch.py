@@ -14,7 +14,7 @@ from hlojit.ir.formats import ElementType
 from hlojit.tracing import indexing
 from hlojit.tracing.functions import FUNCTIONS
 from hlojit.tracing.kinds import common_kind, kind_of, stand_in
-from hlojit.tracing.operations import Operations
+from hlojit.tracing.operations import Operations, is_in_blocks
 from hlojit.tracing.products import matmul
 from hlojit.tracing.reductions import ufunc_method
 from hlojit.tracing.rules import weak_kind
@@ -30,6 +30,7 @@ class Dispatch(Operations):
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """``__array_ufunc__``."""
         self.mark()
+        inputs = self.numbers(inputs)
         options = {
             key: value for key, value in options.items() if key == "axis" or (value is not None and key != "casting")
         }
@@ -118,14 +119,19 @@ class Dispatch(Operations):
                 f"{package.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)} cannot be compiled yet; "
                 "compute it outside, or express it through other NumPy functions"
             )
-        return rule(self, *arguments, **options)
+        return rule(self, *self.numbers(arguments), **{name: self.numbers(value) for name, value in options.items()})
 
     def get_item(self, operand: Tracer, key: Any) -> Tracer:
         """``operand[key]``."""
         self.mark()
-        return indexing.get_item(self, operand, key)
+        return indexing.get_item(self, self.numbers(operand), key)
 
     def set_item(self, operand: Tracer, key: Any, value: Any) -> Tracer:
         """The array after ``operand[key] = value``."""
         self.mark()
-        return indexing.set_item(self, operand, key, value)
+        if is_in_blocks(operand):
+            raise TracingError(
+                f"elements of an array of {operand.element_type} cannot be assigned: each shares a scale with its block; "
+                "update .astype(np.float32) and convert back"
+            )
+        return indexing.set_item(self, operand, key, self.numbers(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Sequence
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 from hlojit.arrays import Array
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.builder import Builder
 from hlojit.ir.environment import tables
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
+from hlojit.ir.ops.block_parts import JOIN_BLOCKS
 from hlojit.ir.types import tensor
 from hlojit.tracing.kinds import as_kind, compute_dtype, element_of
 from hlojit.tracing.scopes import Scopes
@@ -28,6 +31,11 @@ _LEAKED = (
     "a traced array of another trace is used here: it stands for an argument while its function is traced, and must not "
     "be kept; return it from the function, or pass it as an argument"
 )
+
+
+def is_in_blocks(operand: Any) -> bool:
+    """Whether an operand is an array in blocks."""
+    return isinstance(operand, (Tracer, Array)) and isinstance(operand.element_type, BlockFormat)
 
 
 class Operations:
@@ -48,7 +56,7 @@ class Operations:
                 raise TracingError(_LEAKED)
             return operand.value if kind is None else self.converted(operand.value, kind)
         if isinstance(operand, Array):
-            constant = self.builder.constant(operand.storage, operand.type)
+            constant = self._constant(operand)
             return constant if kind is None else self.converted(constant, kind)
         if isinstance(kind, ElementType):
             return self._encoded(np.asarray(operand), kind)
@@ -56,6 +64,20 @@ class Operations:
         if array.dtype == object:
             raise TracingError(f"{type(operand).__name__} objects cannot be used in a compiled function")
         return self.builder.constant(array)
+
+    def _constant(self, array: Array) -> Value:
+        """An array that the function refers to; one in blocks is put together of its parts."""
+        if not is_in_blocks(array):
+            return self.builder.constant(array.storage, array.type)
+        parts = [self.value(part) for part in array.parts]
+        return self.builder.create(JOIN_BLOCKS.name, parts, result_types=[array.type]).result
+
+    def numbers(self, operand: Any) -> Any:
+        """What NumPy's functions see of an operand, or of a list of them: of arrays in blocks their numbers, in f32."""
+        if isinstance(operand, (list, tuple)):
+            found = [self.numbers(each) for each in operand]
+            return operand if all(map(operator.is_, found, operand)) else type(operand)(found)
+        return self.convert(operand, np.dtype(np.float32)) if is_in_blocks(operand) else operand
 
     def tracer(self, operand: Any) -> Tracer:
         """``operand`` as a tracer."""
@@ -96,7 +118,8 @@ class Operations:
     def to_values(self, operand: Tracer) -> Tracer:
         """A tracer in the compute type of its format."""
         element = operand.element_type
-        return self.convert(operand, compute_dtype(element)) if isinstance(element, FloatFormat) else operand
+        found: Tracer = self.numbers(operand)
+        return self.convert(operand, compute_dtype(element)) if isinstance(element, FloatFormat) else found
 
     def broadcast(self, value: Value, shape: Sequence[int]) -> Value:
         """The value in ``shape``, by NumPy's rules."""
@@ -121,10 +144,11 @@ class Operations:
         """Note the user's line as the location of what is built next; refuse to build after the end."""
         if not self.is_open:
             raise TracingError(_LEAKED)
-        self.builder.location = _user_location()
+        self.builder.location = user_location()
 
 
-def _user_location() -> Location:
+def user_location() -> Location:
+    """The line of the caller that is neither of this package nor of NumPy."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
         frame = frame.f_back

@@ -13,10 +13,10 @@ from hlojit.ir.formats import element_type
 @pytest.mark.parametrize("element", ["bf16", "f16", "f8E4M3FN"])
 @pytest.mark.parametrize("op, combine", [("add", np.add), ("multiply", np.multiply)])
 @pytest.mark.parametrize("shape, dimension", [((8, 9), 0), ((8, 9), 1), ((3, 70, 33), 1)])
-def test_every_step_of_a_scan_is_a_number_of_the_type(
+def test_every_result_of_a_scan_is_rounded_once(
     element: str, op: str, combine: Any, shape: tuple[int, ...], dimension: int
 ) -> None:
-    """A partial sum is a result too: the next one continues from what stands there."""
+    """Each result is that of a reduction by itself: the next one continues in f32, from what is not rounded."""
     dtype = element_type(element).dtype
     assert dtype is not None
     values = np.random.default_rng(0).uniform(0.5, 1.25, shape).astype(dtype)
@@ -35,8 +35,9 @@ def test_every_step_of_a_scan_is_a_number_of_the_type(
         return %0 : {type_}
       }}""")
     lines = np.moveaxis(values, dimension, 0)
-    wanted = [lines[0]]
+    running = [lines[0].astype("f4")]
     for line in lines[1:]:
-        wanted.append(combine(wanted[-1].astype("f4"), line.astype("f4")).astype(dtype))
+        running.append(combine(running[-1], line.astype("f4")))
+    wanted = [each.astype(dtype) for each in running]
     found = executable(values).astype("f4")
     np.testing.assert_array_equal(found, np.moveaxis(np.stack(wanted), 0, dimension).astype("f4"))

@@ -97,7 +97,7 @@ def test_an_error_surfaces_at_the_buffer_and_in_what_depends_on_it(backend: Test
     device.fault = failing
     broken = first.execute(X, X)
     dependant = second.execute(broken, good)
-    message = r"first on test:0: the back end 'test' failed: RuntimeError\('the power is off'\)"
+    message = r"first on test:0: the back end 'test' .*raised RuntimeError\('the power is off'\)"
     for use in (broken.wait, lambda: np.asarray(broken), lambda: hlojit.get(dependant), dependant.wait, dependant.item):
         with pytest.raises(ExecutionError, match=message):
             use()
@@ -117,7 +117,7 @@ def test_a_synchronous_call_raises_at_once(name: str, backend: TestBackend) -> N
     add = hlojit.compile(program("add"), backend=name)
     if name == "test":
         for call in (lambda: add(X, X), lambda: add(hlojit.put(X, name), X)):
-            with pytest.raises(ExecutionError, match="add on test:0: the back end 'test' failed"):
+            with pytest.raises(ExecutionError, match="add on test:0: the back end 'test' .*raised"):
                 call()
     else:
         np.testing.assert_array_equal(add(X, X), 2 * X)

@@ -563,3 +563,26 @@ def test_substitutes_are_given_arrays_as_callers_have_them(element: str) -> None
     x = np.array([1, 2, 3]).astype(dtype)
     np.testing.assert_array_equal(program(x), x)
     assert seen == [dtype]
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(3, "Handler_Register"), (4, "Stream_Get"), (7, "State_Set"), (13, "Future_Create")]
+)
+def test_a_function_of_the_interface_that_there_is_not_is_named(place: int, name: str) -> None:
+    @foreign_handler
+    def ask(frame: int) -> int:
+        table = ctypes.c_int64.from_address(frame + 16).value
+        return int(HANDLER(ctypes.c_int64.from_address(table + 48 + 8 * place).value)(0))
+
+    class Asking:
+        @hookimpl
+        def hlojit_custom_calls(self) -> list[ForeignCall]:
+            return [ForeignCall("t.ask", handler=ask, asks_version=False)]
+
+    text = (
+        "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+        "  %0 = stablehlo.custom_call @t.ask(%x) {api_version = 4 : i32} : (tensor<2xf32>) -> tensor<2xf32>\n"
+        "  return %0 : tensor<2xf32>\n}"
+    )
+    with using(Asking()), pytest.raises(ExecutionError, match=f"UNIMPLEMENTED: XLA_FFI_{name} is not offered"):
+        hlojit.compile(text)(np.ones(2, "f4"))

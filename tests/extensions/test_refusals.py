@@ -93,10 +93,6 @@ def ordered(**attributes: Any) -> ext.Pass:
     return made()
 
 
-def field_format(name: str = "test9", **fields: Any) -> ext.FloatFormat:
-    return ext.FloatFormat(name, **{"exponent_bits": 4, "mantissa_bits": 4, "bias": 7, **fields})
-
-
 @pytest.mark.parametrize(("hooks", "message"), [
     ({"passes": None}, "hook hlojit_passes returned None, expected a list"),
     ({"backends": [Nameless()]}, "returned a Nameless without a name"),
@@ -106,15 +102,6 @@ def field_format(name: str = "test9", **fields: Any) -> ext.FloatFormat:
     ({"passes": [ordered(targets="cpu")]}, r"targets = 'cpu', which is not a sequence of names"),
     ({"passes": [ordered(before=[1])]}, r"before = \[1\], which is not a sequence of names"),
     ({}, "'test' has no hooks"),
-    ({"formats": [field_format("7-bit")]}, "the element type '7-bit' cannot be written"),
-    ({"formats": [field_format(bits=9, exponent_bits=0, mantissa_bits=8)]}, "0 exponent bits"),
-    ({"formats": [field_format(bits=12)]}, "bits = 12, and its sign, exponent and mantissa have 9"),
-    ({"formats": [field_format(mantissa_bits=74)]}, "has 79 bits"),
-    ({"formats": [field_format(bias=5000)]}, "is bias = 5000 right"),
-    ({"formats": [field_format(has_infinity=False)]}, "overflows to infinity and has none"),
-    ({"formats": [field_format(has_infinity=False, nan=ext.NanEncoding.NONE, overflow=ext.Overflow.NAN)]}, "overflows to NaN"),
-    ({"formats": [field_format(accumulator="f16")]}, "accumulator = 'f16'"),
-    ({"formats": [field_format(decode=abs)]}, "has decode and no encode"),
 ])  # fmt: skip
 def test_mistakes_are_named_when_a_plugin_is_registered(hooks: dict[str, Any], message: str) -> None:
     with pytest.raises(hlojit.PluginError, match=message):

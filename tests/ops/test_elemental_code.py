@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hlojit.cpu.processor import host_target
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import (
     BooleanType,
@@ -27,7 +28,7 @@ from hlojit.machine_code.loading import compile_to_object, load_objects
 
 B: Any = NumpyBuilder()
 LANES = 8
-ELEMENTS = [row for row in element_types() if not isinstance(row, ComplexType)]
+ELEMENTS = [row for row in element_types() if not isinstance(row, (ComplexType, BlockFormat))]
 BINARY = [
     "add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "and", "or", "xor", "shift_left",
     "shift_right_logical", "shift_right_arithmetic", "power",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.errors import TypeInferenceError
 from hlojit.ir.formats import (
     BooleanType,
@@ -28,7 +29,7 @@ from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.ir.types import tensor
 
 B: Any = NumpyBuilder()
-ELEMENTS = [row for row in element_types() if not isinstance(row, ComplexType)]
+ELEMENTS = [row for row in element_types() if not isinstance(row, (ComplexType, BlockFormat))]
 POINTWISE = [
     record for record in ops() if isinstance(record.lowering, Pointwise) and record.name.startswith("stablehlo.")
 ]

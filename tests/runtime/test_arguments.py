@@ -358,7 +358,9 @@ def test_an_executable_of_a_python_function_holds_the_function_to_its_types() ->
         executable(x.astype(np.float64))
     with pytest.raises(ExecutionError, match="returned 0 results, not 1"):
         Executable.from_function("none", lambda a: [], [vector], [vector])(x)
-    with pytest.raises(ExecutionError, match="promised tensor<3xf32> and returned dtype float64"):
+    with pytest.raises(
+        ExecutionError, match="returned for result 0, which is tensor<3xf32>, an array of dtype float64"
+    ):
         Executable.from_function("wrong", lambda a: [a.astype(np.float64)], [vector], [vector])(x)
 
 

@@ -58,9 +58,9 @@ class Compiled:
         self.program = backend.program(module)
         target = host_target()
         self.core = loading.compile_to_object(core_source(target.triple), target, pipeline="inline")
-        kernels = {launch.kernel.phases[0].symbol: launch.kernel for launch in self.program.launches()}
+        kernels = dict.fromkeys(code for launch in self.program.launches() for code in launch.kernel.all_codes)
         self.objects = [loading.compile_to_object(emit_host(self.program, SYMBOL), target)]
-        for kernel in kernels.values():
+        for kernel in kernels:
             linked = [with_own_math(text) for _, text in kernel.linked]
             self.objects.append(loading.compile_to_object(kernel.ir, target, pipeline=kernel.pipeline, linked=linked))
 

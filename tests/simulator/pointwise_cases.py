@@ -11,8 +11,10 @@ import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, element_type
 from hlojit.ir.graph import Function, Instruction, Module
+from hlojit.ir.ops.block_arithmetic import BLOCK_SCALE
 from hlojit.ir.ops.complex_functions import COMPLEX_FUNCTION
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, op, ops
+from hlojit.ir.ops.rounded import ROUND_STOCHASTIC, TO_ODD
 from hlojit.ir.types import TensorType, tensor
 from hlojit.ir.verifier import collect_faults
 
@@ -106,9 +108,17 @@ def hard_values(element: ElementType) -> Array:
 
 
 def pointwise_ops() -> list[OpDefinition]:
-    """All records whose lowering is pointwise, but for those of complex numbers alone (``tests/complex``)."""
+    """All records whose lowering is pointwise, but for those of complex numbers alone (``tests/complex``).
+
+    Nor what passes build for formats (``format_ops``).
+    """
     found = [record for record in ops() if isinstance(record.lowering, Pointwise)]
-    return [record for record in found if record is not COMPLEX_FUNCTION]
+    return [record for record in found if record is not COMPLEX_FUNCTION and record.name not in format_ops()]
+
+
+def format_ops() -> set[str]:
+    """Names of ops that passes build for formats: ``tests/extensions`` and ``tests/blocks`` run them on the simulator."""
+    return {ROUND_STOCHASTIC.name, BLOCK_SCALE, *(record.name for record in TO_ODD.values())}
 
 
 def cases_of(record: OpDefinition, number: int) -> Iterator[Case]:

@@ -10,12 +10,6 @@ from hlojit.lowering.dot_tiles import FEW_TERMS
 from hlojit.lowering.target import Target
 
 
-def prefetch(b: LlvmBuilder, pointer: Val, *, level: int) -> None:
-    """Ask for the cache line at an address, which need not exist, into a level of cache (1 is the first)."""
-    b.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    b.line(f"call void @llvm.prefetch.p0(ptr {pointer.text}, i32 0, i32 {4 - level}, i32 1)")
-
-
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
     """Multiplication and addition in one compute kind on one processor."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, unflatten
 from hlojit.cpu.kernels.convolution import Convolution
 from hlojit.cpu.kernels.dot import RESULT, Product
-from hlojit.cpu.kernels.dot_panels import WORKSPACE, Place, dense
+from hlojit.cpu.kernels.dot_outputs import WORKSPACE, Place
+from hlojit.cpu.kernels.dot_panels import dense
 from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.ir.formats import ComplexType
 from hlojit.llvm.builder import LlvmBuilder

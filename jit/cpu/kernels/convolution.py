@@ -17,14 +17,18 @@ import math
 from dataclasses import dataclass, field
 
 from hlojit.cpu.kernels.convolution_nest import Source, WindowNest
+from hlojit.cpu.kernels.convolution_outputs import window_epilogue
 from hlojit.cpu.kernels.dot import RESULT
-from hlojit.cpu.kernels.dot_panels import WORKSPACE, Place, dense
+from hlojit.cpu.kernels.dot_outputs import WORKSPACE, Place
+from hlojit.cpu.kernels.dot_panels import dense
 from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.cpu.kernels.padding import PaddedAxis, PaddedCopy
 from hlojit.ir.formats import ElementType
 from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.epilogue import Epilogue
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.product_elements import Elements, compute_kind
+from hlojit.lowering.anchored_body import AnchoredBody
 from hlojit.lowering.convolution_problem import ConvolutionProblem
 from hlojit.lowering.dot_problem import Axis, Copy, dense_steps, merge_axes, round_up
 from hlojit.lowering.dot_tiles import FEW_TERMS, choose_shape
@@ -48,6 +52,9 @@ class Convolution:
     builder: LlvmBuilder = field(default_factory=LlvmBuilder)
     phases: list[Phase] = field(default_factory=list)
     workspace: int = 0
+    group: AnchoredBody | None = None
+    """What to compute with the convolution."""
+    epilogue: Epilogue | None = None
 
     @property
     def kind(self) -> str:
@@ -58,8 +65,8 @@ class Convolution:
         """What was emitted."""
         return kernel_code(self.builder, self.phases, self.workspace, finished=True)
 
-    def emit(self) -> None:
-        """Emit all launches."""
+    def emit(self) -> Epilogue | None:
+        """Emit all launches; of a group, what takes their results, or None where that cannot be box by box."""
         problem = self.problem
         result = Source(
             *self.places[2],
@@ -81,11 +88,18 @@ class Convolution:
             and image.spatial[-1] == 1
             and filled > 0.6
         )
+        if self.group is not None:
+            elements = Elements(self.types[2], self.kind)
+            self.epilogue = window_epilogue(self.group, self.target, problem, elements, columns=columns)
+            if self.epilogue is None:
+                return None
+            result = Source(0, 0, dense(self.kind), [0] * len(problem.spatial), 0, 0, 0)
         weights = self._weights(feature_last=not columns)
         axes = [(axis.window, axis.window_dilation * step) for axis, step in zip(problem.spatial, image.spatial)]
         reduction = [Axis(w, (s, k)) for (w, s), k in zip(axes, weights.spatial)]
         reduction.append(Axis(problem.channels, (image.channel, weights.channel)))
         self._main(image, weights, result, merge_axes(reduction) or [Axis(1, (0, 0))], columns)
+        return self.epilogue
 
     def reserve(self, size: int) -> int:
         """Take workspace; returns its offset."""
@@ -184,10 +198,14 @@ class Convolution:
         taps, inside = self._split(reduction, width, reuse)
         final = None
         direct = result.elements.is_native or not taps
-        if not direct or not (columns or problem.output_feature_step == 1 or problem.features * problem.groups == 1):
+        in_order = columns or problem.output_feature_step == 1 or problem.features * problem.groups == 1
+        if self.epilogue is None and not (direct and in_order):
             final, result = result, self._temporary(columns)
         position = (image.spatial[-1] * last.stride, 0, result.spatial[-1])
         feature = (0, weights.feature, result.feature)
+        tall, across = (feature, position) if columns else (position, feature)
+        if self.epilogue is not None:
+            tall = (*tall[:2], width)
         outer = [
             (axis.output, (s * axis.stride, 0, c))
             for axis, s, c in zip(problem.spatial[:-1], image.spatial, result.spatial)
@@ -199,13 +217,15 @@ class Convolution:
             (image, weights, result),
             columns,
             outer,
-            (rows, feature if columns else position),
-            (wide, position if columns else feature),
+            (rows, tall),
+            (wide, across),
             taps,
             inside,
             shape.rows,
             width,
             interleaves,
+            self.reserve,
+            self.epilogue,
         )
         self.phases.append(nest.emit(self.builder))
         if final is not None:

@@ -12,10 +12,12 @@ import math
 from hlojit.cpu.kernels.complex_products import emit_complex_convolution
 from hlojit.cpu.kernels.convolution import Convolution
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
-from hlojit.cpu.kernels.dot_forms import emit_product
+from hlojit.cpu.kernels.dot_forms import emit_product, emit_product_group
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction
+from hlojit.llvm.epilogue import Epilogue
 from hlojit.llvm.product_elements import Elements, compute_kind
+from hlojit.lowering.anchored_body import AnchoredBody
 from hlojit.lowering.convolution_problem import ConvolutionProblem, canonical_convolution
 from hlojit.lowering.dot_problem import Axis, DotProblem, Matrix, merge_axes, without_terms
 from hlojit.lowering.kernel import KernelCode
@@ -41,6 +43,24 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
     convolution = Convolution(problem, types, target, symbol)
     convolution.emit()
     return convolution.code()
+
+
+def emit_convolution_group(group: AnchoredBody, target: Target, symbol: str) -> tuple[KernelCode, Epilogue] | None:
+    """Emit ``stablehlo.convolution`` that gives its results to what follows; None where that cannot be box by box."""
+    lhs, rhs = (operand.tensor_type for operand in group.anchor.operands)
+    result = group.anchor.result.tensor_type
+    problem = canonical_convolution(lhs, rhs, result, group.anchor.attributes)
+    types = (lhs.element_type, rhs.element_type, result.element_type)
+    if problem.macs == 0 or isinstance(result.element_type, ComplexType):
+        return None
+    product = as_product(problem)
+    if product is not None:
+        return emit_product_group(group, product, *types, target, symbol)
+    if is_depthwise(problem):
+        return None
+    convolution = Convolution(problem, types, target, symbol, group=group)
+    epilogue = convolution.emit()
+    return None if epilogue is None else (convolution.code(), epilogue)
 
 
 def as_product(problem: ConvolutionProblem) -> DotProblem | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, buffer, literal
 from hlojit.cpu.kernels.arithmetic import Arithmetic
-from hlojit.cpu.kernels.dot_panels import WORKSPACE, DotPanels, Place, dense
+from hlojit.cpu.kernels.dot_outputs import WORKSPACE, Place
+from hlojit.cpu.kernels.dot_panels import DotPanels, dense
 from hlojit.cpu.kernels.dot_rows import DotRows, prefers_rows
 from hlojit.cpu.kernels.integer_pairs import PairElements, can_pair, dense_pairs, pair_copies, paired
 from hlojit.cpu.kernels.integer_quads import BYTES, QUAD, Quads, has_quads, whole_quads, with_quads
@@ -21,6 +22,7 @@ from hlojit.cpu.kernels.packing import CopyKernel
 from hlojit.cpu.kernels.padding import PaddedCopy
 from hlojit.ir.formats import IntegerType
 from hlojit.llvm.builder import LlvmBuilder
+from hlojit.llvm.epilogue import Epilogue
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.product_elements import Elements, at, scaled
 from hlojit.lowering.dot_parts import SumParts, cut_sum
@@ -49,6 +51,8 @@ class Product:
     builder: LlvmBuilder = field(default_factory=LlvmBuilder)
     phases: list[Phase] = field(default_factory=list)
     workspace: int = 0
+    epilogue: Epilogue | None = None
+    """What takes the sums, box by box, in the place of ``result_at``; the result has the compute kind then."""
 
     @property
     def kind(self) -> str:
@@ -71,10 +75,10 @@ class Product:
         if problem.macs == 0:
             self._zero_fill()
             return
-        if problem.n == 1 and problem.m > 1:
-            self.problem = problem = problem.exchanged()
+        self.problem = problem = with_rows(problem)
         parts = cut_sum(problem)
         if parts is not None:
+            assert self.epilogue is None, "sums of parts are no box of any task"
             self._parts(parts)
             return
         arithmetic = Arithmetic.of(self.kind, self.target, problem.k)
@@ -103,6 +107,8 @@ class Product:
                 right_at,
                 self.result,
                 self.result_at,
+                self.reserve,
+                self.epilogue,
             )
             self.phases.append(rows.emit(self.builder))
         else:
@@ -118,6 +124,7 @@ class Product:
                 self.result_at,
                 arithmetic,
                 self.reserve,
+                self.epilogue,
             )
             self.phases.extend(panels.emit(self.builder))
 
@@ -273,6 +280,11 @@ class Product:
             self.result.store(b, zero, at(b, out, scaled(b, loop.index, self.result.size)))
             b.end_loop(loop)
         self.phases.append(Phase(self.symbol, count, self.target.machine.nanoseconds(ADD_CYCLES)))
+
+
+def with_rows(problem: DotProblem) -> DotProblem:
+    """The problem with a matrix on its right where it has a vector there."""
+    return problem.exchanged() if problem.n == 1 and problem.m > 1 else problem
 
 
 def _copy_of(extents: list[int], strides: list[int]) -> Copy:

@@ -7,16 +7,19 @@ result (or in workspace, where the result is narrower than the sums).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
-from hlojit.cpu.kernels.arithmetic import Arithmetic, prefetch
+from hlojit.cpu.kernels.arithmetic import Arithmetic
+from hlojit.cpu.kernels.dot_outputs import WORKSPACE, InMemory, InScratch, Output, Place, Scratch
 from hlojit.cpu.kernels.packing import CopyKernel, PanelPack
 from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
-from hlojit.llvm.product_elements import Elements, at, scaled
+from hlojit.llvm.epilogue import Epilogue
+from hlojit.llvm.product_elements import Elements, at, prefetch, scaled
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
 from hlojit.lowering.dot_blocking import PREFETCH_QUADS, PREFETCH_ROWS, Blocking, Panels, is_cuttable
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
@@ -24,11 +27,6 @@ from hlojit.lowering.dot_tiles import FEW_TERMS, TALLEST_TILE, choose_shape
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import KIND_BITS, Target
-
-WORKSPACE = 3
-
-Place = tuple[int, int]
-"""Number of a buffer, and an offset in bytes."""
 
 
 def dense(kind: str) -> Elements:
@@ -51,6 +49,8 @@ class DotPanels:
     result_at: Place
     arithmetic: Arithmetic
     reserve: Callable[[int], int]
+    epilogue: Epilogue | None = None
+    """What takes the sums, box by box; then nothing is written to ``result_at``."""
 
     @property
     def kind(self) -> str:
@@ -166,43 +166,52 @@ class _Panels:
             out = WORKSPACE, plan.reserve(problem.batch_size * problem.m * problem.n * result.size)
         width = self.width
         whole, rest = divmod(problem.n, width)
-        functions = {
-            columns: self._panel(b, f"{plan.symbol}.p{columns}", columns, result, resumes)
-            for columns in ([width] if whole else []) + ([rest] if rest else [])
-        }
         tiles = ceil_divide(problem.m, self.rows)
         blocks = ceil_divide(tiles, self.row_tiles)
         groups = ceil_divide(whole + (rest > 0), self.group)
         extents = [*problem.batch, blocks, groups]
         tasks = problem.batch_size * blocks * groups
+        output: Output = InMemory(result, out, problem)
+        if plan.epilogue is not None:
+            # Sums that a later block of k goes on with are kept for all rows of a task.
+            box = (self.row_tiles if resumes else 1) * self.rows * width * result.size
+            scratch = Scratch.of(box, tasks, WORKSPACE, plan.reserve)
+            output = InScratch(result, problem, plan.epilogue, width, scratch, resumes)
+        functions = {
+            columns: self._panel(b, f"{plan.symbol}.p{columns}", columns, output, resumes)
+            for columns in ([width] if whole else []) + ([rest] if rest else [])
+        }
         with b.function(plan.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
-            a_base, b_base, c_base = (
-                at(b, buffer(b, buffers, place[0]), place[1]) for place in (plan.left_at, plan.right_at, out)
-            )
+            a_base, b_base = (at(b, buffer(b, buffers, place[0]), place[1]) for place in (plan.left_at, plan.right_at))
+            c_base = output.begin(b, buffers)
             loop = b.begin_loop(begin, end)
             *batch, block, group = unflatten(b, loop.index, extents)
-            steps = dense_steps(problem.batch, problem.m * problem.n)
             first_tile = scaled(b, block, self.row_tiles)
             first_row = scaled(b, first_tile, self.rows)
             a = at(b, a_base, self._offset(b, batch, problem.lhs.batch, first_row, problem.lhs.row, plan.left.size))
             right = at(b, b_base, dot_product(b, batch, [s * plan.right.size for s in problem.rhs.batch]))
-            c = at(b, c_base, self._offset(b, batch, steps, first_row, problem.n, result.size))
+            c = output.of_task(b, c_base, loop.index, batch, first_row)
             whole_tiles = b.sub(
                 minimum(b, literal(problem.m // self.rows), b.add(first_tile, literal(self.row_tiles))), first_tile
             )
             edge = b.icmp("eq", block, literal(blocks - 1)) if problem.m % self.rows else Val("false", "i1")
+
+            there = (buffers, output.above(b, batch, first_row)) if isinstance(output, InScratch) else None
+
+            def panel_at(column: Val, size: int) -> None:
+                self._call_panel(b, functions[size], (a, right, c), output, column, (whole_tiles, edge), there)
+
             if whole:
                 first_panel = scaled(b, group, self.group)
                 last_panel = minimum(b, literal(whole), b.add(first_panel, literal(self.group)))
                 panel = b.begin_loop(first_panel, last_panel)
-                columns = scaled(b, panel.index, width)
-                self._call_panel(b, functions[width], a, right, c, columns, whole_tiles, edge, result)
+                panel_at(scaled(b, panel.index, width), width)
                 b.end_loop(panel)
             if rest:
                 last, done = b.fresh_label("edge"), b.fresh_label("next")
                 b.branch_if(b.icmp("eq", group, literal(groups - 1)), last, done)
                 b.begin_block(last)
-                self._call_panel(b, functions[rest], a, right, c, literal(whole * width), whole_tiles, edge, result)
+                panel_at(literal(whole * width), rest)
                 b.branch(done)
                 b.begin_block(done)
             b.end_loop(loop)
@@ -222,21 +231,22 @@ class _Panels:
         self,
         b: LlvmBuilder,
         function: str,
-        a: Val,
-        right: Val,
-        c: Val,
+        pointers: tuple[Val, Val, Val],
+        output: Output,
         column: Val,
-        tiles: Val,
-        edge: Val,
-        result: Elements,
+        rows: tuple[Val, Val],
+        there: tuple[Val, Val] | None,
     ) -> None:
-        plan = self.plan
+        plan, (a, right, c), (tiles, edge) = self.plan, pointers, rows
         right = at(b, right, scaled(b, column, plan.problem.rhs.column * plan.right.size))
-        c = at(b, c, scaled(b, column, result.size))
-        b.line(f"call void @{function}(ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {tiles.text}, i1 {edge.text})")
+        c = output.at_column(b, c, column)
+        behind = f", ptr {there[0].text}, i64 {there[1].text}, i64 {column.text}" if there is not None else ""
+        b.line(
+            f"call void @{function}(ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {tiles.text}, i1 {edge.text}{behind})"
+        )
 
     def _tiles(
-        self, b: LlvmBuilder, symbol: str, columns: int, result: Elements, resumes: bool
+        self, b: LlvmBuilder, symbol: str, columns: int, output: Output, resumes: bool
     ) -> tuple[Tile, PanelPack]:
         """Emit the micro-kernels of one panel, and what packs it."""
         plan, problem = self.plan, self.plan.problem
@@ -252,7 +262,7 @@ class _Panels:
         is_near = step_k * problem.k < plan.target.machine.first.size
         ahead = PREFETCH_ROWS if len(plan.right.rows) == 1 else PREFETCH_QUADS
         prefetch = 0 if self.pack or is_near else ahead
-        out = Side(result, problem.n * result.size, 0)
+        out = Side(output.elements, output.row_bytes, 0)
         existing = segments_of(columns, plan.lanes) if self.pack else None
         tile = Tile(
             f"{symbol}.tile",
@@ -272,19 +282,15 @@ class _Panels:
         tile.emit(b)
         return tile, pack
 
-    def _panel(self, b: LlvmBuilder, symbol: str, columns: int, result: Elements, resumes: bool) -> str:
+    def _panel(self, b: LlvmBuilder, symbol: str, columns: int, output: Output, resumes: bool) -> str:
         """Emit ``void symbol(ptr a, ptr b, ptr c, i64 tiles, i1 edge)``: one panel, all k, some tiles of rows."""
         problem = self.plan.problem
-        tile, pack = self._tiles(b, symbol, columns, result, resumes)
-        left, out = tile.a, tile.c
+        tile, pack = self._tiles(b, symbol, columns, output, resumes)
+        left = tile.a
         parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "tiles"), ("i1", "edge")]
-        with b.function(symbol, parameters, linkage="internal", outer=True) as (
-            a,
-            source,
-            c,
-            tiles,
-            edge,
-        ):
+        if isinstance(output, InScratch):
+            parameters += [("ptr", "buffers"), ("i64", "row"), ("i64", "column")]
+        with b.function(symbol, parameters, linkage="internal", outer=True) as (a, source, c, tiles, edge, *there):
             panel = source
             if self.pack:
                 panel = b.emit("ptr", 1, f"alloca i8, i64 {self.block_k * pack.row_bytes}, align 64")
@@ -305,32 +311,63 @@ class _Panels:
                 rows = b.begin_loop(ZERO, tiles)
                 if self.blocking.ahead:
                     self._fetch(b, following, rows.index, pack, columns)
-                tile.call(
-                    b,
-                    at(b, left_block, scaled(b, rows.index, self.rows * left.step_row)),
-                    block,
-                    at(b, c, scaled(b, rows.index, self.rows * out.step_row)),
-                    k,
-                    resume,
-                )
+                left_rows = at(b, left_block, scaled(b, rows.index, self.rows * left.step_row))
+                sums = output.at_row(b, c, rows.index, self.rows)
+                self._ahead(b, output, columns, (rows.index, self.rows), loop.index, there)
+                tile.call(b, left_rows, block, sums, k, resume)
+                self._finish(b, output, columns, sums, (rows.index, self.rows), loop.index, there)
                 b.end_loop(rows)
             if tile.edge_rows:
                 then, done = b.fresh_label("edge"), b.fresh_label("next")
                 b.branch_if(edge, then, done)
                 b.begin_block(then)
-                tile.call(
-                    b,
-                    at(b, left_block, scaled(b, tiles, self.rows * left.step_row)),
-                    block,
-                    at(b, c, scaled(b, tiles, self.rows * out.step_row)),
-                    k,
-                    resume,
-                    edge=True,
-                )
+                left_rows = at(b, left_block, scaled(b, tiles, self.rows * left.step_row))
+                sums = output.at_row(b, c, tiles, self.rows)
+                tile.call(b, left_rows, block, sums, k, resume, edge=True)
+                self._finish(b, output, columns, sums, (tiles, tile.edge_rows), loop.index, there)
                 b.branch(done)
                 b.begin_block(done)
             b.end_loop(loop)
         return symbol
+
+    def _ahead(
+        self, b: LlvmBuilder, output: Output, columns: int, rows: tuple[Val, int], k: Val, there: Sequence[Val]
+    ) -> None:
+        """Ask for what follows for a tile will want, before the last block of its sums is computed."""
+        if isinstance(output, InScratch) and output.epilogue.streams:
+            with self._in_last_block(b, output, k):
+                low = b.add(there[1], scaled(b, rows[0], self.rows))
+                output.ahead(b, columns, there[0], (low, b.add(low, literal(rows[1]))), there[2])
+
+    @contextmanager
+    def _in_last_block(self, b: LlvmBuilder, output: InScratch, k: Val) -> Iterator[None]:
+        """What is emitted inside is done if the block from ``k`` on is the last."""
+        labels = b.fresh_label("last"), b.fresh_label("summed")
+        if output.keeps:
+            b.branch_if(b.icmp("sge", b.add(k, literal(self.block_k)), literal(self.plan.problem.k)), *labels)
+            b.begin_block(labels[0])
+        yield
+        if output.keeps:
+            b.branch(labels[1])
+            b.begin_block(labels[1])
+
+    def _finish(
+        self,
+        b: LlvmBuilder,
+        output: Output,
+        columns: int,
+        sums: Val,
+        rows: tuple[Val, int],
+        k: Val,
+        there: Sequence[Val],
+    ) -> None:
+        """What follows for a tile (its number, its rows), once the block from ``k`` on is the last."""
+        if not isinstance(output, InScratch):
+            return
+        buffers, row, column = there
+        with self._in_last_block(b, output, k):
+            low = b.add(row, scaled(b, rows[0], self.rows))
+            output.finish(b, columns, buffers, sums, (low, b.add(low, literal(rows[1]))), column)
 
     def _following(self, b: LlvmBuilder, source: Val, start: Val, pack: PanelPack, columns: int) -> Val:
         """Where the block behind the one from ``start`` on begins: the next of k, or the first of the next panel."""

@@ -7,13 +7,15 @@ tree of shuffles and additions leaves the columns' sums in the lanes of one vect
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.arithmetic import Arithmetic
+from hlojit.cpu.kernels.dot_outputs import WORKSPACE, InMemory, InScratch, Output, Scratch
 from hlojit.cpu.kernels.row_sums import add_across, row_offsets
 from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.epilogue import Epilogue
 from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled
 from hlojit.lowering.dot_problem import DotProblem, ceil_divide
 from hlojit.lowering.kernel import Phase
@@ -128,6 +130,10 @@ def _tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[in
     return r, max(1, c)
 
 
+def _from(b: LlvmBuilder, corner: Val, index: Val) -> Val:
+    return index if corner.is_literal else b.sub(index, corner)
+
+
 @dataclass(frozen=True, slots=True)
 class DotRows:
     """The launch of a product in this form; the operands' k must be neighbours in memory."""
@@ -142,6 +148,9 @@ class DotRows:
     right_at: tuple[int, int]
     result: Elements
     result_at: tuple[int, int]
+    reserve: Callable[[int], int]
+    epilogue: Epilogue | None = None
+    """What takes the sums, box by box; then nothing is written to ``result_at``."""
 
     def emit(self, b: LlvmBuilder) -> Phase:
         """Emit tiles and the task loop."""
@@ -149,27 +158,6 @@ class DotRows:
         lanes = self.target.native_lanes(self.arithmetic.kind)
         r, c = _tile_shape(problem.m, problem.n, lanes, self.target.vector_registers)
         c = min(c, problem.n)
-        full = RowTile(
-            f"{self.symbol}.tile",
-            self.arithmetic,
-            r,
-            c,
-            problem.k,
-            lanes,
-            self.left,
-            self.right,
-            self.result,
-            problem.lhs.row * self.left.size,
-            problem.rhs.column * self.right.size,
-            problem.n * self.result.size,
-        )
-        tiles = {
-            (rows, columns): replace(full, rows=rows, columns=columns, symbol=f"{self.symbol}.tile.{rows}x{columns}")
-            for rows in {r, problem.m % r} - {0}
-            for columns in {c, problem.n % c} - {0}
-        }
-        for tile in tiles.values():
-            tile.emit(b)
         column_tiles = ceil_divide(problem.n, c)
         row_tiles = ceil_divide(problem.m, r)
         # Vectors along k are for few rows: a task takes no more tiles of them than this, and as many columns as fill it.
@@ -183,24 +171,87 @@ class DotRows:
         group = max(1, min(column_tiles, int(per_task / (cost * block))))
         groups = ceil_divide(column_tiles, group)
         tasks = problem.batch_size * blocks * groups
+        output = self._output(block * r, group * c, tasks)
+        full = RowTile(
+            f"{self.symbol}.tile",
+            self.arithmetic,
+            r,
+            c,
+            problem.k,
+            lanes,
+            self.left,
+            self.right,
+            self.result,
+            problem.lhs.row * self.left.size,
+            problem.rhs.column * self.right.size,
+            output.row_bytes,
+        )
+        tiles = {
+            (rows, columns): replace(full, rows=rows, columns=columns, symbol=f"{self.symbol}.tile.{rows}x{columns}")
+            for rows in {r, problem.m % r} - {0}
+            for columns in {c, problem.n % c} - {0}
+        }
+        for tile in tiles.values():
+            tile.emit(b)
+        sizes = [min(group * c, problem.n), problem.n - (groups - 1) * group * c]
         with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
-            a, right, out = (
-                at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at, self.result_at)
-            )
+            a, right = (at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at))
+            base = output.begin(b, buffers)
             loop = b.begin_loop(begin, end)
             *batch, row_block, group_index = unflatten(b, loop.index, [*problem.batch, blocks, groups])
-            inner, steps = problem.m * problem.n, []
-            for extent in reversed(problem.batch):
-                steps.append(inner * self.result.size)
-                inner *= extent
             a = at(b, a, dot_product(b, batch, [s * self.left.size for s in problem.lhs.batch]))
             right = at(b, right, dot_product(b, batch, [s * self.right.size for s in problem.rhs.batch]))
-            out = at(b, out, dot_product(b, batch, steps[::-1]))
+            out = output.of_task(b, base, loop.index, batch, ZERO)
             first = scaled(b, group_index, group * c)
             last = minimum(b, b.add(first, literal(group * c)), literal(problem.n))
-            self._columns(b, tiles, (r, c), (a, right, out), (row_block, block * r), first, last)
+            low = scaled(b, row_block, block * r)
+            high = minimum(b, b.add(low, literal(block * r)), literal(problem.m))
+            corner = (low, first) if isinstance(output, InScratch) else (ZERO, ZERO)
+            self._columns(b, tiles, (r, c), (a, right, out), (low, high), (first, last), corner)
+            if isinstance(output, InScratch):
+                is_last = b.icmp("eq", group_index, literal(groups - 1))
+                rows = output.above(b, batch, low), output.above(b, batch, high)
+                self._finish(
+                    b,
+                    output,
+                    sizes,
+                    is_last,
+                    (buffers, out),
+                    rows,
+                    first,
+                )
             b.end_loop(loop)
         return Phase(self.symbol, tasks, total / tasks)
+
+    def _output(self, rows: int, columns: int, tasks: int) -> Output:
+        """Where tasks of so many rows and columns write."""
+        if self.epilogue is None:
+            return InMemory(self.result, self.result_at, self.problem)
+        columns = min(columns, self.problem.n)
+        scratch = Scratch.of(rows * columns * self.result.size, tasks, WORKSPACE, self.reserve)
+        return InScratch(self.result, self.problem, self.epilogue, columns, scratch, True)
+
+    @staticmethod
+    def _finish(
+        b: LlvmBuilder,
+        output: InScratch,
+        sizes: list[int],
+        is_last: Val,
+        pointers: tuple[Val, Val],
+        rows: tuple[Val, Val],
+        column: Val,
+    ) -> None:
+        """What follows for a task's box: of ``sizes`` columns, the second one in the last group."""
+        if sizes[0] == sizes[1]:
+            output.finish(b, sizes[0], *pointers, rows, column)
+            return
+        labels = b.fresh_label("rest"), b.fresh_label("whole"), b.fresh_label("next")
+        b.branch_if(is_last, labels[0], labels[1])
+        for label, size in zip(labels, reversed(sizes)):
+            b.begin_block(label)
+            output.finish(b, size, *pointers, rows, column)
+            b.branch(labels[2])
+        b.begin_block(labels[2])
 
     def _columns(
         self,
@@ -208,14 +259,14 @@ class DotRows:
         tiles: dict[tuple[int, int], RowTile],
         shape: tuple[int, int],
         pointers: tuple[Val, Val, Val],
-        block: tuple[Val, int],
-        first: Val,
-        last: Val,
+        rows_of_block: tuple[Val, Val],
+        columns_of_group: tuple[Val, Val],
+        corner: tuple[Val, Val],
     ) -> None:
-        """Tiles of columns from ``first`` to ``last``; each against the block's rows."""
+        """Tiles of columns from ``first`` to ``last``, each against the block's rows; results count from ``corner``."""
         problem, (r, c) = self.problem, shape
-        low = scaled(b, block[0], block[1])
-        high = minimum(b, b.add(low, literal(block[1])), literal(problem.m))
+        (low, high), (first, last) = rows_of_block, columns_of_group
+        step = tiles[r, c].c_row
         n_full, m_full = problem.n // c * c, problem.m // r * r
         for columns in (c, problem.n % c):
             if not columns:
@@ -231,7 +282,9 @@ class DotRows:
                 row = b.begin_loop(start, minimum(b, high, literal(m_full)) if rows == r else high, r)
                 a = at(b, pointers[0], scaled(b, row.index, problem.lhs.row * self.left.size))
                 right = at(b, pointers[1], scaled(b, loop.index, problem.rhs.column * self.right.size))
-                place = dot_product(b, [row.index, loop.index], [problem.n * self.result.size, self.result.size])
+                place = dot_product(
+                    b, [_from(b, corner[0], row.index), _from(b, corner[1], loop.index)], [step, self.result.size]
+                )
                 tiles[rows, columns].call(b, a, right, at(b, pointers[2], place))
                 b.end_loop(row)
             b.end_loop(loop)

@@ -61,6 +61,7 @@ class _ForeignCall:
         self.operands = [value.tensor_type for value in instruction.operands]
         self.results = [value.tensor_type for value in instruction.results]
         self.location = instruction.location
+        self.cost: float | None = instruction.attributes.get("cost")
         self.handler = f"hlojit_ffi_{hashlib.sha256(self.view.target.encode()).hexdigest()[:16]}"
         self.b = LlvmBuilder()
 
@@ -93,7 +94,7 @@ class _ForeignCall:
             b.line(f"call void @hlojit_ffi_fail(ptr {context.text}, i32 {status}, ptr {error.text}, ptr {place.text})")
             b.branch(done)
             b.begin_block(done)
-        phase = Phase(self.symbol, 1, UNKNOWN_NANOSECONDS)
+        phase = Phase(self.symbol, 1, UNKNOWN_NANOSECONDS if self.cost is None else self.cost)
         aliases = self.view.aliases
         code = kernel_code(b, (phase,), in_place=aliases, updates=bool(aliases), finished=True)
         named = {"hlojit_ffi_api": "runtime:hlojit_ffi_api", "hlojit_ffi_fail": "runtime:hlojit_ffi_fail"}

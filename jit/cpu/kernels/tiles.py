@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hlojit.cpu.kernels.arithmetic import Arithmetic, prefetch
+from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.row_sums import row_offsets
 from hlojit.llvm.builder import LlvmBuilder, Val
-from hlojit.llvm.product_elements import Elements, at, constant_mask, load_kind, scaled
+from hlojit.llvm.product_elements import Elements, at, constant_mask, load_kind, prefetch, scaled
 from hlojit.lowering.dot_tiles import LATENCY_CHAINS
 from hlojit.lowering.target import KIND_BITS
 

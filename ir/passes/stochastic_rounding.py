@@ -1,0 +1,186 @@
+"""Give every rounding to a format with ``Rounding.STOCHASTIC`` its random bits.
+
+    %2 = multiply %0, %1 : acme8s     =>     %3 = multiply(convert(%0), convert(%1)) : f64
+                                             %2 = hlojit.round_stochastic(%3, iota, iteration) {number = 0, seed = 7} : acme8s
+
+Ops are computed in f64, reductions and products too, and rounded by bits from the seed, the op's number in the program as it is
+written, the iteration of the loops around it, and the element's place in the op's result.  Numbers are given before anything
+is expanded, simplified or fused, so that they are the same on every back end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar, Final
+
+import numpy as np
+from hlojit.ir.blocks import Block, Instruction, Value
+from hlojit.ir.builder import Builder
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.formats import element_types
+from hlojit.ir.graph import Module
+from hlojit.ir.ops.rounded import ROUND_STOCHASTIC, is_stochastic, rounds
+from hlojit.ir.passes.graph_facts import is_constant
+from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
+
+WIDE: Final = "f64"
+SEED_ARGUMENT: Final = "hlojit.rounding_seed"
+"""Attribute of an argument of @main, a ``tensor<i64>``, that is a seed at run time beside the option."""
+_MIXED: Final = -7046029254386353131  # 0x9E3779B97F4A7C15: the iterations of nested loops make one number
+
+
+@dataclass(frozen=True)
+class StochasticRounding(Pass):
+    """Widen what rounds to stochastic formats, and round by random bits."""
+
+    name: ClassVar[str] = "stochastic-rounding"
+    phase: ClassVar[str] = "legalize"
+    after: ClassVar[tuple[str, ...]] = ("call-inliner",)
+    before: ClassVar[tuple[str, ...]] = ("op-expander",)
+    seed: int = 0
+
+    def run(self, module: Module) -> bool:
+        """Replace; return whether there was anything to replace."""
+        if not any(map(is_stochastic, element_types())):
+            return False
+        if not -(1 << 63) <= self.seed < 1 << 63:
+            raise HlojitError(f"the seed of roundings is a number of 64 bits, not {self.seed}")
+        numbers, before = itertools.count(), 0
+        for function in module.functions.values():
+            if function.is_declaration or not any(map(_concerns, function.body.walk())):
+                continue
+            first = function.body.first
+            assert first is not None
+            b, iteration = Builder.in_front_of(first), None
+            for argument, attributes in zip(function.body.arguments, function.argument_attributes):
+                if SEED_ARGUMENT in attributes:
+                    iteration = argument
+            if iteration is None:
+                iteration = b.constant(np.array(0, np.int64), "i64")
+            _Rounded(self.seed, numbers).block(function.body, iteration)
+            before += 1
+        return before > 0
+
+
+def _is_concerned(type: Type) -> bool:
+    return isinstance(type, TensorType) and is_stochastic(type.element_type)
+
+
+def _concerns(instruction: Instruction) -> bool:
+    """Whether an instruction rounds to a stochastic format."""
+    return (
+        rounds(instruction)
+        and not is_constant(instruction)
+        and any(_is_concerned(each.type) for each in instruction.results)
+    )
+
+
+def _wide(type: Type) -> Type:
+    return type.with_element_type(WIDE) if isinstance(type, TensorType) and _is_concerned(type) else type
+
+
+class _Rounded:
+    """Replaces the instructions of one function."""
+
+    def __init__(self, seed: int, numbers: Iterator[int]):
+        self.seed = seed
+        self.numbers = numbers
+
+    def block(self, block: Block, iteration: Value) -> None:
+        """What a function, a branch or a loop's region holds."""
+        for instruction in tuple(block):
+            if _concerns(instruction):
+                self._replace(instruction, iteration)
+            elif instruction.op.host_role == "loop" and any(map(_concerns, instruction.walk())):
+                self._loop(instruction, iteration)
+            elif instruction.op.host_role:
+                for region in instruction.regions:
+                    self.block(region, iteration)
+
+    def _loop(self, loop: Instruction, outer: Value) -> None:
+        """Have a loop count its iterations."""
+        before = Builder.in_front_of(loop)
+        zero = before.constant(np.array(0, np.int64), "i64")
+        for region in loop.regions:
+            count = region.add_argument(zero.type)
+            first = region.first
+            assert first is not None
+            b = Builder.in_front_of(first)
+            mixed = b.multiply(outer, b.constant(np.array(_MIXED, np.int64), "i64"))
+            self.block(region, b.add(mixed, count))
+        body = loop.regions[1]
+        b = Builder.in_front_of(body.terminator)
+        following = b.add(body.arguments[-1], b.constant(np.array(1, np.int64), "i64"))
+        body.terminator.operands = [*body.returned, following]
+        regions, loop.regions = list(loop.regions), []
+        made = before.insert(
+            Instruction(
+                loop.op,
+                [*loop.operands, zero],
+                [*loop.result_types, zero.type],
+                loop.attributes,
+                regions,
+                loop.discardable,
+                loop.location,
+            )
+        )
+        loop.replace_with(made.results[:-1])
+
+    def _replace(self, instruction: Instruction, iteration: Value) -> None:
+        """Compute in f64, and round each result that wants it."""
+        b = Builder.in_front_of(instruction)
+        operands = [
+            b.convert(operand, WIDE) if _is_concerned(operand.type) else operand for operand in instruction.operands
+        ]
+        regions, instruction.regions = list(instruction.regions), []
+        for region in regions:
+            _widen(region)
+        made = b.insert(
+            Instruction(
+                instruction.op,
+                operands,
+                list(map(_wide, instruction.result_types)),
+                instruction.attributes,
+                regions,
+                instruction.discardable,
+                instruction.location,
+            )
+        )
+        results = [
+            self._rounded(b, new, old.tensor_type, iteration) if _is_concerned(old.type) else new
+            for new, old in zip(made.results, instruction.results)
+        ]
+        instruction.replace_with(results)
+
+    def _rounded(self, b: Builder, value: Value, type: TensorType, iteration: Value) -> Value:
+        if DYNAMIC in type.shape:
+            raise HlojitError(f"roundings to {type.element_type} want sizes that are known, and {type} has open ones")
+        places = b.iota(tensor((prod(type.shape),), "i64"), 0) if type.shape else None
+        place = b.reshape(places, type.shape) if places is not None else b.constant(np.array(0, np.int64), "i64")
+        attributes = {"number": next(self.numbers), "seed": self.seed}
+        return b.create(
+            ROUND_STOCHASTIC.name, [value, place, iteration], attributes=attributes, result_types=[type]
+        ).result
+
+
+def _widen(block: Block) -> None:
+    """Compute in f64 inside a region: its result is rounded once, outside."""
+    for argument in block.arguments:
+        argument.type = _wide(argument.type)
+    for instruction in tuple(block):
+        for region in instruction.regions:
+            _widen(region)
+        if is_constant(instruction) and _is_concerned(instruction.result.type):
+            users = list(instruction.result.users)
+            following = instruction.next
+            assert following is not None
+            wide = Builder.in_front_of(following).convert(instruction.result, WIDE)
+            for user in users:
+                user.operands = [wide if operand is instruction.result else operand for operand in user.operands]
+            continue
+        for result in instruction.results:
+            result.type = _wide(result.type)

@@ -1,0 +1,39 @@
+"""Random bits for roundings: Philox4x32 with 7 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+
+The counter is the element's place in the op's result, the iteration of the loops around the op, and the op's number in the
+program; the key is the seed.  So the bits are the same wherever, whenever and in whatever order elements are computed.
+"""
+
+from __future__ import annotations
+
+from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+
+ROUNDS = 7
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEYS = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+
+
+def random_bits(b: ScalarBuilder, place: Scalar, iteration: Scalar, number: int, seed: int) -> Scalar:
+    """32 bits (i32) for an element: ``place`` and ``iteration`` are i64."""
+    folded = b.xor(iteration, b.lshr(iteration, b.constant("i64", 32)))
+    words = [b.trunc(place, "i32"), _upper(b, place), b.trunc(folded, "i32"), b.constant("i32", number & _WORD)]
+    keys = [seed & _WORD, seed >> 32 & _WORD]
+    for _ in range(ROUNDS):
+        first, second = (_product(b, words[2 * k], _MULTIPLIERS[k]) for k in range(2))
+        words = [
+            b.xor(b.xor(_upper(b, second), words[1]), b.constant("i32", keys[0])),
+            b.trunc(second, "i32"),
+            b.xor(b.xor(_upper(b, first), words[3]), b.constant("i32", keys[1])),
+            b.trunc(first, "i32"),
+        ]
+        keys = [(key + step) & _WORD for key, step in zip(keys, _KEYS)]
+    return words[0]
+
+
+def _product(b: ScalarBuilder, word: Scalar, factor: int) -> Scalar:
+    return b.mul(b.zext(word, "i64"), b.constant("i64", factor))
+
+
+def _upper(b: ScalarBuilder, wide: Scalar) -> Scalar:
+    return b.trunc(b.lshr(wide, b.constant("i64", 32)), "i32")

@@ -1,0 +1,326 @@
+"""Functions of arrays that plugins supply, as kernels of one task: it runs on the thread of the program's call.
+
+What failed before gave no results: no function sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from hlojit.cpu.kernels.update import load_buffer
+from hlojit.extensions.array_calls import keywords_of
+from hlojit.extensions.array_functions import ArrayFunction, name_of, numbered
+from hlojit.extensions.kernel_forms import TaskFunction
+from hlojit.extensions.linked_arrays import LinkedArrays, is_library
+from hlojit.extensions.native_functions import Argument
+from hlojit.extensions.numba_arrays import compile_arrays
+from hlojit.ir.errors import PluginError
+from hlojit.ir.graph import Instruction
+from hlojit.ir.ops.definition import HostFunction
+from hlojit.ir.scalar.calls import STATE_BYTES
+from hlojit.ir.types import TensorType
+from hlojit.llvm.builder import LlvmBuilder, Val
+from hlojit.llvm.kernel_code import kernel_code
+from hlojit.lowering.abi import Status
+from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.target import Target
+from hlojit.runtime.python_calls import INTERRUPTED, description_of
+
+UNKNOWN_NANOSECONDS: Final = 100_000.0
+"""What a function is taken to last: long enough to let other Python threads run."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSite:
+    """One call of a function: types, what messages call it, where it stands, attributes by name, operands that results lie on.
+
+    ``name`` is that by which ``hlojit.cpu.imports`` finds the function when the program is loaded; without one the program is of
+    this process alone.
+    """
+
+    operands: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+    user: str
+    place: str = ""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    aliases: tuple[tuple[int, int], ...] = ()
+    name: str = ""
+    cost: float = UNKNOWN_NANOSECONDS
+
+
+def emit_array_function(function: ArrayFunction, site: FunctionSite, symbol: str) -> KernelCode:
+    """One call, in one task; raises ``PluginError`` for a function that cannot take these types."""
+    return _Emitter(function, site, symbol).emit()
+
+
+def emit_task_function(function: TaskFunction, site: FunctionSite, symbol: str) -> KernelCode:
+    """A call for each range of tasks; raises ``PluginError`` for a function that cannot take these types."""
+    return _TaskEmitter(function, site, symbol).emit()
+
+
+def emit_array_call(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+    """The kernel of an instruction that a custom call of a function of arrays has become."""
+    lowering = instruction.op.lowering
+    assert isinstance(lowering, HostFunction)
+    call, function = lowering.function
+    given = instruction.attributes
+    site = FunctionSite(
+        tuple(value.tensor_type for value in instruction.operands),
+        tuple(value.tensor_type for value in instruction.results),
+        f"custom call target {call!r}",
+        given.get("place", ""),
+        keywords_of(given),
+        tuple((operand, result) for operand, result in given.get("aliases", ())),
+        f"array:{call}",
+        UNKNOWN_NANOSECONDS if given.get("cost") is None else float(given["cost"]),
+    )
+    return emit_array_function(function, site, symbol)
+
+
+class _Emitter:
+    def __init__(self, function: ArrayFunction, site: FunctionSite, symbol: str):
+        self.function = function
+        self.site = site
+        self.symbol = symbol
+        self.b = LlvmBuilder()
+        self.imports: list[tuple[str, str]] = []
+        self.linked: tuple[tuple[str, str], ...] = ()
+        self.unkeyable = ""
+        self.owner: ArrayFunction | None = None
+        self.range: list[Val] = []
+        """The first task and the one behind the last, in the function that is emitted."""
+
+    def emit(self) -> KernelCode:
+        b = self.b
+        parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
+        with b.function(self.symbol, parameters) as given:
+            context, buffers, *self.range = given
+            stopped, going, done = (b.fresh_label(stem) for stem in ("stopped", "going", "done"))
+            b.declare("hlojit_poll", "declare i32 @hlojit_poll(ptr)")
+            status = b.emit("i32", 1, f"call i32 @hlojit_poll(ptr {context.text})")
+            b.branch_if(b.emit("i1", 1, f"icmp ne i32 {status.text}, 0"), stopped, going)
+            b.begin_block(stopped)
+            b.branch(done)
+            b.begin_block(going)
+            {"numba": self._numba, "python": self._python, "native": self._native}[self.function.trust](
+                context, buffers
+            )
+            b.branch(done)
+            b.begin_block(done)
+        aliases = self.site.aliases
+        code = kernel_code(b, (self._phase(),), in_place=aliases, updates=bool(aliases), finished=True)
+        return replace(
+            code,
+            pipeline="inline" if self.linked else code.pipeline,
+            linked=(*code.linked, *self.linked),
+            imports=tuple(self.imports),
+            unkeyable=code.unkeyable or self.unkeyable,
+            owner=self.owner,
+        )
+
+    def _phase(self) -> Phase:
+        return Phase(self.symbol, 1, self.site.cost)
+
+    def _compiled(self) -> tuple[LinkedArrays, str, list[str]]:
+        """The code of a numba function, why it has no identity outside of this process, and what it takes behind the arrays."""
+        return *compile_arrays(self._bound(), self.site.operands, self.site.results, self.site.user), []
+
+    def _data(self, buffers: Val) -> list[str]:
+        count = len(self.site.operands) + len(self.site.results)
+        return [f"ptr {load_buffer(self.b, buffers, number).text}" for number in range(count)]
+
+    def _itself(self) -> str:
+        """The symbol of the function: of a native one its address, otherwise of the object."""
+        symbol = f"hlojit_function_{self.symbol}"
+        name = self.site.name
+        if not name:
+            self.owner = self.function
+            name = f"object:{numbered(self.function)}"
+            self.unkeyable = self.unkeyable or f"{self.site.user}, a function of this process,"
+        self.imports.append((symbol, name))
+        return symbol
+
+    def _fail(self, context: Val, status: Status, detail0: str, detail1: str) -> None:
+        self.b.declare("hlojit_fail", "declare void @hlojit_fail(ptr, i32, i64, i64)")
+        self.b.line(f"call void @hlojit_fail(ptr {context.text}, i32 {int(status)}, i64 {detail0}, i64 {detail1})")
+
+    def _if(self, condition: str) -> str:
+        """Begin a block for a condition; the label of what follows is to be branched to, and begun, at its end."""
+        then, following = self.b.fresh_label("failed"), self.b.fresh_label("went")
+        self.b.branch_if(self.b.emit("i1", 1, condition), then, following)
+        self.b.begin_block(then)
+        return following
+
+    def _end(self, following: str) -> None:
+        self.b.branch(following)
+        self.b.begin_block(following)
+
+    # ------------------------------------------------------------------------------------------------------- numba
+
+    def _numba(self, context: Val, buffers: Val) -> None:
+        b, site = self.b, self.site
+        code, self.unkeyable, more = self._compiled()
+        self.linked = ((code.symbol, code.llvm_ir),)
+        self.imports += code.imports
+        state = b.array("i8", STATE_BYTES)
+        b.line(f"store [{STATE_BYTES} x i8] zeroinitializer, ptr {state.text}, align 8")
+        b.line(f"store ptr {context.text}, ptr {state.text}, align 8")
+        passed = [f"ptr {state.text}", *self._data(buffers), *more]
+        b.declare(code.symbol, f"declare i32 @{code.symbol}({', '.join(each.partition(' ')[0] for each in passed)})")
+        # Nobody forks while a library with threads of its own is at work.
+        gates = ("hlojit_library_enter", "hlojit_library_leave") if any(is_library(n) for _, n in code.imports) else ()
+        for gate in gates:
+            b.declare(gate, f"declare void @{gate}()")
+        for gate in gates[:1]:
+            b.line(f"call void @{gate}()")
+        outcome = b.emit("i32", 1, f"call i32 @{code.symbol}({', '.join(passed)})")
+        for gate in gates[1:]:
+            b.line(f"call void @{gate}()")
+        said = (*code.failures, "it raised an exception")
+        for number, failure in enumerate(said, 1):
+            value = number if number < len(said) else -2
+            following = self._if(f"icmp eq i32 {outcome.text}, {value}")
+            self._report(context, f"{site.user}: {failure} in {name_of(self.function)}")
+            self._end(following)
+
+    def _bound(self) -> ArrayFunction:
+        """The function with the attributes of the call as its defaults."""
+        if not self.site.keywords:
+            return self.function
+        from hlojit.extensions.keywords import with_keywords
+
+        count = len(self.site.operands) + len(self.site.results)
+        return replace(
+            self.function, function=with_keywords(self.function.function, count, self.site.keywords, self.site.user)
+        )
+
+    def _report(self, context: Val, message: str) -> None:
+        text = message.encode()
+        number = self.b.emit("i64", 1, f"ptrtoint ptr {self.b.constant_bytes(text).text} to i64")
+        self._fail(context, Status.FUNCTION_FAILED, number.text, str(len(text)))
+
+    # ------------------------------------------------------------------------------------------------------ Python
+
+    def _python(self, context: Val, buffers: Val) -> None:
+        b, site = self.b, self.site
+        operands = [self._form(kind) for kind in site.operands]
+        results = [self._form(kind) for kind in site.results]
+        described = description_of(site.user, site.place, operands, results, dict(site.keywords))
+        text, outcome = b.constant_bytes(described), b.local("i64")
+        function = self._itself()
+        b.declare(function, f"@{function} = external global i8")
+        b.declare("hlojit_python_call", "declare void @hlojit_python_call(ptr, ptr, i64, ptr, ptr)")
+        self.imports.append(("hlojit_python_call", "python:trampoline"))
+        b.line(f"store i64 {INTERRUPTED}, ptr {outcome.text}, align 8")
+        # Python's code has the floating-point environment of whoever called the program.
+        for name in ("hlojit_leave_program", "hlojit_enter_program"):
+            b.declare(name, f"declare void @{name}(ptr)")
+        b.line(f"call void @hlojit_leave_program(ptr {context.text})")
+        b.line(
+            f"call void @hlojit_python_call(ptr @{function}, ptr {text.text}, i64 {len(described)}, ptr {buffers.text}, "
+            f"ptr {outcome.text})"
+        )
+        b.line(f"call void @hlojit_enter_program(ptr {context.text})")
+        ended = b.emit("i64", 1, f"load i64, ptr {outcome.text}, align 8")
+        following = self._if(f"icmp ne i64 {ended.text}, 0")
+        self._fail(context, Status.PYTHON_CALL_FAILED, ended.text, "0")
+        self._end(following)
+
+    def _form(self, kind: TensorType) -> tuple[str, str, tuple[int, ...]]:
+        element = kind.element_type
+        outside = element.dtype
+        if outside is None:
+            if not self.function.codes:
+                raise PluginError(
+                    f"{self.site.user}: NumPy has no dtype for elements of {element}; convert them in the program "
+                    "(stablehlo.convert), or take their codes as unsigned integers (codes=True)"
+                )
+            outside = element.storage
+        return element.storage.name, outside.name, kind.shape
+
+    # ------------------------------------------------------------------------------------------------------ native
+
+    def _native(self, context: Val, buffers: Val) -> None:
+        b, given = self.b, self.function.arguments
+        data = self._data(buffers)
+        passed = [self._argument(each, data) for each in given.arguments]
+        symbol = self._itself()
+        result = "i32" if given.returns == "status" else "void"
+        b.declare(symbol, f"declare {result} @{symbol}({', '.join(each.partition(' ')[0] for each in passed)})")
+        call = f"call {result} @{symbol}({', '.join(passed)})"
+        if result == "void":
+            b.line(call)
+            return
+        status = b.emit("i32", 1, call)
+        following = self._if(f"icmp ne i32 {status.text}, 0")
+        text = b.constant_bytes(f"{self.site.user}\n{self.site.place}".encode() + b"\0")
+        message = b.emit("i64", 1, f"ptrtoint ptr {text.text} to i64")
+        wide = b.emit("i64", 1, f"sext i32 {status.text} to i64")
+        self._fail(context, Status.NATIVE_CALL_FAILED, message.text, wide.text)
+        self._end(following)
+
+    def _argument(self, argument: Argument, data: Sequence[str]) -> str:
+        """One argument of the C function, with its type."""
+        if argument.attribute:
+            return self._attribute(argument)
+        kinds = self.site.operands if argument.side == "operand" else self.site.results
+        if argument.number >= len(kinds):
+            raise self._misfit(argument, f"the call has {len(kinds)} {argument.side}{'' if len(kinds) == 1 else 's'}")
+        kind = kinds[argument.number]
+        if argument.extent is None:
+            return data[argument.number + (len(self.site.operands) if argument.side == "result" else 0)]
+        if argument.extent >= kind.rank:
+            raise self._misfit(argument, f"it is a {kind}")
+        extent = kind.size if argument.extent < 0 else kind.shape[argument.extent]
+        return f"{argument.type} {self._integer(extent, argument)}"
+
+    def _attribute(self, argument: Argument) -> str:
+        name = argument.attribute
+        if name not in self.site.keywords:
+            has = ", ".join(self.site.keywords) or "none"
+            raise self._misfit(argument, f"the call has no attribute of that name (it has: {has})")
+        value = self.site.keywords[name]
+        if not isinstance(value, (bool, int, float, np.number, np.bool_)):
+            raise self._misfit(argument, f"the attribute is {value!r}, not a number")
+        if argument.type in ("f32", "f64"):
+            kind = "float" if argument.type == "f32" else "double"
+            return f"{kind} {self.b.constant(argument.type, float(value)).text}"
+        if int(value) != value:
+            raise self._misfit(argument, f"the attribute is {value!r}, not an integer")
+        return f"{argument.type} {self._integer(int(value), argument)}"
+
+    def _integer(self, value: int, argument: Argument) -> int:
+        bits = int(argument.type[1:])
+        if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            raise self._misfit(argument, f"{value} does not fit {argument.type}")
+        return value
+
+    def _misfit(self, argument: Argument, reason: str) -> PluginError:
+        place = f"\n  at {self.site.place}" if self.site.place else ""
+        return PluginError(
+            f"{self.site.user}: its signature {self.function.signature!r} takes {argument}: {reason}{place}"
+        )
+
+
+class _TaskEmitter(_Emitter):
+    def __init__(self, tasks: TaskFunction, site: FunctionSite, symbol: str):
+        super().__init__(tasks.array_function, site, symbol)
+        self.tasks = tasks
+
+    def _phase(self) -> Phase:
+        return Phase(self.symbol, self.tasks.tasks, self.tasks.cost)
+
+    def _compiled(self) -> tuple[LinkedArrays, str, list[str]]:
+        site = self.site
+        code, unkeyable = compile_arrays(
+            self.function,
+            site.operands,
+            site.results,
+            site.user,
+            has_range=True,
+            takes_addresses=self.tasks.pointers,
+        )
+        return code, unkeyable, [f"i64 {each.text}" for each in self.range]

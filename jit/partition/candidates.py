@@ -1,0 +1,203 @@
+"""Which back ends of a list take an instruction, and what it costs there.
+
+A back end takes what it answers YES to, and what becomes that once its own legalization has expanded it: an op that another
+back end of the list keeps as it is must not keep this one from computing it in its own way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, final
+
+from hlojit.extensions.backend import Backend, Support
+from hlojit.extensions.binding import expansion_or_binding
+from hlojit.extensions.kernel_selection import is_offered, selections
+from hlojit.extensions.legalization import Legalizer, ask, program_instructions
+from hlojit.extensions.origins import backend_text
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, short_repr
+from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.ops.internal import chosen_kernel
+from hlojit.ir.passes.graph_facts import is_constant, is_control_flow, is_terminator, program_blocks
+from hlojit.ir.types import TensorType
+from hlojit.ir.vendor_calls import call_named
+from hlojit.lowering.arithmetic_count import operations
+from hlojit.partition.extraction import extracted, reads_of
+
+TRIPS: Final = 8.0
+"""How often a loop is taken to run: nobody knows."""
+_BYTES_PER_NANOSECOND: Final = 10.0
+_OPERATIONS_PER_NANOSECOND: Final = 20.0
+_NANOSECONDS: Final = 2.0
+"""Of any instruction."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of all back ends of the list about one instruction, with its regions where the host program runs these.
+
+    ``costs`` are nanoseconds, infinite where it is not taken; ``reasons`` say why not.
+    """
+
+    costs: tuple[float, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def takers(self) -> list[int]:
+        """Numbers of the back ends that take it."""
+        return [number for number, cost in enumerate(self.costs) if cost < math.inf]
+
+
+@final
+class Candidates:
+    """The answers for one module, each asked for once."""
+
+    def __init__(self, module: Module, members: Sequence[Legalizer]):
+        self._module = module
+        self._members = list(members)
+        self._own: dict[Instruction, Answer] = {}
+        self._expanded: dict[tuple[object, ...], tuple[float, str]] = {}
+
+    def of(self, instruction: Instruction) -> Answer:
+        """About the instruction itself, what it holds left aside."""
+        found = self._own.get(instruction)
+        if found is None:
+            pairs = [self._ask(number, instruction) for number in range(len(self._members))]
+            found = self._own[instruction] = Answer(*(tuple(each) for each in zip(*pairs)))
+        return found
+
+    def whole(self, construct: Instruction) -> Answer:
+        """About a loop or branch with all that it holds."""
+        return self._whole[construct]
+
+    @cached_property
+    def _whole(self) -> dict[Instruction, Answer]:
+        """Of all constructs of the entry function; inner ones first."""
+        found: dict[Instruction, Answer] = {}
+        for block in reversed(list(program_blocks(self._module.main))):
+            for each in block:
+                if is_control_flow(each):
+                    found[each] = self._with_regions(each, found)
+        return found
+
+    def _with_regions(self, construct: Instruction, known: dict[Instruction, Answer]) -> Answer:
+        own = self.of(construct)
+        costs, reasons = list(own.costs), list(own.reasons)
+        times = TRIPS if construct.op.host_role == "loop" else 1.0 / max(1, len(construct.regions))
+        for region in construct.regions:
+            for each in region:
+                if is_terminator(each):
+                    continue
+                answer = known.get(each) or self.of(each)
+                for number, cost in enumerate(answer.costs):
+                    if cost == math.inf and costs[number] < math.inf:
+                        reasons[number] = f"{each.op.name} in it: {answer.reasons[number]}"
+                    costs[number] += times * cost
+        return Answer(tuple(costs), tuple(reasons))
+
+    def _ask(self, number: int, instruction: Instruction) -> tuple[float, str]:
+        legalizer = self._members[number]
+        reason = legalizer.why_not(instruction)
+        if reason is None and (constant := self._refused_constant(number, instruction)) is not None:
+            return math.inf, constant
+        if reason is None:
+            return cost_of(legalizer.backend, instruction, number), ""
+        expands = expansion_or_binding(instruction) is not None or bool(instruction.op.callees)
+        if is_control_flow(instruction) or not (expands or is_offered(legalizer.backend, instruction)):
+            return math.inf, reason
+        shape = (number, instruction.op.name, instruction.operand_types, instruction.result_types)
+        if instruction.regions or instruction.op.callees:
+            key: tuple[object, ...] = (*shape, instruction)
+        else:
+            key = (*shape, repr(sorted(instruction.attributes.items(), key=lambda item: item[0])))
+        found = self._expanded.get(key)
+        if found is None:
+            found = self._expanded[key] = self._after_expansion(number, instruction, reason)
+        return found
+
+    def _refused_constant(self, number: int, instruction: Instruction) -> str | None:
+        """Why the back end cannot have a constant that the instruction reads: segments hold their constants."""
+        for operand in reads_of(instruction):
+            producer = operand.producer
+            if producer is not None and is_constant(producer):
+                answer = self.of(producer)
+                if answer.costs[number] == math.inf:
+                    return f"{producer.op.name} that it reads: {answer.reasons[number]}"
+        return None
+
+    def _after_expansion(self, number: int, instruction: Instruction, reason: str) -> tuple[float, str]:
+        """What the instruction costs as what the back end's legalization makes of it."""
+        legalizer = self._members[number]
+        reads = reads_of(instruction)
+        constants = [each.producer for each in reads if each.producer is not None and is_constant(each.producer)]
+        inputs = [each for each in reads if not is_constant(each.producer)]
+        # Expansions look at constants among the operands.
+        alone = extracted(self._module, "trial", [*constants, instruction], inputs, instruction.results)
+        by_phase = {pass_.phase: [pass_] for pass_ in selections(legalizer.backend, legalizer.options.pass_time_limit)}
+        passes = (*by_phase.get("legalize", ()), *legalizer.passes(), *by_phase.get("before-fusion", ()))
+        try:
+            for pass_ in passes:
+                pass_.run(alone.module)
+            legalizer.check(alone.module)
+        except PluginError:
+            raise
+        except UnsupportedError as error:
+            return math.inf, reason or error.reason
+        except HlojitError as error:
+            return math.inf, f"{reason}; expanding it failed: {error}" if reason else str(error)
+        found = [each for each in program_instructions(alone.module) if not is_terminator(each)]
+        taken = [each for each in alone.module.walk() if chosen_kernel(each) is not None]
+        return sum(cost_of(legalizer.backend, each, number) for each in found) + sum(map(estimate, taken)), ""
+
+
+def cost_of(backend: Backend, instruction: Instruction, number: int) -> float:
+    """Nanoseconds of an instruction that a back end takes, the ``number``-th of the list.
+
+    As it says; else by bytes and arithmetic, twice as much for each back end that is preferred to it.
+    """
+    answer = ask(backend, instruction)
+    stated = answer.cost
+    if stated is None or answer.support is not Support.YES:
+        return estimate(instruction) * 2.0**number
+    if not isinstance(stated, (int, float)) or isinstance(stated, bool) or not 0 <= stated < math.inf:
+        raise PluginError(
+            f"{backend_text(backend.name)}: capability returned the cost {short_repr(stated)} when it was asked about "
+            f"{instruction.op.name}; it is a number of nanoseconds, at least 0, or None\n  at {instruction.location}"
+        )
+    return float(stated)
+
+
+def estimate(instruction: Instruction) -> float:
+    """Nanoseconds of an instruction of which nobody says what it costs."""
+    if is_control_flow(instruction):
+        return _NANOSECONDS
+    types = {*instruction.operand_types, *instruction.result_types}
+    if not all(isinstance(each, TensorType) and each.is_static for each in types):
+        return _NANOSECONDS
+    try:
+        arithmetic = operations(instruction)
+    except (AssertionError, KeyError, AttributeError, IndexError):  # a record of a plugin's that counts nothing here
+        arithmetic = 0
+    moved = sum(nbytes_of(each.type) for each in (*instruction.operands, *instruction.results))
+    return _NANOSECONDS + max(moved / _BYTES_PER_NANOSECOND, arithmetic / _OPERATIONS_PER_NANOSECOND)
+
+
+def nbytes_of(type_: object) -> int:
+    """Bytes of a tensor; 0 of what is none, or of a size that is not known."""
+    return type_.nbytes if isinstance(type_, TensorType) and type_.is_static else 0
+
+
+def transfer_nanoseconds(backend: Backend, nbytes: int) -> float:
+    """What a back end says about moving so many bytes, checked."""
+    stated: object = call_named(
+        lambda: f"{backend_text(backend.name)}: transfer_cost", lambda: backend.transfer_cost(nbytes)
+    )
+    if not isinstance(stated, (int, float)) or isinstance(stated, bool) or not 0 <= stated < math.inf:
+        raise PluginError(
+            f"{backend_text(backend.name)}: transfer_cost returned {short_repr(stated)} for {nbytes} bytes; return a number of "
+            "nanoseconds, at least 0"
+        )
+    return float(stated)

@@ -1,0 +1,376 @@
+"""``bisect``: which pass, rule, kernel or plugin makes a program wrong, or fail.
+
+    found = bisect(text, backend="cpu")
+    print(found)            # rule subtract_zero of algebraic-simplifier ..., and the smallest program that shows it
+
+The program is made smaller first.  Then the passes run one by one, and after each of them the reference interpreter says what
+the program means now: the first pass after which it means something else is the guilty one, and of its rewrite rules the one
+whose firing made the difference.  If all passes kept the meaning, the back end compiles the instructions that are left one by
+one.  Besides, the program is compiled without each of the plugins.  What may crash or never end runs in a child process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from hlojit.compile_options import checked_options
+from hlojit.compiler import default_pipeline, generate, parse
+from hlojit.extensions import Backend, CompileOptions, registry
+from hlojit.extensions.elementwise_calls import one_compilation
+from hlojit.ir.builder import build_function
+from hlojit.ir.environment import OPS, current, scope_for, tables
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.graph import Instruction, Module, Value, clone_instruction
+from hlojit.ir.interpreter import Interpreter
+from hlojit.ir.ops.internal import is_fusion
+from hlojit.ir.passes.instruction_fusion import InstructionFusion
+from hlojit.ir.passes.pass_manager import Pass, PassPipeline
+from hlojit.ir.passes.rewriting import limited_rules
+from hlojit.ir.scalar.arrays import to_compute, to_storage
+from hlojit.ir.types import TensorType
+from hlojit.testing.arguments import arguments_for
+from hlojit.testing.comparison import Difference, Tolerance, first_difference, tolerance_for
+from hlojit.testing.execution import (
+    Outcome,
+    execute,
+    execute_isolated,
+    interpret,
+    isolated,
+    meaning_of,
+    result_types,
+    run_executable,
+)
+from hlojit.testing.reduction import reduce_with_arguments
+from hlojit.testing.script import script
+
+NDArray = np.ndarray[Any, Any]
+Progress = Callable[[str], None]
+FUSION = InstructionFusion.name
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """Who is guilty: ``kind`` is pass, rule, kernel, plugin or back end, ``name`` which; ``package`` brought it, if a plugin did.
+
+    ``problem`` is what is wrong, ``evidence`` what was tried, ``module`` with ``arguments`` the smallest program that shows it.
+    """
+
+    kind: str
+    name: str
+    package: str
+    problem: str
+    evidence: tuple[str, ...]
+    module: Module = field(repr=False)
+    arguments: tuple[NDArray, ...] = field(repr=False)
+    backend: str = "cpu"
+
+    @property
+    def script(self) -> str:
+        """A Python script to paste that shows the problem."""
+        return script(self.module, self.arguments, self.backend)
+
+    def __str__(self) -> str:
+        of = f" of {self.package}" if self.package else ""
+        lines = [f"{self.kind} {self.name}{of}: {self.problem}", *(f"  - {each}" for each in self.evidence)]
+        return "\n".join([*lines, "", self.script])
+
+
+def bisect(
+    program: str | Module,
+    *,
+    backend: str = "cpu",
+    against: str = "reference",
+    arguments: Sequence[NDArray] | None = None,
+    tolerance: Tolerance | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
+    seed: int = 0,
+    seconds: float = 60.0,
+    progress: Progress | None = None,
+) -> Bisection:
+    """Find what makes ``program`` wrong on a back end, beside what another one computes.
+
+    ``arguments`` are arrays in storage form (default: made up from ``seed``); ``tolerance`` says what counts as equal
+    (default: the same bits where the specification leaves no choice).  Raises
+    ``HlojitError`` if nothing is wrong.  ``seconds`` bounds the time for making the program smaller.
+    """
+    module = parse(program) if isinstance(program, str) else program.clone()
+    arrays = list(arguments_for(module, seed=seed) if arguments is None else arguments)
+    chosen = tolerance_for(module) if tolerance is None else tolerance
+    search = _Search(backend, against, chosen, checked_options(options, None, None), progress or (lambda text: None))
+    return search.run(module, arrays, seconds)
+
+
+@dataclass
+class _Search:
+    backend: str
+    against: str
+    tolerance: Tolerance
+    options: CompileOptions
+    progress: Progress
+    in_child: bool = False
+    evidence: list[str] = field(default_factory=list)
+
+    def run(self, module: Module, arrays: list[NDArray], seconds: float) -> Bisection:
+        self.in_child = True
+        outcome, expected, problem = self.problem(module, arrays)
+        if not problem:
+            raise HlojitError(
+                f"nothing is wrong: {self.backend!r} computes what {self.against!r} does, for these arguments"
+            )
+        self.in_child = outcome.kind in ("crash", "endless")
+
+        def same(module: Module, arrays: Sequence[NDArray]) -> bool:
+            found, _, complaint = self.problem(module, arrays)
+            return bool(complaint) and found.kind == outcome.kind
+
+        self.progress(f"{problem}; making the program smaller")
+        module, arrays = reduce_with_arguments(module, arrays, same, seconds=seconds, progress=self.progress)
+        outcome, expected, problem = self.problem(module, arrays)
+        kind, name, package = self.guilty(module, arrays, outcome, expected)
+        plugins = list(self.plugins_without_which_it_is_right(module, arrays))
+        if plugins and not package:
+            package = ", ".join(f"plugin {each!r}" for each in plugins)
+        if plugins and kind == "back end":
+            kind, name, package = "plugin", ", ".join(plugins), ""
+        return Bisection(
+            kind, name, package, problem, tuple(self.evidence), module, tuple(arrays), backend=self.backend
+        )
+
+    # --------------------------------------------------------------- problems
+
+    def problem(self, module: Module, arrays: Sequence[NDArray]) -> tuple[Outcome, Outcome, str]:
+        """What the back end makes of a program, what is expected, and what is wrong (empty: nothing)."""
+        expected = self.expected(module, arrays)
+        if not expected.is_good:
+            return expected, expected, ""  # nobody knows what is right
+        found = (execute_isolated if self.in_child else execute)(module, self.backend, arrays, self.options)
+        return found, expected, self.complaint(module, found, expected)
+
+    def expected(self, module: Module, arrays: Sequence[NDArray]) -> Outcome:
+        meaning = meaning_of(module, arrays)
+        if self.against == "reference" or meaning.kind == "endless":
+            return meaning
+        return execute(module, self.against, arrays)
+
+    def complaint(self, module: Module, found: Outcome, expected: Outcome) -> str:
+        if not found.is_good:
+            return found.describe()
+        difference = self.difference(module, found, expected)
+        return str(difference) if difference is not None else ""
+
+    def difference(self, module: Module, found: Outcome, expected: Outcome) -> Difference | None:
+        assert found.results is not None
+        assert expected.results is not None
+        return first_difference(found.results, expected.results, result_types(module), self.tolerance)
+
+    # ----------------------------------------------------------------- guilty
+
+    def guilty(
+        self, module: Module, arrays: Sequence[NDArray], outcome: Outcome, expected: Outcome
+    ) -> tuple[str, str, str]:
+        """Kind, name and package of what makes the program wrong."""
+        chosen = registry().backend(self.backend)
+        if not outcome.is_good:
+            return self._guilty_of_failure(module, arrays, chosen, outcome)
+        before, lowered = module, module
+        for pass_, package, changed in self._lowering(module, chosen):
+            before, lowered = lowered, changed
+            meaning = interpret(changed, arrays)
+            if meaning.is_good and self.difference(module, meaning, expected) is not None:
+                self.evidence.append(f"before {pass_.name} the program means what it should, behind it no more")
+                rule = self._guilty_rule(before, arrays, pass_, expected)
+                if rule:
+                    return "rule", f"{rule} of {pass_.name}", package
+                return "pass", pass_.name, package
+        self.evidence.append("every pass keeps the program's meaning")
+        return self._guilty_kernel(module, lowered, arrays, chosen)
+
+    def _guilty_of_failure(
+        self, module: Module, arrays: Sequence[NDArray], chosen: Backend, outcome: Outcome
+    ) -> tuple[str, str, str]:
+        """Where a compilation or a run ended: in a pass, or behind them."""
+        ended = isolated(lambda say: self._passes_run(module, chosen, say))
+        if ended.value is None or ended.value != "done":
+            name = ended.trace or "the first pass"
+            package = default_pipeline(chosen, self.options).packages.get(name, "")
+            self.evidence.append(f"it ends in {name}: {ended.reason or ended.value}")
+            return "pass", name, package
+        self.evidence.append("every pass runs to its end")
+        lowered = [changed for _, _, changed in self._lowering(module, chosen)][-1]
+        return self._guilty_kernel(module, lowered, arrays, chosen)
+
+    def _passes_run(self, module: Module, chosen: Backend, say: Callable[[str], None]) -> str:
+        try:
+            for _ in self._lowering(module, chosen, say):
+                pass
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return "done"
+
+    def _lowering(
+        self, module: Module, chosen: Backend, say: Callable[[str], None] = lambda name: None
+    ) -> Iterator[tuple[Pass, str, Module]]:
+        """Each pass that changes something, its package, and what it leaves."""
+        scope = scope_for(module.environment).snapshot()
+        with one_compilation(), scope.activate():
+            pipeline = default_pipeline(chosen, self.options)
+            working = module.clone()
+            working.environment = scope
+            for pass_ in pipeline.passes:
+                say(pass_.name)
+                # What a pass says of itself is not believed here.
+                PassPipeline((pass_,), pipeline.packages).run(working, verify="never")
+                yield pass_, pipeline.packages.get(pass_.name, ""), working.clone()
+
+    def _guilty_rule(self, before: Module, arrays: Sequence[NDArray], pass_: Pass, expected: Outcome) -> str:
+        """The rule behind whose firing the program means something else; empty if the pass has no rules."""
+
+        def fired(count: int) -> tuple[bool, str, int]:
+            working = before.clone()
+            with one_compilation(), scope_for(before.environment).activate(), limited_rules(count) as limit:
+                pass_.run(working)
+            meaning = interpret(working, arrays)
+            wrong = meaning.is_good and self.difference(before, meaning, expected) is not None
+            return wrong, limit.last, count - limit.left
+
+        most = 1 << 30
+        wrong, _, total = fired(most)
+        if not wrong or not total or fired(0)[0]:
+            return ""
+        low, high = 0, total
+        while high - low > 1:
+            middle = (low + high) // 2
+            if fired(middle)[0]:
+                high = middle
+            else:
+                low = middle
+        name = fired(high)[1]
+        self.evidence.append(f"of its {total} rewrites number {high}, {name}, makes the difference")
+        return name
+
+    def _guilty_kernel(
+        self, module: Module, lowered: Module, arrays: Sequence[NDArray], chosen: Backend
+    ) -> tuple[str, str, str]:
+        """The instruction that the back end computes wrongly, given what the reference computes in front of it."""
+        for instruction, operands in _steps(lowered, arrays):
+            alone = _alone(instruction, lowered)
+            wanted = interpret(alone, operands)
+            if not wanted.is_good:
+                continue
+            ran = self._generated(alone, operands, chosen)
+            complaint = self.complaint(alone, ran, wanted)
+            if complaint:
+                self.evidence.append(f"alone it is wrong, too: {complaint}")
+                return "kernel", described_instruction(instruction), _brought_by(instruction)
+        self.evidence.append("each instruction alone is computed as it should be")
+        unfused = replace(self, options=replace(self.options, disable_passes=(FUSION,)), evidence=[])
+        if chosen.fuses and not unfused.problem(module, arrays)[2]:
+            self.evidence.append(f"without fusions (disable_passes={unfused.options.disable_passes}) it is right")
+        return "back end", f"{self.backend} (schedule, memory or threads of the whole program)", ""
+
+    def _generated(self, alone: Module, operands: Sequence[NDArray], chosen: Backend) -> Outcome:
+        """What the back end computes for one lowered instruction."""
+
+        def run() -> Outcome:
+            try:
+                with one_compilation(), scope_for(alone.environment).activate():
+                    executable = generate(alone.clone(), chosen, self.options)
+                return run_executable(executable, alone, operands)
+            except Exception as error:
+                return Outcome(None, "error", f"{type(error).__name__}: {error}")
+
+        if not self.in_child:
+            return run()
+        ended = isolated(lambda say: run())
+        return Outcome(None, "crash", ended.reason) if ended.reason else ended.value
+
+    # ---------------------------------------------------------------- plugins
+
+    def plugins_without_which_it_is_right(self, module: Module, arrays: Sequence[NDArray]) -> Iterator[str]:
+        """Third-party plugins without each of which nothing is wrong."""
+        with scope_for(module.environment).activate():
+            home = current()
+            text = str(module)
+            names = [name for name, each in tables().contributions.items() if not each.built_in]
+        for name in names:
+            with home.without(name).activate():
+                try:
+                    same = parse(text)
+                except HlojitError:
+                    continue  # the program needs it
+                _, expected, complaint = self.problem(same, arrays)
+            if expected.is_good and not complaint:
+                self.evidence.append(f"without the plugin {name} it is right")
+                yield name
+
+
+def _steps(lowered: Module, arrays: Sequence[NDArray]) -> Iterator[tuple[Instruction, list[NDArray]]]:
+    """The entry function's instructions with the values of what they read, in storage form."""
+    main = lowered.main
+    environment: dict[Value, Any] = {}
+    entered = [to_compute(array, each.tensor_type.element_type) for array, each in zip(arrays, main.body.arguments)]
+    scope = scope_for(lowered.environment).snapshot()
+    with scope.activate(), np.errstate(all="ignore"):
+        try:
+            Interpreter(lowered).run(main.body, entered, environment)
+        except Exception:
+            return
+        for instruction in main.body:
+            reads = reads_of(instruction)
+            tensors = all(isinstance(each.type, TensorType) for each in (*reads, *instruction.results))
+            if instruction.op.is_terminator or not instruction.results or not tensors or not reads:
+                continue
+            yield (
+                instruction,
+                [to_storage(np.asarray(environment[each]), each.tensor_type.element_type) for each in reads],
+            )
+
+
+def reads_of(instruction: Instruction) -> list[Value]:
+    """What an instruction and its regions read from outside of it."""
+    inside: set[Value] = set()
+    reads: dict[Value, None] = {}
+    for each in instruction.walk():
+        inside.update(argument for region in each.regions for argument in region.arguments)
+        inside.update(each.results)
+        reads.update(dict.fromkeys(each.operands))
+    return [value for value in reads if value not in inside]
+
+
+def _alone(instruction: Instruction, lowered: Module) -> Module:
+    """A module whose entry function is one instruction."""
+    reads = reads_of(instruction)
+    module = Module("alone")
+    module.environment = lowered.environment
+    with build_function(module, "main", [value.type for value in reads]) as builder:
+        mapping = dict(zip(reads, builder.block.arguments))
+        copy = builder.block.append(clone_instruction(instruction, mapping))
+        builder.return_(*copy.results)
+    for name in {callee for each in instruction.walk() for callee in each.callees}:
+        if name in lowered.functions and name != "main":
+            module.add_function(lowered.functions[name].clone())
+    return module
+
+
+def described_instruction(instruction: Instruction) -> str:
+    """An instruction in a message: for a fusion, what is in it."""
+    types = ", ".join(map(str, instruction.result_types))
+    if not is_fusion(instruction):
+        return f"{instruction.name} -> {types}"
+    names = [each.name for each in instruction.regions[0] if not each.op.is_terminator]
+    return f"{instruction.name} ({', '.join(dict.fromkeys(names))}) -> {types}"
+
+
+def _brought_by(instruction: Instruction) -> str:
+    """The plugin whose ops an instruction and its regions are of; empty for hlojit's own."""
+    known = tables()
+    found: dict[str, None] = {}
+    for each in instruction.walk():
+        owner = known.owners.get((OPS, each.name))
+        contribution = known.contributions.get(owner) if owner is not None else None
+        if contribution is not None and not contribution.built_in:
+            found[contribution.origin] = None
+    return ", ".join(found)

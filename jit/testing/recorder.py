@@ -1,0 +1,138 @@
+"""How a check runs: settings that all checks share, and the recorder that turns what happens into a report."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hlojit.ir.errors import HlojitError
+from hlojit.ir.versions import versions_text
+from hlojit.testing.findings import Finding, Result, Status, Timing
+from hlojit.testing.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a check does.
+
+    ``samples``: elements or pairs that are compared where all are too many; ``programs``: random programs; ``sizes``: how many
+    sizes of arrays; ``reduction_seconds``: what making one finding's program smaller may take; ``most_findings``: findings
+    whose programs are made smaller.
+    """
+
+    name: str
+    samples: int
+    programs: int
+    sizes: int
+    threads: int
+    reduction_seconds: float
+    most_findings: int = 5
+
+
+BUDGETS = {
+    "smoke": Budget("smoke", 256, 4, 2, 2, 2.0, 2),
+    "quick": Budget("quick", 4096, 20, 4, 4, 10.0),
+    "full": Budget("full", 65536, 300, 12, 8, 60.0, 20),
+}
+"""``smoke`` is for a test that runs often, ``quick`` for work at the desk (a minute or two), ``full`` for a release."""
+
+
+def budget_of(name: str | Budget) -> Budget:
+    """The budget of a name; raises ``HlojitError`` with the names that there are."""
+    if isinstance(name, Budget):
+        return name
+    if name not in BUDGETS:
+        raise HlojitError(f"there is no budget {name!r}; budgets are {', '.join(BUDGETS)}")
+    return BUDGETS[name]
+
+
+class Skipped(Exception):
+    """Raised by a check that does not apply; its text says why."""
+
+
+class Found(Exception):
+    """Raised by a check: something does not hold."""
+
+    def __init__(self, message: str, program: str = ""):
+        super().__init__(message)
+        self.finding = Finding(message, program)
+
+
+@dataclass
+class Recorder:
+    """Collects results; ``run`` performs one check and writes down how it ended."""
+
+    kind: str
+    subject: str
+    budget: Budget
+    seed: int = 0
+    progress: bool | None = None
+    groups: frozenset[str] = frozenset()
+    """The groups of checks that are made; empty: all."""
+    results: list[Result] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def run(self, group: str, name: str, check: Callable[[], int | None]) -> bool:
+        """Perform a check; whether it passed.
+
+        ``check`` returns how many comparisons it made (None: one) and raises ``Found`` or ``Skipped``.  Any other exception
+        is a finding of its own: nothing that is checked may raise what it does not say it raises.
+        """
+        if not self.wants(group):
+            return True
+        start = time.perf_counter()
+        self._show(f"{group}: {name}")
+        status, count, detail, finding = Status.PASSED, 1, "", None
+        try:
+            made = check()
+            count = 1 if made is None else made
+        except Skipped as reason:
+            status, detail = Status.SKIPPED, str(reason)
+        except Found as found:
+            status, finding = Status.FAILED, found.finding
+        except Exception as error:
+            status, finding = Status.FAILED, Finding(_described(error))
+        self.results.append(Result(group, name, status, count, time.perf_counter() - start, detail, finding))
+        return status is Status.PASSED
+
+    def wants(self, group: str) -> bool:
+        """Whether checks of a group are made."""
+        return not self.groups or group in self.groups
+
+    @property
+    def failures(self) -> int:
+        """How many checks have failed so far."""
+        return sum(each.status is Status.FAILED for each in self.results)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether another finding's program is made smaller."""
+        return self.failures < self.budget.most_findings
+
+    def report(self) -> Report:
+        """What was found."""
+        self._show("")
+        settings = {"versions": versions_text(), "budget": self.budget.name, "seed": self.seed}
+        seconds = time.perf_counter() - self.started
+        return Report(self.kind, self.subject, tuple(self.results), tuple(self.timings), seconds, settings)
+
+    def _show(self, what: str) -> None:
+        """One line that is written over again and again, on a terminal and after a second of work."""
+        wanted = sys.stderr.isatty() if self.progress is None else self.progress
+        if wanted and (self.progress or time.perf_counter() - self.started > 1.0):
+            line = f"{self.kind} {self.subject}: {len(self.results)} checks, {self.failures} failed {what}"
+            sys.stderr.write(f"\r\033[K{line[:118] if what else ''}")
+            sys.stderr.flush()
+
+
+def _described(error: Exception) -> str:
+    """An exception that nobody expected, with the place that raised it where the message does not say it."""
+    if isinstance(error, HlojitError):
+        return f"{type(error).__name__}: {error}"
+    (*_, last) = traceback.extract_tb(error.__traceback__) or [None]
+    where = f"\n  raised at {last.filename}:{last.lineno}" if last is not None else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,127 @@
+"""Trying a program on a back end: compared with what it means, shown small where it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from hlojit.compiler import compile as compile_program
+from hlojit.ir.environment import current
+from hlojit.ir.graph import Module
+from hlojit.testing.comparison import Tolerance, first_difference
+from hlojit.testing.execution import (
+    NDArray,
+    Outcome,
+    execute,
+    execute_isolated,
+    meaning_of,
+    result_types,
+    run_executable,
+)
+from hlojit.testing.narrowing import smallest_program
+from hlojit.testing.recorder import Found, Recorder, Skipped
+from hlojit.testing.script import script
+
+Oracle = Callable[..., Sequence[NDArray]]
+"""``oracle(*arguments)`` gives a program's results; arrays in storage form."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program with arguments (storage form); ``oracle`` says what it means where it is not the reference that does."""
+
+    name: str
+    module: Module
+    arguments: tuple[NDArray, ...]
+    tolerance: Tolerance
+    oracle: Oracle | None = None
+
+    def meaning(self) -> Outcome:
+        """What comes out of it: by the oracle, the records' semantics, or the reference back end, which expands."""
+        if self.oracle is not None:
+            return Outcome(tuple(self.oracle(*self.arguments)))
+        return meaning_of(self.module, self.arguments)
+
+
+@dataclass
+class Trials:
+    """Runs trials and raises what they find."""
+
+    recorder: Recorder
+    isolate: bool = False
+    """Whether programs run in a child process, since they may crash."""
+
+    def run(self, trial: Trial, backend: str, *, times: int = 1) -> int:
+        """Compare; the number of elements compared.  ``times`` runs must give the same bits."""
+        meant = trial.meaning()
+        if meant.results is None:
+            raise Skipped(f"nobody knows what it means: {meant.describe()}")
+        found = (execute_isolated if self.isolate else execute)(trial.module, backend, trial.arguments)
+        if found.kind == "refused":
+            raise Skipped(found.message.partition("\n")[0])
+        if found.results is None:
+            raise Found(f"{trial.name} on {backend}: {found.describe()}", self._small(trial, backend))
+        types = result_types(trial.module)
+        known = list(map(_where_known, found.results, meant.results))
+        difference = first_difference(known, meant.results, types, trial.tolerance)
+        if difference is not None:
+            raise Found(f"{trial.name} on {backend}: {difference}", self._small(trial, backend))
+        if times > 1:
+            self._again(trial, backend, found, times)
+        return sum(each.size for each in found.results)
+
+    def _again(self, trial: Trial, backend: str, first: Outcome, times: int) -> None:
+        executable = compile_program(trial.module, backend=backend)
+        assert first.results is not None
+        for number in range(times):
+            again = run_executable(executable, trial.module, trial.arguments)
+            if again.results is None or any(a.tobytes() != b.tobytes() for a, b in zip(again.results, first.results)):
+                raise Found(
+                    f"{trial.name} on {backend}: run {number + 2} gives other bits than the first",
+                    script(trial.module, trial.arguments, backend),
+                )
+
+    def threads(self, trials: Sequence[Trial], backend: str, count: int) -> int:
+        """Threads that compile and run all of the programs at once, each beginning with another one."""
+        home = current()
+        meant = [trial.meaning() for trial in trials]
+
+        def work(number: int) -> str:
+            with home.activate():
+                for step in range(len(trials)):
+                    place = (step + number) % len(trials)
+                    trial, wanted = trials[place], meant[place]
+                    if wanted.results is None:
+                        continue
+                    found = execute(trial.module, backend, trial.arguments)
+                    if found.kind == "refused":
+                        continue
+                    if found.results is None:
+                        return f"{trial.name}: {found.describe()}"
+                    types = result_types(trial.module)
+                    known = list(map(_where_known, found.results, wanted.results))
+                    difference = first_difference(known, wanted.results, types, trial.tolerance)
+                    if difference is not None:
+                        return f"{trial.name}: {difference}"
+            return ""
+
+        with ThreadPoolExecutor(count) as pool:
+            for complaint in pool.map(work, range(count)):
+                if complaint:
+                    raise Found(f"with {count} threads at once on {backend}, {complaint}")
+        return len(trials) * count
+
+    def _small(self, trial: Trial, backend: str) -> str:
+        if not self.recorder.reduces:
+            return script(trial.module, trial.arguments, backend)
+        seconds = self.recorder.budget.reduction_seconds
+        return smallest_program(trial.module, trial.arguments, backend, tolerance=trial.tolerance, seconds=seconds)
+
+
+def _where_known(found: NDArray, meant: NDArray) -> NDArray:
+    """What was found, but what was meant where an oracle says (by a mask) that it does not know."""
+    if not isinstance(meant, np.ma.MaskedArray) or found.shape != meant.shape:
+        return found
+    return np.where(np.ma.getmaskarray(meant), meant.data, found).astype(found.dtype)

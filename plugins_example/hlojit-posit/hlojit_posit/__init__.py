@@ -1,0 +1,1 @@
+"""Posits for hlojit; ``hlojit_posit.plugin`` is the plugin, ``hlojit_posit.codec`` what its codes mean."""

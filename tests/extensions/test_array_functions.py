@@ -1,0 +1,586 @@
+"""Functions of arrays as custom calls: compiled by numba, in plain Python, native."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.extensions import ArrayCall, ArrayFunction, CustomCall, FloatFormat, hookimpl, using
+from hlojit.ir.errors import ExecutionError, HlojitError, PluginError
+
+MEMCPY = ctypes.CDLL(None).memcpy
+
+
+class Calls:
+    """A plugin of some custom calls."""
+
+    def __init__(self, *calls: CustomCall):
+        self.calls = calls
+
+    @hookimpl
+    def hlojit_custom_calls(self) -> list[CustomCall]:
+        return list(self.calls)
+
+
+@contextmanager
+def registered(*calls: CustomCall) -> Iterator[None]:
+    with using(Calls(*calls)):
+        yield
+
+
+def program(operands: str, results: str, config: str = "", target: str = "t.f", attributes: str = "") -> str:
+    """One call: its types, its configuration."""
+    kinds, given = operands.split(), results.split()
+    arguments = ", ".join(f"%a{n}: tensor<{kind}>" for n, kind in enumerate(kinds))
+    names = ", ".join(f"%a{n}" for n in range(len(kinds)))
+    config = f"mhlo.backend_config = {{{config}}}" if config else ""
+    listed = ", ".join(filter(None, (config, attributes)))
+    types = ", ".join(f"tensor<{kind}>" for kind in kinds)
+    returned = ", ".join(f"tensor<{kind}>" for kind in given)
+    count = f":{len(given)}" if len(given) > 1 else ""
+    values = ", ".join(f"%r#{n}" for n in range(len(given))) if len(given) > 1 else "%r"
+    return f"""func.func @main({arguments}) -> ({returned}) {{
+  %r{count} = stablehlo.custom_call @{target}({names}) {{{listed}}} : ({types}) -> ({returned})
+  return {values} : {returned}
+}}"""
+
+
+def cumulative(x: Any, result: Any) -> None:
+    total = np.zeros(x.shape[1], np.float32)
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            total[j] += x[i, j]
+            result[i, j] = total[j]
+
+
+X = np.arange(20, dtype="f4").reshape(4, 5) / 4
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_numba_function_fills_its_results(backend: str) -> None:
+    with registered(ArrayCall("t.f", function=cumulative)):
+        run = hlojit.compile(program("4x5xf32", "4x5xf32"), backend=backend)
+    np.testing.assert_array_equal(run(X), np.cumsum(X, 0))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"])
+def test_a_numba_function_takes_elements_of_numpys_types(dtype: str) -> None:
+    def reverse(x: Any, first: Any, result: Any) -> None:
+        for i in range(x.size):
+            result[x.size - 1 - i] = x[i]
+        result[0] = first[()]
+
+    names = {"?": "i1", "c8": "complex<f32>", "c16": "complex<f64>"}
+    name = names.get(dtype) or f"{'ui' if dtype[0] == 'u' else dtype[0]}{8 * int(dtype[1:])}"
+    x = np.arange(-3, 4).astype(dtype)
+    with registered(ArrayCall("t.f", function=reverse)):
+        run = hlojit.compile(program(f"7x{name} {name}", f"7x{name}"))
+    expected = x[::-1].copy()
+    expected[0] = x[1]
+    np.testing.assert_array_equal(run(x, x[1]), expected)
+
+
+@pytest.mark.slow
+def test_a_numba_function_may_allocate_and_call_blas_and_helpers() -> None:
+    def scores(q: Any, k: Any) -> Any:
+        s = q @ k.T
+        return s - s.max()
+
+    def attention(q: Any, k: Any, v: Any, result: Any, *, scale: float = 1.0) -> None:
+        p = np.exp(scale * scores(q, k))
+        for i in range(p.shape[0]):
+            p[i] /= p[i].sum()
+        result[:] = np.dot(p, v)
+
+    rng = np.random.default_rng(1)
+    q, k, v = rng.standard_normal((3, 6, 4))
+    with registered(ArrayCall("t.f", function=attention)):
+        run = hlojit.compile(program("6x4xf64 6x4xf64 6x4xf64", "6x4xf64", "scale = 0.5 : f64"))
+    p = np.exp(0.5 * (q @ k.T))
+    np.testing.assert_allclose(run(q, k, v), p / p.sum(1, keepdims=True) @ v, rtol=1e-12)
+
+
+def test_numba_compiles_a_function_once_for_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import hlojit.extensions.numba_arrays as module
+
+    def negate(x: Any, result: Any) -> None:
+        for i in range(x.size):
+            result[i] = -x[i]
+
+    made = []
+    compiled = module._compiled
+    monkeypatch.setattr(module, "_compiled", lambda *arguments: made.append(arguments) or compiled(*arguments))
+    with registered(ArrayCall("t.f", function=negate)):
+        for count in (3, 5, 1000):
+            x = np.arange(count, dtype="f4")
+            np.testing.assert_array_equal(hlojit.compile(program(f"{count}xf32", f"{count}xf32"))(x), -x)
+        hlojit.compile(program("3xf64", "3xf64"))
+    assert len(made) == 2
+
+
+def out_of_range(x: Any, result: Any, *, place: int = 0) -> None:
+    for i in range(x.size):
+        result[i] = x[i + place]
+
+
+def raising(x: Any, result: Any, *, place: int = 0) -> None:
+    if x[place] > 0:
+        raise ValueError("not today")
+    result[:] = x
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(out_of_range, "an index is out of range in out_of_range"), (raising, "ValueError.'not today'")],
+)
+def test_what_a_numba_function_raises_ends_the_call(function: Callable[..., None], said: str) -> None:
+    with registered(ArrayCall("t.f", function=function)):
+        wrong = hlojit.compile(program("8xf32", "8xf32", "place = 7 : i64"))
+        with pytest.raises(ExecutionError, match=f"target 't.f': .*{said}"):
+            wrong(np.ones(8, "f4"))
+        right = hlojit.compile(program("8xf32", "8xf32", "place = 0 : i64"))
+    np.testing.assert_array_equal(right(np.zeros(8, "f4")), np.zeros(8))
+
+
+def address(x: Any, result: Any) -> None:
+    result[0] = x.ctypes.data
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
+    "writes an operand": (lambda x, r: x.fill(0), r"numba cannot compile"),
+    "returns": (lambda x, r: x + 1, r"returns array.*it is given the arrays of its results"),
+    "prints": (lambda x, r: print(x[0]), r"calls Python"),
+    "unknown": (lambda x, r: x.frobnicate(), r"numba cannot compile .*frobnicate"),
+    "too many": (lambda x, y, r: None, r"takes 3 arguments, not 2"),
+    "addresses": (address, r"uses .ctypes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_numba_cannot_do_is_said_in_one_line(name: str) -> None:
+    function, said = REFUSED[name]
+    with registered(ArrayCall("t.f", function=function)), pytest.raises(PluginError, match=said) as caught:
+        hlojit.compile(program("8xf32", "8xf32"))
+    assert "\n" not in str(caught.value)
+    assert "t.f" in str(caught.value)
+
+
+def test_elements_that_numba_does_not_know_are_codes_or_refused() -> None:
+    def invert(x: Any, result: Any) -> None:
+        for i in range(x.size):
+            result[i] = x[i] ^ 0x8000
+
+    text = program("4xbf16", "4xbf16")
+    with (
+        registered(ArrayCall("t.f", function=invert)),
+        pytest.raises(PluginError, match="no type for elements of bf16"),
+    ):
+        hlojit.compile(text)
+    with registered(ArrayCall("t.f", function=invert, codes=True)):
+        x = np.float32([1, -2, 3, 4]).astype(hlojit.ir.element_type("bf16").dtype)
+        np.testing.assert_array_equal(hlojit.compile(text)(x).astype("f4"), -x.astype("f4"))
+
+
+# ------------------------------------------------------------------------------------------------------------- Python
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_python_function_returns_its_results(backend: str) -> None:
+    def both(x: Any, y: Any, *, scale: float = 1.0) -> Any:
+        assert not x.flags.writeable
+        return np.linalg.inv(x) * np.float32(scale), sorted(y)
+
+    x = np.float32([[2, 0], [0, 4]])
+    y = np.array([3, 1, 2], "i4")
+    with registered(ArrayCall("t.f", function=lambda *a, **k: both(*a, **k)[0], trust="python")):
+        run = hlojit.compile(program("2x2xf32 3xi32", "2x2xf32", "scale = 2.0 : f64"), backend=backend)
+    np.testing.assert_array_equal(run(x, y), np.linalg.inv(x) * 2)
+
+
+@pytest.mark.parametrize("element", ["i1", "i4", "ui2", "f16", "bf16", "f8E4M3FN", "complex<f32>", "i64", "t7"])
+def test_a_python_function_sees_arrays_as_a_caller_does(element: str) -> None:
+    seen = []
+
+    def same(x: Any) -> Any:
+        seen.append(x)
+        return x[::-1]
+
+    class Formats:
+        @hookimpl
+        def hlojit_formats(self) -> list[FloatFormat]:
+            return [FloatFormat("t7", exponent_bits=3, mantissa_bits=3, bias=3)]
+
+    with using(Formats()), registered(ArrayCall("t.f", function=same, trust="python", codes=True)):
+        kind = hlojit.ir.element_type(element)
+        x = np.array([0, 1, 1, 0, 1]).astype(kind.dtype or kind.storage)
+        run = hlojit.compile(program(f"5x{element}", f"5x{element}"))
+        result = run(x)
+        assert seen[0].dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(result), x[::-1])
+
+
+WRONG: dict[str, tuple[Callable[..., Any], str]] = {
+    "raises": (lambda x: {}["key"], r"its function raised KeyError\('key'\)"),
+    "exits": (lambda x: sys.exit(3), r"its function raised SystemExit\(3\)"),
+    "shape": (lambda x: x[:1], r"result 0 of its function is float32\[1\], not float32\[3\]"),
+    "dtype": (lambda x: x.astype("f8"), r"result 0 of its function is float64\[3\], not float32\[3\]"),
+    "none": (lambda x: None, r"returned None, not 1 result"),
+    "list": (lambda x: [x], r"result 0 of its function is float32\[1, 3\], not float32\[3\]"),
+    "many": (lambda x: (x, x), r"returned 2 results, not 1 result"),
+    "writes": (lambda x: x.fill(0), r"raised ValueError\('assignment destination is read-only'\)"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_a_python_function_does_wrong_names_target_and_place(name: str) -> None:
+    function, said = WRONG[name]
+    with registered(ArrayCall("t.f", function=function, trust="python")):
+        run = hlojit.compile(program("3xf32", "3xf32"))
+    with pytest.raises(ExecutionError, match=rf"(?s)^main: custom call target 't.f': .*{said}.*at .*:2:") as caught:
+        run(np.ones(3, "f4"))
+    assert caught.value.__cause__ is not None
+
+
+def test_what_a_python_function_keeps_of_its_operands_stays_as_it_is() -> None:
+    kept = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x * 0
+
+    with registered(ArrayCall("t.f", function=keep, trust="python")):
+        run = hlojit.compile(
+            "func.func @main(%a: tensor<4096xf32>) -> tensor<4096xf32> {\n  %0 = stablehlo.add %a, %a : tensor<4096xf32>\n"
+            "  %1 = stablehlo.custom_call @t.f(%0) : (tensor<4096xf32>) -> tensor<4096xf32>\n  return %1 : tensor<4096xf32>\n}"
+        )
+    for number in range(4):
+        run(np.full(4096, number, "f4"))
+    assert [each[7] for each in kept] == [0, 2, 4, 6]
+
+
+def test_a_python_function_may_use_hlojit_threads_and_locks() -> None:
+    inner = hlojit.compile(
+        "func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n  %0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0] : "
+        "(tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>\n  return %0 : tensor<512x512xf32>\n}"
+    )
+    lock = threading.Lock()
+
+    def function(x: Any) -> Any:
+        with lock, ThreadPoolExecutor(2) as threads:
+            found = list(threads.map(inner, [x, x]))
+            return found[0] + inner(x) - found[1]
+
+    x = np.eye(512, dtype="f4") * 2
+    with registered(ArrayCall("t.f", function=function, trust="python")):
+        run = hlojit.compile(program("512x512xf32", "512x512xf32"))
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(run(x))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert len(results) == 3
+    for result in results:
+        np.testing.assert_array_equal(result, x * 2)
+
+
+def test_a_python_function_runs_on_the_callers_thread_also_within_loops() -> None:
+    where = []
+
+    def function(x: Any) -> Any:
+        where.append(threading.get_ident())
+        return x + 1
+
+    with registered(ArrayCall("t.f", function=function, trust="python")):
+        run = hlojit.compile("""
+func.func @main(%a: tensor<100000xf32>, %p: tensor<i1>) -> tensor<100000xf32> {
+  %n = stablehlo.constant dense<5> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %z = stablehlo.constant dense<0> : tensor<i32>
+  %0:2 = stablehlo.while(%i = %z, %x = %a) : tensor<i32>, tensor<100000xf32> cond {
+    %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %y = "stablehlo.if"(%p) ({
+      %u = stablehlo.custom_call @t.f(%x) : (tensor<100000xf32>) -> tensor<100000xf32>
+      stablehlo.return %u : tensor<100000xf32>
+    }, {
+      stablehlo.return %x : tensor<100000xf32>
+    }) : (tensor<i1>) -> tensor<100000xf32>
+    %v = stablehlo.add %y, %y : tensor<100000xf32>
+    stablehlo.return %j, %v : tensor<i32>, tensor<100000xf32>
+  }
+  return %0#1 : tensor<100000xf32>
+}""")
+        x = np.zeros(100000, "f4")
+        assert run(x, np.array(True))[7] == 62
+        assert run(x, np.array(False))[7] == 0
+    assert where == [threading.get_ident()] * 5
+
+
+def test_a_python_function_may_fork() -> None:
+    def function(x: Any) -> Any:
+        child = os.fork()
+        if not child:
+            os._exit(int(inner(x)[0]))
+        return x * os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    inner = hlojit.compile(
+        "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = stablehlo.add %a, %a : tensor<2xf32>\n  return %0 : tensor<2xf32>\n}"
+    )
+    with registered(ArrayCall("t.f", function=function, trust="python")):
+        run = hlojit.compile(program("2xf32", "2xf32"))
+        np.testing.assert_array_equal(run(np.float32([3, 1])), [18, 6])
+
+
+def interrupted_after(seconds: float, run: Callable[[], Any]) -> float:
+    """Seconds that a call took which Ctrl-C ended."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    started = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    timer.join()
+    return time.monotonic() - started
+
+
+def test_ctrl_c_ends_a_python_function() -> None:
+    def function(x: Any) -> Any:
+        time.sleep(60)
+        return x
+
+    with registered(ArrayCall("t.f", function=function, trust="python")):
+        run = hlojit.compile(program("2xf32", "2xf32"))
+    assert interrupted_after(0.1, lambda: run(np.ones(2, "f4"))) < 30
+
+
+def test_ctrl_c_ends_the_loops_of_a_numba_function() -> None:
+    def function(x: Any, result: Any) -> None:
+        total = np.zeros(3, np.float32)
+        while total[0] >= 0:
+            total += x[0] * x[0]
+            if total[0] > 10:
+                total[0] = 0
+        result[:] = total[0]
+
+    with registered(ArrayCall("t.f", function=function)):
+        run = hlojit.compile(program("2xf32", "2xf32"))
+    assert interrupted_after(0.1, lambda: run(np.ones(2, "f4"))) < 30
+
+
+# ------------------------------------------------------------------------------------------------------------- native
+
+
+def test_a_native_function_takes_what_its_signature_lists() -> None:
+    seen = []
+    kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double, ctypes.c_int16)
+    made = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)
+
+    @made
+    def function(x: int, r: int, size: int, columns: int, factor: float, power: int) -> int:
+        seen.append((size, columns, factor, power))
+        ctypes.memmove(r, x, 4 * size)
+        return size - 6
+
+    call = ArrayCall(
+        "t.f",
+        function=ctypes.cast(function, ctypes.c_void_p).value,
+        trust="native",
+        signature="operand0, result0, operand0.size, operand0.shape1:i32, factor:f64, power:i16 -> status",
+        substitute=lambda x, factor, power: x,
+    )
+    config = "factor = 0.5 : f64, power = -3 : i64"
+    with registered(call):
+        run = hlojit.compile(program("2x3xf32", "2x3xf32", config))
+        x = np.arange(6, dtype="f4").reshape(2, 3)
+        np.testing.assert_array_equal(run(x), x)
+        np.testing.assert_array_equal(hlojit.compile(program("2x3xf32", "2x3xf32", config), backend="reference")(x), x)
+        failing = hlojit.compile(program("2x5xf32", "2x5xf32", config))
+    assert seen == [(6, 3, 0.5, -3)]
+    with pytest.raises(ExecutionError, match=r"(?s)target 't.f': its function returned 4\n  at .*:2:"):
+        failing(np.ones((2, 5), "f4"))
+
+
+@pytest.mark.parametrize(
+    ("signature", "said"),
+    [
+        ("operand1, result0", "takes operand1: the call has 1 operand"),
+        ("operand0.shape3", "takes operand0.shape3: it is a tensor<4xf32>"),
+        ("factor", "takes factor: the call has no attribute of that name"),
+    ],
+)
+def test_a_signature_that_does_not_fit_the_call_is_refused(signature: str, said: str) -> None:
+    call = ArrayCall("t.f", function=MEMCPY, trust="native", signature=signature)
+    with registered(call), pytest.raises(PluginError, match=f"(?s)'t.f': .*{said}"):
+        hlojit.compile(program("4xf32", "4xf32"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"trust": "gpu"}, "trust is one of 'numba', 'python', 'native'"),
+        ({"function": 3.0}, "cannot be called"),
+        ({"function": np.exp}, "is the ufunc exp"),
+        ({"trust": "native"}, "is a function of ctypes, cffi"),
+        ({"function": MEMCPY, "trust": "native"}, "needs signature="),
+        ({"function": MEMCPY, "trust": "native", "signature": "operandx:q"}, "numbers are i8"),
+        ({"function": MEMCPY, "trust": "native", "signature": "operand0 -> f64"}, "void or status"),
+        ({"function": MEMCPY, "trust": "native", "signature": "operand0, 7"}, "'7' is none of"),
+        ({"function": ctypes.CFUNCTYPE(None)(lambda: None), "trust": "native", "signature": ""}, "must not raise"),
+        ({"trust": "python", "signature": "operand0"}, "has no signature="),
+        ({"substitute": 3}, "substitute is 3"),
+    ],
+)
+def test_what_is_no_function_of_arrays_is_refused_where_it_is_made(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(PluginError, match=f"'t.f': .*{said}"):
+        ArrayCall("t.f", **{"function": cumulative, **arguments})
+    given = {"function": cumulative, **arguments}
+    with pytest.raises(PluginError, match=said):
+        ArrayFunction(given.pop("function"), given.pop("trust", "numba"), **given)
+
+
+# -------------------------------------------------------------------------------------------------- programs that are kept
+
+
+PLUGIN = """
+import sys, numpy as np, hlojit
+from hlojit.extensions import ArrayCall, hookimpl, register
+
+class Kept:
+    @hookimpl
+    def hlojit_custom_calls(self):
+        def numba_form(x, result):
+            temporary = np.empty(x.size, np.float32)
+            for i in range(x.size):
+                temporary[i] = 2 * x[i]
+            for i in range(x.size):
+                result[i] = temporary[i]
+        return [ArrayCall("k.numba", function=numba_form), ArrayCall("k.python", function=lambda x: x + 1, trust="python")]
+
+if __name__ == "__main__":
+    register(Kept())
+    print(hlojit.load(sys.argv[1])(np.arange(3, dtype="f4")).tolist())
+"""
+
+
+def test_programs_with_functions_of_arrays_are_saved_and_loaded(tmp_path: Path) -> None:
+    text = """func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.custom_call @k.numba(%a) : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.custom_call @k.python(%0) : (tensor<3xf32>) -> tensor<3xf32>
+  return %1 : tensor<3xf32>
+}"""
+    script, path = tmp_path / "plugin.py", tmp_path / "program.hlojit"
+    script.write_text(PLUGIN)
+    plugin: dict[str, Any] = {"__name__": "plugin"}
+    exec(compile(PLUGIN, str(script), "exec"), plugin)
+    with using(plugin["Kept"]()):
+        hlojit.compile(text).save(path)
+    command = [sys.executable, str(script), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert not done.returncode, done.stderr
+    assert done.stdout.strip() == "[1.0, 3.0, 5.0]"
+    with pytest.raises(HlojitError, match="'k.python', and no plugin in scope has one"):
+        hlojit.load(path)
+
+
+AT_THE_END = """
+import numba, numpy as np, hlojit
+from hlojit.extensions import ArrayCall, hookimpl, register
+def f(x, r):
+    for i in range(x.size):
+        r[i] = x[i]
+class Calls:
+    @hookimpl
+    def hlojit_custom_calls(self):
+        return [ArrayCall("s.p", function=lambda x: x, trust="python", result_types=lambda call: call.operands[0])]
+register(Calls())
+def made():
+    return hlojit.compile("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.custom_call @s.p(%x) : (tensor<4xf32>) -> tensor<4xf32>\\n return %0 : tensor<4xf32> }")
+y = np.ones(4, "f4")
+jitted = numba.njit(f)
+jitted(y, y.copy())
+runs = {"numba": lambda: jitted(y, y.copy())}
+runs |= {"python": lambda run=made(): run(y)}
+for run in runs.values():
+    run()
+"""
+
+
+def test_an_interpreter_ends_quietly_that_has_programs_which_call_its_functions() -> None:
+    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -------------------------------------------------------------------------------------------------------- other machines
+
+
+def test_functions_of_arrays_run_on_the_host_for_the_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    text = """func.func @main(%a: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xbf16>) {
+  %0 = stablehlo.custom_call @t.numba(%a) {mhlo.backend_config = {by = 2.0 : f64}} : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = stablehlo.add %0, %a : tensor<3xf32>
+  %2 = stablehlo.custom_call @t.python(%1) : (tensor<3xf32>) -> tensor<2xbf16>
+  return %1, %2 : tensor<3xf32>, tensor<2xbf16>
+}"""
+
+    def scaled(x: Any, result: Any, *, by: float) -> None:
+        for i in range(x.size):
+            result[i] = by * x[i]
+
+    bf16 = hlojit.ir.element_type("bf16").dtype
+    calls = [
+        ArrayCall("t.numba", function=scaled),
+        ArrayCall("t.python", function=lambda x: x[:2].astype(bf16), trust="python"),
+        ArrayCall("t.native", function=MEMCPY, trust="native", signature="result0, operand0, operand0.size"),
+    ]
+    x = np.float32([1, 2, 3])
+    with registered(*calls):
+        first, second = hlojit.compile(text, backend="cuda")(x)
+        np.testing.assert_array_equal(first, 3 * x)
+        np.testing.assert_array_equal(second, (3 * x[:2]).astype(bf16))
+        with pytest.raises(HlojitError, match=r"'t\.native' is a native function, and has no substitute="):
+            hlojit.compile(text.replace("t.numba", "t.native"), backend="cuda")
+
+
+def test_calls_of_open_sizes_are_compiled_for_each_size_and_say_when_they_cannot() -> None:
+    twice = ArrayCall("t.f", function=lambda x: x + x, trust="python", result_types=lambda call: call.operands[0])
+    options = hlojit.CompileOptions(dynamic_shapes="symbolic")
+    with registered(twice):
+        run = hlojit.compile(program("?xf32", "?xf32"), options=options)
+        np.testing.assert_array_equal(run(np.ones(3, "f4")), [2, 2, 2])
+        assert run.dynamic_shapes == "specialize"
+        assert "tensors of known shapes" in run.why
+    with registered(ArrayCall("t.f", function=lambda x: x, trust="python")):
+        run = hlojit.compile(program("?xf32", "?xf32"))
+        with pytest.raises(HlojitError, match=r"its target has no rule for it \(result_types=\)"):
+            run(np.ones(3, "f4"))
+
+
+def test_calls_in_the_region_of_a_reduction_are_made_for_each_pair() -> None:
+    text = """func.func @main(%a: tensor<3x4xf32>) -> tensor<3xf32> {
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce"(%a, %c) ({
+  ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+    %s = stablehlo.custom_call @t.f(%x, %y) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) {dimensions = array<i64: 1>} : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}"""
+    x = np.arange(12, dtype="f4").reshape(3, 4)
+    with registered(ArrayCall("t.f", function=lambda x, y: x + y, trust="python")):
+        for backend in ("cpu", "reference"):
+            np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(x), x.sum(1))

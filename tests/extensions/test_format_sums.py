@@ -1,0 +1,133 @@
+"""One rule for reductions on every back end: summed in the compute type, each result rounded once; a scatter rounds each update."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import hlojit
+import hlojit.extensions as ext
+import numpy as np
+import pytest
+from hlojit.extensions import NanEncoding, Overflow
+
+from .listed_formats import POSIT, Numbers, plain_number
+
+PLAIN = Numbers(
+    ext.FloatFormat("sums7", exponent_bits=3, mantissa_bits=3, bias=4, has_infinity=False, nan=NanEncoding.ALL_ONES,
+                    overflow=Overflow.SATURATE),
+    plain_number)  # fmt: skip
+FORMATS = {"parametric": PLAIN, "functions": POSIT}
+PLUGIN = SimpleNamespace(__name__="sums", hlojit_formats=ext.hookimpl(lambda: [PLAIN.row, POSIT.row]))
+BACKENDS = ["cpu", "reference", "cuda"]
+COUNT = 40
+
+
+@pytest.fixture(autouse=True)
+def simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def formats() -> Any:
+    with ext.using(PLUGIN):
+        yield
+
+
+def values(numbers: Numbers) -> Any:
+    """Multiples of 1/16 whose sums are small, so that f32 holds them all and the format few."""
+    found = np.random.default_rng(4).integers(-3, 7, (6, COUNT)) / 16
+    found[:, 0] = 4.0
+    return found
+
+
+SUM = """func.func @main(%x: tensor<6x40xF>) -> tensor<6xF> {
+  %z = stablehlo.constant dense<0.0> : tensor<F>
+  %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : (tensor<6x40xF>, tensor<F>) -> tensor<6xF>
+  return %0 : tensor<6xF> }"""
+COLUMNS = SUM.replace("[1]", "[0]").replace("tensor<6xF>", "tensor<40xF>")
+WINDOW = """func.func @main(%x: tensor<6x40xF>) -> tensor<6xKxF> {
+  %z = stablehlo.constant dense<0.0> : tensor<F>
+  %0 = "stablehlo.reduce_window"(%x, %z) ({
+  ^bb0(%a: tensor<F>, %b: tensor<F>):
+    %s = stablehlo.add %a, %b : tensor<F>
+    stablehlo.return %s : tensor<F>
+  }) {window_dimensions = array<i64: 1, W>, padding = dense<[[0, 0], [P, 0]]> : tensor<2x2xi64>} : (tensor<6x40xF>, tensor<F>) -> tensor<6xKxF>
+  return %0 : tensor<6xKxF> }"""
+DOT = """func.func @main(%x: tensor<6x40xF>, %y: tensor<6x40xF>) -> tensor<6x6xF> {
+  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [1] : (tensor<6x40xF>, tensor<6x40xF>) -> tensor<6x6xF>
+  return %0 : tensor<6x6xF> }"""
+SCATTER = """func.func @main(%x: tensor<3xF>, %i: tensor<240x1xi32>, %u: tensor<240xF>) -> tensor<3xF> {
+  %0 = "stablehlo.scatter"(%x, %i, %u) ({
+  ^bb0(%a: tensor<F>, %b: tensor<F>):
+    %s = stablehlo.add %a, %b : tensor<F>
+    stablehlo.return %s : tensor<F>
+  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>} :
+    (tensor<3xF>, tensor<240x1xi32>, tensor<240xF>) -> tensor<3xF>
+  return %0 : tensor<3xF> }"""
+
+
+def run(text: str, numbers: Numbers, backend: str, *arguments: Any) -> Any:
+    made = [hlojit.Array.from_values(each, numbers.row) if each.dtype.kind == "f" else each for each in arguments]
+    return hlojit.compile(text.replace("F>", f"{numbers.row.name}>"), backend=backend)(*made).to_values()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_sums_are_rounded_once(kind: str, backend: str) -> None:
+    numbers = FORMATS[kind]
+    x = numbers.all_rounded(values(numbers))
+    once = numbers.all_rounded(x.sum(1))
+    stepwise = x[:, 0]
+    for column in range(1, COUNT):
+        stepwise = numbers.all_rounded(stepwise + x[:, column])
+    assert (once != stepwise).any()  # or nothing is tested
+    np.testing.assert_array_equal(run(SUM, numbers, backend, x), once)
+    np.testing.assert_array_equal(run(COLUMNS, numbers, backend, x), numbers.all_rounded(x.sum(0)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_windows_and_cumulative_sums_are_rounded_once_each(kind: str, backend: str) -> None:
+    numbers = FORMATS[kind]
+    x = numbers.all_rounded(values(numbers))
+    prefixes = (
+        WINDOW.replace("W>", "40>")
+        .replace("W}", "40}")
+        .replace(", W", ", 40")
+        .replace("[P, 0]", "[39, 0]")
+        .replace("KxF", "40xF")
+    )
+    np.testing.assert_array_equal(run(prefixes, numbers, backend, x), numbers.all_rounded(np.cumsum(x, 1)))
+    windows = WINDOW.replace(", W", ", 7").replace("[P, 0]", "[0, 0]").replace("KxF", "34xF")
+    sums = np.lib.stride_tricks.sliding_window_view(x, 7, axis=1).sum(-1)
+    np.testing.assert_array_equal(run(windows, numbers, backend, x), numbers.all_rounded(sums))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_products_are_rounded_once(kind: str, backend: str) -> None:
+    numbers = FORMATS[kind]
+    x = numbers.all_rounded(values(numbers))
+    y = x[::-1].copy()
+    np.testing.assert_array_equal(run(DOT, numbers, backend, x, y), numbers.all_rounded(x @ y.T))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_scatter_rounds_each_update(kind: str, backend: str) -> None:
+    numbers = FORMATS[kind]
+    updates = numbers.all_rounded(values(numbers)).ravel()
+    places = np.random.default_rng(1).integers(0, 3, (240, 1)).astype("i4")
+    expected = np.zeros(3)
+    for (place,), update in zip(places, updates):
+        expected[place] = numbers.rounded(expected[place] + update)
+    np.testing.assert_array_equal(run(SCATTER, numbers, backend, np.zeros(3), places, updates), expected)
+
+
+def test_cumulative_sums_of_jitted_functions_follow_the_rule() -> None:
+    x = PLAIN.all_rounded(values(PLAIN))
+    given = hlojit.Array.from_values(x, PLAIN.row)
+    found = hlojit.jit(lambda a: (np.cumsum(a, axis=1), np.sum(a, axis=1)))(given)
+    np.testing.assert_array_equal(found[0].to_values(), PLAIN.all_rounded(np.cumsum(x, 1)))
+    np.testing.assert_array_equal(found[1].to_values(), PLAIN.all_rounded(x.sum(1)))

@@ -1,0 +1,164 @@
+"""Stochastic rounding: bits by a published generator, the same on every back end, under any fusion and number of threads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import hlojit
+import hlojit.extensions as ext
+import numpy as np
+import pytest
+from hlojit.extensions import Rounding
+
+Array = np.ndarray[Any, Any]
+ROW = ext.FloatFormat("s8", exponent_bits=4, mantissa_bits=3, bias=7, rounding=Rounding.STOCHASTIC)
+BRAIN = ext.FloatFormat("sb16", exponent_bits=8, mantissa_bits=7, bias=127, rounding=Rounding.STOCHASTIC)
+PLUGIN = SimpleNamespace(__name__="stochastic", hlojit_formats=ext.hookimpl(lambda: [ROW, BRAIN]))
+CONVERT = """func.func @main(%x: tensor<Nxf64>) -> tensor<Nxs8> {
+  %0 = stablehlo.convert %x : (tensor<Nxf64>) -> tensor<Nxs8>
+  return %0 : tensor<Nxs8> }"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def formats() -> Any:
+    with ext.using(PLUGIN):
+        yield
+
+
+def philox(place: int, iteration: int, number: int, seed: int) -> int:
+    """The first word of Philox4x32 with seven rounds, in Python's integers."""
+    word = (1 << 32) - 1
+    counter = [place & word, place >> 32, (iteration ^ iteration >> 32) & word, number]
+    key = [seed & word, seed >> 32 & word]
+    for _ in range(7):
+        first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [second >> 32 ^ counter[1] ^ key[0], second & word, first >> 32 ^ counter[3] ^ key[1], first & word]
+        key = [key[0] + 0x9E3779B9 & word, key[1] + 0xBB67AE85 & word]
+    return counter[0]
+
+
+def expected(values: Array, number: int, seed: int, iteration: int = 0, bias: int = 7, bits: int = 3) -> list[float]:
+    """Each number by its random bits, in exact integers."""
+    found = []
+    for place, value in enumerate(values.ravel().tolist()):
+        exponent = np.frexp(abs(value))[1]
+        unit = 2.0 ** (max(int(exponent) - 1, 1 - bias) - bits)
+        whole = int(abs(value) / unit)
+        rest = int((abs(value) / unit - whole) * 2**32)
+        up = rest + philox(place, iteration, number, seed) >= 2**32
+        found.append(np.copysign((whole + up) * unit, value))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_bits_are_those_of_the_generator(backend: str) -> None:
+    values = np.random.default_rng(1).uniform(-3, 3, 400) * 2.0 ** np.arange(-10, 0).repeat(40)
+    for seed in (0, 7, 1 << 40 | 3):
+        executable = hlojit.compile(
+            CONVERT.replace("N", "400"), backend=backend, pass_options={"stochastic-rounding": {"seed": seed}}
+        )
+        assert executable(values).to_values().tolist() == expected(values, 0, seed)
+
+
+def test_the_mean_is_the_number() -> None:
+    """40,000 roundings of one number: within five standard deviations of what is expected, and both neighbours only."""
+    count = 40000
+    for value in (1.03, 1.1, -2.7, 0.0009):
+        found = hlojit.compile(CONVERT.replace("N", str(count)))(np.full(count, value)).to_values().astype("f8")
+        low, high = sorted(set(found.tolist()))
+        assert low < value < high
+        share = (value - low) / (high - low)
+        assert abs(np.mean(found == high) - share) < 5 * np.sqrt(share * (1 - share) / count)
+    # neighbours are independent: pairs of elements go up together as often as they should
+    up = (hlojit.compile(CONVERT.replace("N", str(count)))(np.full(count, 1.0625)).to_values() > 1.0).astype("f8")
+    assert abs(np.corrcoef(up[1:], up[:-1])[0, 1]) < 5 / np.sqrt(count)
+
+
+PROGRAM = """func.func @main(%x: tensor<64x96xs8>, %y: tensor<64x96xs8>) -> (tensor<64x96xs8>, tensor<64xs8>, tensor<64x64xs8>, tensor<96x64xs8>) {
+  %0 = stablehlo.multiply %x, %y : tensor<64x96xs8>
+  %1 = stablehlo.exponential %0 : tensor<64x96xs8>
+  %2 = stablehlo.add %1, %x : tensor<64x96xs8>
+  %z = stablehlo.constant dense<0.0> : tensor<s8>
+  %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<64x96xs8>, tensor<s8>) -> tensor<64xs8>
+  %4 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [1] : (tensor<64x96xs8>, tensor<64x96xs8>) -> tensor<64x64xs8>
+  %5 = stablehlo.transpose %2, dims = [1, 0] : (tensor<64x96xs8>) -> tensor<96x64xs8>
+  return %2, %3, %4, %5 : tensor<64x96xs8>, tensor<64xs8>, tensor<64x64xs8>, tensor<96x64xs8> }"""
+
+
+def arguments() -> list[hlojit.Array]:
+    random = np.random.default_rng(3)
+    return [hlojit.Array.from_values(random.integers(-8, 9, (64, 96)) / 8, ROW) for _ in range(2)]
+
+
+def test_the_same_bits_on_every_back_end_and_for_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    given = arguments()
+    first, *others = (
+        [each.storage for each in hlojit.compile(PROGRAM, backend=backend)(*given)]
+        for backend in ("cpu", "reference", "cuda")
+    )
+    # Each op by itself gives what the fused program does: numbers of roundings follow from the program's text alone.
+    barred = PROGRAM.replace(
+        "%1 = stablehlo.exponential %0",
+        "%b = stablehlo.optimization_barrier %0 : tensor<64x96xs8>\n%1 = stablehlo.exponential %b",
+    )
+    others.append([each.storage for each in hlojit.compile(barred)(*given)])
+    others.append([each.storage for each in hlojit.compile(PROGRAM)(*given)])
+    for other in others:
+        for ours, theirs in zip(first, other):
+            np.testing.assert_array_equal(ours, theirs)
+    changed = hlojit.compile(PROGRAM, pass_options={"stochastic-rounding": {"seed": 1}})(*given)
+    assert (changed[0].storage != first[0]).mean() > 0.05
+
+
+def test_the_same_bits_by_all_threads() -> None:
+    values = np.random.default_rng(1).uniform(1, 3, 300000)
+    found = [
+        hlojit.compile(CONVERT.replace("N", "300000"), backend=backend)(values).storage
+        for backend in ("cpu", "reference")
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+def test_ops_and_iterations_of_loops_differ() -> None:
+    """A number that grows by a tenth of its unit a step gets there, on average, which no rounding to nearest would do."""
+    text = """func.func @main(%x: tensor<4000xsb16>) -> tensor<4000xsb16> {
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %d = stablehlo.constant dense<0.00048828125> : tensor<4000xsb16>
+      %w:2 = stablehlo.while(%i = %z, %v = %x) : tensor<i32>, tensor<4000xsb16>
+      cond { %n = stablehlo.constant dense<64> : tensor<i32>
+        %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      } do { %one = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %u = stablehlo.add %v, %d : tensor<4000xsb16>
+        stablehlo.return %j, %u : tensor<i32>, tensor<4000xsb16> }
+      return %w#1 : tensor<4000xsb16> }"""
+    given = hlojit.Array.from_values(np.full(4000, 1.0), BRAIN)
+    found = [hlojit.compile(text, backend=backend)(given) for backend in ("cpu", "reference")]
+    np.testing.assert_array_equal(found[0].storage, found[1].storage)
+    values = found[0].to_values()
+    assert abs(values.mean() - (1.0 + 64 / 2048)) < 5 * values.std() / np.sqrt(4000)
+    assert len(set(values.tolist())) > 5
+
+
+def test_a_seed_may_be_an_argument() -> None:
+    text = CONVERT.replace("%x: tensor<Nxf64>", "%x: tensor<Nxf64>, %seed: tensor<i64> {hlojit.rounding_seed}").replace(
+        "N", "300"
+    )
+    values = np.random.default_rng(1).uniform(1, 3, 300)
+    executable = hlojit.compile(text)
+    found = [executable(values, np.int64(seed)).to_values().tolist() for seed in (0, 5, 5)]
+    assert (
+        found[0] == expected(values, 0, 0) and found[1] == expected(values, 0, 0, iteration=5) == found[2] != found[0]
+    )
+
+
+def test_numbers_that_are_there_stay_and_arrays_are_to_nearest() -> None:
+    every = hlojit.Array(np.arange(256, dtype="u1"), ROW)
+    kept = np.isfinite(every.to_values())
+    values = every.to_values().astype("f8")[kept]
+    text = CONVERT.replace("N", str(values.size))
+    np.testing.assert_array_equal(hlojit.compile(text)(values).to_values(), values)
+    assert hlojit.Array.from_values(np.full(9, 1.03), ROW).to_values().tolist() == [1.0] * 9

@@ -1,0 +1,184 @@
+"""``check_backend`` and ``check_kernel``: what lies, loses, races or is wrong in the last block is found."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import hlojit
+import hlojit.extensions as ext
+import numpy as np
+import pytest
+from hlojit import testing
+from hlojit.extensions.array_functions import ArrayFunction
+from hlojit.extensions.kernels import Declined, Kernel, OpPattern
+
+from .formats import plain
+from .plugins import Device, expect, plugin
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CACHE", "off")
+
+
+def report_on(device: ext.Backend) -> testing.Report:
+    with ext.using(plugin("kit-device", backends=[device])):
+        return testing.check_backend(device.name, budget="smoke")
+
+
+def test_a_device_conforms() -> None:
+    report = report_on(Device()).raise_if_failed()
+    groups = {result.group for result in report.results}
+    assert groups == {"real programs", "random programs", "answers", "edges", "arrays", "threads"}
+    assert report.timings
+
+
+class Lying(Device):
+    """Says that it sorts."""
+
+    def compile(self, module: Any, options: Any) -> Any:
+        for each in module.walk():
+            if each.name == "stablehlo.sort":
+                raise hlojit.UnsupportedError(each.name, self.name, "there is no sorter after all")
+        return super().compile(module, options)
+
+
+class Mute(Device):
+    """Says no without a reason."""
+
+    def capability(self, instruction: Any) -> ext.Capability:
+        if instruction.name == "stablehlo.sort":
+            return ext.Capability(ext.Support.NO)
+        return super().capability(instruction)
+
+
+class Dividing(Device):
+    """Wants in parts what has none."""
+
+    def capability(self, instruction: Any) -> ext.Capability:
+        return ext.DECOMPOSE if instruction.name == "stablehlo.multiply" else super().capability(instruction)
+
+
+class Forgetful(Device):
+    """Keeps the program of the last compilation in the back end."""
+
+    def compile(self, module: Any, options: Any) -> Any:
+        from hlojit.ir import evaluate
+
+        self.last = module
+
+        def run(*arrays: Any) -> Any:
+            time.sleep(0.001)
+            return [np.array(each) for each in evaluate(self.last, *arrays)]
+
+        return run
+
+    hlojit_runtime = ("_host_devices", "last")
+
+
+class Lending(Device):
+    """Gives arguments back as results."""
+
+    def compile(self, module: Any, options: Any) -> Any:
+        run = super().compile(module, options)
+        names = list(module.main.body.arguments)
+        lent = [names.index(value) if value in names else None for value in module.main.body.returned]
+        return lambda *arrays: [result if place is None else arrays[place] for result, place in zip(run(*arrays), lent)]
+
+
+class Losing(Device):
+    """A scatter keeps the last update of a place and forgets the others."""
+
+    name = "kit-losing"
+
+    def compile(self, module: Any, options: Any) -> Any:
+        changed = module.clone()
+        for each in changed.walk():
+            if each.name == "stablehlo.scatter":
+                each.regions[0].terminator.operands = (each.regions[0].arguments[1],)
+        return super().compile(changed, options)
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        (Lying(), ("answers YES to stablehlo.sort and then refuses it",)),
+        (Mute(), ("answers no to stablehlo.sort without a reason",)),
+        (Dividing(), ("answers DECOMPOSE to stablehlo.multiply", "no expansion")),
+        (Forgetful(), ("threads at once",)),
+        (Losing(), ("embedding", "stablehlo.scatter")),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, ext.Backend) else "",
+)
+def test_what_a_device_gets_wrong(device: ext.Backend, words: tuple[str, ...]) -> None:
+    expect(report_on(device), *words)
+
+
+def test_a_scatter_that_loses_updates_shows_in_a_format() -> None:
+    with ext.using(plugin("kit-losing", backends=[Losing()])):
+        report = testing.check_format(plain(), backends=["kit-losing"], groups=["scatter"], budget="smoke")
+    expect(report, "maximum on kit-losing")
+
+
+def test_a_back_end_that_is_not_there_is_named() -> None:
+    with pytest.raises(hlojit.HlojitError, match="kit-nowhere"):
+        testing.check_backend("kit-nowhere")
+
+
+# ---------------------------------------------------------------------- kernels
+
+
+def negated(x: Any, result: Any) -> None:
+    for i in range(x.size):
+        result[i] = -x[i]
+
+
+def negated_but_the_rest(x: Any, result: Any) -> None:
+    for i in range(x.size):
+        result[i] = x[i]
+    for i in range(x.size // 16 * 16):
+        result[i] = -x[i]
+
+
+def kernel(function: Any) -> Kernel:
+    def build(group: Any) -> Any:
+        (kind,) = group.operand_types
+        if kind.rank != 1 or kind.element_type.name != "f32":
+            return Declined("a vector of f32 is wanted")
+        return ArrayFunction(function)
+
+    return Kernel("kit.negate", backend="cpu", pattern=OpPattern("stablehlo.negate"), build=build)
+
+
+def test_a_kernel_conforms() -> None:
+    report = testing.check_kernel(kernel(negated), budget="smoke").raise_if_failed()
+    assert report.counts["passed"] > 5
+
+
+def test_a_kernel_that_forgets_the_last_partial_block() -> None:
+    report = testing.check_kernel(kernel(negated_but_the_rest), budget="smoke")
+    expect(report, "on cpu", "stablehlo.negate")
+    passed = {
+        result.name for result in report.results if result.status is testing.Status.PASSED and result.group == "results"
+    }
+    assert passed, "whole blocks are right"
+
+
+def test_programs_may_be_given_and_are_tried_in_other_sizes() -> None:
+    text = "func.func @main(%x: tensor<32xf32>) -> tensor<32xf32> {\n  %0 = stablehlo.negate %x : tensor<32xf32>\n  return %0 : tensor<32xf32>\n}"
+    report = testing.check_kernel(kernel(negated_but_the_rest), [text], budget="smoke")
+    results = {result.name: result.status for result in report.results}
+    assert results["program 0"] is testing.Status.PASSED
+    assert results["program 0, 33 for 32"] is testing.Status.FAILED
+
+
+def test_a_kernel_that_declines_everything_is_said() -> None:
+    declining = Kernel(
+        "kit.no", backend="cpu", pattern=OpPattern("stablehlo.negate"), build=lambda group: Declined("no time")
+    )
+    expect(testing.check_kernel(declining, budget="smoke"), "no time")
+    nowhere = Kernel(
+        "kit.no", backend="cpu", pattern=OpPattern("stablehlo.fft"), build=lambda group: Declined("no time")
+    )
+    assert testing.check_kernel(nowhere, budget="smoke").counts["skipped"] == 1

@@ -1,0 +1,134 @@
+"""``check_custom_call`` and ``check_op``: what is right conforms, what is wrong is found."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit import testing
+from hlojit.extensions import ElementwiseCall, ExpansionCall, elementwise_calls, linked_code
+from hlojit.ir.ops.definition import Expand, OpDefinition, Operand, Pointwise, Trait
+
+from .plugins import expect
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CACHE", "off")
+
+
+def call(function: Any) -> ElementwiseCall:
+    return ElementwiseCall(f"kit.call{next(_numbers)}", function=function)
+
+
+def less_twice(number: int) -> Any:
+    """A function that no other test has."""
+    return lambda x, y: x - (2 + number) * y
+
+
+def test_an_elementwise_call_conforms() -> None:
+    report = testing.check_custom_call(call(less_twice(0)), operands=["f32", "f32"], budget="smoke").raise_if_failed()
+    names = {result.name for result in report.results}
+    assert {"in a combiner on cpu", "in a comparator on cpu", "of constants on reference", "in threads on cpu"} <= names
+
+
+def test_types_that_a_function_is_not_for_are_skipped() -> None:
+    softplus = call(lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))))
+    report = testing.check_custom_call(softplus, budget="smoke", backends=["cpu"]).raise_if_failed()
+    assert any("integers are wanted" in result.detail for result in report.results)
+
+
+def test_an_expansion_is_compared_with_an_oracle() -> None:
+    square = ExpansionCall("kit.square", expand=lambda b, c: [b.multiply(c.operands[0], c.operands[0])])
+    testing.check_custom_call(square, operands=["f32"], oracle=lambda x: x * x, budget="smoke").raise_if_failed()
+    expect(
+        testing.check_custom_call(square, operands=["f32"], oracle=lambda x: x + x, budget="smoke"),
+        "kit.square(f32) alone",
+    )
+
+
+def test_operands_that_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = elementwise_calls.call_scalar
+    monkeypatch.setattr(
+        elementwise_calls, "call_scalar", lambda b, f, scalars, *rest: right(b, f, scalars[::-1], *rest)
+    )
+    expect(
+        testing.check_custom_call(call(less_twice(1)), operands=["f32", "f32"], budget="smoke"),
+        "on cpu",
+        "stablehlo.custom_call",
+    )
+
+
+def test_unsigned_operands_that_come_as_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = linked_code._wrapper
+    monkeypatch.setattr(linked_code, "_wrapper", lambda *given: right(*given).replace("= zext i8", "= sext i8"))
+    halved = call(lambda x: (x + 3) // 2)
+    expect(testing.check_custom_call(halved, operands=["ui8"], backends=["cpu"], budget="smoke"), "on cpu", "u1")
+
+
+def test_a_result_that_gets_the_type_of_an_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elementwise_calls, "result_kind", lambda element: "i1")
+    chosen = call(lambda p, x: x if p else -x)
+    report = testing.check_custom_call(
+        chosen, operands=["i1", "f32"], results=["f32"], backends=["reference"], budget="smoke"
+    )
+    expect(report, "on reference")
+
+
+def test_an_unknown_target_is_named() -> None:
+    with pytest.raises(hlojit.HlojitError, match=r"kit\.nothing"):
+        testing.check_custom_call("kit.nothing")
+
+
+# -------------------------------------------------------------------------- ops
+
+
+def test_an_op_conforms() -> None:
+    report = testing.check_op(
+        "stablehlo.maximum", operands=["f32", "f32"], oracle=np.maximum, budget="smoke"
+    ).raise_if_failed()
+    assert "its record's traits hold" in {
+        result.name for result in report.results if result.status is testing.Status.PASSED
+    }
+
+
+def difference(**fields: Any) -> OpDefinition:
+    """A vendor's subtraction."""
+    given: dict[str, Any] = {
+        "operands": (Operand("x"), Operand("y")),
+        "infer": lambda request: [request.operand_types[0]],
+        "reference": lambda call, x, y: x - y,
+        "lowering": Pointwise(lambda b, call, x, y: b.fsub(x, y)),
+    }
+    return OpDefinition(f"kit.difference{next(_numbers)}", **(given | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"lowering": Pointwise(lambda b, call, x, y: b.fsub(y, x))}, ("on cpu", "kit.difference")),
+        ({"lowering": Expand(lambda b, call: [b.subtract(*call.operands[::-1])])}, ("on cpu", "kit.difference")),
+        ({"traits": frozenset({Trait.COMMUTATIVE})}, ("COMMUTATIVE", "exchanged")),
+        ({"traits": frozenset({Trait.IDEMPOTENT})}, ("IDEMPOTENT",)),
+        ({"identity": lambda element: 1.0}, ("neutral element",)),
+    ],
+)
+def test_a_record_that_is_wrong(fields: dict[str, Any], words: tuple[str, ...]) -> None:
+    operands = ["f32", "f32"]
+    testing.check_op(difference(), operands=operands, budget="smoke", backends=["cpu"]).raise_if_failed()
+    wrong = difference(**fields)
+    if "identity" in fields:
+        wrong = replace(wrong, reference=lambda call, x, y: y * x + x)
+    expect(testing.check_op(wrong, operands=operands, budget="smoke", backends=["cpu"]), *words)
+
+
+def test_types_that_do_not_fit_are_said() -> None:
+    with pytest.raises(hlojit.HlojitError, match="no types of operands fit"):
+        testing.check_op("stablehlo.transpose")

@@ -1,0 +1,91 @@
+"""All of a plugin: ``check_plugin``, and ``pytest --pyargs hlojit.testing --plugin=NAME`` as a vendor types it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hlojit
+import hlojit.extensions as ext
+import pytest
+from hlojit import testing
+from hlojit.extensions import ElementwiseCall
+
+from .plugins import Device, plugin
+
+
+def test_each_thing_that_a_plugin_brings_is_checked(tmp_path: Path) -> None:
+    brought = plugin(
+        "kit-vendor", custom_calls=[ElementwiseCall("kitvendor.half", function=lambda x: x * 0.5)], backends=[Device()]
+    )
+    with ext.using(brought):
+        report = testing.check_plugin("kit-vendor", budget="smoke").raise_if_failed()
+    groups = {result.group.partition(":")[0] for result in report.results}
+    assert groups == {"kitvendor.half", "kit-device"}
+    for ending in ("html", "json", "txt"):
+        testing.write_report(report, tmp_path / f"report.{ending}")
+    assert testing.Report.from_json((tmp_path / "report.json").read_text()).score == 1.0
+    assert "conforms" in (tmp_path / "report.txt").read_text()
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_plugins_that_are_not_there_are_named() -> None:
+    with pytest.raises(hlojit.HlojitError, match="no plugin 'kit-nobody' is registered; registered are .*cpu"):
+        testing.check_plugin("kit-nobody")
+
+
+VENDOR = """
+from hlojit.extensions import ElementwiseCall, hookimpl
+
+@hookimpl
+def hlojit_custom_calls():
+    return [ElementwiseCall("kitpackage.double", function=lambda x: x + x)]
+"""
+
+
+WRONG = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hlojit.extensions import Pass
+
+@dataclass(frozen=True)
+class Exchange(Pass):
+    name: ClassVar[str] = "kit-exchange"
+    phase: ClassVar[str] = "before-fusion"
+
+    def run(self, module):
+        found = [each for each in module.walk() if each.name == "stablehlo.subtract"]
+        for each in found:
+            each.operands = each.operands[::-1]
+        return bool(found)
+
+@hookimpl
+def hlojit_passes():
+    return [Exchange()]
+"""
+
+
+def test_the_command_that_a_vendor_types(tmp_path: Path) -> None:
+    """A package with an entry point, in a process of its own, with a pass that exchanges operands."""
+    (tmp_path / "kit_vendor.py").write_text(VENDOR + WRONG)
+    metadata = tmp_path / "kit_vendor-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kit-vendor\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[hlojit]\nkitvendor = kit_vendor\n")
+    package = Path(hlojit.__file__).parents[1]
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, (tmp_path, package))))
+    options = ["--plugin=kitvendor", "--hlojit-budget=smoke", "--hlojit-report=report.html", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "hlojit.testing", *options]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert "kit-exchange" in done.stdout
+    assert "stablehlo.subtract" in done.stdout
+    page = (folder / "report.html").read_text()
+    assert "kitpackage.double" in page
+    assert "does not conform" in page
