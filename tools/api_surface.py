@@ -65,6 +65,15 @@ def breaks(recorded: Surface, present: Surface) -> Iterator[str]:
                     yield f"{where}.{method} is abstract now: classes that were derived from it cannot be made any more"
 
 
+def written(recorded: Surface) -> str:
+    """The record as JSON with a name in each line, so that a change of one name is a change of one line."""
+    modules = []
+    for module, names in sorted(recorded.items()):
+        lines = (f"  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}" for name, entry in sorted(names.items()))
+        modules.append(f" {json.dumps(module)}: {{\n" + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(modules) + "\n}\n"
+
+
 def _signature_breaks(where: str, old: list[list[str]] | None, new: list[list[str]] | None) -> Iterator[str]:
     """Calls that were right and are wrong now: by position, by name, or without a parameter."""
     if old is None:
@@ -114,7 +123,7 @@ def _class(kind: type) -> dict[str, Any]:
         plain = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
         if inspect.isfunction(plain):
             methods[name] = _parameters(plain)
-        elif not inspect.isbuiltin(plain) and name not in dir(object):
+        elif not inspect.isbuiltin(plain) and name not in dir(BaseException):
             attributes.append(name)
     attributes += [name for name in getattr(kind, "__dataclass_fields__", {}) if not name.startswith("_")]
     return {
@@ -146,7 +155,7 @@ def main(arguments: list[str]) -> int:
     if "--check" not in arguments:
         FOLDER.mkdir(exist_ok=True)
         path = FOLDER / f"{'.'.join(map(str, API_VERSION))}.json"
-        path.write_text(json.dumps(present, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        path.write_text(written(present), encoding="utf-8")
         return 0
     broken = [
         f"{path.stem}: {each}"
