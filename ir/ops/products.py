@@ -13,7 +13,7 @@ from hlojit.ir.formats import BooleanType, ComplexType, ElementType, IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
-from hlojit.ir.ops.block_products import block_product
+from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.convert import convert_array
 from hlojit.ir.ops.definition import (
     Array,
@@ -325,7 +325,7 @@ DOT_GENERAL = define(
             expansion=lambda builder, at: product_of_one_kind(builder, at) or product_of_components(builder, at),
             declines=lambda at: declined_mixture(at) or declined_algorithm(at),
         ),
-        parts={BlockFormat: block_product, ComplexType: parts_of_complex_product, QuantizedType: dot_parts},
+        parts={BlockFormat: decode_op_encode, ComplexType: parts_of_complex_product, QuantizedType: dot_parts},
         symbolic=shape_rules.dot_general,
         padded=padding_rules.dot_general,
         summary="products of matrices, batched, over any dimensions",

@@ -4,7 +4,7 @@
     %2 = transpose %1, dims = [1, 0]
     %3 = dot_general %x, %2, contracting_dims = [1] x [0]
 
-A product decodes its operands itself, and may do so while it reads them (``hlojit.ir.ops.block_products``).  Numeric effect:
+A product decodes its operands itself, and may do so while it reads them (``hlojit.ir.passes.block_dot_strength_reduction``).  Numeric effect:
 *exact*, but for the order of sums, which is the product's.
 """
 
@@ -30,6 +30,7 @@ class BlockOperands(Pass):
 
     name: ClassVar[str] = "block-operands"
     phase: ClassVar[str] = "import"
+    after: ClassVar[tuple[str, ...]] = ("tuple-legalizer",)
     before: ClassVar[tuple[str, ...]] = ("block-signature",)
 
     def run(self, module: Module) -> bool:

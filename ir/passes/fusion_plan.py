@@ -63,6 +63,8 @@ class FusionLimits:
     """Bytes of a row of a row kernel that reduces columns of all rows as well; 0 where there is no such kernel."""
     anchors: frozenset[str] = frozenset()
     """Kernels (by the names that lowerings give them) that compute what follows them element by element as well."""
+    decoded_rows: int = 0
+    """Rows up to which a product with a matrix in blocks is a reduction of the numbers as they are decoded; 0: it is a product."""
 
 
 class FusionPolicy(Protocol):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hlojit.ir.passes.algebraic_simplifier import AlgebraicSimplifier
+from hlojit.ir.passes.block_dot_strength_reduction import BlockDotStrengthReduction
+from hlojit.ir.passes.block_operands import BlockOperands
+from hlojit.ir.passes.block_signature import BlockSignature
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.chlo_legalizer import ChloLegalizer
 from hlojit.ir.passes.common_subexpression_elimination import CommonSubexpressionElimination
@@ -27,6 +30,9 @@ from hlojit.ir.passes.while_loop_simplifier import WhileLoopSimplifier
 
 BUILTIN_PASSES: tuple[type[Pass], ...] = (
     TupleLegalizer,
+    BlockOperands,
+    BlockSignature,
+    BlockDotStrengthReduction,
     TokenRemoval,
     CallInliner,
     ShapeLegalizer,
@@ -90,9 +96,13 @@ def default_passes(
 
     The simplifications run a second time before fusion, on what loops and vendors' passes have left.
     """
+    decoded_rows = limits.decoded_rows if limits is not None else 0
     return [
         TupleLegalizer(),
+        BlockOperands(),
+        BlockSignature(),
         TokenRemoval(),
+        *((BlockDotStrengthReduction(decoded_rows),) if decoded_rows else ()),
         *((CallInliner(), OpExpander(), TypeLegalizer()) if legalization is None else legalization),
         StochasticRounding(),
         ExactArithmetic(),

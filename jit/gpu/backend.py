@@ -88,6 +88,7 @@ class GpuBackend(Backend):
         fewest_rows=1,
         longest_selection=LONGEST_SELECTION,
         longest_summed_row=LONGEST_SUMMED_ROW,
+        decoded_rows=4,
     )
 
     def __init__(self) -> None:

@@ -69,8 +69,9 @@ def test_order_names_an_unknown_phase() -> None:
 
 def test_default_order() -> None:
     ordered = names(order_passes(default_passes()))
-    assert ordered[:5] == ["tuple-legalizer", "token-removal", "call-inliner", "stochastic-rounding", "op-expander"]
-    assert ordered[5:8] == ["type-legalizer", "exact-arithmetic", "algebraic-simplifier"]
+    assert ordered[:3] == ["tuple-legalizer", "block-operands", "block-signature"]
+    assert ordered[3:7] == ["token-removal", "call-inliner", "stochastic-rounding", "op-expander"]
+    assert ordered[7:10] == ["type-legalizer", "exact-arithmetic", "algebraic-simplifier"]
     assert ordered[-2:] == ["instruction-fusion", "latency-hiding-scheduler"]
     assert ordered[-4:-2] == ["dead-code-elimination", "exact-arithmetic"], (
         "what vendors' passes before fusion leave unused is not compiled"
