@@ -4,8 +4,8 @@
     %2 = transpose %1, dims = [1, 0]
     %3 = dot_general %x, %2, contracting_dims = [1] x [0]
 
-A product decodes its operands itself, and may do so while it reads them (``hlojit.ir.passes.block_dot_strength_reduction``).  Numeric effect:
-*exact*, but for the order of sums, which is the product's.
+A product decodes its operands itself, and may do so while it reads them (``hlojit.ir.passes.block_dot_strength_reduction``).
+Numeric effect: *exact*, but for the order of sums, which is the product's.
 """
 
 from __future__ import annotations

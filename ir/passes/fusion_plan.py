@@ -64,7 +64,7 @@ class FusionLimits:
     anchors: frozenset[str] = frozenset()
     """Kernels (by the names that lowerings give them) that compute what follows them element by element as well."""
     decoded_rows: int = 0
-    """Rows up to which a product with a matrix in blocks is a reduction of the numbers as they are decoded; 0: it is a product."""
+    """Rows up to which a product with a matrix in blocks is a reduction of its numbers as they are decoded; 0: never."""
 
 
 class FusionPolicy(Protocol):
