@@ -141,16 +141,18 @@ def ask(backend: Backend, instruction: Instruction, *, open_sizes: bool = False)
 
 
 def program_instructions(module: Module) -> Iterator[Instruction]:
-    """What a back end is asked about: the entry function with its loops, branches and members of fusions."""
+    """What a back end is asked about: the entry function with its constants, loops, branches and members of fusions.
+
+    What ends a block computes nothing, and nobody is asked about it.
+    """
     stack: list[Block] = [module.main.body]
     while stack:
         block = stack.pop()
-        inside_fusion = isinstance(block.parent, Instruction) and is_fusion(block.parent)
         for instruction in block:
             if chosen_kernel(instruction) is not None:
                 continue  # what its body says, a plugin's kernel does
             fusion = is_fusion(instruction)
-            if not fusion and not (inside_fusion and is_terminator(instruction)):
+            if not fusion and not is_terminator(instruction):
                 yield instruction
             if fusion or is_control_flow(instruction):
                 stack.extend(instruction.regions)

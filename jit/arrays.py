@@ -12,12 +12,12 @@ An ``Array`` is also what stays on a device between calls, of whatever element t
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, final
 
 import numpy as np
+from hlojit.array_codes import check_codes, have_same_codes
 from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
@@ -32,6 +32,7 @@ from hlojit.ir.formats import (
     find_element_type,
 )
 from hlojit.ir.types import TensorType, tensor
+from hlojit.plain_arrays import as_ndarray, described_array, on_the_host, plain, with_shape
 
 if TYPE_CHECKING:
     from hlojit.extensions.buffers import Buffer
@@ -58,7 +59,7 @@ class Array:
             raise HlojitError(f"an Array of {element} has parts: make it by Array.from_values or Array.from_parts")
         if storage.dtype != element.storage:
             raise HlojitError(f"an Array of {element} is stored as {element.storage}, not as {storage.dtype}")
-        _check_codes(storage, element, f"an Array of {element}")
+        check_codes(storage, element, f"an Array of {element}")
         self._storage: NDArray | None = storage
         self._buffer: Buffer | None = None
         self._parts: tuple[Array, ...] = ()
@@ -106,7 +107,7 @@ class Array:
             numbers = numbers.astype(np.float64)
         encoded = encode_array(numbers, element)
         storage = np.ascontiguousarray(encoded).view(element.storage).reshape(numbers.shape)
-        _check_codes(storage, element, f"the encode function of {element}")
+        check_codes(storage, element, f"the encode function of {element}")
         return cls._from_codes(storage, element)
 
     @classmethod
@@ -379,21 +380,6 @@ def _as_part(part: Any, type_: TensorType, where: str) -> Array:
     return Array(to_storage(part, type_, where), type_.element_type)
 
 
-def _check_codes(storage: NDArray, element: ElementType, what: str) -> None:
-    """Refuse codes that have more bits than the element type."""
-    if not storage.size or element.bits >= storage.dtype.itemsize * 8 or storage.dtype.kind not in "iu":
-        return
-    low, high = 0, (1 << element.bits) - 1
-    if isinstance(element, IntegerType):
-        low, high = element.minimum, element.maximum
-    wrong = storage[(storage < low) | (storage > high)]
-    if wrong.size:
-        raise HlojitError(
-            f"{what}: the code {wrong.flat[0]} is outside its {element.bits} bits ({low} to {high}); "
-            "numbers are encoded by hlojit.Array.from_values"
-        )
-
-
 def _row(name: str) -> ElementType:
     """The element type of a name, which an installed plugin may bring."""
     with fork_gate.inside:
@@ -417,22 +403,6 @@ def row_of_now(element: ElementType) -> ElementType:
 _RENEWED: Final = "{} was registered again since the array was made"
 
 
-def have_same_codes(a: ElementType, b: ElementType) -> bool:
-    """Whether codes of the one mean the same numbers in the other.
-
-    That is so for formats that differ in nothing but the function objects of their codecs, since a cell was run again.
-    """
-    if a == b:
-        return True
-    with fork_gate.inside:
-        from hlojit.ir.fingerprint import NotKeyable, fingerprint
-
-    try:
-        return a.name == b.name and fingerprint(a) == fingerprint(b)
-    except NotKeyable:
-        return False
-
-
 def is_outside_form_different(type_: TensorType) -> bool:
     """Whether arrays of this type look different outside (``Array``, or sub-byte integers of ml_dtypes)."""
     return type_.element_type.dtype != type_.element_type.storage
@@ -448,8 +418,6 @@ def from_storage(storage: NDArray, type_: TensorType) -> NDArray | Array:
 
 # ------------------------------------------------------------------------------------------------------- arguments
 
-_SEQUENCES: Final = (list, tuple, set, dict, str)
-
 
 def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     """Return ``value`` as a plain array (C-contiguous, aligned, native byte order) of the type's storage dtype.
@@ -463,46 +431,23 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
             renewed = value.element_type.name == type_.element_type.name
             hint = f"; {_RENEWED.format(value.element_type)}" if renewed else ""
             raise ArgumentError(f"{where}: expected {type_}, got {value.type}{hint}")
-        return _plain(_with_shape(value.storage, type_, where), type_.element_type.storage, where)
+        return plain(with_shape(value.storage, type_, where), type_.element_type.storage, where)
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         return _from_number(value, type_, where)
-    source = _as_ndarray(value, type_, where)
+    source = as_ndarray(value, type_, where)
     element = type_.element_type
     expected = element.dtype
     native = source.dtype.newbyteorder("=")
     if expected is None:
         if native != element.storage:
             raise ArgumentError(
-                f"{where}: expected {type_}, got {_describe(source)}; wrap the encoded values as hlojit.Array, or "
+                f"{where}: expected {type_}, got {described_array(source)}; wrap the encoded values as hlojit.Array, or "
                 f"encode numbers with hlojit.Array.from_values(values, {element.name!r})"
             )
     elif native != expected:
         hint = f"; convert it with .astype({expected.name!r})" if source.dtype.kind != "O" else ""
-        raise ArgumentError(f"{where}: expected {type_}, got {_describe(source)}{hint}")
-    return _plain(_with_shape(source, type_, where), element.storage, where)
-
-
-def _describe(source: NDArray) -> str:
-    shape = ", ".join(map(str, source.shape)) + ("," if source.ndim == 1 else "")
-    return f"an array of dtype {source.dtype} and shape ({shape})"
-
-
-def _with_shape(source: NDArray, type_: TensorType, where: str) -> NDArray:
-    if source.shape != type_.shape:
-        raise ArgumentError(f"{where}: expected {type_}, got {_describe(source)}")
-    return source
-
-
-def _plain(source: NDArray, storage: np.dtype[Any], where: str) -> NDArray:
-    try:
-        if source.dtype != storage:
-            source = source.astype(storage)
-        result = np.require(np.asarray(source), requirements=("C", "A"))
-    except MemoryError:
-        needed = source.size * storage.itemsize
-        raise ArgumentError(f"{where}: no memory for a copy of {_describe(source)} ({needed:,} bytes)") from None
-    # Two dtype objects can be equal; the call path compares addresses.
-    return result if result.dtype is storage and type(result) is np.ndarray else result.view(np.ndarray).view(storage)
+        raise ArgumentError(f"{where}: expected {type_}, got {described_array(source)}{hint}")
+    return plain(with_shape(source, type_, where), element.storage, where)
 
 
 def _from_number(value: complex, type_: TensorType, where: str) -> NDArray:
@@ -533,54 +478,13 @@ def _from_number(value: complex, type_: TensorType, where: str) -> NDArray:
 def plain_storage(value: object, where: str) -> tuple[NDArray, TensorType]:
     """Anything that ``to_storage`` takes, as a plain array of a storage dtype, with the tensor type that it has."""
     if isinstance(value, Array):
-        return _plain(value.storage, value.element_type.storage, where), value.type
+        return plain(value.storage, value.element_type.storage, where), value.type
     if isinstance(value, (bool, int, float, complex)):
         source: NDArray = np.asarray(value)
     else:
-        source = _as_ndarray(value, "an array", where)
+        source = as_ndarray(value, "an array", where)
     try:
         type_ = tensor(source.shape, element_type_of(source.dtype.newbyteorder("=")))
     except HlojitError as error:
         raise ArgumentError(f"{where}: {error}") from None
-    return _plain(source, type_.element_type.storage, where), type_
-
-
-def _as_ndarray(value: object, type_: TensorType | str, where: str) -> NDArray:
-    """View a foreign array as a NumPy array, without a copy where its protocol allows."""
-    # Not numpy.ma: reading it imports the module, which nobody has need of who has no masked array.
-    masked = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", ())
-    if isinstance(value, masked):
-        raise ArgumentError(f"{where}: a masked array; its mask would be lost: pass .filled(...) or .data")
-    if isinstance(value, (np.ndarray, np.generic)):
-        return np.asarray(value)
-    if value is None or isinstance(value, _SEQUENCES):
-        raise ArgumentError(
-            f"{where}: expected {type_}, got a Python {type(value).__name__}; pass an array "
-            "(numpy.asarray(...) makes one)"
-        )
-    if hasattr(value, "__dlpack__"):
-        with fork_gate.inside:
-            from hlojit.runtime.dlpack import from_dlpack
-
-        return from_dlpack(value, where)
-    try:
-        if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
-            return np.asarray(value)
-        return np.asarray(memoryview(value))  # type: ignore[arg-type]
-    except (TypeError, ValueError, BufferError) as error:
-        raise ArgumentError(
-            f"{where}: expected {type_}, got an object of type {type(value).__name__}, which is not an array "
-            f"(no DLPack, no buffer protocol, no array interface): {error}"
-        ) from error
-
-
-def on_the_host(value: object, where: str) -> NDArray:
-    """A foreign array, number or sequence as NumPy takes it, through DLPack where that does; what is on a device is copied."""
-    if not hasattr(value, "__dlpack__"):
-        return np.asarray(value)
-    try:
-        return _as_ndarray(value, "an array", where)
-    except ArgumentError:
-        if not hasattr(value, "__array__"):
-            raise
-        return np.asarray(value)
+    return plain(source, type_.element_type.storage, where), type_

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, final
 
-from hlojit.arrays import Array, have_same_codes
+from hlojit.array_codes import have_same_codes
+from hlojit.arrays import Array
 from hlojit.block_arrays import PART_NAMES
 from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import refuse_keywords

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--input", nargs="+", action="extend", default=[], metavar="X.npy", help="arguments, in order")
     run.add_argument("--random-inputs", action="store_true", help="make up arguments (fixed seed)")
     run.add_argument("--output", metavar="Y.npz", help="write the results to a file")
-    run.add_argument("--backend", help="name of a back end (see: hlojit plugins)")
+    run.add_argument("--backend", help="names of back ends or devices, such as nova:1,cpu (see: hlojit plugins)")
     run.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times and print the least time")
     run.set_defaults(run=_run)
 
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
     kernels = commands.add_parser("kernels", help="say which kernels of plugins a program takes, and why not others")
     _file(kernels)
-    kernels.add_argument("--backend", help="name of a back end (see: hlojit plugins)")
+    kernels.add_argument("--backend", help="names of back ends or devices, such as nova:1,cpu (see: hlojit plugins)")
     kernels.set_defaults(run=_kernels)
 
     cache = commands.add_parser("cache", help="show what is kept on disk, or remove it")
@@ -197,6 +197,7 @@ def _opt(options: argparse.Namespace) -> int:
     from hlojit.extensions import CompileOptions, registry
     from hlojit.ir.passes.pipeline_text import parse_pipeline
     from hlojit.ir.passes.registry import known_passes
+    from hlojit.placement import named_backend
 
     backend = options.backend or DEFAULT_BACKEND
     brought = {each.pass_.name: each for each in registry().all_passes()}
@@ -209,7 +210,7 @@ def _opt(options: argparse.Namespace) -> int:
         return 0
     module = _module(options)
     if options.passes is None:
-        pipeline = default_pipeline(registry().backend(options.backend), CompileOptions())
+        pipeline = default_pipeline(named_backend(options.backend), CompileOptions())
     else:
         packages = {name: each.source for name, each in brought.items()}
         pipeline = replace(parse_pipeline(options.passes, known), packages=packages)
@@ -339,11 +340,12 @@ def _notes(backend: Any) -> Sequence[str]:
 
 def _roofline(options: argparse.Namespace) -> int:
     from hlojit.compiler import lower
-    from hlojit.extensions import CompileOptions, registry
+    from hlojit.extensions import CompileOptions
     from hlojit.gpu.backend import GpuBackend
     from hlojit.gpu.roofline import estimates, table
+    from hlojit.placement import named_backend
 
-    backend = registry().backend(options.backend)
+    backend = named_backend(options.backend)
     if not isinstance(backend, GpuBackend):
         raise HlojitError(f"the back end {backend.name!r} is none for machines with threads")
     if reason := backend.unavailable():

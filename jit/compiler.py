@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from hlojit.compile_options import checked_options
 from hlojit.compiled import CompiledProgram, read
@@ -18,38 +18,40 @@ from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode,
 from hlojit.extensions.backend_checks import why_unavailable
 from hlojit.extensions.binding import elementwise_binding, refined_call
 from hlojit.extensions.elementwise_calls import one_compilation
-from hlojit.extensions.fusion_policy import fusion_policy
-from hlojit.extensions.kernel_selection import KernelSelection, declined_by, selections
-from hlojit.extensions.legalization import Legalization, Legalizer
 from hlojit.extensions.origins import BACKENDS, backend_text
-from hlojit.extensions.pass_places import warn_of_places
-from hlojit.extensions.registered import RegisteredPass
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for, tables
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
-from hlojit.ir.near_names import unknown
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dynamic_padder import Limit, RunTimeSizes, padded_program
 from hlojit.ir.passes.op_expander import OpExpander
-from hlojit.ir.passes.pass_manager import PHASES, Pass, PassCallback, PassEvent, PassPipeline, VerifyMode, order_passes
-from hlojit.ir.passes.pass_options import with_options
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.passes.shape_refinement import ShapeRefinement
 from hlojit.ir.passes.size_sources import has_unknown_size, is_dynamic, platform_argument, size_arguments
 from hlojit.ir.plugin_names import plugins_named
 from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, state_grid
 from hlojit.ir.resolution import resolved
-from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import Type
 from hlojit.ir.vendor_calls import call_named
 from hlojit.outside import Outside
+from hlojit.pipeline import brought_passes, default_pipeline, legalizer_of, lower
+from hlojit.placement import DEFAULT_BACKEND, named
 
-DEFAULT_BACKEND = "cpu"
-_LAST_UNFUSED_PHASE = "before-fusion"
-"""At its end the back end is asked whether it can do the program."""
+__all__ = [
+    "DEFAULT_BACKEND",
+    "CompileOptions",
+    "compile",
+    "default_pipeline",
+    "generate",
+    "load",
+    "load_program",
+    "lower",
+    "parse",
+    "verify",
+]
 
 
 def parse(text: str, *, allow_unregistered: bool = False, source_name: str = "<string>") -> Module:
@@ -90,8 +92,9 @@ def compile(
 ) -> Any:
     """Compile StableHLO text or a module to an ``Executable``.
 
-    ``backend`` is the name of a registered back end (default: ``HLOJIT_BACKEND``, then the CPU), or a list of names, preferred
-    ones first, among which the program is split (docs/placement.md; also ``"nova,cpu"``); ``options`` is a
+    ``backend`` is the name of a registered back end (default: ``HLOJIT_BACKEND``, then the CPU), of one device (``"nova:1"``), or
+    a list of such names, preferred ones first, among which the program is split (docs/placement.md; also ``"nova,cpu"``);
+    ``options`` is a
     ``CompileOptions`` or a mapping of its fields.  ``donate`` holds numbers of arguments whose memory the program may take,
     beside those that the text names (docs/donation.md).  ``pass_options`` sets options of passes, plugins' ones too:
     ``{"acme-tile": {"size": 32}}`` (docs/add-a-pass.md).  The module given is not changed.
@@ -154,10 +157,8 @@ def _check_program(program: Any) -> None:
 
 
 def _chosen(names: str | Sequence[str] | None, settings: CompileOptions, scope: Snapshot) -> Backend:
-    """The back end of a name, or one that stands for those of a list."""
-    if names is None or isinstance(names, str):
-        name = names or BACKEND.text() or DEFAULT_BACKEND
-        names = name.split(",") if "," in name else name
+    """The back end of a name, or one that stands for those of a list; one device of a back end is a list."""
+    names = named(names)
     if isinstance(names, str):
         chosen = registry().backend(names)
         if reason := why_unavailable(chosen):
@@ -178,14 +179,6 @@ def _chosen(names: str | Sequence[str] | None, settings: CompileOptions, scope: 
     return joint_backend(names, registry().backend, take_apart)
 
 
-def _legalizer(backend: Backend, options: CompileOptions, *, open_sizes: bool = False) -> Legalizer:
-    if not backend.joint_members:
-        return Legalizer(backend, options, open_sizes)
-    from hlojit.partition.joint import JointLegalizer
-
-    return JointLegalizer(backend, options, open_sizes)
-
-
 def _compile(
     program: str | Module, chosen: Backend, settings: CompileOptions, scope: Snapshot, *, is_segment: bool = False
 ) -> Any:
@@ -195,7 +188,7 @@ def _compile(
 
     with collection_paused(), stage_progress(settings.progress) as progress:
         # A segment goes through fewer passes of plugins' than a program, and is kept under the same key where there are none.
-        leaves_out = is_segment and len(_brought(chosen, is_segment=True)) < len(registry().passes(chosen.name))
+        leaves_out = is_segment and len(brought_passes(chosen, is_segment=True)) < len(registry().passes(chosen.name))
         key, origin, kept = ("", None, None) if leaves_out else program_cache.find(program, chosen, settings)
         if kept is not None:
             try:
@@ -271,7 +264,7 @@ def _dynamic(
             if backend.takes_unknown_sizes:
                 return _executable(backend, refined, _compiled(backend, refined.freeze(), settings))
             # Padding knows pointwise ops, and nothing of calls.
-            OpExpander(rule_of=elementwise_binding, keeps=_legalizer(backend, settings).keeps).run(refined)
+            OpExpander(rule_of=elementwise_binding, keeps=legalizer_of(backend, settings).keeps).run(refined)
             outputs = [as_tensor(type_, "a result") for type_ in refined.main.result_types]
             sizes = padded_program(refined)
             verify(refined)
@@ -318,7 +311,7 @@ def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings
 def _expanded(module: Module, backend: Backend, settings: CompileOptions) -> Module:
     """The program with all ops that say what they need of sizes: simplification leaves out what no result needs."""
     expanded = module.clone()
-    inline, expand, _ = _legalizer(backend, settings, open_sizes=True).passes()
+    inline, expand, _ = legalizer_of(backend, settings, open_sizes=True).passes()
     for pass_ in (inline, expand, ShapeRefinement(refine_call=refined_call)):
         pass_.run(expanded)
     return expanded
@@ -343,153 +336,6 @@ def _of_grid(executable: Any, grid: ProcessGrid) -> Any:
     from hlojit.parallel_executable import ParallelExecutable
 
     return executable if grid.processes == 1 else ParallelExecutable(executable, grid)
-
-
-def lower(
-    module: Module,
-    backend: Backend,
-    options: CompileOptions,
-    *,
-    callback: PassCallback | None = None,
-    open_sizes: bool = False,
-    is_segment: bool = False,
-) -> Module:
-    """Run the default pipeline for ``backend`` on ``module`` in place and return it.
-
-    ``open_sizes``: the module is to be compiled once for all sizes of its arguments.  ``is_segment``: it is a part of a program
-    that plugins' passes for all back ends have seen.
-    Raises ``UnsupportedError`` for what the back end cannot do, of the program and of what late passes have built.
-    """
-    pipeline = default_pipeline(backend, options, open_sizes=open_sizes, is_segment=is_segment)
-    late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
-    before = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase not in late))
-    after = replace(pipeline, passes=tuple(pass_ for pass_ in pipeline.passes if pass_.phase in late))
-    legalizer, mode = _legalizer(backend, options, open_sizes=open_sizes), cast(VerifyMode, options.verify)
-    limit = options.pass_time_limit
-    before.run(module, verify=mode, callback=callback, time_limit=limit)
-    declined = declined_by(before.passes)
-    legalizer.check(module, declined)
-    built: list[str] = []
-
-    def note(event: PassEvent) -> None:
-        if event.changed and event.pass_.name in after.packages:
-            built.append(event.pass_.name)
-        if callback is not None:
-            callback(event)
-
-    after.run(module, verify=mode, callback=note, time_limit=limit)
-    if built:
-        legalizer.check(module, declined)
-    return module
-
-
-def default_pipeline(
-    backend: Backend, options: CompileOptions, *, open_sizes: bool = False, is_segment: bool = False
-) -> PassPipeline:
-    """hlojit's passes and those of the plugins, in their order for a back end.
-
-    With ``open_sizes`` those of hlojit's that take programs for all sizes at once; raises ``UnsupportedError`` where a
-    plugin's pass does not.
-    """
-    from hlojit.ir.passes.registry import default_passes
-
-    legalizer = _legalizer(backend, options, open_sizes=open_sizes)
-    again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
-    brought = _brought(backend, is_segment=is_segment)
-    legalization: list[Pass] = list(legalizer.passes())
-    if open_sizes:
-        # Expansions say no more of sizes than they know.
-        legalization.append(ShapeRefinement(refine_call=refined_call).in_phase("legalize"))
-    choosing = selections(backend, options.pass_time_limit)
-    passes = [
-        *default_passes(
-            options.fold_limit,
-            legalization=legalization,
-            limits=backend.fusion_limits,
-            policy=fusion_policy(backend),
-        ),
-        *(each.pass_ for each in brought),
-        *(pass_ for pass_ in choosing if pass_.phase != _LAST_UNFUSED_PHASE),
-    ]
-    packages = {each.pass_.name: each.source for each in brought if each.source}
-    if options.disable_passes or options.pass_options:
-        passes = _chosen_by_name(passes, options, again, packages)
-    warn_of_places([*passes, again])
-    chosen: Iterable[Pass] = (pass_ for pass_ in passes if backend.fuses or not pass_.needs_fusions)
-    if open_sizes:
-        chosen = _of_open_sizes(chosen, {each.pass_.name: each.source for each in brought})
-    ordered = order_passes(chosen, packages)
-    if again.name not in options.disable_passes:
-        ordered = replace(ordered, passes=tuple(_legalized_again(ordered, again)))
-    if open_sizes or not choosing or KernelSelection.name in options.disable_passes:
-        return ordered
-    return replace(ordered, passes=tuple(_before_fusion(ordered, choosing)))
-
-
-def _chosen_by_name(
-    passes: Sequence[Pass], options: CompileOptions, again: Legalization, packages: Mapping[str, str]
-) -> list[Pass]:
-    """The passes without those that the caller leaves out, and with the options that the caller sets.
-
-    Passes of other back ends may be named: one set of options serves for several.
-    """
-    known = {again.name, KernelSelection.name, *(pass_.name for pass_ in passes), *registry().pass_names()}
-    for what, names in (("disable_passes", options.disable_passes), ("pass_options", options.pass_options)):
-        for name in names:
-            if name not in known:
-                raise HlojitError(f"{what}: {unknown('pass', name, known)}{tables().failures()}")
-
-    def with_its_options(pass_: Pass) -> Pass:
-        chosen = options.pass_options.get(pass_.name)
-        origin = f" ({packages[pass_.name]})" if pass_.name in packages else ""
-        return pass_ if not chosen else with_options(pass_, chosen, origin)
-
-    return [with_its_options(pass_) for pass_ in passes if pass_.name not in options.disable_passes]
-
-
-def _brought(backend: Backend, *, is_segment: bool) -> list[RegisteredPass]:
-    """The plugins' passes for a back end.
-
-    Of several back ends those that are for all of them, up to the capability check; a segment sees of these what comes behind it.
-    """
-    late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
-    found = registry().passes(backend.name)
-    if backend.joint_members:
-        return [each for each in found if each.pass_.phase not in late]
-    if not is_segment:
-        return found
-    return [each for each in found if each.pass_.targets or each.pass_.phase in late]
-
-
-def _of_open_sizes(passes: Iterable[Pass], packages: Mapping[str, str]) -> Iterator[Pass]:
-    """The passes for a program that is compiled once for all sizes."""
-    for pass_ in passes:
-        if pass_.open_sizes:
-            yield pass_
-        elif pass_.name in packages:
-            package = packages[pass_.name]
-            named = f"the pass {pass_.name!r}{f' ({package})' if package else ''}"
-            raise UnsupportedError("the program", "", f"{named} takes no programs whose sizes are open (open_sizes)")
-
-
-def _legalized_again(pipeline: PassPipeline, again: Legalization) -> Iterator[Pass]:
-    """The passes with a legalization behind every phase in which a plugin takes part, and before the check."""
-    for phase in PHASES:
-        members = [pass_ for pass_ in pipeline.passes if pass_.phase == phase]
-        yield from members
-        # In the phases before, legalization is still to come.
-        if phase == _LAST_UNFUSED_PHASE:
-            yield again.in_phase(phase)
-        elif phase != "import" and any(pass_.name in pipeline.packages for pass_ in members):
-            yield again.of_changes(phase)
-
-
-def _before_fusion(pipeline: PassPipeline, choosing: Sequence[Pass]) -> Iterator[Pass]:
-    """The passes with kernels of plugins chosen as the last thing before what is left has to be the back end's."""
-    late = PHASES[PHASES.index(_LAST_UNFUSED_PHASE) + 1 :]
-    yield from (pass_ for pass_ in pipeline.passes if pass_.phase not in late)
-    yield from (pass_ for pass_ in choosing if pass_.phase == _LAST_UNFUSED_PHASE)
-    yield from (pass_ for pass_ in pipeline.passes if pass_.phase in late)
 
 
 def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:

@@ -7,11 +7,12 @@ nova.matmul ('nova') for stablehlo.dot_general at model.mlir:9:8: not taken: row
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
-from hlojit.compiler import DEFAULT_BACKEND, lower, parse, verify
-from hlojit.extensions import CompileOptions, registry
+from hlojit.compiler import lower, parse, verify
+from hlojit.extensions import Backend, CompileOptions, registry
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.extensions.kernel_selection import KernelDecision, KernelSelection, unmatched
 from hlojit.extensions.kernel_table import kernels_for
@@ -20,7 +21,23 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PassEvent
 from hlojit.ir.resolution import resolved
-from hlojit.ir.switches import BACKEND
+from hlojit.placement import named
+
+Unmatched = tuple[str, str, str]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SegmentKernels:
+    """What was offered in one part of a split program, and the device that runs it."""
+
+    number: int
+    device: str
+    decisions: tuple[KernelDecision, ...]
+
+    def __str__(self) -> str:
+        said = [f"  {each}" for each in self.decisions] or ["  no kernel of a plugin was offered anything"]
+        return "\n".join([f"segment {self.number} on {self.device}:", *said])
 
 
 @final
@@ -31,10 +48,12 @@ class KernelReport:
     backend: str
     decisions: tuple[KernelDecision, ...]
     """Offers in the order in which they were decided."""
-    unmatched: tuple[tuple[str, str, str], ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
     """Kernels to which nothing was offered: name, plugin, and what they are for."""
     note: str = ""
     """Why nobody was asked, or why the program cannot be compiled."""
+    segments: tuple[SegmentKernels, ...] = ()
+    """Of a program for several back ends, its parts: ``decisions`` are theirs, one part after the other."""
 
     @property
     def taken(self) -> tuple[KernelDecision, ...]:
@@ -42,38 +61,85 @@ class KernelReport:
         return tuple(each for each in self.decisions if each.taken)
 
     def __str__(self) -> str:
-        lines = list(map(str, self.decisions))
+        lines = list(map(str, self.segments or self.decisions))
         lines += [f"{name} ({plugin}): the program has no {what}" for name, plugin, what in self.unmatched]
         lines += [self.note] * bool(self.note)
         return "\n".join(lines) or f"no plugin has kernels for the back end {self.backend!r}"
 
 
 def kernel_report(
-    program: str | Module, *, backend: str | None = None, options: CompileOptions | None = None
+    program: str | Module, *, backend: str | Sequence[str] | None = None, options: CompileOptions | None = None
 ) -> KernelReport:
-    """Lower a program for a back end as ``hlojit.compile`` does, and say what became of plugins' kernels.
+    """Lower a program for a back end, or those of a list, as ``hlojit.compile`` does, and say what became of plugins' kernels.
 
     The program is not changed.  Raises what ``hlojit.compile`` raises of a program that is not valid.
     """
-    chosen = registry().backend(backend or BACKEND.text() or DEFAULT_BACKEND)
+    names = named(backend)
     module = parse(program) if isinstance(program, str) else program.clone()
-    found: list[KernelDecision] = []
+    with one_compilation(), scope_for(module.environment).snapshot().activate() as scope:
+        module = resolved(module, scope)
+        module.environment = scope
+        verify(module)
+        if isinstance(names, str):
+            return _of_one(module, registry().backend(names), options or CompileOptions())
+        return _of_several(module, names, options or CompileOptions())
+
+
+def _of_one(module: Module, backend: Backend, options: CompileOptions) -> KernelReport:
+    note, found = "", list[KernelDecision]()
+    try:
+        _lowered(module, backend, options, found)
+    except UnsupportedError as error:
+        note = str(error)
+    return KernelReport(backend.name, tuple(found), *_rest([backend], found, note))
+
+
+def _of_several(module: Module, names: Sequence[str], options: CompileOptions) -> KernelReport:
+    from hlojit.partition.joint import joint_backend
+    from hlojit.partition.partitioner import planned
+
+    joint = joint_backend(names, registry().backend, lambda *_: None)
+    note, parts = "", list[SegmentKernels]()
+
+    def decided(part: Module, member: Backend) -> list[KernelDecision]:
+        found: list[KernelDecision] = []
+        _lowered(part, member, replace(options, num_replicas=1, num_partitions=1), found, is_segment=True)
+        return found
+
+    try:
+        lower(module, joint, options)
+        plan, _ = planned(module, joint, options, decided)
+        parts = [SegmentKernels(each.number, str(each.place), tuple(each.executable)) for each in plan.segments]
+    except UnsupportedError as error:
+        note = str(error)
+    all_decisions = [decision for each in parts for decision in each.decisions]
+    rest, note = _rest(joint.members, all_decisions, note)
+    return KernelReport(joint.name, tuple(all_decisions), rest, note, tuple(parts))
+
+
+def _lowered(
+    module: Module, backend: Backend, options: CompileOptions, found: list[KernelDecision], *, is_segment: bool = False
+) -> None:
+    """Run the passes, which change the module, and leave in ``found`` what they decided, also where they fail."""
 
     def note(event: PassEvent) -> None:
         if isinstance(event.pass_, KernelSelection):
             found[:] = event.pass_.decisions
 
-    reason = ""
-    with one_compilation(), scope_for(module.environment).snapshot().activate() as scope:
-        module = resolved(module, scope)
-        module.environment = scope
-        verify(module)
-        try:
-            lower(module, chosen, options or CompileOptions(), callback=note)
-        except UnsupportedError as error:
-            reason = str(error)
-        registered = kernels_for(chosen.name).plugins
-        if registered and not chosen.kernel_forms:
-            reason = f"the back end {chosen.name!r} takes no kernels of plugins"
-        rest = () if reason else tuple((r.kernel.name, r.origin, str(p)) for r, p in unmatched(chosen, found))
-    return KernelReport(chosen.name, tuple(found), rest, reason)
+    lower(module, backend, options, callback=note, is_segment=is_segment)
+
+
+def _rest(
+    backends: Sequence[Backend], decisions: Sequence[KernelDecision], note: str
+) -> tuple[tuple[Unmatched, ...], str]:
+    """Kernels to which nothing was offered, and the note."""
+    notes = [
+        f"the back end {each.name!r} takes no kernels of plugins"
+        for each in backends
+        if kernels_for(each.name).plugins and not each.kernel_forms
+    ]
+    if note and not notes:
+        return (), note
+    taking = [each for each in backends if each.kernel_forms]
+    rest = [(r.kernel.name, r.origin, str(p)) for each in taking for r, p in unmatched(each, decisions)]
+    return tuple(rest), "; ".join(notes)

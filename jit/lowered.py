@@ -8,14 +8,14 @@ from typing import Any
 from hlojit.compile_options import checked_options
 from hlojit.compiler import lower as run_passes
 from hlojit.compiler import parse, verify
-from hlojit.extensions import CompileOptions, registry
+from hlojit.extensions import CompileOptions
 from hlojit.ir.environment import current, scope_for
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PassEvent
 from hlojit.ir.passes.shape_legalizer import ShapeLegalizer
 from hlojit.ir.plugin_names import plugins_named
 from hlojit.ir.resolution import resolved
-from hlojit.placement import default_backend
+from hlojit.placement import default_backend, named_backend
 
 
 def lower(
@@ -31,7 +31,7 @@ def lower(
     ``callback`` is told after each pass what ran and whether it changed anything (``event.pass_``, ``event.changed``,
     ``event.seconds``, ``event.module``).  The other arguments are those of ``hlojit.compile``; the module given is not changed.
     """
-    chosen = registry().backend(backend or default_backend())
+    chosen = named_backend(backend or default_backend())
     settings = checked_options(options, None, None, pass_options)
     home = program.environment if isinstance(program, Module) else current()
     with scope_for(home).snapshot().activate() as scope, plugins_named():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.arrays import Array, NDArray, from_storage, is_in_blocks, plain_storage
-from hlojit.extensions import Buffer, Device, MemorySpace, registry
+from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
 from hlojit.extensions.backend_checks import devices_of, why_unavailable
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
@@ -22,14 +22,38 @@ from hlojit.ir.switches import BACKEND
 DEFAULT_BACKEND = "cpu"
 
 
+def default_name() -> str:
+    """What is named where nothing is: a back end, or one of its devices; of several, the first."""
+    return (BACKEND.text() or DEFAULT_BACKEND).partition(",")[0].strip()
+
+
 def default_backend() -> str:
     """The name of the back end that is taken where none is named; of several, the first."""
-    return (BACKEND.text() or DEFAULT_BACKEND).partition(",")[0].partition(":")[0]
+    return default_name().partition(":")[0]
+
+
+def named(backend: str | Sequence[str] | None) -> str | Sequence[str]:
+    """What a caller, or the switch, means by ``backend``: the name of one, or names of several and of devices."""
+    if backend is not None and not isinstance(backend, str):
+        return backend
+    name = backend or BACKEND.text() or DEFAULT_BACKEND
+    return [each.strip() for each in name.split(",")] if "," in name or ":" in name else name
+
+
+def named_backend(name: str) -> Backend:
+    """The back end of a name such as ``"nova"`` or ``"nova:1"``, whose device must be there."""
+    if isinstance(name, str) and ":" in name:
+        find_device(name)
+        name = name.partition(":")[0]
+    return registry().backend(name)
 
 
 def devices(backend: str | None = None) -> tuple[Device, ...]:
-    """The devices of a back end (default: ``HLOJIT_BACKEND``, then the CPU), the default one first."""
-    chosen = registry().backend(backend or default_backend())
+    """The devices of a back end (default: ``HLOJIT_BACKEND``, then the CPU), the default one first; of ``"nova:1"`` that one."""
+    name = backend or default_name()
+    if isinstance(name, str) and ":" in name:
+        return (find_device(name),)
+    chosen = registry().backend(name)
     reason = why_unavailable(chosen)
     if reason:
         raise HlojitError(f"the back end {chosen.name!r} cannot be used here: {reason}")
@@ -44,12 +68,14 @@ def find_device(device: Device | str | None) -> Device:
         raise ArgumentError(
             f"{device!r} of type {type(device).__name__} is no device; pass one of hlojit.devices(), or a name such as 'cpu:0'"
         )
-    backend, _, number = (device or default_backend()).partition(":")
+    backend, colon, number = (device or default_name()).partition(":")
     known = devices(backend)
     for each in known:
-        if str(each.id) == number or not number:
+        if str(each.id) == number or not colon:
             return each
-    raise HlojitError(f"there is no device {device!r}; the back end {backend!r} has {', '.join(map(str, known))}")
+    raise HlojitError(
+        f"there is no device {device or default_name()!r}; the back end {backend!r} has {', '.join(map(str, known))}"
+    )
 
 
 def put(array: Any, device: Device | str | None = None, *, memory_space: MemorySpace | None = None) -> Array:

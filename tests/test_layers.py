@@ -60,7 +60,14 @@ MAY_IMPORT = {
         ),
     ),
     "hlojit.new_plugin": (*EXTENSIONS, "hlojit.new_plugin"),
-    "hlojit.tracing": (*EXTENSIONS, "hlojit.tracing", "hlojit.compiler", "hlojit.arrays", "hlojit.executable"),
+    "hlojit.tracing": (
+        *EXTENSIONS,
+        "hlojit.tracing",
+        "hlojit.compiler",
+        "hlojit.arrays",
+        "hlojit.plain_arrays",
+        "hlojit.executable",
+    ),
 }
 """What the modules of a package may import of hlojit, at module level or inside functions."""
 
@@ -107,6 +114,7 @@ JIT_ORDER = (
     ("simt",),
     ("gpu",),
     ("block_arrays",),
+    ("plain_arrays", "array_codes"),
     ("arrays",),
     ("foreign_arrays",),
     ("placement",),
@@ -115,7 +123,7 @@ JIT_ORDER = (
     ("parallel_executable", "dynamic_executable", "bounded_executable", "refined_program"),
     ("nested_executable", "sized_executable", "block_executable", "partition"),
     ("outside",),
-    ("program_cache", "cpu"),
+    ("program_cache", "cpu", "pipeline"),
     ("compiler",),
     ("kernel_report", "lowered", "new_plugin"),
     ("tracing",),

@@ -7,7 +7,7 @@ back end of the list keeps as it is must not keep this one from computing it in 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, final
@@ -19,6 +19,7 @@ from hlojit.extensions.legalization import Legalizer, ask, program_instructions
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.internal import chosen_kernel
 from hlojit.ir.passes.graph_facts import is_constant, is_control_flow, is_terminator, program_blocks
 from hlojit.ir.types import TensorType
@@ -55,8 +56,10 @@ class Answer:
 class Candidates:
     """The answers for one module, each asked for once."""
 
-    def __init__(self, module: Module, members: Sequence[Legalizer]):
+    def __init__(self, module: Module, members: Sequence[Legalizer], name: str = ""):
+        """``name``: of the list, for errors."""
         self._module = module
+        self._joint_name = name
         self._members = list(members)
         self._own: dict[Instruction, Answer] = {}
         self._expanded: dict[tuple[object, ...], tuple[float, str]] = {}
@@ -68,6 +71,25 @@ class Candidates:
             pairs = [self._ask(number, instruction) for number in range(len(self._members))]
             found = self._own[instruction] = Answer(*(tuple(each) for each in zip(*pairs)))
         return found
+
+    def refuse(self, instruction: Instruction, number: int, reason: str) -> None:
+        """A back end has said yes, and then refused a part with the instruction in it: take that for its answer."""
+        known = self.of(instruction)
+        costs, reasons = list(known.costs), list(known.reasons)
+        costs[number], reasons[number] = math.inf, reason
+        self._own[instruction] = Answer(tuple(costs), tuple(reasons))
+        self.__dict__.pop("_whole", None)
+
+    def check(self, instruction: Instruction, declined: Callable[[Instruction], str] = lambda _: "") -> None:
+        """Raise ``UnsupportedError`` if none of them can do it, with the reason of each; ``declined`` as for ``Legalizer``."""
+        answer = self.of(instruction)
+        if answer.takers:
+            return
+        reasons = zip(self._members, answer.reasons)
+        why = "; ".join(f"{each.backend.name}: {reason or 'gives no reason'}" for each, reason in reasons)
+        raise UnsupportedError(
+            described(instruction), self._joint_name, why + declined(instruction), instruction.location
+        )
 
     def whole(self, construct: Instruction) -> Answer:
         """About a loop or branch with all that it holds."""
@@ -148,7 +170,7 @@ class Candidates:
             return math.inf, reason or error.reason
         except HlojitError as error:
             return math.inf, f"{reason}; expanding it failed: {error}" if reason else str(error)
-        found = [each for each in program_instructions(alone.module) if not is_terminator(each)]
+        found = list(program_instructions(alone.module))
         taken = [each for each in alone.module.walk() if chosen_kernel(each) is not None]
         return sum(cost_of(legalizer.backend, each, number) for each in found) + sum(map(estimate, taken)), ""
 

@@ -14,9 +14,8 @@ from hlojit.extensions import Backend, Capability, CompileOptions, Device, Suppo
 from hlojit.extensions.backend_checks import devices_of, why_unavailable
 from hlojit.extensions.kernel_selection import is_offered
 from hlojit.extensions.legalization import Legalizer, program_instructions
-from hlojit.ir.errors import ArgumentError, HlojitError, UnsupportedError
+from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.graph import Instruction, Module
-from hlojit.ir.ops.custom_calls import described
 from hlojit.partition.candidates import Candidates
 from hlojit.placement import find_device
 
@@ -79,14 +78,9 @@ class JointLegalizer(Legalizer):
 
     def check(self, module: Module, declined: Callable[[Instruction], str] = lambda _: "") -> None:
         """Raise ``UnsupportedError`` for the first instruction that none of them can do, with the reason of each."""
-        found = Candidates(module, self.members())
+        found = Candidates(module, self.members(), self.backend.name)
         for instruction in program_instructions(module):
-            answer = found.of(instruction)
-            if not answer.takers:
-                reasons = zip(self.members(), answer.reasons)
-                why = "; ".join(f"{each.backend.name}: {reason or 'gives no reason'}" for each, reason in reasons)
-                why += declined(instruction)
-                raise UnsupportedError(described(instruction), self.backend.name, why, instruction.location)
+            found.check(instruction, declined)
 
 
 def joint_backend(names: Sequence[Any], backend_of: Callable[[str], Backend], take_apart: TakeApart) -> JointBackend:

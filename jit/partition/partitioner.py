@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from hlojit.partition.assignment import Assigner, Assignment
 from hlojit.partition.candidates import Answer, Candidates
 from hlojit.partition.executable import PartitionedExecutable
 from hlojit.partition.explanation import Explanation
-from hlojit.partition.extraction import extracted
+from hlojit.partition.extraction import extracted, reads_of
 from hlojit.partition.grouping import groups, ordered
 from hlojit.partition.instances import first_places, spread
 from hlojit.partition.joint import JointBackend, JointLegalizer, Place
@@ -28,20 +29,61 @@ _SMALL_CONSTANT: Final = 1024
 """Bytes of a constant that every segment which reads it has for itself."""
 
 
+_ROUNDS: Final = 8
+"""Of placements after which a part that is refused goes away with all that is in it."""
+
+
 def partitioned(
     module: Module, backend: JointBackend, options: CompileOptions, compile_segment: CompileSegment
 ) -> PartitionedExecutable:
     """The executable of a program for several back ends; the module has passed ``JointLegalizer.check``."""
-    candidates = Candidates(module, JointLegalizer(backend, options).members())
+    return PartitionedExecutable(*planned(module, backend, options, compile_segment))
+
+
+def planned(
+    module: Module, backend: JointBackend, options: CompileOptions, compile_segment: CompileSegment
+) -> tuple[Plan, Explanation]:
+    """The plan of such a program, its segments with what ``compile_segment`` has made of them.
+
+    What a back end refuses when it compiles a part, after it has said yes to what is in it, is placed again without it.
+    """
+    candidates = Candidates(module, JointLegalizer(backend, options).members(), backend.name)
     assigner = Assigner(backend, candidates)
-    assignment = assigner.of_function(module.main)
-    planner = _Planner(module, backend, candidates, assigner)
-    plan = planner.plan(assignment)
-    planner.extract()
-    for segment in plan.segments:
-        assert segment.module is not None
-        segment.executable = compile_segment(segment.module, backend.members[segment.place.member])
-    return PartitionedExecutable(plan, Explanation(module, backend, candidates, assigner, assignment, plan))
+    for number in itertools.count():
+        assignment = assigner.of_function(module.main)
+        planner = _Planner(module, backend, candidates, assigner)
+        plan = planner.plan(assignment)
+        planner.extract()
+        refusals: list[tuple[Segment, UnsupportedError]] = []
+        for segment in plan.segments:
+            assert segment.module is not None
+            try:
+                segment.executable = compile_segment(segment.module, backend.members[segment.place.member])
+            except UnsupportedError as error:
+                refusals.append((segment, error))
+        if not refusals:
+            return plan, Explanation(module, backend, candidates, assigner, assignment, plan)
+        for refused, why in refusals:
+            _refuse(refused, why, candidates, is_last=number >= _ROUNDS)
+    raise AssertionError("every round takes something away")
+
+
+def _refuse(segment: Segment, error: UnsupportedError, candidates: Candidates, *, is_last: bool) -> None:
+    """Have none of what a back end refused go there again: what its error names, or else all of the part."""
+    inside = [each for instruction in segment.instructions for each in instruction.walk()]
+    there = [each for each in inside if each.location == error.location and not is_terminator(each)]
+    named = [each for each in there if each.op.name == error.op]
+    readers = [
+        each
+        for each in segment.instructions
+        for value in reads_of(each)
+        if value.producer is not None and is_constant(value.producer) and value.producer.location == error.location
+    ]
+    refused = () if is_last else named or there or dict.fromkeys(readers)
+    for instruction in refused or segment.instructions:
+        candidates.refuse(instruction, segment.place.member, f"it was refused when it was compiled: {error.reason}")
+        if not is_control_flow(instruction):
+            candidates.check(instruction)
 
 
 @final

@@ -12,7 +12,7 @@ import numpy as np
 from hlojit.arrays import from_storage
 from hlojit.compiler import compile as compile_program
 from hlojit.compiler import parse
-from hlojit.extensions import Backend, Capability, Device, Support, can_decompose, registry
+from hlojit.extensions import Backend, Capability, Device, Support, can_decompose
 from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, element_types
@@ -20,7 +20,7 @@ from hlojit.ir.graph import Instruction, Module, clone_instruction
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.passes.graph_facts import is_terminator
 from hlojit.ir.types import TensorType, tensor
-from hlojit.placement import devices, get, put
+from hlojit.placement import devices, get, named_backend, put
 from hlojit.testing.arguments import arguments_for, made_up
 from hlojit.testing.comparison import tolerance_for
 from hlojit.testing.corpus import CorpusProgram, corpus
@@ -47,7 +47,7 @@ def check_backend(
     and if it had said so when it was asked.
     """
     name = backend if isinstance(backend, str) else backend.name
-    chosen = registry().backend(name)
+    chosen = named_backend(name)
     reason = chosen.unavailable()
     if reason:
         raise HlojitError(f"the back end {name!r} cannot be used here: {reason}")

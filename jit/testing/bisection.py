@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from hlojit.compile_options import checked_options
 from hlojit.compiler import default_pipeline, generate, parse
-from hlojit.extensions import Backend, CompileOptions, registry
+from hlojit.extensions import Backend, CompileOptions
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.ir.builder import build_function
 from hlojit.ir.environment import OPS, current, scope_for, tables
@@ -31,6 +31,7 @@ from hlojit.ir.passes.pass_manager import Pass, PassPipeline
 from hlojit.ir.passes.rewriting import limited_rules
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
+from hlojit.placement import named_backend
 from hlojit.testing.arguments import arguments_for
 from hlojit.testing.comparison import Difference, Tolerance, first_difference, tolerance_for
 from hlojit.testing.execution import (
@@ -172,7 +173,7 @@ class _Search:
         self, module: Module, arrays: Sequence[NDArray], outcome: Outcome, expected: Outcome
     ) -> tuple[str, str, str]:
         """Kind, name and package of what makes the program wrong."""
-        chosen = registry().backend(self.backend)
+        chosen = named_backend(self.backend)
         if not outcome.is_good:
             return self._guilty_of_failure(module, arrays, chosen, outcome)
         before, lowered = module, module

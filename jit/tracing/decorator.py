@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-from hlojit.arrays import Array, NDArray, on_the_host, row_of_now
+from hlojit.arrays import Array, NDArray, row_of_now
 from hlojit.extensions import CompileOptions, registry
 from hlojit.ir.builder import Builder
 from hlojit.ir.donation import mark_donated
@@ -32,6 +32,7 @@ from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import BACKEND
 from hlojit.ir.types import TensorType, tensor
+from hlojit.plain_arrays import on_the_host
 from hlojit.tracing.callables import name_of, place_of, signature_of
 from hlojit.tracing.containers import LEAF, NestingError, Structure, flatten, paths, unflatten
 from hlojit.tracing.dispatch import Dispatch

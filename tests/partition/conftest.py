@@ -9,6 +9,8 @@ import pytest
 from hlojit.extensions import Backend, registry
 
 from ..devices.vendor import Plugin
+from .test_placement import refusing
+from .vendor import OwnMemoryBackend, everything
 
 
 @pytest.fixture
@@ -21,3 +23,11 @@ def registered() -> Iterator[Callable[..., None]]:
             stack.enter_context(registry().load().using(type(f"Plugin_{names}", (Plugin,), {})(*backends)))
 
         yield register
+
+
+@pytest.fixture
+def nova(registered: Callable[..., None]) -> OwnMemoryBackend:
+    """Takes everything but sines; ``last`` everything, at a high cost."""
+    made = OwnMemoryBackend("nova", refusing("stablehlo.sine", "stablehlo.sort"))
+    registered(made, OwnMemoryBackend("last", everything(1e6)))
+    return made

@@ -34,7 +34,7 @@ from hlojit.extensions import (
 from hlojit.ir import Instruction, TensorType, evaluate_instruction
 
 from ..random_programs import RandomProgram, random_arguments
-from .test_execution import LOOP, W
+from .test_constructs import LOOP, W
 from .test_placement import COMPOSITE, SORTED, X, Y
 
 Register = Callable[..., None]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import hlojit
 import numpy as np
 from hlojit.extensions import (
     DECOMPOSE,
@@ -122,3 +123,10 @@ def random_answers(seed: int, refused: float = 0.3) -> Answers:
         return Capability(YES.support, cost=source.choice([0.0, 10.0, 1e5, 1e6]))
 
     return answers
+
+
+NAMES = ["nova", "last"]
+
+
+def expected(text: str, *arguments: Any) -> Any:
+    return hlojit.compile(text, backend="reference")(*arguments)
