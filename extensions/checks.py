@@ -22,7 +22,7 @@ from hlojit.extensions.registered import (
     RegisteredPass,
 )
 from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, KERNELS, OPS, Contribution
-from hlojit.ir.errors import PluginError
+from hlojit.ir.errors import PluginError, short_repr
 from hlojit.ir.fingerprint import fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import OpDefinition
@@ -51,6 +51,8 @@ class PluginRecord:
     custom_calls: list[CustomCall] = field(default_factory=list)
     backends: list[Backend] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
+    cases: str = ""
+    """The module that says how ``hlojit.testing`` tries what the plugin brings (``hlojit_cases``), imported by nobody else."""
 
     @property
     def origin(self) -> str:
@@ -91,7 +93,13 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
     """Call a plugin's hooks, fill ``record`` and return what the plugin adds to an environment."""
     record.api = getattr(plugin, "hlojit_api", FIRST_VERSION)
     record.module = type(plugin).__module__
+    record.cases = getattr(plugin, "hlojit_cases", "")
     _check_api(record)
+    if not isinstance(record.cases, str):
+        raise PluginError(
+            f"plugin {record.origin}: hlojit_cases is {short_repr(record.cases)}, expected the name of a module: "
+            "hlojit_cases = 'nova.cases'"
+        )
     _call_hooks(plugin, record)
     tables: dict[str, dict[str, Any]] = {}
     for hook, spec in HOOKS.items():

@@ -15,7 +15,7 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.vendor_calls import call_named
 
 _PREFIX: Final = "hlojit_"
-_ATTRIBUTES: Final = ("hlojit_api", "hlojit_identity", "hlojit_runtime")
+_ATTRIBUTES: Final = ("hlojit_api", "hlojit_cases", "hlojit_identity", "hlojit_runtime")
 """What a plugin may have under names that begin so, besides hooks."""
 
 

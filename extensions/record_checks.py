@@ -12,7 +12,7 @@ from hlojit.ir.errors import short_repr
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import AttributeSpec, Constraint, Lowering, OpDefinition, Operand
 from hlojit.ir.passes.fusion_plan import FusionLimits
-from hlojit.ir.passes.pass_manager import PHASES, Pass
+from hlojit.ir.passes.pass_manager import NUMERIC_EFFECTS, PHASES, Pass
 
 _SPELLING: Final = re.compile(r"!?[A-Za-z]\w*")
 """What the reader of types takes for the name of an element type."""
@@ -34,6 +34,9 @@ def pass_complaint(pass_: Pass) -> str | None:
         plain = not isinstance(value, str) and isinstance(value, Iterable)
         if not plain or not all(isinstance(each, str) for each in value):
             return f"has {attribute} = {value!r}, which is not a sequence of names such as ('cpu',)"
+    complaint = _effect_complaint(pass_)
+    if complaint:
+        return complaint
     kind = type(pass_)
     fields = [
         name for name, declared in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(declared)
@@ -42,6 +45,22 @@ def pass_complaint(pass_: Pass) -> str | None:
         what = f"has the field {fields[0]}, and its class {kind.__name__} is no dataclass"
         return f"{what}; decorate it with @dataclass(frozen=True)"
     return None if _takes(pass_.run, 1) else "cannot run: its method run takes no module; write def run(self, module)"
+
+
+def _effect_complaint(pass_: Pass) -> str:
+    """What a pass says that it does to numbers."""
+    effect, bound = pass_.numeric_effect, pass_.error_bound
+    if effect not in ("", *NUMERIC_EFFECTS):
+        return f"has numeric_effect = {short_repr(effect)}; effects are {', '.join(NUMERIC_EFFECTS)}"
+    is_number = isinstance(bound, (int, float)) and not isinstance(bound, bool)
+    if not is_number or not 0 <= bound < float("inf"):
+        return f"has error_bound = {short_repr(bound)}, expected a number such as 1e-3"
+    if (effect == "approximates") != (bound > 0):
+        wanted = (
+            "say by how much results may differ: error_bound = 1e-3" if not bound else "only what approximates has one"
+        )
+        return f"has numeric_effect = {effect!r} and error_bound = {bound!r}; {wanted}"
+    return ""
 
 
 def backend_complaint(backend: Backend) -> str | None:

@@ -31,6 +31,7 @@ class AlgebraicSimplifier(Pass):
     phase: ClassVar[str] = "simplify"
     open_sizes: ClassVar[bool] = True
     before: ClassVar[tuple[str, ...]] = ("common-subexpression-elimination", "dead-code-elimination")
+    numeric_effect: ClassVar[str] = "permitted"
     effect: str = "permitted"
     disable: str = ""
     fold_limit: int = 0

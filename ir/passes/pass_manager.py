@@ -42,6 +42,9 @@ from hlojit.ir.vendor_calls import call_vendor
 PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
 """The phases in the order in which they run."""
 
+NUMERIC_EFFECTS: Final = ("exact", "permitted", "approximates")
+"""What a pass may say that it does to numbers."""
+
 NO_PACKAGES: Final[Mapping[str, str]] = MappingProxyType({})
 
 VerifyMode = Literal["third-party", "always", "never"]
@@ -56,6 +59,11 @@ class Pass(ABC):
     ``needs_fusions`` says that the pass makes or reads fusions: it is left out where a back end takes the graph as it is
     before fusion.  ``open_sizes`` says that it also takes programs that are compiled once for all sizes, with types such as
     ``tensor<?xf32>``; where a plugin's pass does not, such a program is compiled for each combination of shapes.
+
+    ``numeric_effect`` says what the pass does to numbers, as rewrite rules do: ``exact`` (the same bits), ``permitted`` (a
+    freedom that the specification leaves, such as the order of a sum) or ``approximates``; then ``error_bound`` says by how much
+    results may differ, relative to the largest finite number of an array.  ``hlojit.testing`` holds the pass to it, and takes
+    one that says nothing for exact.
     """
 
     name: ClassVar[str]
@@ -65,6 +73,8 @@ class Pass(ABC):
     targets: ClassVar[tuple[str, ...]] = ()
     needs_fusions: ClassVar[bool] = False
     open_sizes: ClassVar[bool] = False
+    numeric_effect: ClassVar[str] = ""
+    error_bound: ClassVar[float] = 0.0
     only_after_changes: ClassVar[bool] = False
     """Of hlojit's own: the pass is left out where no plugin's pass has changed anything in its phase."""
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from hlojit.testing.backends import check_backend
     from hlojit.testing.bisection import Bisection, bisect
     from hlojit.testing.calls import check_custom_call
+    from hlojit.testing.cases import Case
     from hlojit.testing.comparison import EXACT, INEXACT, Tolerance
     from hlojit.testing.corpus import CorpusProgram, corpus
+    from hlojit.testing.coverage import Missing
     from hlojit.testing.findings import Finding, Result, Status, Timing
     from hlojit.testing.formats import check_format
     from hlojit.testing.kernels import check_kernel
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 _HOME = {
     "backends": ("check_backend",),
     "calls": ("check_custom_call",),
+    "cases": ("Case",),
     "corpus": ("CorpusProgram", "corpus"),
+    "coverage": ("Missing",),
     "kernels": ("check_kernel",),
     "ops": ("check_op",),
     "passes": ("check_pass",),
@@ -51,9 +55,11 @@ __all__ = [
     "EXACT",
     "INEXACT",
     "Bisection",
+    "Case",
     "ConformanceError",
     "CorpusProgram",
     "Finding",
+    "Missing",
     "Report",
     "Result",
     "Status",

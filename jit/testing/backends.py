@@ -5,7 +5,8 @@ check_backend("nova").raise_if_failed()
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -22,11 +23,11 @@ from hlojit.ir.passes.graph_facts import is_terminator
 from hlojit.ir.types import TensorType, tensor
 from hlojit.placement import devices, get, named_backend, put
 from hlojit.testing.arguments import arguments_for, made_up
-from hlojit.testing.comparison import tolerance_for
-from hlojit.testing.corpus import CorpusProgram, corpus
+from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
+from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
 from hlojit.testing.execution import execute, interpret, run_executable, storage_of
 from hlojit.testing.findings import Timing
-from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, budget_of
+from hlojit.testing.recorder import Budget, Found, Recorder, Refused, Unreached, budget_of
 from hlojit.testing.report import Report
 from hlojit.testing.script import script
 from hlojit.testing.timing import least_times, prepared
@@ -35,7 +36,9 @@ from hlojit.testing.trials import Trial, Trials
 
 def check_backend(
     backend: str | Backend,
+    programs: Iterable[CorpusProgram | Module | str] = (),
     *,
+    tolerance: Tolerance | None = None,
     seed: int = 0,
     budget: str | Budget = "quick",
     isolate: bool = False,
@@ -43,8 +46,10 @@ def check_backend(
 ) -> Report:
     """Try a registered back end: real and random programs beside their meaning, and each of its answers about instructions.
 
-    ``isolate`` runs programs in child processes, where they may crash.  What the back end refuses is no finding if it says why,
-    and if it had said so when it was asked.
+    ``programs`` are tried besides those of the corpus; ``tolerance`` is what inexact programs' results may differ by, as where a
+    device sums in narrower numbers.  ``isolate`` runs programs in child processes, where they may crash.  What the back end
+    refuses is no finding if it says why, and if it had said so when it was asked; but of a back end that refuses everything
+    nothing is shown.
     """
     name = backend if isinstance(backend, str) else backend.name
     chosen = named_backend(name)
@@ -53,11 +58,12 @@ def check_backend(
         raise HlojitError(f"the back end {name!r} cannot be used here: {reason}")
     recorder = Recorder("back end", name, budget_of(budget), seed, progress)
     trials = Trials(recorder, isolate)
-    every = list(corpus(seed=seed, count=recorder.budget.programs))
+    own = corpus_of(programs, seed=seed)
+    every = [_tolerated(each, tolerance) for each in (*own, *corpus(seed=seed, count=recorder.budget.programs))]
     for program in every:
         group = "random programs" if program.name.startswith("random") else "real programs"
-        recorder.run(group, program.name, partial(trials.run, _trial(program), name, times=2))
-    _check_answers(chosen, every, recorder, trials)
+        recorder.run(group, program.name, partial(trials.run, _trial(program), name, times=2), backend=name)
+    _check_answers(chosen, every, recorder, trials, tolerance)
     _check_edges(name, recorder)
     _check_arrays(name, recorder)
     recorder.run(
@@ -69,6 +75,10 @@ def check_backend(
     return recorder.report()
 
 
+def _tolerated(program: CorpusProgram, tolerance: Tolerance | None) -> CorpusProgram:
+    return program if tolerance is None or program.tolerance == EXACT else replace(program, tolerance=tolerance)
+
+
 def _trial(program: CorpusProgram) -> Trial:
     return Trial(program.name, program.module, program.arguments, program.tolerance)
 
@@ -76,7 +86,13 @@ def _trial(program: CorpusProgram) -> Trial:
 # --------------------------------------------------------------------- answers
 
 
-def _check_answers(backend: Backend, every: Sequence[CorpusProgram], recorder: Recorder, trials: Trials) -> None:
+def _check_answers(
+    backend: Backend,
+    every: Sequence[CorpusProgram],
+    recorder: Recorder,
+    trials: Trials,
+    tolerance: Tolerance | None,
+) -> None:
     """Each different instruction of the corpus, alone: what the back end answers, and whether it is so."""
     seen: set[object] = set()
     for program in every:
@@ -87,7 +103,9 @@ def _check_answers(backend: Backend, every: Sequence[CorpusProgram], recorder: R
             seen.add(key)
             types = ", ".join(map(str, instruction.operand_types))
             name = f"{instruction.name}({types})"
-            recorder.run("answers", name, partial(_answer, backend, instruction, trials))
+            recorder.run(
+                "answers", name, partial(_answer, backend, instruction, trials, tolerance), backend=backend.name
+            )
 
 
 def _instructions(module: Module) -> Iterator[Instruction]:
@@ -98,7 +116,7 @@ def _instructions(module: Module) -> Iterator[Instruction]:
             yield instruction
 
 
-def _answer(backend: Backend, instruction: Instruction, trials: Trials) -> int:
+def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: Tolerance | None) -> int:
     answer = _asked(backend, instruction)
     if _asked(backend, instruction) != answer:
         raise Found(f"{backend.name} answers {instruction.name} once {answer} and then {_asked(backend, instruction)}")
@@ -119,8 +137,10 @@ def _answer(backend: Backend, instruction: Instruction, trials: Trials) -> int:
                 f"{backend.name} answers YES to {instruction.name} and then refuses it: {outcome.message}",
                 script(module, arrays, backend.name),
             )
-        raise Skipped(f"what it is decomposed into is refused: {outcome.message.partition(chr(10))[0]}")
-    return trials.run(Trial(instruction.name, module, arrays, tolerance_for(module)), backend.name)
+        raise Refused(f"what it is decomposed into is refused: {outcome.message.partition(chr(10))[0]}")
+    usual = tolerance_for(module)
+    tolerance = usual if stated is None or usual == EXACT else stated
+    return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name)
 
 
 def _asked(backend: Backend, instruction: Instruction) -> Capability:
@@ -136,10 +156,10 @@ def _refuses(backend: Backend, instruction: Instruction, module: Module, answer:
     try:
         compile_program(module, backend=backend.name)
     except UnsupportedError:
-        return 1
+        raise Refused(answer.reason) from None  # as it said
     if can_decompose(instruction) or is_custom_call(instruction):
-        return 1  # it was taken apart
-    raise Skipped("the program is simpler than the instruction that it was asked about")
+        raise Refused(f"{answer.reason}; it is taken apart")
+    raise Unreached("the program is simpler than the instruction that it was asked about")
 
 
 def _alone(instruction: Instruction) -> Module:
@@ -185,7 +205,7 @@ def _edge(text: str, name: str, seed: int) -> int:
     try:
         executable = compile_program(module, backend=name)
     except UnsupportedError as error:
-        raise Skipped(str(error).partition("\n")[0]) from None
+        raise Refused(str(error).partition("\n")[0]) from None
     found = run_executable(executable, module, arrays)
     if found.results is None or meant.results is None:
         raise Found(found.describe(), script(module, arrays, name))

@@ -15,20 +15,21 @@ from typing import Any
 import numpy as np
 from hlojit.compiler import compile as compile_program
 from hlojit.extensions import CustomCall, ElementwiseCall, hookimpl, registry, using
-from hlojit.ir.attributes import Attribute, BoolAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
+from hlojit.ir.attribute_values import attribute_of
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, element_type
 from hlojit.ir.graph import Value
 from hlojit.ir.scalar.arrays import encode_array, to_compute
-from hlojit.ir.types import tensor
+from hlojit.ir.types import TensorType, tensor
 from hlojit.ir.verifier import collect_faults
 from hlojit.testing.comparison import INEXACT, Tolerance
 from hlojit.testing.contexts import Sample, alone, context_arguments, programs
 from hlojit.testing.exact import plain_function
 from hlojit.testing.execution import NDArray
-from hlojit.testing.recorder import Budget, Recorder, Skipped, budget_of
+from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, Unreached, budget_of
 from hlojit.testing.report import Report
+from hlojit.testing.stated import Shapes, StatedArguments, StatedShapes, stated_shapes
 from hlojit.testing.trials import Oracle, Trial, Trials
 
 ELEMENTS = ("f32", "f64", "i32", "ui8", "bf16")
@@ -40,8 +41,11 @@ def check_custom_call(
     call: CustomCall | str,
     *,
     operands: Sequence[str] | Sequence[Sequence[str]] = (),
-    results: Sequence[str] = (),
+    results: Sequence[str | TensorType] = (),
     config: Mapping[str, Any] | None = None,
+    shapes: StatedShapes = (),
+    arguments: StatedArguments | None = None,
+    tolerance: Tolerance | None = None,
     oracle: Callable[..., Any] | None = None,
     backends: Sequence[str] = DEFAULT_BACKENDS,
     seed: int = 0,
@@ -51,9 +55,13 @@ def check_custom_call(
     """Try a custom call, given as a record or by the target under which a plugin has registered it.
 
     ``operands`` are names of element types (or several lists of them), by default several, as many as the function has
-    parameters; ``results`` are those of the results (default: the first operand's).  ``config`` is the call's dictionary.  An
-    elementwise call is compared with its function, called from Python; any with ``oracle(*arrays)``, a function of NumPy
-    arrays.  Of other calls the back ends are compared with the reference.
+    parameters.  ``results`` are types of the results, or names of element types, which get the first operand's shape; by default
+    what the call's rule says, or the first operand's type.  ``config`` is the call's dictionary: numbers, texts, lists, arrays.
+    ``shapes`` are those that the call takes, each one for all operands or a list with one for each; by default several, for all
+    operands.  ``arguments(types, random)`` makes arrays where not all numbers make sense; ``tolerance`` is what results may
+    differ by.  An elementwise call is compared with its function, called from Python; any with ``oracle(*arrays)``, a function
+    of NumPy arrays, which is given ``config`` by keyword if it takes any.  Of other calls the back ends are compared with the
+    reference.
     """
     found = registry().custom_call(call) if isinstance(call, str) else call
     if found is None:
@@ -61,12 +69,23 @@ def check_custom_call(
     recorder = Recorder("custom call", found.target, budget_of(budget), seed, progress)
     trials = Trials(recorder, isolate=found.trust != "checked")
     with _registered(found):
+        refused = []
         for elements in _signatures(found, operands):
-            sample = _sample(found.target, elements, [element_type(name) for name in results], config)
-            if not operands and _is_refused(sample, recorder):
+            sample = _sample(found, elements, results, config, stated_shapes(shapes, len(elements)), arguments)
+            if _is_refused(sample, recorder, is_asked_for=bool(operands)):
+                refused.append(sample)
                 continue
-            _check(sample, _oracle(found, elements, results, config, oracle), backends, recorder, trials)
+            known = _oracle(found, elements, results, config, oracle)
+            _check(sample, known, tolerance, backends, recorder, trials)
+        if not operands and len(refused) == len(recorder.results):
+            recorder.run("reach", "types that it takes", partial(_unreached, refused))
     return recorder.report()
+
+
+def _unreached(refused: Sequence[Sample]) -> int:
+    raise Unreached(
+        f"it takes none of {', '.join(map(str, refused))}: give operands=, and config= or shapes= if it needs them"
+    )
 
 
 @contextmanager
@@ -78,42 +97,54 @@ def _registered(call: CustomCall) -> Iterator[None]:
         yield
 
 
-def _is_refused(sample: Sample, recorder: Recorder) -> bool:
-    """Whether a call of types that nobody asked for is refused, with a reason: then it is not for them."""
+def _is_refused(sample: Sample, recorder: Recorder, *, is_asked_for: bool) -> bool:
+    """Whether a call is refused, with a reason: then it is not for types that nobody asked for; of others that is found."""
     try:
-        compile_program(alone(sample, (3,)), backend="cpu")
+        first = sample.shapes[0] if sample.shapes else sample.alike((3,))
+        compile_program(alone(sample, first), backend="cpu")
     except PluginError as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error)
 
-        def skip() -> None:
-            raise Skipped(reason)
+        def refuse() -> None:
+            if is_asked_for:
+                raise Found(f"{sample} is refused: {reason}")
+            raise Skipped(reason.partition("\n")[0])
 
-        recorder.run(str(sample), "is refused", skip)
+        recorder.run(str(sample), "is refused", refuse)
         return True
     except HlojitError:
         pass
     return False
 
 
-def _check(sample: Sample, oracle: Oracle | None, backends: Sequence[str], recorder: Recorder, trials: Trials) -> None:
+def _check(
+    sample: Sample,
+    oracle: Oracle | None,
+    tolerance: Tolerance | None,
+    backends: Sequence[str],
+    recorder: Recorder,
+    trials: Trials,
+) -> None:
     threaded = []
     for name, module in programs(sample, recorder.budget.sizes):
         faults = collect_faults(module)
-        recorder.run(str(sample), f"{name}: is a valid program", partial(_valid, faults))
-        trial = Trial(f"{sample} {name}", module, tuple(context_arguments(name, module, recorder.seed)), INEXACT)
+        if faults:
+            recorder.run(str(sample), f"{name}: is a valid program", partial(_invalid, faults))
+            continue
+        arrays = tuple(context_arguments(sample, name, module, recorder.seed))
+        trial = Trial(f"{sample} {name}", module, arrays, tolerance or INEXACT)
         if name.startswith("alone"):
-            trial = Trial(trial.name, module, trial.arguments, NEAR, oracle)
+            trial = Trial(trial.name, module, arrays, tolerance or NEAR, oracle)
             threaded.append(trial)
         for backend in backends:
-            recorder.run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend))
+            recorder.run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend), backend=backend)
     for backend in backends:
         threads = partial(trials.threads, threaded, backend, recorder.budget.threads)
-        recorder.run(str(sample), f"in threads on {backend}", threads)
+        recorder.run(str(sample), f"in threads on {backend}", threads, backend=backend)
 
 
-def _valid(faults: Sequence[Any]) -> None:
-    if faults:
-        raise HlojitError(str(faults[0]))
+def _invalid(faults: Sequence[Any]) -> None:
+    raise HlojitError(str(faults[0]))
 
 
 def _signatures(call: CustomCall, operands: Any) -> list[tuple[ElementType, ...]]:
@@ -132,32 +163,36 @@ def _signatures(call: CustomCall, operands: Any) -> list[tuple[ElementType, ...]
 
 
 def _sample(
-    target: str, elements: Sequence[ElementType], results: Sequence[ElementType], config: Mapping[str, Any] | None
+    call: CustomCall,
+    elements: tuple[ElementType, ...],
+    results: Sequence[str | TensorType],
+    config: Mapping[str, Any] | None,
+    shapes: tuple[Shapes, ...],
+    arguments: StatedArguments | None,
 ) -> Sample:
-    given = tuple(results) or tuple(elements[:1]) or (element_type("f32"),)
-    attributes: dict[str, Any] = {"call_target_name": target}
+    attributes: dict[str, Any] = {"call_target_name": call.target}
     if config:
-        attributes |= {"api_version": 4, "backend_config": _dictionary(config)}
+        attributes |= {"api_version": 4, "backend_config": attribute_of(dict(config))}
 
     def write(builder: Builder, values: Sequence[Value]) -> Sequence[Value]:
-        shape = values[0].tensor_type.shape if values else ()
-        types = [tensor(shape, each) for each in given]
+        types = _result_types(call, [value.tensor_type for value in values], results, config)
         return builder.create("stablehlo.custom_call", values, attributes=dict(attributes), result_types=types).results
 
-    return Sample(target, tuple(elements), write)
+    is_elementwise = isinstance(call, ElementwiseCall) or (call.result_types is None and not shapes)
+    return Sample(call.target, elements, write, shapes, is_elementwise, arguments)
 
 
-def _dictionary(config: Mapping[str, Any]) -> DictAttr:
-    """A configuration as a dictionary attribute: f64 and i64 numbers, booleans, strings."""
-
-    def attribute(value: Any) -> Attribute:
-        if isinstance(value, bool):
-            return BoolAttr(value)
-        if isinstance(value, int):
-            return IntegerAttr(value)
-        return FloatAttr(value) if isinstance(value, float) else StringAttr(str(value))
-
-    return DictAttr(tuple((name, attribute(value)) for name, value in sorted(config.items())))
+def _result_types(
+    call: CustomCall,
+    operands: Sequence[TensorType],
+    results: Sequence[str | TensorType],
+    config: Mapping[str, Any] | None,
+) -> Sequence[Any]:
+    shape = operands[0].shape if operands else ()
+    if results:
+        return [each if isinstance(each, TensorType) else tensor(shape, element_type(each)) for each in results]
+    ruled = call.ruled_types(operands, dict(config) if config else None)
+    return ruled if ruled is not None else [operands[0] if operands else tensor((), "f32")]
 
 
 # --------------------------------------------------------------------- oracles
@@ -166,14 +201,15 @@ def _dictionary(config: Mapping[str, Any]) -> DictAttr:
 def _oracle(
     call: CustomCall,
     elements: Sequence[ElementType],
-    results: Sequence[str],
+    results: Sequence[str | TensorType],
     config: Mapping[str, Any] | None,
     given: Callable[..., Any] | None,
 ) -> Oracle | None:
     """What a call of arrays in storage form means; None where only the reference knows."""
-    wanted = [element_type(name) for name in results] or list(elements[:1])
     if given is not None:
-        return _of_arrays(given, elements, wanted)
+        return _of_arrays(call, given, elements, results, config)
+    wanted = [each.element_type if isinstance(each, TensorType) else element_type(each) for each in results]
+    wanted = wanted or list(elements[:1])
     function = getattr(call, "function", None)
     if not isinstance(call, ElementwiseCall) or function is None or len(wanted) != 1 or not callable(function):
         return None
@@ -182,14 +218,33 @@ def _oracle(
     return _of_scalars(plain_function(function), elements, wanted[0], dict(config or {}))
 
 
-def _of_arrays(function: Callable[..., Any], elements: Sequence[ElementType], wanted: Sequence[ElementType]) -> Oracle:
+def _of_arrays(
+    call: CustomCall,
+    function: Callable[..., Any],
+    elements: Sequence[ElementType],
+    results: Sequence[str | TensorType],
+    config: Mapping[str, Any] | None,
+) -> Oracle:
+    named = dict(config) if config and _takes_keywords(function) else {}
+
     def oracle(*arrays: NDArray) -> Sequence[NDArray]:
         with np.errstate(all="ignore"):
-            made = function(*(to_compute(array, element) for array, element in zip(arrays, elements)))
+            made = function(*(to_compute(array, element) for array, element in zip(arrays, elements)), **named)
         parts = made if isinstance(made, (tuple, list)) else (made,)
-        return [_stored(np.asarray(part), element) for part, element in zip(parts, wanted, strict=True)]
+        operands = [tensor(array.shape, element) for array, element in zip(arrays, elements)]
+        kinds = _result_types(call, operands, results, config)
+        return [_stored(np.asarray(part), kind.element_type) for part, kind in zip(parts, kinds, strict=True)]
 
     return oracle
+
+
+def _takes_keywords(function: Callable[..., Any]) -> bool:
+    """Whether an oracle is to be told the call's configuration."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(each.kind in (each.KEYWORD_ONLY, each.VAR_KEYWORD) for each in parameters)
 
 
 def _of_scalars(

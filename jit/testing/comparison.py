@@ -22,7 +22,7 @@ NDArray = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far two floats may be apart: ``ulps`` units in the last place of the larger, or ``absolute``.
+    """How far two floats may be apart: ``ulps`` units in the last place of the larger, ``absolute``, or ``relative`` to it.
 
     ``scaled``: units are those of the largest finite number of the array, as sums that cancel need it.  ``zeros``: the sign of
     a zero does not count.  The default is the same bits.
@@ -32,6 +32,7 @@ class Tolerance:
     absolute: float = 0.0
     zeros: bool = False
     scaled: bool = False
+    relative: float = 0.0
 
 
 EXACT = Tolerance()
@@ -117,15 +118,16 @@ def _differ(found: NDArray, expected: NDArray, mantissa_bits: int, tolerance: To
     if not tolerance.zeros:
         same &= np.signbit(found) == np.signbit(expected)
     wrong = ~(same | both_nan)
-    if not (tolerance.ulps or tolerance.absolute):
+    if not (tolerance.ulps or tolerance.absolute or tolerance.relative):
         return np.asarray(wrong)
     with np.errstate(all="ignore"):
         wide, other = found.astype(np.float64), expected.astype(np.float64)
         size = np.maximum(np.abs(wide), np.abs(other))
         if tolerance.scaled:
             size = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
-        unit = size * 2.0**-mantissa_bits
-        near = np.abs(wide - other) <= np.maximum(tolerance.ulps * unit, tolerance.absolute)
+        unit = 2.0**-mantissa_bits
+        allowed = size * max(tolerance.ulps * unit, tolerance.relative)
+        near = np.abs(wide - other) <= np.maximum(allowed, tolerance.absolute)
     return np.asarray(wrong & ~near)
 
 

@@ -21,6 +21,7 @@ from hlojit.ir.graph import Module, Value
 from hlojit.ir.scalar.arrays import encode_array
 from hlojit.ir.types import TensorType, tensor
 from hlojit.testing.arguments import NDArray, Values, arguments_for, made_up
+from hlojit.testing.stated import Shape, Shapes, StatedArguments, stated_arguments
 
 Write = Callable[[Builder, Sequence[Value]], Sequence[Value]]
 
@@ -43,47 +44,71 @@ SIZES: tuple[tuple[int, ...], ...] = (
 
 @dataclass(frozen=True)
 class Sample:
-    """Something elementwise that is tried: its name, its operands' element types, and how it is written."""
+    """Something that is tried: its name, its operands' element types, and how it is written.
+
+    ``shapes`` are those that it takes, several for each try (empty: any, one for all operands); ``is_elementwise`` says that it
+    may stand in a region on scalars; ``arguments`` makes arrays that make sense to it.
+    """
 
     name: str
     elements: tuple[ElementType, ...]
     write: Write
+    shapes: tuple[Shapes, ...] = ()
+    is_elementwise: bool = True
+    arguments: StatedArguments | None = None
 
-    def types(self, shape: tuple[int, ...]) -> list[TensorType]:
-        """The operands' types in a shape."""
-        return [tensor(shape, each) for each in self.elements]
+    def types(self, shapes: Shapes) -> list[TensorType]:
+        """The operands' types in shapes."""
+        return [tensor(shape, each) for shape, each in zip(shapes, self.elements, strict=True)]
+
+    def alike(self, shape: Shape) -> Shapes:
+        """A shape for all operands."""
+        return (shape,) * len(self.elements)
+
+    def tries(self, sizes: int) -> list[Shapes]:
+        """The shapes in which it is tried alone."""
+        return list(self.shapes) or [self.alike(shape) for shape in SIZES[:sizes]]
+
+    @property
+    def usual(self) -> Shapes:
+        """The shapes in which it is tried in programs."""
+        return self.shapes[0] if self.shapes else self.alike(SIZES[1])
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.elements))})"
 
 
-def alone(sample: Sample, shape: tuple[int, ...]) -> Module:
+def alone(sample: Sample, shapes: Shapes) -> Module:
     """Of arguments."""
     module = Module()
-    with build_function(module, "main", sample.types(shape)) as builder:
+    with build_function(module, "main", sample.types(shapes)) as builder:
         builder.return_(*sample.write(builder, builder.arguments))
     return module
 
 
-def of_constants(sample: Sample, shape: tuple[int, ...], *, keep_first: bool) -> Module:
+def of_constants(sample: Sample, shapes: Shapes, *, keep_first: bool) -> Module:
     """Of constants; with ``keep_first`` the first operand is an argument."""
     module = Module()
-    types = sample.types(shape)
+    types = sample.types(shapes)
     with build_function(module, "main", types[:1] if keep_first else []) as builder:
         values = [
-            builder.arguments[0]
-            if keep_first and number == 0
-            else builder.constant(made_up(kind, (7, number), Values.ORDINARY), kind)
-            for number, kind in enumerate(types)
+            builder.arguments[0] if keep_first and number == 0 else builder.constant(array, kind)
+            for number, (array, kind) in enumerate(zip(_constants(sample, types), types))
         ]
         builder.return_(*sample.write(builder, values))
     return module
 
 
-def in_chain(sample: Sample, shape: tuple[int, ...]) -> Module:
+def _constants(sample: Sample, types: Sequence[TensorType]) -> list[NDArray]:
+    if sample.arguments is not None:
+        return stated_arguments(sample.arguments, types, 7)
+    return [made_up(kind, (7, number), Values.ORDINARY) for number, kind in enumerate(types)]
+
+
+def in_chain(sample: Sample, shapes: Shapes) -> Module:
     """Of what other ops make, and read by others, twice."""
     module = Module()
-    with build_function(module, "main", sample.types(shape)) as builder:
+    with build_function(module, "main", sample.types(shapes)) as builder:
         first = [builder.maximum(value, value) for value in builder.arguments]
         results = list(sample.write(builder, first))
         again = list(sample.write(builder, builder.arguments))
@@ -92,11 +117,11 @@ def in_chain(sample: Sample, shape: tuple[int, ...]) -> Module:
     return module
 
 
-def in_loop(sample: Sample, shape: tuple[int, ...]) -> Module:
+def in_loop(sample: Sample, shapes: Shapes) -> Module:
     """In the body of a loop, of values that it carries."""
     module = Module()
     scalar = tensor((), "i32")
-    with build_function(module, "main", sample.types(shape)) as builder:
+    with build_function(module, "main", sample.types(shapes)) as builder:
         start = [builder.constant(0, scalar), *builder.arguments]
 
         def body(inner: Builder, number: Value, *values: Value) -> list[Value]:
@@ -114,11 +139,11 @@ def in_loop(sample: Sample, shape: tuple[int, ...]) -> Module:
     return module
 
 
-def in_branch(sample: Sample, shape: tuple[int, ...]) -> Module:
+def in_branch(sample: Sample, shapes: Shapes) -> Module:
     """In a branch that is taken."""
     module = Module()
-    with build_function(module, "main", sample.types(shape)) as builder:
-        first = alone(sample, shape).main.result_types
+    with build_function(module, "main", sample.types(shapes)) as builder:
+        first = alone(sample, shapes).main.result_types
 
         def zeros(inner: Builder) -> list[Value]:
             return [inner.constant(0, kind) for kind in first if isinstance(kind, TensorType)]
@@ -128,10 +153,10 @@ def in_branch(sample: Sample, shape: tuple[int, ...]) -> Module:
     return module
 
 
-def in_map(sample: Sample, shape: tuple[int, ...]) -> Module:
+def in_map(sample: Sample, shapes: Shapes) -> Module:
     """In the region of a map, on scalars."""
     module = Module()
-    types = sample.types(shape)
+    types = sample.types(shapes)
     with build_function(module, "main", types) as builder:
         region = builder.region(
             [kind.with_shape(()) for kind in types], lambda inner, *values: sample.write(inner, values)
@@ -139,14 +164,14 @@ def in_map(sample: Sample, shape: tuple[int, ...]) -> Module:
         created = builder.create(
             "stablehlo.map",
             builder.arguments,
-            attributes={"dimensions": tuple(range(len(shape)))},
+            attributes={"dimensions": tuple(range(len(shapes[0])))},
             regions=[region],
         )
         builder.return_(*created.results)
     return module
 
 
-def in_combiner(sample: Sample, shape: tuple[int, ...]) -> Module:
+def in_combiner(sample: Sample, shapes: Shapes) -> Module:
     """In the combiner of a scatter, whose updates come in order."""
     from hlojit.ir.attributes import ScatterDimensionNumbers
 
@@ -169,7 +194,7 @@ def in_combiner(sample: Sample, shape: tuple[int, ...]) -> Module:
     return module
 
 
-def in_comparator(sample: Sample, shape: tuple[int, ...]) -> Module:
+def in_comparator(sample: Sample, shapes: Shapes) -> Module:
     """In the comparator of a stable sort, by what it makes of the first operand of each pair."""
     module = Module()
     element = sample.elements[0]
@@ -193,15 +218,26 @@ def in_comparator(sample: Sample, shape: tuple[int, ...]) -> Module:
     return module
 
 
-def context_arguments(name: str, module: Module, seed: int) -> list[NDArray]:
+def context_arguments(sample: Sample, name: str, module: Module, seed: int) -> list[NDArray]:
     """Arguments for a program of ``programs``: what is sorted by a function are numbers that lie apart."""
-    if name != "in a comparator":
-        return arguments_for(module, seed=seed)
-    kind = module.main.body.arguments[0].tensor_type
+    if name == "in a comparator":
+        return [_apart(module.main.body.arguments[0].tensor_type)]
+    kinds = [argument.tensor_type for argument in module.main.body.arguments]
+    of_sample = [kind.element_type for kind in kinds] == list(sample.elements[: len(kinds)])
+    if sample.arguments is not None and of_sample and name != "in a combiner":
+        every = [
+            *kinds,
+            *(tensor(shape, each) for shape, each in zip(sample.usual[len(kinds) :], sample.elements[len(kinds) :])),
+        ]
+        return stated_arguments(sample.arguments, every, seed)[: len(kinds)]
+    return arguments_for(module, seed=seed)
+
+
+def _apart(kind: TensorType) -> NDArray:
     numbers = ((np.arange(kind.size) * 7) % kind.size - kind.size // 2) * 0.5
     if not isinstance(kind.element_type, FloatFormat):
-        return [(numbers * 2).astype(kind.element_type.storage)]
-    return [encode_array(numbers, kind.element_type)]
+        return (numbers * 2).astype(kind.element_type.storage)
+    return encode_array(numbers, kind.element_type)
 
 
 def _order(element: ElementType) -> str | None:
@@ -215,12 +251,16 @@ def _padded(sample: Sample, inner: Builder, *values: Value) -> Sequence[Value]:
     return sample.write(inner, [values[number % len(values)] for number in range(len(sample.elements))])
 
 
-CONTEXTS: dict[str, Callable[[Sample, tuple[int, ...]], Module]] = {
-    "of an argument and constants": lambda sample, shape: of_constants(sample, shape, keep_first=True),
-    "of constants": lambda sample, shape: of_constants(sample, shape, keep_first=False),
+CONTEXTS: dict[str, Callable[[Sample, Shapes], Module]] = {
+    "of an argument and constants": lambda sample, shapes: of_constants(sample, shapes, keep_first=True),
+    "of constants": lambda sample, shapes: of_constants(sample, shapes, keep_first=False),
     "in a chain": in_chain,
     "in a loop": in_loop,
     "in a branch": in_branch,
+}
+"""Where anything may stand."""
+
+SCALAR_CONTEXTS: dict[str, Callable[[Sample, Shapes], Module]] = {
     "in a map": in_map,
     "in a combiner": in_combiner,
     "in a comparator": in_comparator,
@@ -229,11 +269,18 @@ CONTEXTS: dict[str, Callable[[Sample, tuple[int, ...]], Module]] = {
 
 def programs(sample: Sample, sizes: int) -> Iterator[tuple[str, Module]]:
     """Programs with the sample in every context, and alone in so many shapes; what cannot be written is left out."""
-    for shape in SIZES[:sizes]:
-        yield f"alone, {'x'.join(map(str, shape)) or 'scalar'}", alone(sample, shape)
-    for name, write in CONTEXTS.items():
+    for shapes in sample.tries(sizes):
+        yield f"alone, {_spelled(shapes)}", alone(sample, shapes)
+    contexts = CONTEXTS | (SCALAR_CONTEXTS if sample.is_elementwise else {})
+    for name, write in contexts.items():
         try:
-            made = write(sample, SIZES[1])
+            made = write(sample, sample.usual)
         except HlojitError:
             continue  # its types do not fit there
         yield name, made
+
+
+def _spelled(shapes: Shapes) -> str:
+    """The shape of all operands, or of each."""
+    different = dict.fromkeys(shapes) if len(set(shapes)) == 1 else shapes
+    return ", ".join("x".join(map(str, shape)) or "scalar" for shape in different)

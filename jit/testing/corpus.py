@@ -8,7 +8,7 @@ The real ones stand in ``corpus_programs`` as text; random ones are built by ``r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,15 @@ class CorpusProgram:
 def of_module(name: str, module: Module, *, seed: int = 0, values: Values = Values.SPECIAL) -> CorpusProgram:
     """A program of a corpus, with arguments that are made up."""
     return CorpusProgram(name, module, tuple(arguments_for(module, seed=seed, values=values)), tolerance_for(module))
+
+
+def corpus_of(programs: Iterable[CorpusProgram | Module | str], *, seed: int = 0) -> Iterator[CorpusProgram]:
+    """A vendor's own programs: those of a corpus as they are, modules and texts with arguments that are made up."""
+    for number, program in enumerate(programs):
+        if isinstance(program, CorpusProgram):
+            yield program
+        else:
+            yield of_module(f"program {number}", parse(program) if isinstance(program, str) else program, seed=seed)
 
 
 def real_programs(*, seed: int = 0) -> Iterator[CorpusProgram]:

@@ -8,11 +8,23 @@ from dataclasses import dataclass
 
 
 class Status(enum.Enum):
-    """How a check ended."""
+    """How a check ended.
+
+    It compared something, and that held or not (``PASSED``, ``FAILED``).  Or it compared nothing: what it needs was ``REFUSED``
+    with a reason, ``RAISED`` wherever it was called, or was ``UNREACHED``.  Or it is not for what is checked (``SKIPPED``).
+    """
 
     PASSED = "passed"
     FAILED = "failed"
+    REFUSED = "refused"
+    RAISED = "raised"
+    UNREACHED = "not reached"
     SKIPPED = "skipped"
+
+    @property
+    def compared(self) -> bool:
+        """Whether something was compared."""
+        return self in (Status.PASSED, Status.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,8 @@ class Finding:
 class Result:
     """One check: ``group`` is what it is about (encodings, rounding, sort ...), ``name`` the check itself.
 
-    ``count`` says how many comparisons it made; ``detail`` why it was skipped.
+    ``count`` says how many comparisons it made; ``detail`` why it made none.  ``backend`` computed what was compared, and
+    ``subject`` is what was checked where a report is of several things; both may be empty.
     """
 
     group: str
@@ -41,6 +54,8 @@ class Result:
     seconds: float = 0.0
     detail: str = ""
     finding: Finding | None = None
+    backend: str = ""
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +79,9 @@ def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
     for result in results:
         groups.setdefault(result.group, []).append(result)
     return groups
+
+
+def shown_statuses(results: Sequence[Result]) -> list[Status]:
+    """The columns of a table: passed and failed, and of the others those that occur."""
+    found = {result.status for result in results}
+    return [each for each in Status if each.compared or each in found]

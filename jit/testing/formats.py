@@ -35,7 +35,7 @@ from hlojit.testing.format_cases import SHAPE, Draft, FormatCase, NDArray, Palet
 from hlojit.testing.format_structures import MIX, structural_cases
 from hlojit.testing.format_uses import check_jit, check_registered_again, check_text, check_threads
 from hlojit.testing.narrowing import smallest_program
-from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, budget_of
+from hlojit.testing.recorder import Budget, Found, Recorder, Refused, Skipped, budget_of
 from hlojit.testing.report import Report
 from hlojit.testing.script import script
 from hlojit.testing.timing import compare_times
@@ -98,14 +98,16 @@ class _FormatCheck:
         run("rounding", "numbers become the codes that they should", self._host_rounding)
         run("rounding", "larger numbers have larger codes", self._monotone)
         for backend in self.backends:
-            run("encodings", f"decoding on {backend}", partial(self._decoding, backend))
+            run("encodings", f"decoding on {backend}", partial(self._decoding, backend), backend=backend)
             for source in ("f64", "f32"):
-                run("rounding", f"from {source} on {backend}", partial(self._encoding, source, backend))
+                run(
+                    "rounding", f"from {source} on {backend}", partial(self._encoding, source, backend), backend=backend
+                )
         if exact.rounding_mode(self.row) == "stochastic":
             run("rounding", "random choices are as frequent as near, and the same everywhere", self._frequencies)
         for case in (*pointwise_cases(), *structural_cases()):
             for backend in self.backends:
-                run(case.group, f"{case.name} on {backend}", partial(self._case, case, backend))
+                run(case.group, f"{case.name} on {backend}", partial(self._case, case, backend), backend=backend)
         run(
             "text",
             "constants are read and written back",
@@ -114,7 +116,8 @@ class _FormatCheck:
         for name, check in check_jit(self.palette):
             run("jit", name, check)
         for backend in self.backends:
-            run("threads", f"on {backend}", partial(check_threads, self.row, backend, self.recorder.budget.threads))
+            threads = partial(check_threads, self.row, backend, self.recorder.budget.threads)
+            run("threads", f"on {backend}", threads, backend=backend)
         run(
             "registering again",
             "another meaning takes effect at once",
@@ -373,7 +376,7 @@ def _conversion(source: FloatFormat | str, target: FloatFormat | str, count: int
 
 def _problem(kind: str, message: str, program: str) -> Exception:
     """A back end may refuse what it has no code for; anything else is found."""
-    return Skipped(message) if kind == "refused" else Found(message, program)
+    return Refused(message) if kind == "refused" else Found(message, program)
 
 
 def _shown(number: exact.Number) -> str:

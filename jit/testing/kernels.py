@@ -18,11 +18,13 @@ from hlojit.extensions.kernels import Declined, Kernel, KernelGroup
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
-from hlojit.testing.comparison import tolerance_for
+from hlojit.testing.comparison import Tolerance, tolerance_for
 from hlojit.testing.corpus import corpus
+from hlojit.testing.execution import argument_types
 from hlojit.testing.kernel_programs import anchor_programs, resized
-from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, budget_of
+from hlojit.testing.recorder import Budget, Found, Recorder, Unreached, budget_of
 from hlojit.testing.report import Report
+from hlojit.testing.stated import StatedArguments, stated_arguments
 from hlojit.testing.trials import Trial, Trials
 
 
@@ -56,6 +58,9 @@ def check_kernel(
     programs: Iterable[Module | str] = (),
     *,
     with_plugins: Sequence[Any] = (),
+    resize: bool = True,
+    arguments: StatedArguments | None = None,
+    tolerance: Tolerance | None = None,
     seed: int = 0,
     budget: str | Budget = "quick",
     isolate: bool = True,
@@ -63,24 +68,28 @@ def check_kernel(
 ) -> Report:
     """Try a kernel on programs that hold what its pattern is for, in many sizes.
 
-    ``programs`` are modules or texts; each is also tried with its sizes changed by one and to others beside powers of two.
-    Without them programs with the pattern's op are taken from hlojit's own and from the corpus.  ``with_plugins`` are
-    registered, too.  Programs run in child processes where the system has such, since kernels may be native code; ``isolate``
-    says otherwise.
+    ``programs`` are modules or texts; each is also tried with its sizes changed by one and to others beside powers of two
+    (``resize=False``: in its own sizes alone).  Without them programs with the pattern's op are taken from hlojit's own and from
+    the corpus.  ``arguments(types, random)`` makes arrays where not all numbers make sense; ``tolerance`` is what results may
+    differ by.  ``with_plugins`` are registered, too.  Programs run in child processes where the system has such, since kernels
+    may be native code; ``isolate`` says otherwise.
     """
     recorder = Recorder("kernel", kernel.name, budget_of(budget), seed, progress)
     trials = Trials(recorder, isolate)
     watch = Watched(kernel)
     plugin = SimpleNamespace(__name__="hlojit.testing kernels", hlojit_kernels=hookimpl(lambda: [watch.watched()]))
     with using(*with_plugins, plugin):
-        every = list(_trials(kernel, programs, recorder))
+        making = _Making(resize, arguments, tolerance)
+        every = list(_trials(kernel, programs, recorder, making))
         taken = []
         for trial in every:
             if _is_taken(trial, kernel, watch):
                 taken.append(trial)
         recorder.run("reach", "programs that it takes", lambda: _reached(taken, watch))
         for trial in taken:
-            recorder.run("results", trial.name, partial(trials.run, trial, kernel.backend, times=3))
+            recorder.run(
+                "results", trial.name, partial(trials.run, trial, kernel.backend, times=3), backend=kernel.backend
+            )
         if taken and recorder.failures == 0:
             count = recorder.budget.threads
             recorder.run("threads", "at once", lambda: trials.threads(taken[:6], kernel.backend, count))
@@ -92,7 +101,7 @@ def _reached(taken: Sequence[Trial], watch: Watched) -> int:
         return len(taken)
     if watch.declined:
         raise Found(f"it declined whatever it was offered: {', '.join(dict.fromkeys(watch.declined))}")
-    raise Skipped("no program holds what its pattern is for: give programs= that do")
+    raise Unreached("no program holds what its pattern is for: give programs= that do")
 
 
 def _is_taken(trial: Trial, kernel: Kernel, watch: Watched) -> bool:
@@ -105,22 +114,34 @@ def _is_taken(trial: Trial, kernel: Kernel, watch: Watched) -> bool:
     return watch.built > before
 
 
-def _trials(kernel: Kernel, programs: Iterable[Module | str], recorder: Recorder) -> Iterator[Trial]:
+@dataclass(frozen=True)
+class _Making:
+    """How programs become trials."""
+
+    resize: bool
+    arguments: StatedArguments | None
+    tolerance: Tolerance | None
+
+    def trial(self, name: str, module: Module, seed: int) -> Trial:
+        """A program with arguments of its own."""
+        if self.arguments is not None:
+            arrays = stated_arguments(self.arguments, argument_types(module), seed)
+        else:
+            arrays = arguments_for(module, seed=seed, values=Values.ORDINARY)
+        return Trial(name, module, tuple(arrays), self.tolerance or tolerance_for(module))
+
+
+def _trials(kernel: Kernel, programs: Iterable[Module | str], recorder: Recorder, making: _Making) -> Iterator[Trial]:
     given = list(programs)
     if given:
         for number, program in enumerate(given):
             module = parse(program) if isinstance(program, str) else program
-            for name, made in resized(module, recorder.budget.sizes):
-                yield _trial(f"program {number}{name}", made, recorder.seed)
+            for name, made in resized(module, recorder.budget.sizes) if making.resize else [("", module)]:
+                yield making.trial(f"program {number}{name}", made, recorder.seed)
         return
     op = next((found for name in ("op", "anchor", "root") if (found := getattr(kernel.pattern, name, ""))), "")
     for name, module in anchor_programs(op, recorder.budget.sizes):
-        yield _trial(name, module, recorder.seed)
+        yield making.trial(name, module, recorder.seed)
     for each in corpus(seed=recorder.seed, count=recorder.budget.programs):
         if any(instruction.name == op for instruction in each.module.walk()):
-            yield Trial(each.name, each.module, each.arguments, each.tolerance)
-
-
-def _trial(name: str, module: Module, seed: int) -> Trial:
-    arguments = tuple(arguments_for(module, seed=seed, values=Values.ORDINARY))
-    return Trial(name, module, arguments, tolerance_for(module))
+            yield Trial(each.name, each.module, each.arguments, making.tolerance or each.tolerance)

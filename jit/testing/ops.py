@@ -23,13 +23,13 @@ from hlojit.ir.graph import Module, Value
 from hlojit.ir.ops.definition import OpDefinition, Trait, op
 from hlojit.ir.text.printer import print_module
 from hlojit.ir.verifier import collect_faults
-from hlojit.testing.arguments import arguments_for
-from hlojit.testing.comparison import INEXACT, first_difference, tolerance_for
+from hlojit.testing.comparison import INEXACT, Tolerance, first_difference, tolerance_for
 from hlojit.testing.contexts import Sample, alone, context_arguments, programs
 from hlojit.testing.execution import NDArray, interpret, result_types
-from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, budget_of
+from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Skipped, budget_of
 from hlojit.testing.report import Report
 from hlojit.testing.script import script
+from hlojit.testing.stated import StatedArguments, StatedShapes, stated_shapes
 from hlojit.testing.trials import Trial, Trials
 
 ELEMENTS = ("f32", "f64", "bf16", "f16", "f8E4M3FN", "i32", "i8", "ui8", "i1")
@@ -41,27 +41,36 @@ def check_op(
     *,
     operands: Sequence[str] | Sequence[Sequence[str]] = (),
     attributes: Mapping[str, Any] | None = None,
+    shapes: StatedShapes = (),
+    arguments: StatedArguments | None = None,
+    tolerance: Tolerance | None = None,
     oracle: Callable[..., Any] | None = None,
     backends: Sequence[str] = DEFAULT_BACKENDS,
     seed: int = 0,
     budget: str | Budget = "quick",
     progress: bool | None = None,
 ) -> Report:
-    """Try an op whose operands and results have one shape, given as a record or by its name.
+    """Try an op, given as a record or by its name.
 
     ``operands`` are names of element types (or several lists of them), by default one type for all of them, several in turn,
-    those that the record's constraints take.  ``attributes`` are those that have to be said.  ``oracle(*arrays)`` is a
-    function of NumPy arrays in compute form, which says what is right; without it the record's reference does.
+    those that the record's constraints take.  ``attributes`` are those that have to be said.  ``shapes`` are those that the op
+    takes, each one for all operands or a list with one for each; by default it is taken for an op on elements, whose operands
+    and results have one shape.  ``arguments(types, random)`` makes arrays where not all numbers make sense; ``tolerance`` is what
+    results may differ by.  ``oracle(*arrays)`` is a function of NumPy arrays in compute form, which says what is right; without
+    it the record's reference does.
     """
     found = op(record) if isinstance(record, str) else record
     recorder = Recorder("op", found.name, budget_of(budget), seed, progress)
     trials = Trials(recorder)
     with _registered(found):
-        samples = [sample for sample in map(_sampler(found, attributes or {}), _signatures(found, operands)) if sample]
+        make = _sampler(found, attributes or {}, shapes, arguments)
+        samples = [sample for sample in map(make, _signatures(found, operands)) if sample]
         if not samples:
-            raise HlojitError(f"{found.name}: no types of operands fit its record; give operands= and attributes=")
+            raise HlojitError(
+                f"{found.name}: no types of operands fit its record; give operands=, shapes= and attributes="
+            )
         for sample in samples:
-            _check(sample, found, oracle, backends, recorder, trials)
+            _check(sample, found, tolerance, oracle, backends, recorder, trials)
     return recorder.report()
 
 
@@ -82,15 +91,19 @@ def _signatures(record: OpDefinition, operands: Any) -> list[tuple[ElementType, 
     return [(element_type(name),) * count for name in ELEMENTS]
 
 
-def _sampler(record: OpDefinition, attributes: Mapping[str, Any]) -> Callable[[tuple[ElementType, ...]], Sample | None]:
+def _sampler(
+    record: OpDefinition, attributes: Mapping[str, Any], shapes: StatedShapes, arguments: StatedArguments | None
+) -> Callable[[tuple[ElementType, ...]], Sample | None]:
     def write(builder: Builder, values: Sequence[Value]) -> Sequence[Value]:
         types = None if record.infer is not None else [values[0].type]
         return builder.create(record.name, values, attributes=dict(attributes), result_types=types).results
 
     def make(elements: tuple[ElementType, ...]) -> Sample | None:
-        sample = Sample(record.name, elements, write)
+        stated = stated_shapes(shapes, len(elements))
+        sample = Sample(record.name, elements, write, stated, not stated, arguments)
         try:
-            return None if collect_faults(alone(sample, (3,))) else sample
+            first = stated[0] if stated else sample.alike((3,))
+            return None if collect_faults(alone(sample, first)) else sample
         except HlojitError:
             return None
 
@@ -100,6 +113,7 @@ def _sampler(record: OpDefinition, attributes: Mapping[str, Any]) -> Callable[[t
 def _check(
     sample: Sample,
     record: OpDefinition,
+    stated: Tolerance | None,
     oracle: Callable[..., Any] | None,
     backends: Sequence[str],
     recorder: Recorder,
@@ -108,22 +122,22 @@ def _check(
     threaded = []
     run = recorder.run
     for name, module in programs(sample, recorder.budget.sizes):
-        arguments = tuple(context_arguments(name, module, recorder.seed))
-        tolerance = tolerance_for(module)
+        arguments = tuple(context_arguments(sample, name, module, recorder.seed))
+        tolerance = tolerance_for(module) if stated is None else stated
         trial = Trial(f"{sample} {name}", module, arguments, tolerance)
         if name.startswith("alone"):
             threaded.append(trial)
             if oracle is not None:
-                trial = Trial(trial.name, module, arguments, INEXACT, _given(oracle, module))
+                trial = Trial(trial.name, module, arguments, stated or INEXACT, _given(oracle, module))
         for backend in backends:
-            run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend))
+            run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend), backend=backend)
     first = threaded[0].module
     run(str(sample), "is printed and read back", lambda: _round_trip(first))
     run(str(sample), "its record's traits hold", lambda: _traits(sample, record, recorder.seed))
     run(str(sample), "refuses what does not fit", lambda: _refusals(sample, record))
     for backend in backends:
         count = recorder.budget.threads
-        run(str(sample), f"in threads on {backend}", partial(trials.threads, threaded, backend, count))
+        run(str(sample), f"in threads on {backend}", partial(trials.threads, threaded, backend, count), backend=backend)
 
 
 def _given(oracle: Callable[..., Any], module: Module) -> Callable[..., Sequence[NDArray]]:
@@ -152,12 +166,12 @@ def _round_trip(module: Module) -> None:
 def _traits(sample: Sample, record: OpDefinition, seed: int) -> int:
     """What the record says of the op holds for its reference."""
     checks = 0
-    module = alone(sample, (257,))
-    arrays = arguments_for(module, seed=seed)
+    module = alone(sample, sample.shapes[0] if sample.shapes else sample.alike((257,)))
+    arrays = context_arguments(sample, "alone", module, seed)
     types = result_types(module)
     meant = interpret(module, arrays)
     if meant.results is None:
-        raise Skipped(f"the op has no reference semantics: {meant.message}")
+        raise Raised(f"the op has no reference semantics: {meant.message}")
     if Trait.COMMUTATIVE in record.traits and len(arrays) == 2:
         swapped = interpret(module, arrays[::-1])
         _hold(module, arrays, swapped.results, meant.results, types, "COMMUTATIVE: with its operands exchanged")

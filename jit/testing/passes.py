@@ -6,6 +6,7 @@ check_pass(DivisionByConstant(), effect="exact").raise_if_failed()
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,11 +19,12 @@ from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES
+from hlojit.ir.time_limit import call_within
 from hlojit.ir.verifier import collect_faults
 from hlojit.testing.comparison import EXACT, Tolerance, first_difference
-from hlojit.testing.corpus import CorpusProgram, corpus
-from hlojit.testing.execution import NDArray, interpret, result_types
-from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, budget_of
+from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
+from hlojit.testing.execution import NDArray, meaning_of, result_types
+from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Unreached, budget_of
 from hlojit.testing.reduction import reduce_with_arguments
 from hlojit.testing.report import Report
 
@@ -31,15 +33,19 @@ EFFECTS = {
     "permitted": Tolerance(ulps=16, zeros=True, scaled=True),
     "approximates": Tolerance(ulps=1 << 14, zeros=True, scaled=True),
 }
-"""How far the results of a pass of each effect may be from those of the program as it was."""
+"""How far the results of a pass of each effect may be from those of the program as it was; of the last one if it says nothing."""
+
+MOST_SECONDS = 30.0
+"""That a pass may take for a program of the corpus."""
 
 
 def check_pass(
     pass_: Pass,
-    programs: Iterable[CorpusProgram] | None = None,
+    programs: Iterable[CorpusProgram | Module | str] | None = None,
     *,
-    effect: str = "exact",
-    backend: str = "cpu",
+    effect: str = "",
+    error_bound: float = 0.0,
+    backend: str = "",
     seed: int = 0,
     budget: str | Budget = "quick",
     progress: bool | None = None,
@@ -47,54 +53,67 @@ def check_pass(
     """Run a pass on a corpus of real and random programs, as they are written and as they are in the pass's phase.
 
     ``effect`` says what it may do to numbers: ``exact`` (same bits), ``permitted`` (a freedom of the specification) or
-    ``approximates``.  ``programs`` replaces the corpus; ``backend`` is the one whose passes run before.
+    ``approximates``, then by no more than ``error_bound``, relative to the largest finite number of a result; by default what
+    the pass declares (``numeric_effect``), and ``exact`` if it says nothing.  ``programs`` replaces the corpus: modules, texts,
+    or programs of a corpus.  ``backend`` is the one whose passes run before, by default the first that the pass is for.
+    A program that the pass leaves as it is shows nothing, and is not counted.
     """
-    if effect not in EFFECTS:
+    chosen_effect = effect or pass_.numeric_effect or "exact"
+    if chosen_effect not in EFFECTS:
         raise HlojitError(f"effect={effect!r} is none of {', '.join(EFFECTS)}")
     recorder = Recorder("pass", pass_.name, budget_of(budget), seed, progress)
-    chosen = list(programs) if programs is not None else corpus(seed=seed, count=recorder.budget.programs)
-    check = _PassCheck(pass_, effect, backend, recorder)
-    for program in chosen:
-        for when, module in (("as written", program.module), ("in its phase", check.in_phase(program.module))):
-            if module is not None:
-                recorder.run(when, program.name, partial(check.keeps_meaning, program, module))
-    recorder.run("reach", "changes a program of the corpus", lambda: _reached(check.changed))
-    return recorder.report()
+    bound = error_bound or (pass_.error_bound if chosen_effect == "approximates" else 0.0)
+    tolerance = Tolerance(ulps=1, zeros=True, scaled=True, relative=bound) if bound else EFFECTS[chosen_effect]
+    check = _PassCheck(pass_, tolerance, backend or _backend_of(pass_), recorder)
+    own = None if programs is None else corpus_of(programs, seed=seed)
+    for program in corpus(seed=seed, count=recorder.budget.programs) if own is None else own:
+        recorder.run("as written", program.name, partial(check.keeps_meaning, program, program.module))
+        recorder.run("in its phase", program.name, partial(check.keeps_meaning_in_phase, program))
+    return recorder.report(effect=f"{chosen_effect}, within {bound:g}" if bound else chosen_effect)
 
 
-def _reached(changed: int) -> int:
-    if not changed:
-        raise Skipped("no program of the corpus is one for the pass: give programs= that are")
-    return changed
+def _backend_of(pass_: Pass) -> str:
+    """The first back end that a pass is for and that is here."""
+    return next((name for name in pass_.targets if name in registry().backends), "cpu")
 
 
 class _PassCheck:
-    def __init__(self, pass_: Pass, effect: str, backend: str, recorder: Recorder):
+    def __init__(self, pass_: Pass, tolerance: Tolerance, backend: str, recorder: Recorder):
         self.pass_ = pass_
-        self.effect = effect
+        self.tolerance = tolerance
         self.recorder = recorder
         self.pipeline = default_pipeline(registry().backend(backend), CompileOptions())
-        self.changed = 0
+        self.changes = False
+        """Whether the pass changed the last program that it was given."""
+        self.is_endless = False
 
-    def in_phase(self, module: Module) -> Module | None:
-        """The program as it is when the pass runs in a compilation; None if the passes before it fail."""
+    def keeps_meaning_in_phase(self, program: CorpusProgram) -> int:
+        """One program as it is when the pass runs in a compilation."""
+        return self.keeps_meaning(program, self.in_phase(program.module))
+
+    def in_phase(self, module: Module) -> Module:
+        """The program as it is when the pass runs in a compilation."""
         earlier = PHASES[: PHASES.index(self.pass_.phase)]
         passes = tuple(each for each in self.pipeline.passes if each.phase in earlier and each.name != self.pass_.name)
         working = module.clone()
         try:
             with one_compilation():
                 replace(self.pipeline, passes=passes).run(working)
-        except HlojitError:
-            return None
+        except HlojitError as error:
+            raise Unreached(f"the passes in front of it fail: {error}".partition("\n")[0]) from None
         return working
 
     def keeps_meaning(self, program: CorpusProgram, module: Module) -> int:
         """One program through the pass."""
+        if self.is_endless:
+            raise Unreached("the pass did not end for a program before")
         complaint = self.complaint(module, program.arguments)
         if not complaint:
+            if not self.changes:
+                raise Unreached("the pass leaves the program as it is")
             return sum(value.tensor_type.size for value in module.main.body.returned)
         small, arrays = module, list(program.arguments)
-        if self.recorder.reduces:
+        if self.recorder.reduces and not self.is_endless:
             kind = complaint.partition(":")[0]
             small, arrays = reduce_with_arguments(
                 module,
@@ -107,35 +126,36 @@ class _PassCheck:
 
     def complaint(self, module: Module, arguments: Sequence[NDArray]) -> str:
         """What the pass does wrong to a program; empty if it does nothing wrong."""
-        meant = interpret(module, arguments)
-        if not meant.is_good or meant.results is None:
-            return ""
+        self.changes = False
+        meant = meaning_of(module, arguments)
+        if meant.results is None:
+            raise Raised(f"nobody knows what the program means: {meant.describe()}")
         working, said, error = self._run(module)
         if error:
             return error
         faults = collect_faults(working)
         if faults:
             return f"invalid: it leaves an invalid program behind: {faults[0]}"
-        is_changed = not structurally_equal(module, working)
-        self.changed += is_changed
-        if is_changed and said is False:
+        self.changes = not structurally_equal(module, working)
+        if self.changes and said is False:
             return "silent: it changed the program and returned False"
         if working.main.type is not module.main.type:
             return f"signature: it made {working.main.type} of {module.main.type}"
-        means = interpret(working, arguments)
+        means = meaning_of(working, arguments)
         if means.results is None:
             return f"meaningless: what it leaves cannot be evaluated: {means.message}"
-        tolerance = EFFECTS[self.effect]
-        difference = first_difference(means.results, meant.results, result_types(module), tolerance)
+        difference = first_difference(means.results, meant.results, result_types(module), self.tolerance)
         return f"wrong: {difference}" if difference is not None else ""
 
     def _run(self, module: Module) -> tuple[Module, object, str]:
         working = module.clone()
         scope = scope_for(module.environment).snapshot()
+        start = time.monotonic()
         try:
             with one_compilation(), scope.activate():
-                said: object = copy.copy(self.pass_).run(working)
+                said: object = call_within(MOST_SECONDS, lambda: self.pass_.name, copy.copy(self.pass_).run, working)
         except Exception as error:
+            self.is_endless = time.monotonic() - start >= MOST_SECONDS
             return working, None, f"raises: {type(error).__name__}: {error}"
         return working, said, ""
 

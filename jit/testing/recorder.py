@@ -7,8 +7,9 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.versions import versions_text
 from hlojit.testing.findings import Finding, Result, Status, Timing
 from hlojit.testing.report import Report
@@ -52,6 +53,26 @@ def budget_of(name: str | Budget) -> Budget:
 class Skipped(Exception):
     """Raised by a check that does not apply; its text says why."""
 
+    status: ClassVar[Status] = Status.SKIPPED
+
+
+class Refused(Skipped):
+    """Raised by a check of what is refused, with the reason."""
+
+    status = Status.REFUSED
+
+
+class Raised(Skipped):
+    """Raised by a check of what raises wherever it is called: nobody knows what it means."""
+
+    status = Status.RAISED
+
+
+class Unreached(Skipped):
+    """Raised by a check that came to nothing that it could compare."""
+
+    status = Status.UNREACHED
+
 
 class Found(Exception):
     """Raised by a check: something does not hold."""
@@ -76,11 +97,12 @@ class Recorder:
     timings: list[Timing] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
-    def run(self, group: str, name: str, check: Callable[[], int | None]) -> bool:
+    def run(self, group: str, name: str, check: Callable[[], int | None], *, backend: str = "") -> bool:
         """Perform a check; whether it passed.
 
-        ``check`` returns how many comparisons it made (None: one) and raises ``Found`` or ``Skipped``.  Any other exception
-        is a finding of its own: nothing that is checked may raise what it does not say it raises.
+        ``check`` returns how many comparisons it made (None: one) and raises ``Found`` or ``Skipped`` (or one of its kinds).
+        One that made none has not passed.  ``UnsupportedError`` is a refusal; any other exception is a finding of its own:
+        nothing that is checked may raise what it does not say it raises.  ``backend`` names the one whose results are compared.
         """
         if not self.wants(group):
             return True
@@ -89,14 +111,19 @@ class Recorder:
         status, count, detail, finding = Status.PASSED, 1, "", None
         try:
             made = check()
-            count = 1 if made is None else made
+            count = 1 if made is None else int(made)
+            if not count:
+                status, detail = Status.UNREACHED, "nothing was compared"
         except Skipped as reason:
-            status, detail = Status.SKIPPED, str(reason)
+            status, count, detail = reason.status, 0, str(reason)
+        except UnsupportedError as error:
+            status, count, detail = Status.REFUSED, 0, str(error).partition("\n")[0]
         except Found as found:
             status, finding = Status.FAILED, found.finding
         except Exception as error:
             status, finding = Status.FAILED, Finding(_described(error))
-        self.results.append(Result(group, name, status, count, time.perf_counter() - start, detail, finding))
+        seconds = time.perf_counter() - start
+        self.results.append(Result(group, name, status, count, seconds, detail, finding, backend))
         return status is Status.PASSED
 
     def wants(self, group: str) -> bool:
@@ -113,10 +140,10 @@ class Recorder:
         """Whether another finding's program is made smaller."""
         return self.failures < self.budget.most_findings
 
-    def report(self) -> Report:
-        """What was found."""
+    def report(self, **settings: Any) -> Report:
+        """What was found; ``settings`` are said in it."""
         self._show("")
-        settings = {"versions": versions_text(), "budget": self.budget.name, "seed": self.seed}
+        settings = {"versions": versions_text(), "budget": self.budget.name, "seed": self.seed} | settings
         seconds = time.perf_counter() - self.started
         return Report(self.kind, self.subject, tuple(self.results), tuple(self.timings), seconds, settings)
 

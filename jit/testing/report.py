@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hlojit.ir.errors import HlojitError
+from hlojit.testing.coverage import Missing, missing_of
 from hlojit.testing.findings import Finding, Result, Status, Timing
 
-FORMAT_VERSION = 1
-"""Of the JSON form."""
+FORMAT_VERSION = 2
+"""Of the JSON form; (1) had no coverage, and is read."""
 
 
 class ConformanceError(HlojitError):
-    """What ``Report.raise_if_failed`` raises: the findings as text; ``report`` is the whole."""
+    """What ``Report.raise_if_failed`` raises: the findings, or what is not shown, as text; ``report`` is the whole."""
 
     def __init__(self, report: Report):
         super().__init__(report.text(color=False))
@@ -45,8 +46,23 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed."""
-        return not any(each.status is Status.FAILED for each in self.results)
+        """Whether something was shown of everything that was asked for, and nothing failed."""
+        return self.verdict.startswith("conforms")
+
+    @property
+    def verdict(self) -> str:
+        """``does not conform``; ``not shown``: nothing was compared; ``conforms as far as shown``: of parts; or ``conforms``."""
+        if any(each.status is Status.FAILED for each in self.results):
+            return "does not conform"
+        missing = self.missing
+        if any(each.is_essential for each in missing):
+            return "not shown"
+        return "conforms as far as shown" if missing else "conforms"
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """What nothing was compared of, and why: all of it, a back end that was asked for, or a group of checks."""
+        return tuple(missing_of(self.results))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -55,17 +71,37 @@ class Report:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many checks ``passed``, ``failed`` and were ``skipped``."""
+        """How many checks ``passed`` and ``failed``, and how many compared nothing: ``refused``, ``raised``, ``not reached``.
+
+        ``skipped`` are those that are not for what was checked.
+        """
         return Counter(each.status.value for each in self.results)
 
     @property
     def score(self) -> float:
-        """The share of the checks that passed, of those that ran: 1.0 is all."""
-        ran = [each for each in self.results if each.status is not Status.SKIPPED]
-        return sum(each.status is Status.PASSED for each in ran) / len(ran) if ran else 1.0
+        """The share of the checks that passed, of those that compared something: 1.0 is all; 0.0 if none did."""
+        ran = [each for each in self.results if each.status.compared]
+        return sum(each.status is Status.PASSED for each in ran) / len(ran) if ran else 0.0
+
+    @property
+    def coverage(self) -> float:
+        """The share of the checks that compared something, of those that are for what was checked."""
+        wanted = [each for each in self.results if each.status is not Status.SKIPPED]
+        return sum(each.status.compared for each in wanted) / len(wanted) if wanted else 0.0
+
+    @property
+    def summary(self) -> str:
+        """Verdict, score and coverage in a line."""
+        counts = self.counts
+        ran = counts["passed"] + counts["failed"]
+        rest = [f"{counts[each.value]} {each.value}" for each in Status if not each.compared and counts[each.value]]
+        return (
+            f"{self.verdict}: {counts['passed']} of {ran} checks passed ({self.score:.1%}), {self.coverage:.1%} covered"
+            + (f" ({', '.join(rest)})" if rest else "")
+        )
 
     def raise_if_failed(self) -> Report:
-        """Raise ``ConformanceError`` with every finding; returns the report if there is none."""
+        """Raise ``ConformanceError`` with every finding, or if nothing was shown; returns the report if it is ``ok``."""
         if not self.ok:
             raise ConformanceError(self)
         return self
@@ -83,6 +119,9 @@ class Report:
         content = dataclasses.asdict(self) | {
             "format_version": FORMAT_VERSION,
             "score": self.score,
+            "coverage": self.coverage,
+            "verdict": self.verdict,
+            "missing": [dataclasses.asdict(each) for each in self.missing],
             "ok": self.ok,
             "results": [dataclasses.asdict(each) | {"status": each.status.value} for each in self.results],
         }
@@ -93,7 +132,7 @@ class Report:
         """Read what ``json`` wrote; raises ``HlojitError`` for anything else."""
         try:
             content = json.loads(text)
-            if content["format_version"] != FORMAT_VERSION:
+            if content["format_version"] not in (1, FORMAT_VERSION):
                 raise HlojitError(f"a report of version {content['format_version']}, not {FORMAT_VERSION}")
             results = tuple(
                 Result(
@@ -104,6 +143,8 @@ class Report:
                     each["seconds"],
                     each["detail"],
                     Finding(**each["finding"]) if each["finding"] else None,
+                    each.get("backend", ""),
+                    each.get("subject", ""),
                 )
                 for each in content["results"]
             )
@@ -126,7 +167,7 @@ def merged(reports: Iterable[Report], *, kind: str, subject: str) -> Report:
     """Several reports as one; groups get the name of what was checked in front."""
     every = list(reports)
     results = tuple(
-        dataclasses.replace(result, group=f"{report.subject}: {result.group}")
+        dataclasses.replace(result, group=f"{report.subject}: {result.group}", subject=result.subject or report.subject)
         for report in every
         for result in report.results
     )

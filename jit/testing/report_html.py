@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
-from hlojit.testing.findings import Result, Status, grouped
+from hlojit.testing.findings import Result, Status, grouped, shown_statuses
 
 if TYPE_CHECKING:
     from hlojit.testing.report import Report
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; --mute: #777; }
+:root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; --open: #9a6700; --mute: #777; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.verdict { font-size: 1.1rem; } .good { color: var(--good); } .bad { color: var(--bad); } .mute { color: var(--mute); }
-.bar { height: .6rem; border-radius: .3rem; background: var(--bad); overflow: hidden; margin: .6rem 0 1.2rem; }
-.bar div { height: 100%; background: var(--good); }
+.verdict { font-size: 1.1rem; } .good { color: var(--good); } .bad { color: var(--bad); }
+.open { color: var(--open); } .mute { color: var(--mute); }
+.bar { height: .6rem; border-radius: .3rem; background: var(--line); overflow: hidden; margin: .6rem 0 1.2rem; display: flex; }
+.bar div { height: 100%; } .bar .good { background: var(--good); } .bar .bad { background: var(--bad); }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; overflow-wrap: anywhere;
+  padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
+td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 details { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem; margin: .6rem 0; }
 summary { cursor: pointer; } pre { overflow-x: auto; background: #8881; padding: .6rem; border-radius: .3rem; font-size: 13px; }
 p.message { white-space: pre-wrap; }
@@ -28,9 +31,8 @@ p.message { white-space: pre-wrap; }
 
 def report_html(report: Report) -> str:
     """The page."""
-    counts = report.counts
-    ran = counts["passed"] + counts["failed"]
-    verdict = '<span class="good">conforms</span>' if report.ok else '<span class="bad">does not conform</span>'
+    tone = {"conforms": "good", "does not conform": "bad"}.get(report.verdict, "open")
+    verdict, _, rest = report.summary.partition(":")
     settings = " · ".join(f"{escape(str(name))} {escape(str(value))}" for name, value in report.settings.items())
     comparisons = sum(each.count for each in report.results)
     title = f"{escape(report.kind)} {escape(report.subject)}"
@@ -40,29 +42,48 @@ def report_html(report: Report) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}: hlojit.testing</title><style>{_STYLE}</style></head><body>",
             f"<h1>{title}</h1>",
-            f'<p class="verdict">{verdict}: {counts["passed"]} of {ran} checks passed ({report.score:.1%}), '
-            f"{counts['skipped']} skipped</p>",
-            f'<div class="bar"><div style="width: {report.score:.2%}"></div></div>',
+            f'<p class="verdict"><span class="{tone}">{escape(verdict)}</span>:{escape(rest)}</p>',
+            _bar(report),
             f'<p class="mute">{settings} · {comparisons:,} comparisons · {report.seconds:.1f} s</p>',
+            _missing(report),
             _groups(report),
             _findings(report),
             _timings(report),
-            _skipped(report),
+            _without_comparison(report),
             "</body></html>",
         ]
     )
 
 
+def _bar(report: Report) -> str:
+    """How much passed, failed, and compared nothing, of what is for the subject."""
+    counts = report.counts
+    total = sum(count for name, count in counts.items() if name != Status.SKIPPED.value) or 1
+    parts = (("good", counts["passed"]), ("bad", counts["failed"]))
+    return (
+        '<div class="bar">'
+        + "".join(f'<div class="{name}" style="width: {count / total:.2%}"></div>' for name, count in parts)
+        + "</div>"
+    )
+
+
+def _missing(report: Report) -> str:
+    rows = "".join(f"<tr><td>{escape(each.what)}</td><td>{escape(each.reason)}</td></tr>" for each in report.missing)
+    head = "<h2>Nothing compared</h2><table><tr><th>of</th><th>why</th></tr>"
+    return f"{head}{rows}</table>" if rows else ""
+
+
 def _groups(report: Report) -> str:
+    shown = shown_statuses(report.results)
     rows = []
     for group, results in grouped(report.results).items():
-        of = {status: sum(each.status is status for each in results) for status in Status}
-        failed = f'<span class="bad">{of[Status.FAILED]}</span>' if of[Status.FAILED] else "0"
-        rows.append(
-            f'<tr><td>{escape(group)}</td><td class="n">{of[Status.PASSED]}</td><td class="n">{failed}</td>'
-            f'<td class="n">{of[Status.SKIPPED]}</td><td class="n">{sum(each.count for each in results):,}</td></tr>'
+        of = Counter(each.status for each in results)
+        cells = "".join(
+            f'<td class="n{" bad" if each is Status.FAILED and of[each] else ""}">{of[each]}</td>' for each in shown
         )
-    numbers = "".join(f'<th class="n">{name}</th>' for name in ("passed", "failed", "skipped", "comparisons"))
+        comparisons = f'<td class="n">{sum(each.count for each in results):,}</td>'
+        rows.append(f"<tr><td>{escape(group)}</td>{cells}{comparisons}</tr>")
+    numbers = "".join(f'<th class="n">{name}</th>' for name in (*(each.value for each in shown), "comparisons"))
     head = f"<tr><th>group</th>{numbers}</tr>"
     return f"<h2>Checks</h2><table>{head}{''.join(rows)}</table>"
 
@@ -95,12 +116,12 @@ def _timings(report: Report) -> str:
     return f'<h2>Timings</h2><p class="mute">Least of several; reported, not judged.</p><table>{head}{rows}</table>'
 
 
-def _skipped(report: Report) -> str:
-    skipped = [each for each in report.results if each.status is Status.SKIPPED]
-    if not skipped:
-        return ""
+def _without_comparison(report: Report) -> str:
     rows = "".join(
-        f"<tr><td>{escape(each.group)}</td><td>{escape(each.name)}</td><td>{escape(each.detail)}</td></tr>"
-        for each in skipped
+        f"<tr><td>{escape(each.group)}</td><td>{escape(each.name)}</td><td>{escape(each.status.value)}</td>"
+        f"<td>{escape(each.detail)}</td></tr>"
+        for each in report.results
+        if not each.status.compared
     )
-    return f"<h2>Skipped</h2><table><tr><th>group</th><th>check</th><th>why</th></tr>{rows}</table>"
+    head = "<tr><th>group</th><th>check</th><th>how</th><th>why</th></tr>"
+    return f"<h2>Checks that compared nothing</h2><table>{head}{rows}</table>" if rows else ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hlojit.testing.findings import Status, grouped
+from hlojit.testing.findings import Status, grouped, shown_statuses
 
 if TYPE_CHECKING:
     from hlojit.testing.report import Report
@@ -29,13 +30,11 @@ def report_text(report: Report, *, color: bool, width: int) -> str:
             console.print(result.finding.program, markup=False, soft_wrap=True)
     if report.timings:
         console.print(_timings(report))
-    counts = report.counts
-    verdict = "conforms" if report.ok else "does not conform"
-    console.print(
-        f"{_plain(report.subject)} {verdict}: {counts['passed']} of {counts['passed'] + counts['failed']} checks passed "
-        f"({report.score:.1%}), {counts['skipped']} skipped, {sum(each.count for each in report.results):,} comparisons, "
-        f"{report.seconds:.1f} s"
-    )
+    for missing in report.missing:
+        console.print(f"nothing compared: {missing}", markup=False, soft_wrap=True)
+    comparisons = sum(each.count for each in report.results)
+    summary = f"{report.subject} {report.summary}, {comparisons:,} comparisons, {report.seconds:.1f} s"
+    console.print(summary, markup=False, soft_wrap=True)
     return stream.getvalue()
 
 
@@ -46,14 +45,13 @@ def _plain(text: str) -> str:
 def _table(report: Report) -> Any:
     from rich.table import Table
 
-    table = Table("group", "passed", "failed", "skipped", "comparisons", "s", title=f"{report.kind} {report.subject}")
+    shown = shown_statuses(report.results)
+    table = Table("group", *(each.value for each in shown), "comparisons", "s", title=f"{report.kind} {report.subject}")
     for group, results in grouped(report.results).items():
-        of = {status: sum(each.status is status for each in results) for status in Status}
+        of = Counter(each.status for each in results)
         table.add_row(
             _plain(group),
-            str(of[Status.PASSED]),
-            f"[bold red]{of[Status.FAILED]}[/]" if of[Status.FAILED] else "0",
-            str(of[Status.SKIPPED]),
+            *(f"[bold red]{of[each]}[/]" if each is Status.FAILED and of[each] else str(of[each]) for each in shown),
             f"{sum(each.count for each in results):,}",
             f"{sum(each.seconds for each in results):.2f}",
         )

@@ -21,7 +21,7 @@ from hlojit.testing.execution import (
     run_executable,
 )
 from hlojit.testing.narrowing import smallest_program
-from hlojit.testing.recorder import Found, Recorder, Skipped
+from hlojit.testing.recorder import Found, Raised, Recorder, Refused
 from hlojit.testing.script import script
 
 Oracle = Callable[..., Sequence[NDArray]]
@@ -57,10 +57,10 @@ class Trials:
         """Compare; the number of elements compared.  ``times`` runs must give the same bits."""
         meant = trial.meaning()
         if meant.results is None:
-            raise Skipped(f"nobody knows what it means: {meant.describe()}")
+            raise Raised(f"nobody knows what it means: {meant.describe()}")
         found = (execute_isolated if self.isolate else execute)(trial.module, backend, trial.arguments)
         if found.kind == "refused":
-            raise Skipped(found.message.partition("\n")[0])
+            raise Refused(found.message.partition("\n")[0])
         if found.results is None:
             raise Found(f"{trial.name} on {backend}: {found.describe()}", self._small(trial, backend))
         types = result_types(trial.module)
@@ -70,7 +70,7 @@ class Trials:
             raise Found(f"{trial.name} on {backend}: {difference}", self._small(trial, backend))
         if times > 1:
             self._again(trial, backend, found, times)
-        return sum(each.size for each in found.results)
+        return _compared(meant.results)
 
     def _again(self, trial: Trial, backend: str, first: Outcome, times: int) -> None:
         executable = compile_program(trial.module, backend=backend)
@@ -87,6 +87,7 @@ class Trials:
         """Threads that compile and run all of the programs at once, each beginning with another one."""
         home = current()
         meant = [trial.meaning() for trial in trials]
+        refused: list[str] = []
 
         def work(number: int) -> str:
             with home.activate():
@@ -97,6 +98,7 @@ class Trials:
                         continue
                     found = execute(trial.module, backend, trial.arguments)
                     if found.kind == "refused":
+                        refused.append(found.message.partition("\n")[0])
                         continue
                     if found.results is None:
                         return f"{trial.name}: {found.describe()}"
@@ -111,7 +113,12 @@ class Trials:
             for complaint in pool.map(work, range(count)):
                 if complaint:
                     raise Found(f"with {count} threads at once on {backend}, {complaint}")
-        return len(trials) * count
+        known = sum(each.results is not None for each in meant) * count
+        if known and known == len(refused):
+            raise Refused(refused[0])
+        if trials and not known:
+            raise Raised("nobody knows what the programs mean")
+        return known - len(refused)
 
     def _small(self, trial: Trial, backend: str) -> str:
         if not self.recorder.reduces:
@@ -125,3 +132,11 @@ def _where_known(found: NDArray, meant: NDArray) -> NDArray:
     if not isinstance(meant, np.ma.MaskedArray) or found.shape != meant.shape:
         return found
     return np.where(np.ma.getmaskarray(meant), meant.data, found).astype(found.dtype)
+
+
+def _compared(meant: Sequence[NDArray]) -> int:
+    """How many elements were compared; an array without elements counts for its shape."""
+    known = sum(each.size - int(np.count_nonzero(np.ma.getmaskarray(each))) for each in meant)
+    if not known and any(each.size for each in meant):
+        raise Raised("it raises for every element that was tried")
+    return known or 1

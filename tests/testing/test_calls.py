@@ -11,7 +11,8 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit import testing
-from hlojit.extensions import ElementwiseCall, ExpansionCall, elementwise_calls, linked_code
+from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall, elementwise_calls, linked_code
+from hlojit.ir import tensor
 from hlojit.ir.ops.definition import Expand, OpDefinition, Operand, Pointwise, Trait
 
 from .plugins import expect
@@ -87,6 +88,51 @@ def test_an_unknown_target_is_named() -> None:
         testing.check_custom_call("kit.nothing")
 
 
+def weighted(rows: Any, weights: Any, result: Any, *, powers: Any, name: str) -> None:
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for k in range(rows.shape[1]):
+            total += rows[i, k] * weights[k] ** powers[k % len(powers)]
+        result[i] = total
+
+
+def test_lists_of_a_configuration_and_shapes_of_each_operand() -> None:
+    sums = ArrayCall(
+        "kit.weighted", function=weighted, result_types=lambda call: tensor(call.operands[0].shape[:1], "f32")
+    )
+    report = testing.check_custom_call(
+        sums,
+        operands=["f32", "f32"],
+        shapes=[[(4, 5), (5,)], [(1, 3), (3,)], [(2, 0), (0,)]],
+        config={"powers": [1.0, 2.0], "name": "squares"},
+        arguments=lambda types, random: [np.abs(random.standard_normal(each.shape, "f4")) for each in types],
+        oracle=lambda x, w, *, powers, name: (x * w ** np.resize(powers, w.shape)).sum(-1),
+        budget="smoke",
+    ).raise_if_failed()
+    names = {result.name for result in report.results}
+    assert {"alone, 4x5, 5 on cpu", "alone, 2x0, 0 on reference", "in a loop on cpu"} <= names
+    assert not any("map" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"shapes": [[(4, 5)]]}, "a list of 2, one for each"),
+        ({"shapes": [5]}, "one shape such as"),
+        ({"shapes": [(4, -1)]}, "0 or more"),
+        ({"shapes": [(3,)], "arguments": lambda types, random: []}, "gives 0 arrays for 2"),
+    ],
+)
+def test_shapes_and_arguments_that_do_not_fit_are_said(named: dict[str, Any], message: str) -> None:
+    with pytest.raises(hlojit.HlojitError, match=message):
+        testing.check_custom_call(call(less_twice(2)), operands=["f32", "f32"], budget="smoke", **named)
+
+
+def test_types_that_a_call_is_told_to_take_and_refuses() -> None:
+    softplus = call(lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))))
+    expect(testing.check_custom_call(softplus, operands=["i32"], backends=["cpu"], budget="smoke"), "is refused")
+
+
 # -------------------------------------------------------------------------- ops
 
 
@@ -132,3 +178,21 @@ def test_a_record_that_is_wrong(fields: dict[str, Any], words: tuple[str, ...]) 
 def test_types_that_do_not_fit_are_said() -> None:
     with pytest.raises(hlojit.HlojitError, match="no types of operands fit"):
         testing.check_op("stablehlo.transpose")
+
+
+def test_an_op_with_shapes_of_its_own() -> None:
+    product = OpDefinition(
+        "kit.product",
+        operands=(Operand("x"), Operand("y")),
+        infer=lambda request: [tensor((request.operand_types[0].shape[0], request.operand_types[1].shape[1]), "f32")],
+        reference=lambda call, x, y: x @ y,
+        lowering=Expand(lambda b, call: [b.dot(*call.operands)]),
+    )
+    told: dict[str, Any] = {
+        "operands": ["f32", "f32"],
+        "shapes": [[(3, 4), (4, 2)], [(1, 1), (1, 5)]],
+        "budget": "smoke",
+    }
+    testing.check_op(product, oracle=np.matmul, **told).raise_if_failed()
+    wrong = replace(product, lowering=Expand(lambda b, call: [b.negate(b.dot(*call.operands))]))
+    expect(testing.check_op(wrong, **told), "on cpu", "kit.product")

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import hlojit
 import hlojit.extensions as ext
 import pytest
 from hlojit import testing
-from hlojit.extensions import ElementwiseCall
+from hlojit.extensions import ElementwiseCall, Kernel, OpPattern
 
 from .plugins import Device, plugin
 
@@ -29,6 +31,67 @@ def test_each_thing_that_a_plugin_brings_is_checked(tmp_path: Path) -> None:
     assert testing.Report.from_json((tmp_path / "report.json").read_text()).score == 1.0
     assert "conforms" in (tmp_path / "report.txt").read_text()
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def cases(monkeypatch: pytest.MonkeyPatch, listed: Any) -> str:
+    """A module with cases, as a plugin names it."""
+    monkeypatch.setitem(sys.modules, "kit_cases", SimpleNamespace(CASES=listed))
+    return "kit_cases"
+
+
+def power(x: float, *, exponent: float) -> float:
+    return float(abs(x) ** exponent)
+
+
+def test_a_plugin_says_how_its_things_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = cases(
+        monkeypatch,
+        [
+            testing.Case("kitcases.power", operands=["f32"], config={"exponent": 2.0}, shapes=[(3, 5)]),
+            testing.Case("kitcases.power", operands=["f64"], config={"exponent": 0.5}, shapes=[(7,)]),
+        ],
+    )
+    brought = plugin("kit-cases", custom_calls=[ElementwiseCall("kitcases.power", function=power)])
+    with ext.using(brought):
+        assert testing.check_plugin("kit-cases", budget="smoke").verdict == "not shown", "it needs a configuration"
+    brought.hlojit_cases = named
+    with ext.using(brought):
+        report = testing.check_plugin("kit-cases", budget="smoke").raise_if_failed()
+    tried = {(each.group, each.name) for each in report.results}
+    assert ("kitcases.power: case 0: kitcases.power(f32)", "alone, 3x5 on cpu") in tried
+    assert ("kitcases.power: case 1: kitcases.power(f64)", "alone, 7 on cpu") in tried
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ([testing.Case("kitcases.other")], "cases of kitcases.other, which the plugin does not bring"),
+        ([5], "expected a list of hlojit.testing.Case"),
+        (None, "expected a list"),
+    ],
+)
+def test_cases_that_are_none_are_said(listed: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = plugin("kit-cases", custom_calls=[ElementwiseCall("kitcases.power", function=power)])
+    brought.hlojit_cases = cases(monkeypatch, listed)
+    with ext.using(brought), pytest.raises(hlojit.HlojitError, match=message):
+        testing.check_plugin("kit-cases", budget="smoke")
+
+
+def test_what_cannot_be_tried_on_this_machine_is_said_and_nobodys_fault() -> None:
+    class Absent(Device):
+        name = "kit-absent"
+
+        def unavailable(self) -> str | None:
+            return "no such card"
+
+    kernel = Kernel("kit.elsewhere", backend="kit-absent", pattern=OpPattern("stablehlo.abs"), build=lambda group: None)
+    with ext.using(plugin("kit-absent", backends=[Absent(), Device()], kernels=[kernel])):
+        report = testing.check_plugin("kit-absent", budget="smoke").raise_if_failed()
+    assert report.verdict == "conforms as far as shown"
+    assert {each.what: "no such card" in each.reason for each in report.missing} == {
+        "kit.elsewhere": True,
+        "kit-absent": True,
+    }
 
 
 def test_plugins_that_are_not_there_are_named() -> None:

@@ -18,6 +18,7 @@ class DivisionByConstant(Pass):
 
     name: ClassVar[str] = "acme-division-by-constant"
     phase: ClassVar[str] = "before-fusion"
+    numeric_effect: ClassVar[str] = "exact"
 
     def run(self, module: Module) -> bool:
         """Rewrite every division by a suitable constant."""

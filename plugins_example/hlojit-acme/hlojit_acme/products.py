@@ -54,6 +54,7 @@ class Tile(Pass):
     name: ClassVar[str] = "acme-tile"
     phase: ClassVar[str] = "fusion"  # behind the algebraic-simplifier, which folds transposes into products
     targets: ClassVar[tuple[str, ...]] = ("acme",)
+    numeric_effect: ClassVar[str] = "permitted"  # sums are split otherwise in whole tiles
 
     def run(self, module: Module) -> bool:
         """Rewrite every product that the unit can compute."""

@@ -1,0 +1,72 @@
+"""What a report shows nothing of: a check that compared nothing has not held, and says why.
+
+for missing in report.missing:
+    print(missing)          # nothing compared on nova (refused: the device has no f64)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hlojit.testing.findings import Result, Status, grouped
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """``what`` nothing was compared of, and the ``reason`` that most checks gave.
+
+    ``is_essential``: without it nothing is shown, as when a back end that was asked for refuses everything.
+    """
+
+    what: str
+    reason: str
+    is_essential: bool
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.reason}"
+
+
+def missing_of(results: Sequence[Result]) -> Iterator[Missing]:
+    """What nothing was compared of, the whole first."""
+    subjects = {result.subject: None for result in results} or {"": None}
+    compared = any(result.status.compared for result in results)
+    if not compared:
+        yield Missing("everything", _reason(results), True)
+        return
+    for subject in subjects:
+        yield from _missing_of_subject(subject, [result for result in results if result.subject == subject])
+
+
+def _missing_of_subject(subject: str, results: Sequence[Result]) -> Iterator[Missing]:
+    in_front = f"{subject} " if subject else ""
+    if not any(result.status.compared for result in results):
+        # What is not for here - a kernel for a back end that this machine has not - is said, and is nobody's fault.
+        is_for_here = any(result.status is not Status.SKIPPED for result in results)
+        yield Missing(subject, _reason(results), is_for_here)
+        return
+    backends: dict[str, list[Result]] = {}
+    for result in results:
+        backends.setdefault(result.backend, []).append(result)
+    alone = {name for name, own in backends.items() if name and not _is_shown(own)}
+    for name in sorted(alone):
+        yield Missing(f"{in_front}on {name}", _reason(backends[name]), True)
+    for group, own in grouped(results).items():
+        rest = [result for result in own if result.backend not in alone]
+        if rest and not _is_shown(rest):
+            yield Missing(group, _reason(rest), False)
+
+
+def _is_shown(results: Sequence[Result]) -> bool:
+    """Whether something was compared, or nothing was for what is checked."""
+    return any(each.status.compared for each in results) or all(each.status is Status.SKIPPED for each in results)
+
+
+def _reason(results: Sequence[Result]) -> str:
+    """The commonest reason, with how many others there are."""
+    if not results:
+        return "no check was made"
+    reasons = Counter(f"{each.status.value}: {each.detail}".partition("\n")[0] for each in results)
+    (first, _), *others = reasons.most_common()
+    return f"{first} (and {len(others)} other reasons)" if others else first

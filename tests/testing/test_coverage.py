@@ -1,0 +1,154 @@
+"""What compared nothing does not conform: the report says what is not shown, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import hlojit
+import hlojit.extensions as ext
+import pytest
+from hlojit import testing
+from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall, Kernel, OpPattern, Pass
+from hlojit.extensions.kernels import Declined
+from hlojit.testing import Status
+
+from .formats import plain
+from .plugins import Device, plugin
+
+
+def not_shown(report: testing.Report, *words: str) -> None:
+    """The report claims nothing, in all its forms, and says why."""
+    assert report.verdict == "not shown", report.text()
+    assert not report.ok
+    for form in (report.text(), report.html(), report.json()):
+        assert "not shown" in form
+        assert all(word in form for word in words), form
+    with pytest.raises(testing.ConformanceError, match="not shown"):
+        report.raise_if_failed()
+
+
+def raising(x: Any) -> Any:
+    raise RuntimeError("not today")
+
+
+def test_a_call_that_always_raises() -> None:
+    call = ArrayCall("kit.raising", function=raising, trust="python", result_types=lambda call: call.operands[0])
+    report = testing.check_custom_call(call, operands=["f32"], budget="smoke")
+    not_shown(report, "raised", "not today")
+    assert report.score == 0.0
+
+
+def test_a_function_that_raises_for_every_element() -> None:
+    def never(x: float) -> float:
+        return 1.0 / (x - x)
+
+    report = testing.check_custom_call(
+        ElementwiseCall("kit.never", function=never),
+        operands=["i32"],
+        results=["f32"],
+        backends=["cpu"],
+        budget="smoke",
+    )
+    assert any(each.status is Status.RAISED and "every element" in each.detail for each in report.results)
+    assert not any(each.status is Status.PASSED and each.name == "alone, 65 on cpu" for each in report.results)
+
+
+def test_a_call_that_refuses_every_type() -> None:
+    def refuse(builder: Any, instruction: Any) -> Any:
+        raise ValueError("no such type")
+
+    not_shown(testing.check_custom_call(ExpansionCall("kit.refusing", expand=refuse), budget="smoke"), "no such type")
+
+
+class Refusing(Device):
+    """Has nothing."""
+
+    name = "kit-refusing"
+
+    def capability(self, instruction: Any) -> ext.Capability:
+        return ext.no("there is no device yet")
+
+
+def test_a_back_end_that_refuses_everything() -> None:
+    with ext.using(plugin("kit-refusing", backends=[Refusing()])):
+        not_shown(testing.check_backend("kit-refusing", budget="smoke"), "refused", "there is no device yet")
+
+
+def test_a_format_on_a_back_end_that_refuses_it() -> None:
+    with ext.using(plugin("kit-refusing", backends=[Refusing()])):
+        report = testing.check_format(
+            plain(), backends=["kit-refusing"], groups=["rounding", "threads"], budget="smoke"
+        )
+    not_shown(report, "on kit-refusing", "there is no device yet")
+    assert report.score == 1.0, "what was compared, without the back end, holds"
+    assert 0 < report.coverage < 1
+
+
+def test_a_back_end_without_one_op_conforms_as_far_as_shown() -> None:
+    class Unsorted(Device):
+        name = "kit-unsorted"
+
+        def capability(self, instruction: Any) -> ext.Capability:
+            if instruction.name == "stablehlo.sort":
+                return ext.no("the device does not sort")
+            return super().capability(instruction)
+
+    with ext.using(plugin("kit-unsorted", backends=[Unsorted()])):
+        report = testing.check_format(plain(), backends=["kit-unsorted"], groups=["sort", "encodings"], budget="smoke")
+    assert report.verdict == "conforms as far as shown"
+    assert report.ok
+    assert [(each.what, "does not sort" in each.reason) for each in report.missing] == [("sort", True)]
+
+
+@dataclass(frozen=True)
+class Idle(Pass):
+    """Changes nothing."""
+
+    name: ClassVar[str] = "kit-idle"
+
+    def run(self, module: Any) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Exchange(Pass):
+    """Exchanges the operands of sums, which changes nothing."""
+
+    name: ClassVar[str] = "kit-exchange"
+
+    def run(self, module: Any) -> bool:
+        found = [each for each in module.walk() if each.name == "stablehlo.add"]
+        for each in found:
+            each.operands = each.operands[::-1]
+        return bool(found)
+
+
+def test_a_pass_that_reaches_nothing() -> None:
+    not_shown(testing.check_pass(Idle(), budget="smoke"), "leaves the program as it is")
+
+
+def test_a_kernel_that_reaches_nothing() -> None:
+    nowhere = Kernel("kit.no", backend="cpu", pattern=OpPattern("stablehlo.fft"), build=lambda group: Declined("no"))
+    not_shown(testing.check_kernel(nowhere, budget="smoke"), "give programs=")
+
+
+def test_a_plugin_of_which_one_thing_is_not_shown() -> None:
+    with ext.using(plugin("kit-half", passes=[Idle(), Exchange()])):
+        report = testing.check_plugin("kit-half", budget="smoke")
+    not_shown(report, "kit-idle")
+    assert [each.what for each in report.missing if each.is_essential] == ["kit-idle"]
+
+
+def test_reports_of_earlier_versions_are_read() -> None:
+    report = testing.check_pass(Idle(), budget="smoke")
+    content = json.loads(report.json())
+    content["format_version"] = 1
+    for each in content["results"]:
+        each["status"] = "skipped"
+        del each["backend"], each["subject"]
+    assert testing.Report.from_json(json.dumps(content)).counts["skipped"] == len(content["results"])
+    content["format_version"] = 3
+    with pytest.raises(hlojit.HlojitError, match="version 3"):
+        testing.Report.from_json(json.dumps(content))
