@@ -99,6 +99,7 @@ docs: $(STAMP)  ## make the generated pages of docs/ anew
 	$(RUN) tools/op_attributes.py
 	$(RUN) tools/constraint_table.py
 	$(RUN) tools/switch_table.py
+	$(RUN) tools/comparison_table.py
 	$(RUN) tools/sorting_table.py
 	$(RUN) tools/linear_algebra_table.py
 

@@ -18,49 +18,70 @@ _AGAIN: Final = 0.5
 """Seconds after which a function that swallowed the interruption is interrupted again."""
 
 
-class _TimeUp(BaseException):
-    """Raised inside of the function; no ``except Exception`` there takes it."""
-
-
 def call_within(
     seconds: float | None, what: Callable[[], str], function: Callable[..., _Result], /, *arguments: Any
 ) -> _Result:
     """What the function returns; raises ``PluginError`` when it has not returned after ``seconds`` (None: no limit)."""
     if seconds is None:
         return function(*arguments)
-    watch = _Watch()
-    timer = threading.Thread(target=watch.strike, args=(seconds,), name="hlojit-time-limit", daemon=True)
+    watch = _Watch(seconds)
     try:
-        timer.start()
+        watch.start()
         try:
-            return function(*arguments)
+            result = function(*arguments)
         finally:
             watch.stop()
-    except _TimeUp:
-        # It may have come in the middle of the line above.
-        watch.stop()
+    except watch.time_up:
+        watch.end()
+    if watch.interrupted:
         raise PluginError(f"{what()} had not ended after {seconds:g} s, the limit that pass_time_limit sets") from None
+    return result
 
 
 class _Watch:
     """Interrupts the thread that made it, until it is told to stop."""
 
-    def __init__(self) -> None:
-        self.thread = ctypes.c_ulong(threading.get_ident())
+    def __init__(self, seconds: float) -> None:
+        # A class of its own: the interruption of a limit around this one passes through.  Derived from BaseException,
+        # so that no ``except Exception`` in the function takes it.
+        self.time_up: type[BaseException] = type("TimeUp", (BaseException,), {})
+        self.interrupted = False
+        self.seconds = seconds
+        self.watched = ctypes.c_ulong(threading.get_ident())
         self.lock = threading.Lock()
         self.done = threading.Event()
 
-    def strike(self, seconds: float) -> None:
+    def start(self) -> None:
+        """Begin to count."""
+        threading.Thread(target=self._strike, name="hlojit-time-limit", daemon=True).start()
+
+    def _strike(self) -> None:
         """Wait, then interrupt, again and again."""
+        seconds = self.seconds
         while not self.done.wait(seconds):
             with self.lock:
                 if not self.done.is_set():
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(self.thread, ctypes.py_object(_TimeUp))
+                    self.interrupted = True
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(self.watched, ctypes.py_object(self.time_up))
             seconds = _AGAIN
 
     def stop(self) -> None:
-        """No interruption comes once this has returned."""
+        """No interruption comes once this has returned; one that was on its way comes in here."""
         with self.lock:
             self.done.set()
-            # What was asked for and has not come yet is taken back.
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(self.thread, None)
+        # An interruption is not taken back: of "no exception" CPython 3.11 remembers for ever that something is to be
+        # looked at, after which all code is slow, and a function that a profiler follows never begins.
+        for _ in range(_STEPS if self.interrupted else 0):
+            pass
+
+    def end(self) -> None:
+        """Stop, after an interruption that may have come in the middle of stopping."""
+        while True:
+            try:
+                return self.stop()
+            except self.time_up:
+                continue
+
+
+_STEPS: Final = 10
+"""Of a loop, at each of which Python raises what another thread asked for."""
