@@ -143,7 +143,9 @@ def test_every_page_is_linked() -> None:
     assert set(PAGES) - linked == {ROOT / "README.md", ROOT / "CHANGELOG.md"}
 
 
-@pytest.mark.parametrize("tool", ["op_status", "op_attributes", "sorting_table", "linear_algebra_table", "comparison_table"])
+@pytest.mark.parametrize(
+    "tool", ["op_status", "op_attributes", "sorting_table", "linear_algebra_table", "comparison_table"]
+)
 def test_generated_pages_are_up_to_date(tool: str) -> None:
     command = [sys.executable, ROOT / "tools" / f"{tool}.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -28,7 +28,9 @@ def test_what_the_function_returns_or_raises_comes_through() -> None:
 
 
 def test_a_function_that_does_not_end_is_ended_and_named() -> None:
-    with pytest.raises(PluginError, match=r"pass 'slow' had not ended after 0\.05 s, the limit that pass_time_limit sets"):
+    with pytest.raises(
+        PluginError, match=r"pass 'slow' had not ended after 0\.05 s, the limit that pass_time_limit sets"
+    ):
         call_within(0.05, _what, _never)
 
 
@@ -79,7 +81,9 @@ def test_threads_have_limits_of_their_own() -> None:
 
     def run(number: int) -> None:
         try:
-            outcomes[number] = call_within(0.2, _what, _never if number % 2 else time.sleep, *([] if number % 2 else [0.01]))
+            outcomes[number] = call_within(
+                0.2, _what, _never if number % 2 else time.sleep, *([] if number % 2 else [0.01])
+            )
         except PluginError as error:
             outcomes[number] = error
 

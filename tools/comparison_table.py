@@ -22,8 +22,12 @@ EXAMPLES = {
 
 def page(text: str) -> str:
     """The page with the lines that the packages have now."""
-    rows = [f"| [`{name}`](../plugins_example/{name}) | {what} | {_counts(name)} |\n" for name, what in EXAMPLES.items()]
-    return generated_pages.between(text, MARKS, "".join(["| package | what it brings | files | lines |\n|---|---|---|---|\n", *rows]))
+    rows = [
+        f"| [`{name}`](../plugins_example/{name}) | {what} | {_counts(name)} |\n" for name, what in EXAMPLES.items()
+    ]
+    return generated_pages.between(
+        text, MARKS, "".join(["| package | what it brings | files | lines |\n|---|---|---|---|\n", *rows])
+    )
 
 
 def _counts(name: str) -> str:
