@@ -4,7 +4,8 @@
 
 Values are kept in *compute form*: an array of a float format other than f32 and f64 is held in its compute type
 (float32 as a rule), rounded into the format after every op, as generated code does.  i1 is NumPy's bool, integers are
-their storage type, complex numbers NumPy's, a token is None and a tuple is a Python tuple.
+their storage type, complex numbers NumPy's, a token is None and a tuple is a Python tuple.  A tensor in blocks is a tuple of
+its parts for callers (elements, scales and, of two levels, the tensor's scale), a ``BlockArray`` inside.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, repr_of, short_repr
 from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.ops.block_arithmetic import block_format, part_types
 from hlojit.ir.ops.block_parts import BlockArray, evaluate_blocks, has_blocks
 from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.foreign_rules import is_foreign
@@ -43,8 +45,9 @@ class Process(Protocol):
 def evaluate(module: Module, *arguments: Any, process: Process | None = None) -> tuple[Any, ...]:
     """Run the module's entry function on arrays and return its results; ``process`` is the one of several that does.
 
-    Raises ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an
-    op has no reference semantics.
+    A tensor in blocks comes as a tuple of its parts, or as an ``hlojit.Array``, and leaves as a tuple.  Raises
+    ``ArgumentError`` where number, shapes or dtypes of the arguments do not match, ``ExecutionError`` where an op has no
+    reference semantics.
     """
     scope = scope_for(module.environment).snapshot()
     with scope.activate(), plugins_named(), np.errstate(all="ignore"):
@@ -276,6 +279,8 @@ def _enter(type: Type, what: str, argument: Any) -> Any:
         return tuple(_enter(element, f"element {number} of {what}", part) for number, (element, part) in parts)
     if not isinstance(type, TensorType):
         raise ArgumentError(f"{what} has type {type}, which cannot be passed from outside")
+    if (format := block_format(type)) is not None:
+        return BlockArray(_entered_parts(type, what, argument), format)
     array = np.asarray(argument)
     element = type.element_type
     native = array.dtype.newbyteorder("=")
@@ -286,8 +291,21 @@ def _enter(type: Type, what: str, argument: Any) -> Any:
     return to_compute(array.astype(element.storage, copy=False), element)
 
 
+def _entered_parts(type: TensorType, what: str, argument: Any) -> list[Any]:
+    """The parts of a tensor in blocks, which an array of its own or a tuple holds."""
+    types, parts = part_types(type), getattr(argument, "parts", argument)
+    if not isinstance(parts, (tuple, list)) or len(parts) != len(types):
+        listed = ", ".join(map(str, types))
+        raise ArgumentError(f"{what} is {type}: expected a tuple of its parts ({listed}), found {short_repr(argument)}")
+    # An array of a format that NumPy does not have gives its codes.
+    codes = [getattr(part, "storage", part) for part in parts]
+    return [_enter(each, f"part {number} of {what}", part) for number, (each, part) in enumerate(zip(types, codes))]
+
+
 def _stored(value: Any, type: Type) -> Any:
-    """A result as devices keep it: an array of the element type's storage dtype."""
+    """A result as devices keep it: an array of the element type's storage dtype; of a tensor in blocks a tuple of them."""
+    if isinstance(value, BlockArray) and isinstance(type, TensorType):
+        return tuple(map(_stored, value.parts, part_types(type)))
     return np.array(to_storage(np.asarray(value), type.element_type)) if isinstance(type, TensorType) else value
 
 
@@ -297,6 +315,8 @@ def _leave(value: Any, type: Type) -> Any:
         return tuple(_leave(part, inner) for part, inner in zip(value, type.elements))
     if not isinstance(type, TensorType):
         return value
+    if isinstance(value, BlockArray):
+        return tuple(map(_leave, value.parts, part_types(type)))
     array = to_storage(np.asarray(value), type.element_type)
     dtype = type.element_type.dtype or type.element_type.storage
     return np.array(array if array.dtype == dtype else array.astype(dtype))

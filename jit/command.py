@@ -175,7 +175,16 @@ def _arguments(options: argparse.Namespace, types: Sequence[Any]) -> list[Any]:
             f"the program takes {len(types)} arguments ({listing}), {len(options.input)} files were given; "
             "give one --input X.npy for each, or --random-inputs"
         )
-    return [np.load(path) for path in options.input]
+    return [_loaded(path, kind) for path, kind in zip(options.input, types)]
+
+
+def _loaded(path: str, kind: Any) -> Any:
+    """The array of a file; numbers for an argument in blocks are encoded."""
+    from hlojit.arrays import Array
+    from hlojit.ir.ops.block_arithmetic import block_format
+
+    format, found = block_format(kind), np.load(path)
+    return found if format is None else Array.from_values(found, format)
 
 
 def random_array(generator: np.random.Generator, kind: Any) -> Any:

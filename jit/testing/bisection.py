@@ -25,6 +25,7 @@ from hlojit.ir.environment import OPS, current, scope_for, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module, Value, clone_instruction
 from hlojit.ir.interpreter import Interpreter
+from hlojit.ir.ops.block_arithmetic import block_format
 from hlojit.ir.ops.internal import is_fusion
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.pass_manager import Pass, PassPipeline
@@ -32,7 +33,6 @@ from hlojit.ir.passes.rewriting import limited_rules
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
 from hlojit.placement import named_backend
-from hlojit.testing.arguments import arguments_for
 from hlojit.testing.comparison import Difference, Tolerance, first_difference, tolerance_for
 from hlojit.testing.execution import (
     Outcome,
@@ -46,6 +46,7 @@ from hlojit.testing.execution import (
 )
 from hlojit.testing.reduction import reduce_with_arguments
 from hlojit.testing.script import script
+from hlojit.testing.signatures import arguments_of, of_parts
 
 NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str], None]
@@ -93,12 +94,12 @@ def bisect(
 ) -> Bisection:
     """Find what makes ``program`` wrong on a back end, beside what another one computes.
 
-    ``arguments`` are arrays in storage form (default: made up from ``seed``); ``tolerance`` says what counts as equal
-    (default: the same bits where the specification leaves no choice).  Raises
+    ``arguments`` are arrays in storage form, ``hlojit.Array``s where the type is in blocks (default: made up from ``seed``);
+    ``tolerance`` says what counts as equal (default: the same bits where the specification leaves no choice).  Raises
     ``HlojitError`` if nothing is wrong.  ``seconds`` bounds the time for making the program smaller.
     """
-    module = parse(program) if isinstance(program, str) else program.clone()
-    arrays = list(arguments_for(module, seed=seed) if arguments is None else arguments)
+    whole = parse(program) if isinstance(program, str) else program
+    module, arrays = of_parts(whole, arguments_of(whole, seed) if arguments is None else arguments)
     chosen = tolerance_for(module) if tolerance is None else tolerance
     search = _Search(backend, against, chosen, checked_options(options, None, None), progress or (lambda text: None))
     return search.run(module, arrays, seconds)
@@ -322,6 +323,7 @@ def _steps(lowered: Module, arrays: Sequence[NDArray]) -> Iterator[tuple[Instruc
         for instruction in main.body:
             reads = reads_of(instruction)
             tensors = all(isinstance(each.type, TensorType) for each in (*reads, *instruction.results))
+            tensors &= not any(block_format(each.type) for each in (*reads, *instruction.results))
             if instruction.op.is_terminator or not instruction.results or not tensors or not reads:
                 continue
             yield (

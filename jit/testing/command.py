@@ -44,20 +44,17 @@ def add_commands(commands: Any) -> None:
 
 
 def _bisect(options: argparse.Namespace) -> int:
-    import numpy as np
-    from hlojit.arrays import to_storage
     from hlojit.compiler import parse
     from hlojit.testing.bisection import bisect
     from hlojit.testing.comparison import Tolerance
-    from hlojit.testing.execution import argument_types
 
     module = parse(_text(options), source_name=options.file)
     arrays = None
     if options.input:
-        types = argument_types(module)
+        types = [argument.tensor_type for argument in module.main.body.arguments]
         if len(options.input) != len(types):
             raise HlojitError(f"the program takes {len(types)} arguments, {len(options.input)} files were given")
-        arrays = [to_storage(np.load(path), kind, path) for path, kind in zip(options.input, types)]
+        arrays = [_loaded(path, kind) for path, kind in zip(options.input, types)]
     found = bisect(
         module,
         backend=options.backend,
@@ -71,6 +68,16 @@ def _bisect(options: argparse.Namespace) -> int:
     _show("")
     print(found)
     return 0
+
+
+def _loaded(path: str, kind: Any) -> Any:
+    """The array of a file in storage form; numbers for an argument in blocks are encoded."""
+    import numpy as np
+    from hlojit.arrays import Array, to_storage
+    from hlojit.ir.ops.block_arithmetic import block_format
+
+    format, found = block_format(kind), np.load(path)
+    return to_storage(found, kind, path) if format is None else Array.from_values(found, format)
 
 
 def _reduce(options: argparse.Namespace) -> int:

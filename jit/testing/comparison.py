@@ -50,6 +50,8 @@ def _is_exact(instruction: Instruction) -> bool:
     if not any(map(_is_inexact_type, (*instruction.operand_types, *instruction.result_types))):
         return True
     lowering = record.lowering
+    if Trait.PARTS in record.traits:
+        return True
     if isinstance(lowering, Pointwise):
         return record.cost is Cost.CHEAP
     if isinstance(lowering, Kernel) and (lowering.operations is not None or is_custom_call(instruction)):

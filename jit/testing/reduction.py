@@ -22,6 +22,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Module
 from hlojit.ir.verifier import collect_faults
 from hlojit.testing.reduction_steps import STEPS, Candidate, Step, inlined, tidied
+from hlojit.testing.signatures import of_parts
 
 NDArray = np.ndarray[Any, Any]
 Predicate = Callable[[Module], bool]
@@ -51,9 +52,11 @@ def reduce_with_arguments(
     progress: Progress | None = None,
     steps: Sequence[Step] = STEPS,
 ) -> tuple[Module, list[NDArray]]:
-    """The same for a program and its arguments (arrays in storage form), which are made smaller together."""
-    module = parse(program) if isinstance(program, str) else program
-    start = Candidate(module.clone(), list(arguments))
+    """The same for a program and its arguments (arrays in storage form), which are made smaller together.
+
+    Arguments and results in blocks become their parts: ``hlojit.testing.signatures``.
+    """
+    start = Candidate(*of_parts(parse(program) if isinstance(program, str) else program, arguments))
     found = _Reducer(lambda each: predicate(each.module, each.arguments or []), seconds, progress, steps).run(start)
     return found.module, list(found.arguments or [])
 

@@ -19,11 +19,12 @@ from hlojit.ir.builder import Builder, dense_constant
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.interpreter import Interpreter
+from hlojit.ir.ops.block_arithmetic import block_format
 from hlojit.ir.ops.definition import Structural, Trait
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
 from hlojit.ir.scalar.arrays import to_compute, to_storage
-from hlojit.ir.types import TensorType
+from hlojit.ir.types import TensorType, Type
 
 NDArray = np.ndarray[Any, Any]
 
@@ -246,8 +247,13 @@ def _computed(candidate: Candidate) -> dict[int, list[NDArray]]:
             for result in instruction.results
         ]
         for position, instruction in enumerate(instructions_of(candidate.module))
-        if instruction.block is main.body and all(isinstance(each.type, TensorType) for each in instruction.results)
+        if instruction.block is main.body and all(map(_is_plain, instruction.result_types))
     }
+
+
+def _is_plain(type: Type) -> bool:
+    """Whether values of a type are arrays."""
+    return isinstance(type, TensorType) and block_format(type) is None
 
 
 def enter_regions(candidate: Candidate) -> Iterator[Candidate]:
