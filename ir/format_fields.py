@@ -93,7 +93,7 @@ _TAKEN: Final = re.compile(
 """Names that the reader of types gives another meaning."""
 
 
-class _Native(NamedTuple):
+class Native(NamedTuple):
     """A float that processors have."""
 
     name: str
@@ -104,8 +104,8 @@ class _Native(NamedTuple):
     """Exponent of the first power of two beyond the largest number."""
 
 
-_F32: Final = _Native("f32", 24, -149, 128)
-_F64: Final = _Native("f64", 53, -1074, 1024)
+F32: Final = Native("f32", 24, -149, 128)
+F64: Final = Native("f64", 53, -1074, 1024)
 
 
 def lowest_exponent(row: Fields) -> int:
@@ -137,13 +137,13 @@ def native_compute(row: Fields) -> str:
     float reaches twice the precision further down; and where finite results that overflow differ from infinity, none may
     become infinity on the way.
     """
-    for native in (_F32, _F64):
+    for native in (F32, F64):
         if is_exact_in(row, native):
             return native.name
     return ""
 
 
-def is_exact_in(row: Fields, native: _Native) -> bool:
+def is_exact_in(row: Fields, native: Native) -> bool:
     """Whether a native float is enough for a format given by fields, see ``native_compute``.
 
     Rounding toward or away from zero must see on which side of a number an exact result lies.  Sums that the native float
@@ -151,7 +151,7 @@ def is_exact_in(row: Fields, native: _Native) -> bool:
     being it that rounding them would hide it.  A stochastic rounding sees what f64 holds of a result.
     """
     precision, lowest, above = row.mantissa_bits + 1, lowest_exponent(row), above_exponent(row)
-    if row.rounding is Rounding.STOCHASTIC and native is not _F64:
+    if row.rounding is Rounding.STOCHASTIC and native is not F64:
         return False
     if row.rounding in DIRECTED and above + 1 - lowest > native.precision:
         return False
@@ -160,22 +160,28 @@ def is_exact_in(row: Fields, native: _Native) -> bool:
     return _is_enough(native, precision, lowest, above, tells_overflow=_tells_overflow(row))
 
 
-def needs_odd(row: Fields) -> bool:
-    """Whether f64 must round to odd before a format rounds again: it has not the bits to be rounded to nearest first."""
-    if row.decode is not None:
-        return row.bits > _FEW_BITS
-    return not native_compute(row)
+def is_rounded_twice(row: Fields) -> bool:
+    """Whether the float in which a format given by fields is computed has not the bits to be rounded to nearest first.
+
+    f64 must round to odd then.  A product that became zero on the way is another number in formats without zero.
+    """
+    if not native_compute(row):
+        return True
+    native = F32 if native_compute(row) == F32.name else F64
+    lowest, above = lowest_exponent(row), above_exponent(row)
+    return not row.has_zero and not reaches_down(native, lowest, above)
 
 
-_FEW_BITS: Final = 16
-"""Formats of so many bits given by functions have, but for odd ones, fewer than 26 bits of precision."""
+def reaches_down(native: Native, lowest: int, above: int) -> bool:
+    """Whether no product or quotient of numbers between powers of two becomes zero."""
+    return 2 * lowest >= native.lowest and lowest - above >= native.lowest
 
 
 def is_exact_by_odd(row: Fields) -> bool:
     """Whether f64 rounded to odd is enough: two bits to spare, and results and their errors far inside its range."""
     lowest, above = lowest_exponent(row), above_exponent(row)
-    far = 2 * lowest - 8 >= _F64.lowest and 2 * above <= _F64.above and above - lowest + 60 <= _F64.above
-    return row.mantissa_bits + 3 <= _F64.precision and far and row.rounding is not Rounding.STOCHASTIC
+    far = 2 * lowest - 8 >= F64.lowest and 2 * above <= F64.above and above - lowest + 60 <= F64.above
+    return row.mantissa_bits + 3 <= F64.precision and far and row.rounding is not Rounding.STOCHASTIC
 
 
 DIRECTED: Final = (Rounding.TOWARD_ZERO, Rounding.AWAY_FROM_ZERO)
@@ -186,7 +192,7 @@ def _tells_overflow(row: Fields) -> bool:
     return row.has_infinity and (row.overflow is not Overflow.INFINITY or row.rounding is Rounding.TOWARD_ZERO)
 
 
-def _is_enough(native: _Native, precision: int, lowest: int, above: int, *, tells_overflow: bool) -> bool:
+def _is_enough(native: Native, precision: int, lowest: int, above: int, *, tells_overflow: bool) -> bool:
     if tells_overflow and (2 * above > native.above or above - lowest > native.above):
         return False
     fits = lowest >= native.lowest and above <= native.above
@@ -218,7 +224,7 @@ def compute_of_functions(row: Fields) -> str:
     lowest = min(_zeros(numerator) - down for numerator, down in shapes)
     above = max(numerator.bit_length() - down for numerator, down in shapes)
     precision = max(each.bit_length() for each in odd)
-    return "f32" if _is_enough(_F32, precision, lowest, above, tells_overflow=True) else "f64"
+    return "f32" if _is_enough(F32, precision, lowest, above, tells_overflow=True) else "f64"
 
 
 def _zeros(number: int) -> int:
@@ -354,14 +360,14 @@ def _of_patterns(row: Fields) -> Iterator[str]:
 
 def _of_range(row: Fields) -> Iterator[str]:
     lowest, above = lowest_exponent(row), above_exponent(row)
-    if lowest < _F64.lowest or above > _F64.above or row.mantissa_bits >= _F64.precision:
+    if lowest < F64.lowest or above > F64.above or row.mantissa_bits >= F64.precision:
         yield (
             f"it has numbers from 2**{lowest} to 2**{above} and {row.mantissa_bits} mantissa bits, beyond f64 "
-            f"({_F64.lowest} to {_F64.above}, {_F64.precision - 1}); is bias={row.bias} right?"
+            f"({F64.lowest} to {F64.above}, {F64.precision - 1}); is bias={row.bias} right?"
         )
     elif not native_compute(row) and not is_exact_by_odd(row):
         yield (
             f"its results, of {row.mantissa_bits + 1} bits between 2**{lowest} and 2**{above}, cannot be rounded once from f64 "
-            f"(Rounding.{row.rounding.name}); say at most {_F64.precision - 3} mantissa_bits (24 for a stochastic rounding) "
+            f"(Rounding.{row.rounding.name}); say at most {F64.precision - 3} mantissa_bits (24 for a stochastic rounding) "
             "and fewer exponent_bits"
         )

@@ -153,8 +153,8 @@ class FloatFormat(_Computed):
         The float, ``"f32"`` or ``"f64"``, in which reductions and products are summed if it is wider than ``compute``; they
         are rounded once, at the end.
     decode, encode
-        Numba-compilable functions from a code, an unsigned integer, to a number, and from a number of the ``compute`` type to
-        the nearest code, whichever that is: ``encode`` rounds, saturates and knows NaN, and the fields beside ``bits`` and
+        Numba-compilable functions from a code, an unsigned integer, to a number, and from a number of 64 bits to the nearest
+        code, whichever that is: ``encode`` rounds, saturates and knows NaN, and the fields beside ``bits`` and
         ``accumulator`` say nothing.
     """
 
@@ -209,7 +209,7 @@ class FloatFormat(_Computed):
     def compute(self) -> str:
         """Name of the native type in which arithmetic on this format is done before rounding: f32 or f64.
 
-        See ``hlojit.ir.format_fields``.  Functions get and return numbers of this type.
+        See ``hlojit.ir.format_fields``.  What ``decode`` returns is held in this type; ``encode`` takes f64.
         """
         found: str | None = getattr(self, "_compute", None)
         if found is None:

@@ -100,11 +100,13 @@ class Array:
         if not isinstance(element, FloatFormat):
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
         with fork_gate.inside:
-            from hlojit.ir.scalar.arrays import encode_array
+            from hlojit.ir.scalar.arrays import encode_array, exact_floats
 
         numbers = np.asarray(values)
-        if numbers.dtype not in (np.float32, np.float64):
-            numbers = numbers.astype(np.float64)
+        if numbers.dtype.kind == "c":
+            raise HlojitError(f"Array.from_values encodes real numbers; {element} has no imaginary parts")
+        if numbers.dtype != np.float64:
+            numbers = exact_floats(numbers)
         encoded = encode_array(numbers, element)
         storage = np.ascontiguousarray(encoded).view(element.storage).reshape(numbers.shape)
         check_codes(storage, element, f"the encode function of {element}")

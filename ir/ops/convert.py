@@ -97,9 +97,7 @@ def _integers_to_floats(x: Array, target: FloatFormat) -> Array:
     """Floats that round to the target as the integers do: beyond 53 bits, rounded to odd by dropping low bits."""
     if target.is_native:
         return x.astype(target.storage)
-    long = np.abs(x.astype(np.float64)) >= 2.0**53
-    odd = np.where((x & 0x7FF) != 0, (x & ~x.dtype.type(0x7FF)) | 0x800, x) if x.dtype.itemsize == 8 else x
-    return np.where(long, odd, x).astype(x.dtype).astype(np.float64)
+    return arrays.exact_floats(x)
 
 
 def _convert(b: ScalarBuilder, call: PointwiseCall, x: Scalar) -> Scalar:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.attributes import DotAlgorithm, DotDimensionNumbers
 from hlojit.ir.block_formats import BlockFormat
-from hlojit.ir.formats import BooleanType, ComplexType, ElementType, IntegerType, QuantizedType
+from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
@@ -235,22 +235,25 @@ def infer_dot_general(request: InferenceRequest) -> Sequence[Type]:
 def factors(instruction: Instruction, lhs: Array, rhs: Array) -> tuple[Array, Array]:
     """Operand elements in the type in which the reference multiplies and adds.
 
-    Floats narrower than the result's compute type are exact in it; integers wrap modulo the result's width.
+    That is f64 where one of the floats is computed in it or names it as its accumulator, and f32 otherwise; integers wrap
+    modulo the result's width.
     """
     operands = [operand.tensor_type.element_type for operand in instruction.operands[:2]]
     element = multiplied_as(operands, instruction.result.tensor_type.element_type)
-    left, right = (_factor(values, source, element) for values, source in zip((lhs, rhs), operands))
+    floats = [each for each in (*operands, element) if isinstance(each, FloatFormat)]
+    wide = any("f64" in (each.compute, each.accumulator) for each in floats)
+    left, right = (_factor(values, source, element, wide) for values, source in zip((lhs, rhs), operands))
     return left, right
 
 
-def _factor(values: Array, source: ElementType, element: ElementType) -> Array:
+def _factor(values: Array, source: ElementType, element: ElementType, wide: bool) -> Array:
     if isinstance(element, IntegerType):
         return convert_array(values, source, element).astype(element.storage)
     if isinstance(element, BooleanType):
         return values
     if isinstance(element, ComplexType):
         return values.astype(np.complex128 if element.bits == 128 else np.complex64)
-    return values.astype(np.float64 if getattr(element, "compute", "f32") == "f64" else np.float32)
+    return values.astype(np.float64 if wide else np.float32)
 
 
 def as_result(instruction: Instruction, product: Array) -> Array:

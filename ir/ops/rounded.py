@@ -1,6 +1,6 @@
 """Ops that passes make where a format's results must be rounded from more than f64 holds of them, or by random bits.
 
-%2 = add %0, %1 : acme40          =>  %2 = convert(hlojit.odd_add(convert %0, convert %1) : f64) : acme40
+%2 = add %0, %1 : acme40          =>  %2 = hlojit.odd_add(%0, %1) : acme40
 %2 = add %0, %1 : acme8s          =>  %2 = hlojit.round_stochastic(add(convert %0, convert %1) : f64, place, iteration)
 """
 
@@ -45,13 +45,16 @@ def _evaluated(rule: Callable[..., Any], *operands: tuple[str, Array]) -> Array:
 
 
 def _odd(mnemonic: str, rule: Callable[..., Scalar], count: int) -> OpDefinition:
+    def in_double(b: ScalarBuilder, call: PointwiseCall, *scalars: Scalar) -> Scalar:
+        return rule(b, *(formats.float_resized(b, each, "f64") for each in scalars))
+
     return define(
         OpDefinition(
             f"hlojit.odd_{mnemonic}",
             operands=tuple(Operand(name) for name in ("lhs", "rhs")[:count]),
-            reference=lambda call, *arrays: _evaluated(rule, *(("f64", each) for each in arrays)),
-            lowering=Pointwise(lambda b, call, *scalars: rule(b, *scalars), exact=True),
-            summary=f"{mnemonic} in f64, rounded to odd",
+            reference=lambda call, *arrays: _evaluated(rule, *(("f64", each.astype(np.float64)) for each in arrays)),
+            lowering=Pointwise(in_double),
+            summary=f"{mnemonic} in f64, rounded to odd, and from there to the format",
         )
     )
 
@@ -63,7 +66,7 @@ TO_ODD: Final[dict[OpDefinition, OpDefinition]] = {
     DIVIDE: _odd("divide", odd_arithmetic.divide, 2),
     SQRT: _odd("sqrt", odd_arithmetic.sqrt, 1),
 }
-"""What is done in f64 in the place of ops whose exact results f64 does not hold."""
+"""What is done in the place of ops whose exact results the compute type does not hold."""
 
 
 def _round(b: ScalarBuilder, call: PointwiseCall, value: Scalar, place: Scalar, iteration: Scalar) -> Scalar:

@@ -25,6 +25,7 @@ from hlojit.ir.graph import Module
 from hlojit.ir.ops.rounded import ROUND_STOCHASTIC, is_stochastic, rounds
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.passes.pass_manager import Pass
+from hlojit.ir.passes.widening import Widening
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 WIDE: Final = "f64"
@@ -79,8 +80,7 @@ def _concerns(instruction: Instruction) -> bool:
     )
 
 
-def _wide(type: Type) -> Type:
-    return type.with_element_type(WIDE) if isinstance(type, TensorType) and _is_concerned(type) else type
+_WIDENING: Final = Widening(_is_concerned, WIDE)
 
 
 class _Rounded:
@@ -133,23 +133,7 @@ class _Rounded:
     def _replace(self, instruction: Instruction, iteration: Value) -> None:
         """Compute in f64, and round each result that wants it."""
         b = Builder.in_front_of(instruction)
-        operands = [
-            b.convert(operand, WIDE) if _is_concerned(operand.type) else operand for operand in instruction.operands
-        ]
-        regions, instruction.regions = list(instruction.regions), []
-        for region in regions:
-            _widen(region)
-        made = b.insert(
-            Instruction(
-                instruction.op,
-                operands,
-                list(map(_wide, instruction.result_types)),
-                instruction.attributes,
-                regions,
-                instruction.discardable,
-                instruction.location,
-            )
-        )
+        made = _WIDENING.computed(b, instruction)
         results = [
             self._rounded(b, new, old.tensor_type, iteration) if _is_concerned(old.type) else new
             for new, old in zip(made.results, instruction.results)
@@ -165,22 +149,3 @@ class _Rounded:
         return b.create(
             ROUND_STOCHASTIC.name, [value, place, iteration], attributes=attributes, result_types=[type]
         ).result
-
-
-def _widen(block: Block) -> None:
-    """Compute in f64 inside a region: its result is rounded once, outside."""
-    for argument in block.arguments:
-        argument.type = _wide(argument.type)
-    for instruction in tuple(block):
-        for region in instruction.regions:
-            _widen(region)
-        if is_constant(instruction) and _is_concerned(instruction.result.type):
-            users = list(instruction.result.users)
-            following = instruction.next
-            assert following is not None
-            wide = Builder.in_front_of(following).convert(instruction.result, WIDE)
-            for user in users:
-                user.operands = [wide if operand is instruction.result else operand for operand in user.operands]
-            continue
-        for result in instruction.results:
-            result.type = _wide(result.type)

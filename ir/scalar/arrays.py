@@ -6,6 +6,7 @@ array([ 1., nan], dtype=float32)
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -53,10 +54,14 @@ def encode_array(values: Array, format: FloatFormat) -> Array:
         native = format.storage if format.is_native else np.dtype(np.float16)
         with np.errstate(all="ignore"):
             return values.astype(native).view(format.storage)
+    kind = "f32" if values.dtype in (np.float32, np.float16) else "f64"
+    numbers = values.astype(_COMPUTE[kind], copy=False)
     if format.decode is not None and (tables := codec_tables(format)) is not None:
-        return tables.encoded(_in_compute(values, format)).view(format.storage)
-    kind = "f64" if values.dtype == np.float64 else "f32"
-    scalar = _BUILDER.value(kind, values.astype(_COMPUTE[kind], copy=False))
+        return tables.encoded(numbers).view(format.storage)
+    scalar = _BUILDER.value(kind, numbers)
+    if format.decode is not None:
+        # A program keeps the number, and encodes it where it is stored.
+        scalar = cast(NumpyScalar, formats.round_to_format(_RULES, scalar, format))
     bits = cast(NumpyScalar, formats.encode(_RULES, scalar, format))
     return bits.array.view(format.storage_bits).view(format.storage)
 
@@ -65,13 +70,36 @@ def _own_bits(bits: Array, format: FloatFormat) -> Array:
     return bits if format.bits == bits.dtype.itemsize * 8 else bits & bits.dtype.type((1 << format.bits) - 1)
 
 
-def _in_compute(values: Array, format: FloatFormat) -> Array:
-    """Floats in the compute type, rounded to odd where they have more bits, so that encoding them rounds once."""
-    dtype = compute_dtype(format)
-    if dtype in (values.dtype, np.float64):
-        return values.astype(dtype, copy=False)
-    wide = _BUILDER.value("f64", values.astype(np.float64, copy=False))
-    return cast(NumpyScalar, formats.narrowed_to_odd(_RULES, wide)).array
+def exact_floats(numbers: Array) -> Array:
+    """Numbers of any kind in f64 (those of f32 and f16 as they are), rounded to odd where f64 does not hold them.
+
+    Rounding them again, to at most 51 bits, rounds the number itself.
+    """
+    kind = numbers.dtype.kind
+    numbers = numbers.astype(numbers.dtype.newbyteorder("="), copy=False)
+    if kind == "O":
+        return np.array([_odd_float(each) for each in numbers.ravel()], np.float64).reshape(numbers.shape)
+    if kind in "iu" and numbers.dtype.itemsize == 8:
+        wide = _BUILDER.value("i64", numbers.view(np.int64))
+        return cast(NumpyScalar, formats.wide_integer_to_float(_RULES, wide, signed=kind == "i")).array
+    if kind != "f" or numbers.dtype.itemsize <= 8:
+        return numbers if numbers.dtype in (np.float32, np.float16) else numbers.astype(np.float64)
+    with np.errstate(all="ignore"):
+        near = numbers.astype(np.float64)
+        wrong = (near.astype(numbers.dtype) != numbers) & (numbers == numbers) & (near.view(np.int64) & 1 == 0)
+        step = np.where(np.abs(near.astype(numbers.dtype)) < np.abs(numbers), 1, -1)
+    return np.asarray((near.view(np.int64) + step * wrong).view(np.float64))
+
+
+def _odd_float(number: Any) -> float:
+    """An object that is a number (an integer of any size, a fraction, a decimal) in f64, rounded to odd."""
+    try:
+        near = float(number)
+    except OverflowError:
+        near = math.inf if number > 0 else -math.inf
+    if math.isnan(near) or near == number or np.float64(near).view(np.int64) & 1:
+        return near
+    return math.nextafter(near, math.inf if number > near else -math.inf)
 
 
 def round_array(values: Array, element: ElementType) -> Array:

@@ -14,15 +14,17 @@ Tables are kept by the content of both functions: one that reads another global 
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
-from hlojit.ir.format_fields import MOST_LOOKED_AT, MOST_SECONDS
+from hlojit.ir.format_fields import F32, F64, MOST_LOOKED_AT, MOST_SECONDS, Native, is_rounded_twice, reaches_down
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.scalar.calls import called, evaluated
 from hlojit.ir.time_limit import call_within
@@ -50,7 +52,7 @@ class Cells:
     pairs: Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CodecTables:
     """A format's functions, tabulated; arrays are read-only."""
 
@@ -58,35 +60,109 @@ class CodecTables:
     """Content of the functions."""
     values: Array
     """Number of every code, in the compute type."""
+    steps: Steps
+    """Codes of numbers of f64."""
+
+    @cached_property
+    def single(self) -> Steps:
+        """Codes of numbers of f32."""
+        return self.steps.of_single()
+
+    @cached_property
+    def _upper_bits(self) -> tuple[Array, Array]:
+        """Codes by the upper 16 bits of a number of f32, and between which of these numbers a bound lies."""
+        return _by_upper_bits(self.single)
+
+    @cached_property
+    def _narrows(self) -> bool:
+        """Whether numbers of f64 may be rounded to odd, to f32, and then looked up."""
+        return _is_told_by_odd(self.steps)
+
+    @cached_property
+    def _cells(self) -> dict[str, Cells | None]:
+        return {}
+
+    def cells(self, kind: str) -> Cells | None:
+        """For kernels, of numbers of f32 or f64; None where there would be too many."""
+        if kind not in self._cells:
+            self._cells[kind] = _cells(self.single if kind == "f32" else self.steps)
+        return self._cells[kind]
+
+    def encoded(self, numbers: Array) -> Array:
+        """Codes of numbers of f32 or f64."""
+        flat = np.ascontiguousarray(numbers).ravel()
+        if flat.size > _FEW and flat.dtype == np.float64 and self._narrows:
+            flat = rounded_to_odd(flat)
+        if flat.size > _FEW and flat.dtype == np.float32:
+            fast, mixed = self._upper_bits
+            top = flat.view(np.uint32) >> np.uint32(16)
+            result = fast[top]
+            open_ = mixed[top]
+            if open_.any():
+                result[open_] = self.single.codes_of(flat[open_])
+        else:
+            result = (self.single if flat.dtype == np.float32 else self.steps).codes_of(flat)
+        return np.asarray(result.reshape(numbers.shape))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A step function from the numbers of a native float to codes."""
+
+    number: np.dtype[Any]
     bounds: Array
     """Orders (see ``order_of``) at which codes change, ascending."""
     codes: Array
     """The code below the first bound, from the first bound on, ..."""
     nan: int
     """Code of NaN."""
-    fast: Array
-    """Codes by the upper 16 bits of a number in f32; those between which a bound lies are ``mixed``."""
-    mixed: Array
-    cells: Cells | None
-    """For kernels; None where there would be too many."""
 
-    def encoded(self, numbers: Array) -> Array:
-        """Codes of numbers of the compute type."""
-        flat = np.ascontiguousarray(numbers).ravel()
-        if flat.dtype == np.float32 and flat.size > _FEW:
-            top = flat.view(np.uint32) >> np.uint32(16)
-            result = self.fast[top]
-            open_ = self.mixed[top]
-            if open_.any():
-                result[open_] = self._searched(flat[open_])
-        else:
-            result = self._searched(flat)
-        return np.asarray(result.reshape(numbers.shape))
+    def __post_init__(self) -> None:
+        self.bounds.flags.writeable = self.codes.flags.writeable = False
 
-    def _searched(self, flat: Array) -> Array:
+    def codes_of(self, flat: Array) -> Array:
+        """Codes of numbers, found by bisection."""
         found = self.codes[np.searchsorted(self.bounds, order_of(flat), side="right")]
         found[np.isnan(flat)] = self.nan
         return np.asarray(found)
+
+    def of_single(self) -> Steps:
+        """The same function of the numbers of f32."""
+        exact = _number_of(self.bounds)
+        with np.errstate(all="ignore"):
+            near = exact.astype(np.float32)
+        bounds = order_of(near) + (order_of(near.astype(np.float64)) < self.bounds).astype(np.int32)
+        last = np.flatnonzero(np.append(bounds[1:] != bounds[:-1], True)) if bounds.size else np.zeros(0, np.int64)
+        return Steps(
+            np.dtype(np.float32), bounds[last], np.concatenate([self.codes[:1], self.codes[last + 1]]), self.nan
+        )
+
+
+def _is_told_by_odd(steps: Steps) -> bool:
+    """Whether each bound is a number of f32 whose last bit is even, or the next number of f64 behind one.
+
+    No number beside a bound then becomes, rounded to odd, one on its other side.
+    """
+    found = np.zeros(steps.bounds.shape, np.bool_)
+    for orders in (steps.bounds, steps.bounds - 1):
+        numbers = _number_of(orders)
+        with np.errstate(all="ignore"):
+            single = numbers.astype(np.float32)
+        found |= (order_of(single.astype(np.float64)) == orders) & (single.view(np.uint32) & np.uint32(1) == 0)
+    return bool(found.all())
+
+
+def rounded_to_odd(numbers: Array) -> Array:
+    """Numbers of f64 in f32: those that it does not hold as the neighbour with an odd last bit, never zero or infinite."""
+    with np.errstate(all="ignore"):
+        near = numbers.astype(np.float32)
+        wide = near.astype(np.float64)
+        bits = near.view(np.int32)
+        wrong = np.flatnonzero((wide != numbers) & (numbers == numbers) & (bits & 1 == 0))
+        if wrong.size:
+            is_less = np.abs(wide[wrong]) < np.abs(numbers[wrong])
+            bits[wrong] += np.where(is_less, np.int32(1), np.int32(-1))
+    return near
 
 
 _FEW: Final = 4096
@@ -109,6 +185,44 @@ def codec_tables(row: FloatFormat) -> CodecTables | None:
         with suppress(KeyError):
             _found.popitem(last=False)
     return made
+
+
+def rounds_twice(row: FloatFormat) -> bool:
+    """Whether arithmetic in the float in which a format is computed has to be rounded to odd, to be rounded once."""
+    if row.decode is None:
+        return not row.is_native and is_rounded_twice(row)
+    tables = codec_tables(row)
+    return tables is None or not _is_harmless(tables, F32 if row.compute == F32.name else F64)
+
+
+def _is_harmless(tables: CodecTables, native: Native) -> bool:
+    """Whether no rounded sum, product, quotient or root lies at a bound that the exact one does not lie at.
+
+    Bounds half way between two numbers have a bit more than these, and the native float has twice as many and two more
+    (``native_compute``); bounds at a number, those of a rounding in one direction, are where every rounded result may lie.
+    """
+    numbers = tables.values[np.isfinite(tables.values) & (tables.values != 0)].astype(np.float64)
+    if not numbers.size:
+        return True
+    exponents, precisions = np.frexp(numbers)[1], _precision(numbers)
+    most, lowest, above = int(precisions.max()), int((exponents - precisions).min()), int(exponents.max())
+    orders = tables.steps.bounds
+    beside = np.stack([_number_of(orders), _number_of(orders - 1)])
+    finite = np.isfinite(beside).all(0)
+    bounds = np.where(_precision(beside[0]) <= _precision(beside[1]), *beside)[finite]
+    tells_zero = bool((bounds == 0).any())
+    bounds = bounds[bounds != 0]
+    if 2 * most + 2 > native.precision or np.isin(np.abs(bounds), np.abs(numbers)).any():
+        return False
+    return bool((_precision(bounds) <= most + 1).all()) and (not tells_zero or reaches_down(native, lowest, above))
+
+
+def _precision(numbers: Array) -> Array:
+    """How many bits numbers of f64 have from their first to their last."""
+    with np.errstate(all="ignore"):
+        whole = (np.frexp(np.where(np.isfinite(numbers), numbers, 0))[0] * 2.0**53).astype(np.int64)
+    lowest_bit = whole & -whole
+    return np.where(whole == 0, 0, 54 - np.frexp(lowest_bit.astype(np.float64))[1])
 
 
 def order_of(numbers: Array) -> Array:
@@ -138,9 +252,8 @@ def _made(row: FloatFormat, identity: str) -> CodecTables | None:
 
 
 def _tabulated(row: FloatFormat, identity: str, decode: Function, encode: Function) -> CodecTables:
-    storage, number = row.storage_bits, _NUMBERS[row.compute]
-    values = decode(np.arange(1 << row.bits, dtype=storage)).astype(number)
-    edges = np.array([-np.inf, np.finfo(number).min, -0.0, 0.0, np.finfo(number).max, np.inf], number)
+    values = decode(np.arange(1 << row.bits, dtype=row.storage_bits)).astype(np.float64)
+    edges = np.array([-np.inf, np.finfo(np.float64).min, -0.0, 0.0, np.finfo(np.float64).max, np.inf])
     places = np.unique(order_of(np.concatenate([values[np.isfinite(values)], edges])))
     # Codes mostly change half way between two numbers.
     with np.errstate(over="ignore"):
@@ -149,11 +262,27 @@ def _tabulated(row: FloatFormat, identity: str, decode: Function, encode: Functi
     places = places[(places >= order_of(edges[:1])) & (places <= order_of(edges[-1:]))]
     bounds, codes = _bounds(places, encode)
     _look_again(np.concatenate([places[:1], bounds, places[-1:] + 1]), codes, encode)
-    nan = int(encode(np.array([np.nan], number))[0])
-    fast, mixed = _by_upper_bits(bounds, codes, nan, number)
-    for array in (values, bounds, codes, fast, mixed):
-        array.flags.writeable = False
-    return CodecTables(identity, values, bounds, codes, nan, fast, mixed, _cells(bounds, codes, nan, number))
+    nan = encode(np.array([np.nan]))
+    kept = _kept_codes(values, encode)
+    sign = nan_of(row)
+    values[np.isnan(values)] = sign
+    compute = values.astype(_NUMBERS[row.compute])
+    compute.flags.writeable = False
+    return CodecTables(identity, compute, Steps(np.dtype(np.float64), bounds, kept[codes], int(kept[nan][0])))
+
+
+def _kept_codes(values: Array, encode: Function) -> Array:
+    """The code with which the number of each code is kept: programs hold numbers, and encode them again to store them."""
+    kept = encode(values)
+    for _ in range(_MOST_STEPS):
+        following = kept[kept]
+        if np.array_equal(following, kept):
+            return kept
+        kept = following
+    raise _Unfit
+
+
+_MOST_STEPS: Final = 8
 
 
 def _bounds(places: Array, encode: Function) -> tuple[Array, Array]:
@@ -181,15 +310,13 @@ def _look_again(ends: Array, codes: Array, encode: Function) -> None:
             raise _Unfit
 
 
-def _by_upper_bits(bounds: Array, codes: Array, nan: int, number: np.dtype[Any]) -> tuple[Array, Array]:
-    if number != np.float32:
-        return codes[:0].copy(), np.zeros(0, np.bool_)
+def _by_upper_bits(single: Steps) -> tuple[Array, Array]:
     bits = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)
     first, last = order_of(bits.view(np.float32)), order_of((bits | np.uint32(0xFFFF)).view(np.float32))
-    one, other = (np.searchsorted(bounds, each, side="right") for each in (first, last))
-    fast, mixed = codes[one], one != other
+    one, other = (np.searchsorted(single.bounds, each, side="right") for each in (first, last))
+    fast, mixed = single.codes[one], one != other
     exponent = bits & np.uint32(0x7FFF0000)
-    fast[exponent > np.uint32(0x7F800000)] = nan
+    fast[exponent > np.uint32(0x7F800000)] = single.nan
     mixed[exponent >= np.uint32(0x7F800000)] = False
     mixed[exponent == np.uint32(0x7F800000)] = True  # infinity, or NaN
     return fast, mixed
@@ -198,52 +325,48 @@ def _by_upper_bits(bounds: Array, codes: Array, nan: int, number: np.dtype[Any])
 MOST_CELLS: Final = 1 << 18
 
 
-def _cells(bounds: Array, codes: Array, nan: int, number: np.dtype[Any]) -> Cells | None:
-    width = number.itemsize * 8
-    mantissa = np.finfo(number).nmant
-    kind = np.dtype(f"u{number.itemsize}")
+def _cells(steps: Steps) -> Cells | None:
+    width = steps.number.itemsize * 8
+    mantissa = np.finfo(steps.number).nmant
+    kind = np.dtype(f"u{steps.number.itemsize}")
     # Where codes change as bits grow: below zero that is just behind the last number of an order.
-    bits = _number_of(bounds).view(kind)
-    negative = bits >> kind.type(width - 1) != 0
-    bits = bits + negative.astype(kind)
+    bits = _number_of(steps.bounds).view(kind)
+    bits = bits + (bits >> kind.type(width - 1) != 0).astype(kind)
     infinities = np.array([(1 << width - 1 - mantissa) - 1, (1 << width - mantissa) - 1], kind) << kind.type(mantissa)
     bits = np.unique(np.concatenate([bits, infinities + kind.type(1)]))
-    exponents = bits >> kind.type(mantissa)
+    bits = bits[bits & kind.type((1 << mantissa) - 1) > 0]  # code changes at the very start are those of a whole range
+    exponents = (bits >> kind.type(mantissa)).astype(np.int64)
     mantissas = bits & kind.type((1 << mantissa) - 1)
-    starts, first, cell_bounds, pairs = [], 0, [], []
-    limits = np.searchsorted(exponents, np.arange((1 << width - mantissa) + 1, dtype=kind))
-    for exponent in range(1 << width - mantissa):
-        own = mantissas[limits[exponent] : limits[exponent + 1]]
-        own = own[own > 0]  # code changes at the very start are those of the whole range
-        shift = mantissa
-        if own.size > 1:
-            closest = int((own[1:] ^ own[:-1]).min())
-            shift = closest.bit_length() - 1
-            while np.unique(own >> kind.type(shift)).size < own.size:
-                shift -= 1
-        count = 1 << mantissa - shift
-        if first + count > MOST_CELLS:
-            return None
-        starts.append(first << 6 | shift)
-        ends = np.full(count, (1 << mantissa), kind)
-        ends[own >> kind.type(shift)] = own
-        low = (np.arange(count, dtype=kind) << kind.type(shift)) | kind.type(exponent << mantissa)
-        last = low + kind.type((1 << shift) - 1)
-        below, above = (_code_of(each, bounds, codes, nan, number) for each in (low, last))
-        cell_bounds.append(ends)
-        pairs.append(above.astype(np.uint32) << np.uint32(16) | below)
-        first += count
-    found = Cells(np.array(starts, np.uint32), np.concatenate(cell_bounds), np.concatenate(pairs).astype(np.uint32))
+    shifts = np.full(1 << width - mantissa, mantissa)
+    for exponent in np.unique(exponents).tolist():
+        shifts[exponent] = _shift_apart(mantissas[exponents == exponent], mantissa)
+    counts = np.int64(1) << (mantissa - shifts)
+    if counts.sum() > MOST_CELLS:
+        return None
+    firsts = np.cumsum(counts) - counts
+    exponent_of = np.repeat(np.arange(counts.size), counts)
+    within = (np.arange(exponent_of.size) - firsts[exponent_of]).astype(kind)
+    shift_of = shifts[exponent_of].astype(kind)
+    low = (exponent_of.astype(kind) << kind.type(mantissa)) | (within << shift_of)
+    last = low + ((kind.type(1) << shift_of) - kind.type(1))
+    bounds = np.full(exponent_of.size, 1 << mantissa, kind)
+    bounds[firsts[exponents] + (mantissas >> shifts[exponents].astype(kind)).astype(np.int64)] = mantissas
+    below, above = (steps.codes_of(each.view(steps.number)).astype(np.uint32) for each in (low, last))
+    found = Cells((firsts << 6 | shifts).astype(np.uint32), bounds, above << np.uint32(16) | below)
     for array in (found.starts, found.bounds, found.pairs):
         array.flags.writeable = False
     return found
 
 
-def _code_of(bits: Array, bounds: Array, codes: Array, nan: int, number: np.dtype[Any]) -> Array:
-    numbers = bits.view(number)
-    found = codes[np.searchsorted(bounds, order_of(numbers), side="right")]
-    found[np.isnan(numbers)] = nan
-    return np.asarray(found)
+def _shift_apart(mantissas: Array, most: int) -> int:
+    """The width of equal cells in which sorted mantissas lie apart, in bits."""
+    if mantissas.size < 2:
+        return most
+    kind = mantissas.dtype.type
+    shift = int((mantissas[1:] ^ mantissas[:-1]).min()).bit_length() - 1
+    while np.unique(mantissas >> kind(shift)).size < mantissas.size:
+        shift -= 1
+    return shift
 
 
 # ----------------------------------------------------------------------------------------------------- the functions
@@ -255,19 +378,42 @@ def _functions(row: FloatFormat) -> tuple[Function, Function]:
     if row.bits <= MOST_LOOKED_AT:
         return _in_python(row.decode, None), _in_python(row.encode, row)
     width = f"u{row.storage_bits.itemsize * 8}"
-    decode, encode = evaluated(row.decode, (width,), row.compute), evaluated(row.encode, (row.compute,), "i64")
+    decode, encode = evaluated(row.decode, (width,), "f64"), evaluated(row.encode, ("f64",), "i64")
     if decode is None or encode is None:
         raise _Unfit
     return decode, _checked(encode, row)
+
+
+def nan_of(row: FloatFormat) -> float:
+    """The NaN that ``decode`` makes: of one sign for a format, whatever computes it.
+
+    The sign is that of the code of NaN, as Python says: compilers give NaN the sign that is at hand.
+    """
+    try:
+        encode, decode = (getattr(each, "py_func", each) for each in (row.encode, row.decode))
+        assert encode is not None and decode is not None
+        with np.errstate(all="ignore"):
+            number = call_within(
+                MOST_SECONDS, lambda: "the function", lambda: float(called(decode, (int(called(encode, (_NAN,))),)))
+            )
+    except Exception:
+        return _NAN
+    return math.copysign(_NAN, number) if math.isnan(number) else _NAN
+
+
+_NAN: Final = np.float64(math.nan)
 
 
 def _in_python(function: Callable[..., Any], row: FloatFormat | None) -> Function:
     python = getattr(function, "py_func", function)
 
     def run(array: Array) -> Array:
-        found = call_within(
-            MOST_SECONDS, lambda: "the function", lambda: [called(python, (each,)) for each in array.tolist()]
-        )
+        # Floats as NumPy's, which a comparison with an element of an array of f32 does not narrow: as in compiled code.
+        given = array if row is not None else array.tolist()
+        with np.errstate(all="ignore"):
+            found = call_within(
+                MOST_SECONDS, lambda: "the function", lambda: [called(python, (each,)) for each in given]
+            )
         if row is None:
             return np.array([float(each) for each in found])
         if not all(isinstance(each, (bool, int, np.bool_, np.integer)) for each in found):

@@ -16,6 +16,7 @@ than ``IEEE``), infinity is the largest pattern that is not NaN.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -33,7 +34,7 @@ from hlojit.ir.formats import (
     element_type,
 )
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
-from hlojit.ir.scalar.codec_tables import MOST_BITS, Cells, CodecTables, codec_tables
+from hlojit.ir.scalar.codec_tables import MOST_BITS, Cells, CodecTables, codec_tables, nan_of
 from hlojit.ir.scalar.rounding import EXPONENT_BIAS as EXPONENT_BIAS  # noqa: PLC0414
 from hlojit.ir.scalar.rounding import INTEGER_KIND as INTEGER_KIND  # noqa: PLC0414
 from hlojit.ir.scalar.rounding import MANTISSA_BITS as MANTISSA_BITS  # noqa: PLC0414
@@ -142,7 +143,8 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
         code = _own_bits(b, stored, element)
         if (tables := _tables(b, element)) is not None:
             return _tabulated(b, element.compute, tables.values, code)
-        return b.call(element.decode, (_code_kind(element),), element.compute, (code,), decode_user(element))
+        number = b.call(element.decode, (_code_kind(element),), element.compute, (code,), decode_user(element))
+        return b.select(b.fcmp("uno", number, number), _nan(b, element), number)
     if is_half(element):
         return b.half_to_float(stored)
     if (made := _by_instruction(b, "decoded", stored, element)) is not None:
@@ -205,12 +207,11 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType, random: Scalar
     if element.is_native:
         return float_resized(b, value, element.name)
     if element.encode is not None:
-        narrow = value.kind == "f64" and element.compute == "f32"
-        number = narrowed_to_odd(b, value) if narrow else float_resized(b, value, element.compute)
         tables = _tables(b, element)
-        if tables is not None and tables.cells is not None:
-            return _to_width(b, _looked_up(b, number, tables.cells), storage_kind(element))
-        return b.call(element.encode, (element.compute,), f"c{element.bits}", (number,), encode_user(element))
+        if tables is not None and (cells := tables.cells(value.kind)) is not None:
+            return _to_width(b, _looked_up(b, value, cells), storage_kind(element))
+        number = float_resized(b, value, "f64")
+        return b.call(element.encode, ("f64",), f"c{element.bits}", (number,), encode_user(element))
     if value.kind == "f32" and element.compute == "f64":
         value = b.fpext(value)
     if is_half(element):
@@ -393,19 +394,20 @@ def _integer_to_float(b: ScalarBuilder, value: Scalar, source: IntegerType, targ
         return to_float(value, target.name)
     if source.bits <= 16:
         return round_to_format(b, to_float(value, target.compute), target)
-    if source.bits == 64:
-        value = _shorten_to_odd(b, value, signed=source.signed)
-    return round_to_format(b, to_float(value, "f64"), target)
+    wide = wide_integer_to_float(b, value, signed=source.signed) if source.bits == 64 else to_float(value, "f64")
+    return round_to_format(b, wide, target)
 
 
-def _shorten_to_odd(b: ScalarBuilder, value: Scalar, *, signed: bool) -> Scalar:
-    """Make a 64-bit integer fit f64, rounded to odd, so that a later rounding to fewer bits gives what one would."""
-    dropped = b.and_(value, b.constant("i64", 0x7FF))
-    sticky = b.or_(b.and_(value, b.constant("i64", -0x800)), b.constant("i64", 0x800))
-    offset = b.add(value, b.constant("i64", 1 << 53)) if signed else value
-    is_long = b.icmp("ugt", offset, b.constant("i64", 1 << (54 if signed else 53)))
-    inexact = b.and_(is_long, b.icmp("ne", dropped, b.constant("i64", 0)))
-    return b.select(inexact, sticky, value)
+def wide_integer_to_float(b: ScalarBuilder, value: Scalar, *, signed: bool) -> Scalar:
+    """A 64-bit integer in f64, rounded to odd, so that a later rounding to fewer bits gives what one would."""
+    one, zero = b.constant("i64", 1), b.constant("i64", 0)
+    magnitude = b.select(b.icmp("slt", value, zero), b.sub(zero, value), value) if signed else value
+    spare = b.sub(b.constant("i64", 64 - 53), b.count_leading_zeros(magnitude))
+    unit = b.shl(one, b.select(b.icmp("sgt", spare, zero), spare, zero))
+    below = b.sub(unit, one)
+    inexact = b.icmp("ne", b.and_(value, below), zero)
+    odd = b.or_(b.and_(value, b.xor(below, b.constant("i64", -1))), unit)
+    return (b.sitofp if signed else b.uitofp)(b.select(inexact, odd, value), "f64")
 
 
 def _float_to_integer(b: ScalarBuilder, value: Scalar, target: IntegerType) -> Scalar:
@@ -495,6 +497,13 @@ def _looked_up(b: ScalarBuilder, number: Scalar, cells: Cells) -> Scalar:
     pair = _tabulated(b, "i32", cells.pairs, cell)
     low, high = b.and_(pair, b.constant("i32", 0xFFFF)), b.lshr(pair, b.constant("i32", 16))
     return b.select(is_above, high, low)
+
+
+def _nan(b: ScalarBuilder, element: FloatFormat) -> Scalar:
+    """NaN of a format given by functions, which has one sign wherever it is computed."""
+    native = NativeFloat(b, element.compute)
+    sign = math.copysign(1.0, nan_of(element)) < 0
+    return b.bitcast(native.of(native.quiet_nan | (1 << native.bits - 1 if sign else 0)), native.kind)
 
 
 def decode_user(element: FloatFormat) -> str:

@@ -309,7 +309,9 @@ class NumpyBuilder:
         arrays = np.broadcast_arrays(*views)
         python: Callable[..., Any] = getattr(function, "py_func", function)
         results = []
-        for values in zip(*(array.ravel().tolist() for array in arrays)):
+        # Codes are asked of NumPy's numbers, which a comparison with an element of an array of f32 does not narrow.
+        is_coded = code_bits(result_kind) > 0
+        for values in zip(*(array.ravel() if is_coded else array.ravel().tolist() for array in arrays)):
             try:
                 results.append(called(python, values))
             except Exception as error:

@@ -19,7 +19,6 @@ from hlojit.ir.formats import FloatFormat
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.codec_tables import CodecTables, codec_tables
-from hlojit.ir.scalar.formats import float_resized
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
 
 Array = np.ndarray[Any, Any]
@@ -115,7 +114,7 @@ def _made(lowering: Pointwise, call: PointwiseCall, tables: list[CodecTables]) -
         found = lowering.rule(cast(ScalarBuilder, builder), call, *operands)
     except _Called:
         return None
-    number = cast(NumpyScalar, float_resized(cast(ScalarBuilder, builder), found, rows[-1].compute)).array
+    number = cast(NumpyScalar, found).array
     shape = [1 << row.bits for row in rows[:-1]]
     codes = tables[-1].encoded(np.ascontiguousarray(np.broadcast_to(number, shape))).ravel()
     codes.flags.writeable = False

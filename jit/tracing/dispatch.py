@@ -13,7 +13,7 @@ import numpy as np
 from hlojit.ir.formats import ElementType
 from hlojit.tracing import indexing
 from hlojit.tracing.functions import FUNCTIONS
-from hlojit.tracing.kinds import common_kind, kind_of, stand_in
+from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, stand_in
 from hlojit.tracing.operations import Operations, is_in_blocks
 from hlojit.tracing.products import matmul
 from hlojit.tracing.reductions import ufunc_method
@@ -103,7 +103,7 @@ class Dispatch(Operations):
                 )
         if all(isinstance(kind, type) for kind in kinds):
             kinds = [operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype for operand in inputs]
-        options: Any = {} if dtype is None else {"signature": (None,) * len(inputs) + (np.dtype(dtype),)}
+        options: Any = {} if dtype is None else {"signature": (None,) * len(inputs) + (as_dtype(dtype),)}
         loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), **options)
         return tuple(np.dtype(each) for each in loop)
 

@@ -34,8 +34,8 @@ def kind_of(operand: Any) -> Kind:
 def as_kind(wanted: Any) -> Kind:
     """What ``astype`` takes: anything that NumPy takes for a dtype, an element type, or a registered name of one.
 
-    A name that a plugin registered means its format, NumPy's dtypes of that name notwithstanding ("f8", "half"); hlojit's
-    own spellings mean NumPy's dtype where there is one ("i4" has four bytes).
+    One rule for names: what a plugin registered comes first ("f8", "half"), then NumPy's dtypes that there are elements of
+    ("i4" has four bytes, "i8" eight), then the names of StableHLO ("f16", which is no half of NumPy's but a long double).
     """
     if isinstance(wanted, ElementType):
         return kind_of_element(wanted)
@@ -43,7 +43,8 @@ def as_kind(wanted: Any) -> Kind:
     if row is not None and row.name not in BUILT_IN:
         return kind_of_element(row)
     try:
-        return np.dtype(wanted)
+        dtype = np.dtype(wanted)
+        return dtype if row is None or any(each.dtype == dtype for each in element_types()) else kind_of_element(row)
     except TypeError as error:
         if row is not None:
             return kind_of_element(row)
@@ -55,6 +56,14 @@ def as_kind(wanted: Any) -> Kind:
         raise TracingError(
             f"{wanted!r} is no dtype of NumPy's, and no plugin registered a format of that name{hint}"
         ) from error
+
+
+def as_dtype(wanted: Any) -> np.dtype[Any]:
+    """What ``dtype=`` of a ufunc or a reduction takes: ``as_kind`` of something that NumPy has."""
+    kind = as_kind(wanted)
+    if isinstance(kind, ElementType):
+        raise TracingError(f"dtype={wanted!r}: NumPy computes nothing in {kind}; convert with .astype({kind.name!r})")
+    return kind
 
 
 def element_of(kind: Kind) -> ElementType:

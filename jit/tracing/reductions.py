@@ -13,6 +13,7 @@ from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_typ
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.complex_numbers import squared_size
+from hlojit.tracing.kinds import as_dtype
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, flag, float_dtype, implements, normalized_axes, refuse
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -64,7 +65,7 @@ def _limits(element: ElementType, dtype: np.dtype[Any]) -> Any:
 def _sum_dtype(dtype: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
     """NumPy sums small integers and booleans in the platform's integer."""
     if wanted is not None:
-        return np.dtype(wanted)
+        return as_dtype(wanted)
     if dtype == np.bool_ or (dtype.kind == "i" and dtype.itemsize < 8):
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if dtype.kind == "u" and dtype.itemsize < 8 else dtype

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hlojit.tracing.kinds import as_dtype
 from hlojit.tracing.tracer import Tracer, TracingError
 
 Axis = int | tuple[int, ...] | None
@@ -56,7 +57,7 @@ def flag(value: Any) -> bool:
 def float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:
     """The float dtype in which NumPy computes a mean of a dtype."""
     if wanted is not None:
-        return np.dtype(wanted)
+        return as_dtype(wanted)
     return np.dtype(np.float64) if dtype.kind in "iub" else dtype
 
 

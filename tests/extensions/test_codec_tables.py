@@ -202,17 +202,22 @@ def test_cells_of_kernels_are_the_functions() -> None:
     """What kernels look up, number by number, also around every bound."""
     for row in (POSIT.row, LOGARITHM, FIXED):
         tables = codec_tables(row)
-        assert tables is not None and tables.cells is not None
-        dtype, kind = (np.float32, "f32") if row.compute == "f32" else (np.float64, "f64")
-        around = np.concatenate(
-            [tables.bounds - 1, tables.bounds, tables.bounds + 1, order_of(np.array([0.0, -0.0], dtype))]
-        )
-        sign = np.iinfo(around.dtype)
-        given = (around ^ ((around >> (sign.bits - 1)) & sign.max)).view(dtype)
-        given = np.concatenate([given, np.array([np.inf, -np.inf, np.nan, -np.nan], dtype)])
-        builder: Any = NumpyBuilder()
-        found = encode(builder, builder.value(kind, given), row).array.view(row.storage_bits)
-        np.testing.assert_array_equal(found, tables.encoded(given))
+        assert tables is not None
+        for dtype, kind, steps in ((np.float32, "f32", tables.single), (np.float64, "f64", tables.steps)):
+            assert tables.cells(kind) is not None
+            around = np.concatenate(
+                [steps.bounds - 1, steps.bounds, steps.bounds + 1, order_of(np.array([0.0, -0.0], dtype))]
+            )
+            sign = np.iinfo(around.dtype)
+            given = (around ^ ((around >> (sign.bits - 1)) & sign.max)).view(dtype)
+            given = np.concatenate([given, np.array([np.inf, -np.inf, np.nan, -np.nan], dtype)])
+            builder: Any = NumpyBuilder()
+            found = encode(builder, builder.value(kind, given), row).array.view(row.storage_bits)
+            np.testing.assert_array_equal(found, tables.encoded(given))
+            assert row.encode is not None
+            assert found[:: 1 + found.size // 300].tolist() == [
+                row.encode(np.float64(each)) for each in given[:: 1 + found.size // 300]
+            ]
 
 
 BODY = """func.func @main(%x: tensor<FxF>, %y: tensor<FxF>) -> (tensor<FxF>, tensor<FxF>, tensor<FxF>, tensor<FxF>) {

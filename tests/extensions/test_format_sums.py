@@ -18,7 +18,11 @@ PLAIN = Numbers(
                     overflow=Overflow.SATURATE),
     plain_number)  # fmt: skip
 FORMATS = {"parametric": PLAIN, "functions": POSIT}
-PLUGIN = SimpleNamespace(__name__="sums", hlojit_formats=ext.hookimpl(lambda: [PLAIN.row, POSIT.row]))
+WIDE: dict[str, Any] = {"exponent_bits": 6, "mantissa_bits": 3, "bias": 31}
+IN_SINGLE, IN_DOUBLE = (ext.FloatFormat(f"sums10{kind}", accumulator=kind, **WIDE) for kind in ("f32", "f64"))
+PLUGIN = SimpleNamespace(
+    __name__="sums", hlojit_formats=ext.hookimpl(lambda: [PLAIN.row, POSIT.row, IN_SINGLE, IN_DOUBLE])
+)
 BACKENDS = ["cpu", "reference", "cuda"]
 COUNT = 40
 
@@ -131,3 +135,29 @@ def test_cumulative_sums_of_jitted_functions_follow_the_rule() -> None:
     found = hlojit.jit(lambda a: (np.cumsum(a, axis=1), np.sum(a, axis=1)))(given)
     np.testing.assert_array_equal(found[0].to_values(), PLAIN.all_rounded(np.cumsum(x, 1)))
     np.testing.assert_array_equal(found[1].to_values(), PLAIN.all_rounded(x.sum(1)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_sums_are_taken_in_the_accumulator(backend: str) -> None:
+    """Small numbers between two large ones that cancel: f64 keeps them, f32 does not."""
+    x = np.full((6, COUNT), 2.0**-10)
+    x[:, 0], x[:, -1] = 2.0**20, -(2.0**20)
+    prefixes = WINDOW.replace("W>", "40>").replace("[P, 0]", "[39, 0]").replace(", W", ", 40").replace("K", "40")
+    for row in (IN_DOUBLE, IN_SINGLE):
+        made, ones = (hlojit.Array.from_values(each, row) for each in (x, np.ones_like(x)))
+        in_turn = np.cumsum(x, 1)
+        wanted = hlojit.Array.from_values(in_turn, row).to_values()
+        results = [
+            hlojit.compile(text.replace("F>", f"{row.name}>"), backend=backend)(*arguments).to_values()
+            for text, arguments in ((SUM, (made,)), (prefixes, (made,)), (DOT, (made, ones)))
+        ]
+        jitted = hlojit.jit(lambda a: (np.sum(a, axis=1), np.cumsum(a, axis=1), np.mean(a, axis=1)), backend=backend)
+        results += [each.to_values() for each in jitted(made)]
+        same = [np.array_equal(results[1], wanted), np.array_equal(results[4], wanted)]
+        same += [np.array_equal(results[k], wanted[:, -1]) for k in (0, 3)]
+        same += [np.array_equal(results[2], np.tile(wanted[:, -1:], 6))]
+        mean = hlojit.Array.from_values(in_turn[:, -1] / COUNT, row).to_values()
+        same += [np.array_equal(results[5], mean)]
+        assert all(same) if row is IN_DOUBLE else not any(same)
+        text = SUM.replace("F>", f"{row.name}>").replace("stablehlo.add", "stablehlo.maximum")
+        assert (hlojit.compile(text, backend=backend)(made).to_values() == 2.0**20).all()

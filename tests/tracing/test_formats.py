@@ -11,6 +11,7 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
+from hlojit.ir.formats import BUILT_IN, element_type
 from hlojit.tracing.tracer import TracingError
 
 
@@ -185,3 +186,29 @@ def test_codes_outside_the_format_are_refused() -> None:
         hlojit.Array(np.uint8([1, 200]), "acme6")
     with pytest.raises(hlojit.HlojitError, match=r"Array of i4: the code 100 is outside its 4 bits \(-8 to 7\)"):
         hlojit.Array(np.int8([100]), "i4")
+
+
+def test_every_element_type_has_a_name_for_astype() -> None:
+    """One rule: NumPy's dtypes that there are elements of, then StableHLO's names."""
+    numpys = {"i1": "i1", "i2": "i2", "i4": "i4", "i8": "i8"}
+    given = np.array([0, 1, 1])
+    for row in BUILT_IN.values():
+        wanted = np.dtype(numpys[row.name]) if row.name in numpys else row.dtype
+        if wanted is None:  # a block format
+            made = hlojit.jit(lambda x, name=row.name: x.astype(name))(np.ones(32, "f4"))
+            assert made.element_type == row
+            continue
+        by_name = hlojit.jit(lambda x, name=row.name: x.astype(name))(given)
+        assert by_name.dtype == wanted
+        by_dtype = hlojit.jit(lambda x, dtype=wanted: x.astype(dtype))(given)
+        np.testing.assert_array_equal(by_name.view("u1"), by_dtype.view("u1"))
+
+
+def test_names_of_stablehlo_where_a_dtype_is_wanted() -> None:
+    ones = np.ones(3, "f4")
+    assert hlojit.jit(lambda x: np.sum(x, dtype="f16"))(ones).dtype == np.float16
+    assert hlojit.jit(lambda x: np.mean(x, dtype="f64"))(ones).dtype == np.float64
+    assert hlojit.jit(lambda x: np.add(x, x, dtype="f64"))(ones).dtype == np.float64
+    assert hlojit.jit(lambda x: np.full_like(x, 2, dtype="bf16"))(ones).dtype == element_type("bf16").dtype
+    with pytest.raises(TracingError, match=r"computes nothing in acme6.*astype"):
+        hlojit.jit(lambda x: np.sum(x, dtype="acme6"))(ones)

@@ -114,10 +114,7 @@ def test_nothing_becomes_zero_or_nar_that_is_neither(bits: int) -> None:
     assert encode_all(values, bits) == [1, 2 * nar - 1, 1, nar - 1, nar + 1, 0, 0, nar, nar, nar]
 
 
-BEYOND_F32 = pytest.mark.xfail(reason="numbers of f64 reach the functions of an 8-bit format through f32", strict=False)
-
-
-@pytest.mark.parametrize("bits", [pytest.param(8, marks=BEYOND_F32), 16, 32])
+@pytest.mark.parametrize("bits", WIDTHS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_becomes_zero_or_nar_beyond_the_range_of_f32(bits: int, backend: str) -> None:
     nar = 1 << (bits - 1)
