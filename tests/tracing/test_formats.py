@@ -195,7 +195,7 @@ def test_every_element_type_has_a_name_for_astype() -> None:
     for row in BUILT_IN.values():
         wanted = np.dtype(numpys[row.name]) if row.name in numpys else row.dtype
         if wanted is None:  # a block format
-            made = hlojit.jit(lambda x, name=row.name: x.astype(name))(np.ones(32, "f4"))
+            made = hlojit.jit(lambda x, name=row.name: x.astype(name))(np.ones((32, 32), "f4"))
             assert made.element_type == row
             continue
         by_name = hlojit.jit(lambda x, name=row.name: x.astype(name))(given)
