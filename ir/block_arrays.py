@@ -9,6 +9,7 @@ Numbers are f32, and every step is rounded to f32.  Compiled programs do the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def encode_blocks(numbers: Array, format: BlockFormat) -> tuple[Array, ...]:
         sound = np.isfinite(largest) & (total > 0)
         scaled = np.clip(blocks / total[..., None], -top, top)
         scaled = np.where(sound[..., None], scaled, np.float32(0))
-        elements = scaled.reshape(*scaled.shape[:-2], -1)[..., : numbers.shape[axis]]
+        elements = scaled.reshape(*scaled.shape[:-2], math.prod(scaled.shape[-2:]))[..., : numbers.shape[axis]]
         scales = np.where(np.isfinite(largest), scales, np.float32(np.nan))
     parts = (np.moveaxis(elements, -1, axis), np.moveaxis(scales, -1, axis), overall)
     encoded = (encode_array(np.ascontiguousarray(part), row) for part, row in zip(parts, format.part_formats))

@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 from hlojit.ir.block_arrays import Array, encode_blocks, gathered, multiplied, spread
 from hlojit.ir.block_formats import BlockFormat, scaling_user
+from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import GENERIC
 from hlojit.ir.ops.block_arithmetic import BLOCK_SCALE, block_format, format_of, number_type, part_types
@@ -203,6 +204,9 @@ def block_complaint(instruction: Instruction) -> str | None:
     rule = instruction.op.parts.get(BlockFormat)
     types = (*instruction.operand_types, *instruction.result_types)
     formats = [format for type in types if (format := block_format(type)) is not None]
+    for type in types:
+        if isinstance(type, TensorType) and isinstance(type.element_type, ComplexType):
+            return f"{type} beside numbers in blocks; convert to f32 in between"
     if isinstance(rule, BlockMove):
         moved = rule.moved(instruction)
         return f"{moved}; convert to f32 first" if isinstance(moved, str) else None

@@ -23,6 +23,7 @@ from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, TypeInfere
 from hlojit.ir.formats import BooleanType, IntegerType
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value
 from hlojit.ir.ops import BUILT_IN
+from hlojit.ir.ops.block_inference import infer_blocks
 from hlojit.ir.ops.custom_calls import is_custom_call, is_shape_assertion, wrapped_operand
 from hlojit.ir.ops.definition import InferenceRequest, op
 from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS, without_shape_operands
@@ -216,7 +217,7 @@ class _Refiner:
         if record.infer is not None:
             request = InferenceRequest(instruction.operand_types, instruction.attributes, instruction.regions)
             try:
-                return [merged(*pair) for pair in zip(types, record.infer(request))]
+                return [merged(*pair) for pair in zip(types, infer_blocks(record, request) or record.infer(request))]
             except TypeInferenceError:
                 return types
             except Exception as error:

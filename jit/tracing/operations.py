@@ -105,6 +105,9 @@ class Operations:
             # Converting would look at the real part only.
             zero = self.builder.constant(0.0, value.tensor_type)
             return self.builder.compare(value, zero, "NE")
+        kinds = {type(value.tensor_type.element_type), type(element)}
+        if kinds == {BlockFormat, ComplexType}:
+            value = self.builder.convert(value, "f32")
         return self.builder.convert(value, element)
 
     def convert(self, operand: Any, kind: Kind) -> Tracer:
