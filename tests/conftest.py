@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hlojit.ir.fork_gate import fork_gate
 from hypothesis import settings
 
 from .elsewhere import Elsewhere
@@ -64,3 +65,14 @@ def own_cache() -> Iterator[None]:
     else:
         os.environ["HLOJIT_CACHE"] = before
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def foreign_locks() -> Iterator[None]:
+    """No test leaves the lock of a library to this thread: all other threads would wait for ever, in another test."""
+    yield
+    kept = [lock for lock in fork_gate.foreign_locks() if lock._is_owned()]
+    for lock in kept:
+        while lock._is_owned():
+            lock.release()
+    assert not kept, f"the test has not given back {kept}"

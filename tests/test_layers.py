@@ -139,6 +139,7 @@ LOADED_WHEN_NEEDED = (
     "hlojit.machine_code.foreign_ir",
     "hlojit.machine_code.loading",
     "hlojit.machine_code.object_code",
+    "hlojit.machine_code.llvmlite_lock",
     "hlojit.cpu.inspection",
 )
 

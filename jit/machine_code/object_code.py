@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 import llvmlite.binding as llvm
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.machine_code import llvmlite_lock
 from hlojit.machine_code.undisturbed import lock, undisturbed
 
 _Result = TypeVar("_Result")
@@ -46,6 +47,7 @@ class Processor(Hashable, Protocol):
 @cache
 def initialize() -> None:
     """Make LLVM ready for all processors that it knows; once."""
+    llvmlite_lock.mend()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 
