@@ -183,6 +183,13 @@ class Backend(ABC):
         (``chlo.top_k``, a composite, a custom call, registered or not); what not, is expanded where it can be.
         """
 
+    def instruction_cost(self, instruction: Instruction) -> float | None:
+        """About how many nanoseconds an instruction takes that the back end takes, where ``capability`` said nothing of it.
+
+        Asked only where programs are split.  None, the default: that is reckoned from what the others of the list say.
+        """
+        return None
+
     def symbolic_capability(self, instruction: Instruction) -> Capability:
         """As ``capability``, of code that is given sizes at run time: asked before and behind what expands ops.
 

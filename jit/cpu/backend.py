@@ -15,6 +15,7 @@ from hlojit.cpu.collectives import collective_symbols
 from hlojit.cpu.compile_workers import Batch, Request, compilation
 from hlojit.cpu.devices import cpu_devices
 from hlojit.cpu.imports import imported_symbols
+from hlojit.cpu.instruction_costs import InstructionCosts
 from hlojit.cpu.kernels import BACKEND_NAME, has_kernel, kernel_emitter
 from hlojit.extensions import Device
 from hlojit.extensions.array_functions import ArrayFunction
@@ -45,6 +46,7 @@ from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import ASYNCHRONOUS_ROLES, HOST_ROLES, build_program
 from hlojit.lowering.target import Target
 from hlojit.runtime.native import native
+from hlojit.runtime.quota import default_threads
 
 LONGEST_SELECTION = 1 << 31
 """Of a sorted line any part may be all that is wanted."""
@@ -111,6 +113,7 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self._caches: dict[str, KernelCache] = {}
+        self._costs: dict[str, InstructionCosts] = {}
 
     @property
     def cache(self) -> KernelCache:
@@ -136,6 +139,13 @@ class CpuBackend(Backend):
     def capability(self, instruction: Instruction) -> Capability:
         """By the op's lowering and its element types."""
         return SUPPORT.capability(instruction)
+
+    def instruction_cost(self, instruction: Instruction) -> float | None:
+        """By the machine model."""
+        found = self._costs.get(self.name)
+        if found is None:
+            found = self._costs.setdefault(self.name, InstructionCosts(self.cache.target, default_threads()))
+        return found.nanoseconds(instruction)
 
     def program(self, module: Module) -> Program:
         """Schedule the module's entry function."""

@@ -37,6 +37,15 @@ _NANOSECONDS: Final = 2.0
 
 @final
 @dataclass(frozen=True, slots=True)
+class Stated:
+    """Nanoseconds, infinite where a back end does not take an instruction, and whether it says so or nobody knows."""
+
+    nanoseconds: float
+    is_stated: bool = True
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Of all back ends of the list about one instruction, with its regions where the host program runs these.
 
@@ -62,14 +71,15 @@ class Candidates:
         self._joint_name = name
         self._members = list(members)
         self._own: dict[Instruction, Answer] = {}
-        self._expanded: dict[tuple[object, ...], tuple[float, str]] = {}
+        self._expanded: dict[tuple[object, ...], tuple[Stated, str]] = {}
 
     def of(self, instruction: Instruction) -> Answer:
         """About the instruction itself, what it holds left aside."""
         found = self._own.get(instruction)
         if found is None:
-            pairs = [self._ask(number, instruction) for number in range(len(self._members))]
-            found = self._own[instruction] = Answer(*(tuple(each) for each in zip(*pairs)))
+            answers = [self._ask(number, instruction) for number in range(len(self._members))]
+            costs = _relative([cost for cost, _ in answers])
+            found = self._own[instruction] = Answer(costs, tuple(reason for _, reason in answers))
         return found
 
     def refuse(self, instruction: Instruction, number: int, reason: str) -> None:
@@ -120,16 +130,16 @@ class Candidates:
                     costs[number] += times * cost
         return Answer(tuple(costs), tuple(reasons))
 
-    def _ask(self, number: int, instruction: Instruction) -> tuple[float, str]:
+    def _ask(self, number: int, instruction: Instruction) -> tuple[Stated, str]:
         legalizer = self._members[number]
         reason = legalizer.why_not(instruction)
         if reason is None and (constant := self._refused_constant(number, instruction)) is not None:
-            return math.inf, constant
+            return Stated(math.inf), constant
         if reason is None:
-            return cost_of(legalizer.backend, instruction, number), ""
+            return cost_of(legalizer.backend, instruction), ""
         expands = expansion_or_binding(instruction) is not None or bool(instruction.op.callees)
         if is_control_flow(instruction) or not (expands or is_offered(legalizer.backend, instruction)):
-            return math.inf, reason
+            return Stated(math.inf), reason
         shape = (number, instruction.op.name, instruction.operand_types, instruction.result_types)
         if instruction.regions or instruction.op.callees:
             key: tuple[object, ...] = (*shape, instruction)
@@ -150,7 +160,7 @@ class Candidates:
                     return f"{producer.op.name} that it reads: {answer.reasons[number]}"
         return None
 
-    def _after_expansion(self, number: int, instruction: Instruction, reason: str) -> tuple[float, str]:
+    def _after_expansion(self, number: int, instruction: Instruction, reason: str) -> tuple[Stated, str]:
         """What the instruction costs as what the back end's legalization makes of it."""
         legalizer = self._members[number]
         reads = reads_of(instruction)
@@ -167,29 +177,56 @@ class Candidates:
         except PluginError:
             raise
         except UnsupportedError as error:
-            return math.inf, reason or error.reason
+            return Stated(math.inf), reason or error.reason
         except HlojitError as error:
-            return math.inf, f"{reason}; expanding it failed: {error}" if reason else str(error)
+            return Stated(math.inf), f"{reason}; expanding it failed: {error}" if reason else str(error)
         found = list(program_instructions(alone.module))
         taken = [each for each in alone.module.walk() if chosen_kernel(each) is not None]
-        return sum(cost_of(legalizer.backend, each, number) for each in found) + sum(map(estimate, taken)), ""
+        parts = [cost_of(legalizer.backend, each) for each in found] + [Stated(estimate(each)) for each in taken]
+        total = sum(each.nanoseconds for each in parts)
+        return Stated(total, all(each.is_stated for each in parts)), ""
 
 
-def cost_of(backend: Backend, instruction: Instruction, number: int) -> float:
-    """Nanoseconds of an instruction that a back end takes, the ``number``-th of the list.
+def _relative(answers: Sequence[Stated]) -> tuple[float, ...]:
+    """Costs of back ends in the order of the list.
 
-    As it says; else by bytes and arithmetic, twice as much for each back end that is preferred to it.
+    One that says nothing is taken for twice as fast as the next one that says something, and for twice as slow as the one
+    before it where none follows.
     """
+    known = {number: each.nanoseconds for number, each in enumerate(answers) if each.is_stated}
+    known = {number: cost for number, cost in known.items() if cost < math.inf}
+    costs: list[float] = []
+    for number, each in enumerate(answers):
+        behind = [other for other in known if other > number]
+        if each.is_stated:
+            costs.append(each.nanoseconds)
+        elif known:
+            nearest = min(behind) if behind else max(known)
+            costs.append(known[nearest] * 2.0 ** (number - nearest))
+        else:
+            costs.append(each.nanoseconds * 2.0**number)
+    return tuple(costs)
+
+
+def cost_of(backend: Backend, instruction: Instruction) -> Stated:
+    """Nanoseconds of an instruction that a back end takes: as it says, else by bytes and arithmetic."""
     answer = ask(backend, instruction)
-    stated = answer.cost
-    if stated is None or answer.support is not Support.YES:
-        return estimate(instruction) * 2.0**number
+    if answer.support is not Support.YES:
+        return Stated(estimate(instruction), False)
+    stated, asked = answer.cost, "capability returned the cost"
+    if stated is None:
+        asked = "instruction_cost returned"
+        stated = call_named(
+            lambda: f"{backend_text(backend.name)}: instruction_cost", backend.instruction_cost, instruction
+        )
+    if stated is None:
+        return Stated(estimate(instruction), False)
     if not isinstance(stated, (int, float)) or isinstance(stated, bool) or not 0 <= stated < math.inf:
         raise PluginError(
-            f"{backend_text(backend.name)}: capability returned the cost {short_repr(stated)} when it was asked about "
+            f"{backend_text(backend.name)}: {asked} {short_repr(stated)} when it was asked about "
             f"{instruction.op.name}; it is a number of nanoseconds, at least 0, or None\n  at {instruction.location}"
         )
-    return float(stated)
+    return Stated(float(stated))
 
 
 def estimate(instruction: Instruction) -> float:

