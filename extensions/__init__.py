@@ -34,7 +34,7 @@ from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.foreign_calls import ForeignCall, foreign_handler
 from hlojit.extensions.hooks import hookimpl, hookspec
-from hlojit.extensions.interpreted import Held, InterpretedBackend, InterpretedDevice, Machine, MachineKernel
+from hlojit.extensions.interpreted import InterpretedBackend, InterpretedDevice
 from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
 from hlojit.extensions.kernel_forms import CudaKernel, KernelPhase, LlvmKernel, TaskFunction
 from hlojit.extensions.kernels import (
@@ -49,6 +49,7 @@ from hlojit.extensions.kernels import (
     kernel_answer,
 )
 from hlojit.extensions.layouts import ROW_MAJOR, Layout, LayoutPlan, Layouts, assign_layouts
+from hlojit.extensions.machines import Held, Machine, MachineKernel, Started
 from hlojit.extensions.op_fields import AttributeKinds
 from hlojit.extensions.registered import API_VERSION
 from hlojit.extensions.registry import Registry, registry
@@ -196,6 +197,7 @@ __all__ = [
     "Scaling",
     "ScatterDimensionNumbers",
     "SizedCode",
+    "Started",
     "SubgraphPattern",
     "Support",
     "TaskFunction",

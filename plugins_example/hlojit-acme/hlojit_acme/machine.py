@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from hlojit.extensions import Held, Instruction, Layout, Machine, TensorType, Value
+from hlojit.extensions import Held, Instruction, Layout, Machine, Started, TensorType, Value
 from hlojit.ir import evaluate_instruction
 from numpy.typing import NDArray
 
@@ -90,12 +90,11 @@ class AcmeMachine(Machine):
 
     # memory
 
-    def put(self, array: NDArray[Any], type: TensorType, layout: Layout) -> Region:
+    def put(self, array: NDArray[Any], type: TensorType, layout: Layout) -> Started:
         """Bring an array to the machine; it has been read when this returns."""
         staged = np.array(layout.pack(array))
         region = self._allocate(type, layout)
-        self._dma("put", staged.nbytes, (), (region,), lambda: self._write(region, staged))
-        return region
+        return Started([region], self._dma("put", staged.nbytes, (), (region,), lambda: self._write(region, staged)))
 
     def get(self, memory: Region, type: TensorType, layout: Layout) -> NDArray[Any]:
         """Bring it back; waits for the command that writes it."""
@@ -113,25 +112,23 @@ class AcmeMachine(Machine):
         """Give memory back.  Commands hold what they read, so nothing that waits in the stream reads it any more."""
         self.memory.release(memory)
 
-    def convert(self, held: Held, layout: Layout) -> Region:
+    def convert(self, held: Held, layout: Layout) -> Started:
         """The same tensor in another layout, moved within the memory."""
 
         def moved(array: NDArray[Any]) -> list[NDArray[Any]]:
             return [layout.pack(held.layout.unpack(array, held.type.shape))]
 
-        return self.launch("dma", "convert", held.memory.nbytes // MOVED_BYTES, [held], moved, [held.type], [layout])[0]
+        return self.launch("dma", "convert", held.memory.nbytes // MOVED_BYTES, [held], moved, [held.type], [layout])
 
-    def relabelled(self, held: Held, type: TensorType, layout: Layout) -> Region:
+    def relabelled(self, held: Held, type: TensorType, layout: Layout) -> Started:
         """The transpose of a tensor in another layout: the same bytes, which stay as long as either is there."""
         lent = held.memory
         shape = shape_in_memory(type, layout)
-        return Region(lent.address, lent.nbytes, lent.dtype, shape, lent.written, source=held)
+        return Started([Region(lent.address, lent.nbytes, lent.dtype, shape, lent.written, source=held)], lent.written)
 
     # instructions
 
-    def evaluate(
-        self, instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]
-    ) -> Sequence[Region]:
+    def evaluate(self, instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]) -> Started:
         """Enqueue what computes an instruction; the memory that is returned is written when the stream comes to it."""
         unit, count = cycles(instruction)
         if unit == "matrix" and not is_tiled(instruction):
@@ -154,7 +151,7 @@ class AcmeMachine(Machine):
         compute: Callable[..., Sequence[NDArray[Any]]],
         types: Sequence[Any],
         layouts: Sequence[Layout],
-    ) -> list[Region]:
+    ) -> Started:
         """Enqueue a function of arrays as they lie in memory, which returns arrays as they are to lie there."""
         reads = tuple(each.memory for each in operands)
         writes = tuple(self._allocate(type, layout) for type, layout in zip(types, layouts, strict=True))
@@ -164,12 +161,12 @@ class AcmeMachine(Machine):
                 for region, array in zip(writes, compute(*(self.memory.view(each) for each in reads)), strict=True):
                     self._write(region, array)
 
-        self.stream.submit(Command(unit, what, count, reads, writes, work, tuple(operands)))
-        return list(writes)
+        done = self.stream.submit(Command(unit, what, count, reads, writes, work, tuple(operands)))
+        return Started(writes, done)
 
     def nanoseconds(self) -> float:
-        """The clock, when all that was enqueued has run; what failed since the last time is raised."""
-        return float(self.stream.finish())
+        """The clock, when all that was enqueued has run."""
+        return float(self.stream.drain())
 
     def _allocate(self, type: TensorType, layout: Layout) -> Region:
         try:

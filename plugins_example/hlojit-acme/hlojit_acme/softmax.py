@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hlojit.extensions import (
     KernelGroup,
     Layout,
     MachineKernel,
+    Started,
     SubgraphPattern,
     TensorType,
     Value,
@@ -72,7 +72,7 @@ def build(group: KernelGroup) -> MachineKernel | Declined:
     if not np.allclose(group.evaluate(trial)[0], rows_of_softmax(trial), rtol=1e-4, atol=1e-6):
         return Declined("it is not the softmax of rows")
 
-    def run(machine: AcmeMachine, x: Held) -> Sequence[Any]:
+    def run(machine: AcmeMachine, x: Held) -> Started:
         count = 4 * -(-kind.size // LANES)
         return machine.launch(
             "vector", "acme.softmax", count, [x], lambda array: [rows_of_softmax(array)], [kind], [Layout()]

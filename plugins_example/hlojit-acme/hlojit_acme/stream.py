@@ -39,7 +39,6 @@ class Stream:
     def __init__(self, name: str) -> None:
         self._queue = Queue(name)
         self._units: dict[Unit, int] = {"dma": 0, "matrix": 0, "vector": 0, "scalar": 0}
-        self._errors: list[BaseException] = []
         self.busy: dict[Unit, int] = dict(self._units)
         self.log: deque[tuple[Unit, str, int, int]] = deque(maxlen=RECENT)
         """Unit, what, first and last cycle of the latest commands."""
@@ -54,14 +53,6 @@ class Stream:
         """Wait until every command has run, or failed; returns the clock."""
         self._queue.submit(self._barrier, READY).wait()
         return max(self._units.values())
-
-    def finish(self) -> int:
-        """``drain``, and raise the first error since the last time."""
-        clock = self.drain()
-        errors, self._errors = self._errors, []
-        if errors:
-            raise errors[0]
-        return clock
 
     def _barrier(self) -> None:
         """All units have ended; what is told next begins at one time."""
@@ -79,9 +70,7 @@ class Stream:
         try:
             command.work()
         except Exception as error:
-            failure = CommandError(f"{command.what} on the {command.unit} unit: {type(error).__name__}: {error}")
-            self._errors.append(failure)
-            raise failure from error
+            raise CommandError(f"{command.what} on the {command.unit} unit: {type(error).__name__}: {error}") from error
 
     @staticmethod
     def _written(regions: Sequence[Region], event: Event) -> None:
