@@ -73,7 +73,7 @@ def _behind_aliases(plan: FusionPlan, value: Value) -> tuple[Instruction | None,
     while owner is not None and Trait.BITCAST in owner.op.traits and len(aliases) < MOST_ALIASES:
         aliases.append(owner)
         owner = owner.operands[0].producer
-    if owner is None or plan.groups_of.get(owner) or not _is_anchor(plan, owner):
+    if owner is None or plan.groups_of.get(owner) or not is_anchor(plan, owner):
         return None, []
     chain = [owner, *aliases]
     if any(each.block is not plan.block or len(each.result.users) > MOST_READERS for each in chain):
@@ -83,7 +83,8 @@ def _behind_aliases(plan: FusionPlan, value: Value) -> tuple[Instruction | None,
     return (owner, aliases) if all(len(each) == 1 and each == readers[0] for each in readers) else (None, [])
 
 
-def _is_anchor(plan: FusionPlan, instruction: Instruction) -> bool:
+def is_anchor(plan: FusionPlan, instruction: Instruction) -> bool:
+    """Whether an op has a kernel that may be part of a fusion."""
     lowering = instruction.op.lowering
     if not isinstance(lowering, Kernel) or lowering.name not in plan.limits.anchors or len(instruction.results) != 1:
         return False

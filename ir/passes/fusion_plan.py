@@ -32,6 +32,7 @@ from hlojit.ir.passes.fusion_cost import (
     is_worth_duplicating,
     role_of,
 )
+from hlojit.ir.passes.prologue_fusion import take_in_prologues
 from hlojit.ir.passes.row_fusion import merge_rows
 
 MOST_USERS: Final = 32
@@ -63,6 +64,8 @@ class FusionLimits:
     """Bytes of a row of a row kernel that reduces columns of all rows as well; 0 where there is no such kernel."""
     anchors: frozenset[str] = frozenset()
     """Kernels (by the names that lowerings give them) that compute what follows them element by element as well."""
+    prologues: frozenset[str] = frozenset()
+    """Of these kernels, those that compute the operand that they go over in streams element by element, too."""
     decoded_rows: int = 0
     """Rows up to which a product with a matrix in blocks is a reduction of its numbers as they are decoded; 0: never."""
 
@@ -152,6 +155,8 @@ class FusionPlan:
         self._shed_reshapes()
         if self.limits.anchors:
             take_in_anchors(self)
+        if self.limits.prologues:
+            take_in_prologues(self)
         return self
 
     # -- one instruction -------------------------------------------------------------------------------------------
@@ -453,6 +458,14 @@ class FusionPlan:
         if outside:
             group.roots.append(anchor)
         return True
+
+    def start_anchor(self, anchor: Instruction) -> Group:
+        """Begin a group of an op with a kernel of its own."""
+        shape = anchor.result.tensor_type.shape
+        group = Group((shape, None), self._position[anchor], [anchor], anchor=anchor)
+        self._add(group, anchor, frozenset({self.root_context(shape)}))
+        self.groups[group] = None
+        return group
 
     def _is_read_outside(self, root: Instruction, group: Group) -> bool:
         return any(True for _ in self._users_outside(root, group))

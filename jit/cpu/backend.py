@@ -107,7 +107,7 @@ class CpuBackend(Backend):
         selects_anywhere=True,
         places_nan=True,
         anchors=frozenset({"dot_general", "convolution"}),
-        decoded_rows=4,
+        prologues=frozenset({"dot_general"}),
     )
     kernel_forms = (ArrayFunction, TaskFunction, LlvmKernel)
 

@@ -111,10 +111,32 @@ class Elements:
 
     @property
     def is_native(self) -> bool:
-        """Whether memory holds the compute kind itself."""
+        """Whether memory holds the compute kind itself, or would hold it if elements were not computed."""
         if self.rounded_to is not None or isinstance(self.element, BooleanType):
             return False
         return storage_kind(self.element) == self.compute
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether elements are computed where they are read, from several operands, say."""
+        return False
+
+    @property
+    def nanoseconds(self) -> float:
+        """Estimated time in which one element is computed; conversions of a single one are not counted."""
+        return 0.0
+
+    @property
+    def parameters(self) -> Sequence[tuple[str, str]]:
+        """What functions that read elements are given besides a pointer to them."""
+        return ()
+
+    def arguments(self, b: LlvmBuilder, buffers: Val) -> Sequence[Val]:
+        """``parameters`` in the product's kernel, from its table of buffers."""
+        return ()
+
+    def begin(self, b: LlvmBuilder, sources: Sequence[Val]) -> None:
+        """Begin a function that reads elements, given its ``parameters``."""
 
     def load(self, b: LlvmBuilder, pointer: Val, lanes: int = 1, mask: Val | None = None) -> Val:
         """Read ``lanes`` consecutive elements; those that the mask leaves out are not read and are 0."""
@@ -164,3 +186,8 @@ def algorithm_elements(
         Elements(rhs, wide, rounded_format(rhs, algorithm.rhs_precision_type)),
         Elements(result, wide),
     )
+
+
+def passed(values: Sequence[Val]) -> str:
+    """Pointers as the last arguments of a call."""
+    return "".join(f", ptr {value.text}" for value in values)

@@ -1,20 +1,22 @@
-"""What an anchored fusion computes: its anchor, and what follows it element by element.
+"""What an anchored fusion computes: its anchor, what follows it element by element, and what computes its operands.
 
     group = AnchoredBody.of(fusion)
-    group.anchor, group.operands      # the op with a kernel of its own, and which operands of the fusion it reads
-    group.body, group.sums            # the rest as a body, in which ``sums`` stands for the anchor's result
+    group.anchor, group.operands      # the op with a kernel of its own, and which operands of the fusion it reads, or bodies
+    group.body, group.sums            # what follows as a body, in which ``sums`` stands for the anchor's result
 
 Emitters of anchors compute the result box by box and give ``sums`` at an index (``Elements.define_stored``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from hlojit.ir.graph import Block, Instruction, Value, clone_instruction
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.internal import anchor_of
+from hlojit.ir.types import TensorType
 from hlojit.lowering.body import Body
 from hlojit.lowering.element_access import Access
 from hlojit.lowering.element_forms import lane_kind, memory_kind
@@ -29,8 +31,8 @@ class AnchoredBody:
     """The two parts of an anchored fusion."""
 
     anchor: Instruction
-    operands: tuple[int, ...]
-    """The anchor's, as numbers of the fusion's."""
+    operands: tuple[int | Body, ...]
+    """The anchor's: numbers of the fusion's, or what computes one of them (a *prologue*)."""
     body: Body
     sums: Value
     """The anchor's result in the body, in the shape of the roots."""
@@ -38,25 +40,34 @@ class AnchoredBody:
     @staticmethod
     def of(fusion: Instruction) -> AnchoredBody:
         """The parts of a fusion of the kind ``anchor``."""
-        region, anchor, block = fusion.regions[0], anchor_of(fusion), Block()
-        numbers = {argument: number for number, argument in enumerate(region.arguments)}
-        mapping: dict[Value, Value] = {each: block.add_argument(each.type) for each in region.arguments}
-        parameters = {mapping[argument]: number for argument, number in numbers.items()}
-        result = anchor.result.tensor_type
-        sums = block.add_argument(result.with_shape(_shape_behind(anchor, region)))
-        mapping[anchor.result] = sums
-        for member in region:
-            if member is anchor or Trait.TERMINATOR in member.op.traits:
-                continue
-            if Trait.BITCAST in member.op.traits and mapping.get(member.operands[0]) is sums:
-                mapping[member.result] = sums
-            else:
-                block.append(clone_instruction(member, mapping))
-        roots = tuple(mapping[value] for value in region.returned)
+        region, anchor = fusion.regions[0], anchor_of(fusion)
         types = tuple(operand.tensor_type for operand in fusion.operands)
-        return AnchoredBody(
-            anchor, tuple(numbers[each] for each in anchor.operands), Body(parameters, roots, types), sums
+        numbers = {argument: number for number, argument in enumerate(region.arguments)}
+        operands = tuple(
+            numbers[each] if each in numbers else _computing([each], region, Block(), {}, types)
+            for each in anchor.operands
         )
+        block = Block()
+        sums = block.add_argument(anchor.result.tensor_type.with_shape(_shape_behind(anchor, region)))
+        body = _computing(region.returned, region, block, {anchor.result: sums}, types)
+        return AnchoredBody(anchor, operands, body, sums)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing follows the anchor."""
+        return self.body.roots == (self.sums,)
+
+    @property
+    def read_before(self) -> frozenset[int]:
+        """The fusion's operands that the anchor, or what computes its operands, reads."""
+        read: set[int] = set()
+        for each in self.operands:
+            if isinstance(each, int):
+                read.add(each)
+                continue
+            values = {operand for member in _behind(each.roots, frozenset()) for operand in member.operands}
+            read.update(number for value, number in each.parameters.items() if value in values)
+        return frozenset(read)
 
     @property
     def buffers(self) -> int:
@@ -97,10 +108,39 @@ class AnchoredBody:
     def in_place(self, index: tuple[Index, ...], facts: Facts) -> tuple[tuple[int, int], ...]:
         """Operands that only what follows the anchor reads, each element where it is written: they may share memory."""
         pairs = in_place_pairs(self.body, facts, self.stored_at(index)[0], {})
-        return tuple(pair for pair in pairs if pair[0] not in self.operands)
+        return tuple(pair for pair in pairs if pair[0] not in self.read_before)
 
 
 def _shape_behind(anchor: Instruction, region: Block) -> tuple[int, ...]:
     """The shape in which what follows the anchor goes over its result."""
     shapes = [value.tensor_type.shape for value in region.returned if value is not anchor.result]
     return shapes[0] if shapes else anchor.result.tensor_type.shape
+
+
+def _behind(roots: Iterable[Value], known: Container[Value]) -> set[Instruction]:
+    """What values are computed from, as far as it is not known."""
+    found: set[Instruction] = set()
+    pending = list(roots)
+    while pending:
+        value = pending.pop()
+        if value not in known and value.producer is not None and value.producer not in found:
+            found.add(value.producer)
+            pending.extend(value.producer.operands)
+    return found
+
+
+def _computing(
+    roots: Sequence[Value], region: Block, block: Block, known: Mapping[Value, Value], types: tuple[TensorType, ...]
+) -> Body:
+    """A copy, in ``block``, of what computes values of the region from its arguments and what is known."""
+    mapping = {**known, **{each: block.add_argument(each.type) for each in region.arguments}}
+    parameters = {mapping[argument]: number for number, argument in enumerate(region.arguments)}
+    wanted, sums = _behind(roots, known), set(known.values())
+    for member in region:
+        if member not in wanted:
+            continue
+        if Trait.BITCAST in member.op.traits and mapping[member.operands[0]] in sums:
+            mapping[member.result] = mapping[member.operands[0]]
+        else:
+            block.append(clone_instruction(member, mapping))
+    return Body(parameters, tuple(mapping[value] for value in roots), types)

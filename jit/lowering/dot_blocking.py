@@ -83,6 +83,8 @@ class Panels:
     """Bytes of an element of the compute kind."""
     is_native: bool
     result_is_native: bool
+    is_computed: bool = False
+    """Whether the right operand is computed where it is read: once, as it is packed, for many rows."""
 
     @property
     def stride(self) -> int:
@@ -111,7 +113,7 @@ class Panels:
     def plans(self) -> Iterator[Blocking]:
         """What is weighed against each other, the simplest first."""
         k, problem = self.problem.k, self.problem
-        forced = packs_anyway(problem, is_native=self.is_native)
+        forced = packs_anyway(problem, is_native=self.is_native and not self.is_computed)
         cuts = is_cuttable(problem, is_native=self.is_native)
         if not forced:
             yield Blocking(False, k)

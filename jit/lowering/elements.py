@@ -101,6 +101,10 @@ class Elements:
         """Give a value at an index as it would stand in memory."""
         self._scopes[-1][value, index, STORED] = scalar
 
+    def define_loaded(self, number: int, linear: Index, raw: Scalar) -> None:
+        """Give an element of an operand's buffer as it stands there."""
+        self._scopes[-1][number, linear, STORED] = raw
+
     def find(self, key: Any) -> Scalar | None:
         """The scalar of a key that is known in an open scope."""
         for scope in reversed(self._scopes):

@@ -1,38 +1,39 @@
-"""Anchored fusions on the CPU: a product or a convolution, and what follows it element by element, as one kernel.
+"""Anchored fusions on the CPU: a product or a convolution, what computes its operands and what follows, as one kernel.
 
 Kernels that compute boxes of results hand every box on while it is in a cache (``InScratch``): they are the same code whatever
 follows, one for all kernels of a process, and find the functions that follow in their table of buffers.  Where results come
 in another way - a long sum in parts, an order of dimensions that is none of the kernel's, a plugin's function - the anchor's
-own kernel writes them to workspace, and a loop follows: as two kernels would, in one launch.
+own kernel writes them to workspace, and a loop follows: as two kernels would, in one launch.  What computes an operand is
+part of the product's own code (``ComputedElements``), or a loop before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hlojit.cpu.kernels import kernel_emitter
 from hlojit.cpu.kernels.addresses import buffer
 from hlojit.cpu.kernels.convolution_forms import emit_convolution_group
-from hlojit.cpu.kernels.dot_forms import emit_dot_group
+from hlojit.cpu.kernels.dot_forms import Boxes, emit_dot_group
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Kernel
 from hlojit.ir.versions import versions_text
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.elementwise import emit_loop_kernel
-from hlojit.llvm.epilogue import Epilogue
 from hlojit.llvm.kernel_code import kernel_code
 from hlojit.llvm.loops import KERNEL_PARAMETERS
 from hlojit.llvm.product_elements import at
 from hlojit.lowering.anchored_body import AnchoredBody
+from hlojit.lowering.body import Body
 from hlojit.lowering.dot_problem import round_up
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.structure import isolated
 from hlojit.lowering.target import Target
 
-_BY_BOXES: Final[dict[str, Callable[[AnchoredBody, Target, str], tuple[KernelCode, Epilogue] | None]]] = {
+_BY_BOXES: Final[dict[str, Callable[[AnchoredBody, Target, str], Boxes | None]]] = {
     "dot_general": emit_dot_group,
     "convolution": emit_convolution_group,
 }
@@ -48,9 +49,12 @@ def emit_anchored(instruction: Instruction, target: Target, symbol: str) -> Kern
     """Emit a fusion of the kind ``anchor``."""
     group = AnchoredBody.of(instruction)
     found = _BY_BOXES[_kernel_of(group)](group, target, _PREFIX)
+    launches = _Launches(group, target, symbol)
     if found is None:
-        return _one_after_the_other(group, target, symbol)
-    return _by_boxes(group, _shared(found[0], target), found[1], symbol)
+        launches.one_after_the_other()
+    else:
+        launches.by_boxes(replace(found, code=_shared(found.code, target)))
+    return launches.code()
 
 
 def _kernel_of(group: AnchoredBody) -> str:
@@ -67,41 +71,84 @@ def _shared(code: KernelCode, target: Target) -> KernelCode:
     return replace(code, ir=code.ir.replace(_PREFIX, prefix), phases=phases)
 
 
-def _by_boxes(group: AnchoredBody, product: KernelCode, epilogue: Epilogue, symbol: str) -> KernelCode:
-    """The anchor's kernel, with a table in which it finds what follows."""
-    b = LlvmBuilder()
-    functions = [Val(name, "ptr") for name in epilogue.emit(b, symbol)]
-    table: list[Entry] = [
-        *((number, 0) for number in group.operands),
-        _NOTHING,
-        (group.buffers, 0),
-        _OWN_TABLE,
-        *functions,
-    ]
-    *before, last = product.phases
-    cost = epilogue.nanoseconds * group.sums.tensor_type.size / last.tasks
-    phases = [*before, replace(last, cost=last.cost + cost)]
-    here = _forwarded(b, [(phase, table) for phase in phases], symbol)
-    return kernel_code(b, here, product.workspace_bytes, in_place=epilogue.in_place, parts=(product,))
+@dataclass(slots=True)
+class _Launches:
+    """The launches of a fusion: kernels that are parts of its own, each with the table of buffers that it is to see."""
 
+    group: AnchoredBody
+    target: Target
+    symbol: str
+    builder: LlvmBuilder = field(default_factory=LlvmBuilder)
+    tables: list[tuple[Phase, Sequence[Entry]]] = field(default_factory=list)
+    parts: list[KernelCode] = field(default_factory=list)
+    workspace: int = 0
+    behind: int = 0
+    """Bytes of workspace behind that of the fusion's own, which the kernels share one after the other."""
+    in_place: tuple[tuple[int, int], ...] = ()
 
-def _one_after_the_other(group: AnchoredBody, target: Target, symbol: str) -> KernelCode:
-    """The anchor's kernel, with its result in workspace, and a loop that reads it there."""
-    first = kernel_emitter(_kernel_of(group))(isolated(group.anchor), target, f"{symbol}.anchor")
-    loop = emit_loop_kernel(group.as_loop(), target, f"{symbol}.loop")
-    size = round_up(group.sums.tensor_type.nbytes, 64)
-    count, between = len(group.body.operand_types), (group.buffers, 0)
-    own = [*((number, 0) for number in group.operands), between, (group.buffers, size)]
-    behind = [(number, 0) for number in range(group.buffers)]
-    behind.insert(count, between)
-    b = LlvmBuilder()
-    here = _forwarded(
-        b, [*((phase, own) for phase in first.phases), *((phase, behind) for phase in loop.phases)], symbol
-    )
-    in_place = tuple(pair for pair in loop.in_place if pair[0] < count and pair[0] not in group.operands)
-    code = kernel_code(b, here, size + first.workspace_bytes, in_place=in_place, parts=(first, loop))
-    reason = first.unkeyable or loop.unkeyable
-    return replace(code, unkeyable=reason, imports=(*first.imports, *loop.imports))
+    def code(self) -> KernelCode:
+        """The fusion's kernel."""
+        b = self.builder
+        phases = _forwarded(b, self.tables, self.symbol)
+        nbytes = self.workspace + self.behind
+        code = kernel_code(b, phases, nbytes, in_place=self.in_place, parts=tuple(self.parts))
+        reason = next((part.unkeyable for part in self.parts if part.unkeyable), code.unkeyable)
+        return replace(code, unkeyable=reason, imports=tuple(each for part in self.parts for each in part.imports))
+
+    def by_boxes(self, boxes: Boxes) -> None:
+        """The anchor's kernel, with a table in which it finds what follows."""
+        operands, epilogue, group = self._in_memory(boxes.operands), boxes.epilogue, self.group
+        functions: list[Entry] = []
+        *before, last = boxes.code.phases
+        if epilogue is not None:
+            functions = [Val(name, "ptr") for name in epilogue.emit(self.builder, self.symbol)]
+            cost = epilogue.nanoseconds * group.sums.tensor_type.size / last.tasks
+            last = replace(last, cost=last.cost + cost)
+            self.in_place = epilogue.in_place
+        result: Entry = _NOTHING if epilogue is not None else (group.buffers - 1, 0)
+        table: list[Entry] = [*operands, result, (group.buffers, self.workspace), _OWN_TABLE, *functions]
+        self._launch(replace(boxes.code, phases=(*before, last)), table)
+
+    def one_after_the_other(self) -> None:
+        """The anchor's kernel, with its result in workspace, and a loop that reads it there."""
+        group = self.group
+        operands = self._in_memory(group.operands)
+        first = kernel_emitter(_kernel_of(group))(isolated(group.anchor), self.target, f"{self.symbol}.anchor")
+        if group.is_alone:
+            self._launch(first, [*operands, (group.buffers - 1, 0), (group.buffers, self.workspace)])
+            return
+        between = self._reserve(group.sums.tensor_type.nbytes)
+        self._launch(first, [*operands, between, (group.buffers, self.workspace)])
+        loop = emit_loop_kernel(group.as_loop(), self.target, f"{self.symbol}.loop")
+        count = len(group.body.operand_types)
+        behind: list[Entry] = [(number, 0) for number in range(group.buffers)]
+        behind.insert(count, between)
+        self._launch(loop, behind)
+        read = group.read_before
+        self.in_place = tuple(pair for pair in loop.in_place if pair[0] < count and pair[0] not in read)
+
+    def _in_memory(self, operands: Sequence[int | Body]) -> list[Entry]:
+        """Where operands lie, those that are still to be computed in workspace, behind a loop that does so."""
+        found: list[Entry] = []
+        for number, each in enumerate(operands):
+            if isinstance(each, int):
+                found.append((each, 0))
+                continue
+            place = self._reserve(each.roots[0].tensor_type.nbytes)
+            loop = emit_loop_kernel(each, self.target, f"{self.symbol}.operand{number}")
+            self._launch(loop, [*((operand, 0) for operand in range(len(each.operand_types))), place])
+            found.append(place)
+        return found
+
+    def _reserve(self, nbytes: int) -> Entry:
+        place = self.group.buffers, self.workspace
+        self.workspace += round_up(nbytes, 64)
+        return place
+
+    def _launch(self, code: KernelCode, table: Sequence[Entry]) -> None:
+        self.tables += [(phase, table) for phase in code.phases]
+        self.parts.append(code)
+        self.behind = max(self.behind, code.workspace_bytes)
 
 
 def _forwarded(b: LlvmBuilder, launches: Sequence[tuple[Phase, Sequence[Entry]]], symbol: str) -> list[Phase]:

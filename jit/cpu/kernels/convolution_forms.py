@@ -12,10 +12,9 @@ import math
 from hlojit.cpu.kernels.complex_products import emit_complex_convolution
 from hlojit.cpu.kernels.convolution import Convolution
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
-from hlojit.cpu.kernels.dot_forms import emit_product, emit_product_group
+from hlojit.cpu.kernels.dot_forms import Boxes, emit_product, emit_product_group
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction
-from hlojit.llvm.epilogue import Epilogue
 from hlojit.llvm.product_elements import Elements, compute_kind
 from hlojit.lowering.anchored_body import AnchoredBody
 from hlojit.lowering.convolution_problem import ConvolutionProblem, canonical_convolution
@@ -45,7 +44,7 @@ def emit_convolution(instruction: Instruction, target: Target, symbol: str) -> K
     return convolution.code()
 
 
-def emit_convolution_group(group: AnchoredBody, target: Target, symbol: str) -> tuple[KernelCode, Epilogue] | None:
+def emit_convolution_group(group: AnchoredBody, target: Target, symbol: str) -> Boxes | None:
     """Emit ``stablehlo.convolution`` that gives its results to what follows; None where that cannot be box by box."""
     lhs, rhs = (operand.tensor_type for operand in group.anchor.operands)
     result = group.anchor.result.tensor_type
@@ -60,7 +59,7 @@ def emit_convolution_group(group: AnchoredBody, target: Target, symbol: str) -> 
         return None
     convolution = Convolution(problem, types, target, symbol, group=group)
     epilogue = convolution.emit()
-    return None if epilogue is None else (convolution.code(), epilogue)
+    return None if epilogue is None else Boxes(convolution.code(), epilogue, group.operands)
 
 
 def as_product(problem: ConvolutionProblem) -> DotProblem | None:

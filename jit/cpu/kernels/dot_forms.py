@@ -5,23 +5,37 @@ Complex products become real ones of twice the width and depth (``complex_produc
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.complex_products import emit_complex_product
 from hlojit.cpu.kernels.dot import Product, with_rows
 from hlojit.cpu.kernels.dot_outputs import dot_epilogue
-from hlojit.cpu.kernels.dot_panels import dense
+from hlojit.cpu.kernels.dot_panels import can_compute_right, dense
+from hlojit.cpu.kernels.dot_rows import can_compute_columns, prefers_rows
 from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.formats import ComplexType, ElementType, element_type
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.views import DotView
 from hlojit.llvm.epilogue import Epilogue
-from hlojit.llvm.product_elements import algorithm_elements
+from hlojit.llvm.product_elements import Elements, algorithm_elements
+from hlojit.llvm.prologue import ComputedElements
 from hlojit.lowering.anchored_body import AnchoredBody
+from hlojit.lowering.body import Body
 from hlojit.lowering.dot_parts import cut_sum
 from hlojit.lowering.dot_problem import DotProblem, canonical_dot
 from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.prologue_plan import ProloguePlan
 from hlojit.lowering.target import Target
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """An anchor's kernel that gives its results box by box to what follows, if anything does."""
+
+    code: KernelCode
+    epilogue: Epilogue | None
+    operands: tuple[int | Body, ...]
+    """Of the anchor, as in ``AnchoredBody``: bodies of those that have to be in memory before."""
 
 
 def emit_dot_general(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
@@ -34,8 +48,8 @@ def emit_dot_general(instruction: Instruction, target: Target, symbol: str) -> K
     return emit_product(problem, *types, target, symbol, dot.algorithm)
 
 
-def emit_dot_group(group: AnchoredBody, target: Target, symbol: str) -> tuple[KernelCode, Epilogue] | None:
-    """Emit ``stablehlo.dot_general`` that gives its results to what follows; None where that cannot be box by box."""
+def emit_dot_group(group: AnchoredBody, target: Target, symbol: str) -> Boxes | None:
+    """Emit ``stablehlo.dot_general`` between what computes its operands and what follows, as far as that can be."""
     lhs, rhs = (operand.tensor_type for operand in group.anchor.operands)
     result = group.anchor.result.tensor_type
     dot = DotView.of(group.anchor)
@@ -53,18 +67,45 @@ def emit_product_group(
     target: Target,
     symbol: str,
     algorithm: DotAlgorithm | None = None,
-) -> tuple[KernelCode, Epilogue] | None:
-    """Emit a product in canonical form that gives its results to what follows, or None; types as in ``emit_product``."""
+) -> Boxes | None:
+    """Emit a product in canonical form between what computes its operands and what follows; types as in ``emit_product``.
+
+    None where it can give no boxes to what follows.
+    """
     problem = with_rows(problem)
     if isinstance(result, ComplexType) or not problem.macs or cut_sum(problem) is not None:
         return None
     left, right, out = algorithm_elements(lhs, rhs, result, algorithm)
-    epilogue = dot_epilogue(group, target, problem, out)
-    if epilogue is None:
-        return None
-    product = Product(problem, [left, right], dense(out.compute), target, symbol, epilogue=epilogue)
+    elements, operands = [left, right], list(group.operands)
+    number = problem.operands[1]
+    computed = _computed(problem, operands[number], elements[number], target)
+    if computed is not None:
+        elements[number], operands[number] = computed, computed.plan.stream
+    epilogue = None
+    if not group.is_alone:
+        epilogue = dot_epilogue(group, target, problem, out)
+        if epilogue is None:
+            return None
+        out = dense(out.compute)
+    product = Product(problem, elements, out, target, symbol, epilogue=epilogue)
     product.emit()
-    return product.code(), epilogue
+    return Boxes(product.code(), epilogue, tuple(operands))
+
+
+def _computed(problem: DotProblem, operand: int | Body, elements: Elements, target: Target) -> ComputedElements | None:
+    """The right operand as elements that the product computes itself, or None where it reads them from memory."""
+    if isinstance(operand, int) or problem.rhs_copy is not None:
+        return None
+    lanes = target.native_lanes(elements.compute)
+    by_rows = prefers_rows(problem, elements.compute, target)
+    if problem.rhs.row != 1 and (by_rows or problem.rhs.column != 1):
+        return None
+    plan = ProloguePlan.of(operand, problem.k if problem.rhs.row == 1 else problem.n, lanes)
+    if plan is None:
+        return None
+    found = ComputedElements.of(plan, elements, target)
+    fits = can_compute_columns if by_rows else can_compute_right
+    return found if fits(problem, found, target) else None
 
 
 def emit_product(

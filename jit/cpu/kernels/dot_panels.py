@@ -19,11 +19,11 @@ from hlojit.cpu.kernels.tiles import Side, Tile, segments_of
 from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.epilogue import Epilogue
-from hlojit.llvm.product_elements import Elements, at, prefetch, scaled
+from hlojit.llvm.product_elements import Elements, at, passed, prefetch, scaled
 from hlojit.lowering.copy_plan import VECTOR_CYCLES, divide_rows
-from hlojit.lowering.dot_blocking import PREFETCH_QUADS, PREFETCH_ROWS, Blocking, Panels, is_cuttable
+from hlojit.lowering.dot_blocking import PREFETCH_QUADS, PREFETCH_ROWS, STACK_BYTES, Blocking, Panels, is_cuttable
 from hlojit.lowering.dot_problem import Axis, Copy, DotProblem, Matrix, ceil_divide, dense_steps, round_up
-from hlojit.lowering.dot_tiles import FEW_TERMS, TALLEST_TILE, choose_shape
+from hlojit.lowering.dot_tiles import FEW_TERMS, TALLEST_TILE, Shape, choose_shape
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES
 from hlojit.lowering.target import KIND_BITS, Target
@@ -32,6 +32,24 @@ from hlojit.lowering.target import KIND_BITS, Target
 def dense(kind: str) -> Elements:
     """Elements whose memory is the compute kind itself."""
     return Elements(element_type(kind), kind)
+
+
+def _shape(problem: DotProblem, right: Elements, target: Target) -> tuple[Shape, bool]:
+    """The tile, and whether its sums are interleaved."""
+    interleaves = problem.k > FEW_TERMS and not is_cuttable(problem, is_native=right.is_native)
+    streamed = problem.m <= TALLEST_TILE
+    shape = choose_shape(problem.m, problem.n, right.compute, target, streamed=streamed, interleaves=interleaves)
+    return shape, interleaves
+
+
+def can_compute_right(problem: DotProblem, right: Elements, target: Target) -> bool:
+    """Whether the right operand can be computed where it is read: once for few rows, and into a panel that fits for many."""
+    if is_cuttable(problem, is_native=right.is_native):
+        return True
+    if problem.m <= TALLEST_TILE and problem.rhs.column == 1:
+        return True
+    width = _shape(problem, right, target)[0].vectors * target.native_lanes(right.compute)
+    return problem.k * width * KIND_BITS[right.compute] // 8 <= STACK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +83,7 @@ class DotPanels:
     def emit(self, b: LlvmBuilder) -> list[Phase]:
         """Choose tile, blocking and tasks; emit everything."""
         problem = self.problem
-        interleaves = problem.k > FEW_TERMS and not is_cuttable(problem, is_native=self.right.is_native)
-        streamed = problem.m <= TALLEST_TILE
-        shape = choose_shape(problem.m, problem.n, self.kind, self.target, streamed=streamed, interleaves=interleaves)
+        shape, interleaves = _shape(problem, self.right, self.target)
         width = shape.vectors * self.lanes
         panels = Panels(
             problem,
@@ -79,6 +95,7 @@ class DotPanels:
             KIND_BITS[self.kind] // 8,
             self.right.is_native,
             self.result.is_native,
+            self.right.is_computed,
         )
         blocking = panels.choose()
         phases: list[Phase] = []
@@ -120,6 +137,8 @@ class DotPanels:
         tiles = ceil_divide(problem.m, rows)
         panels = ceil_divide(problem.n, vectors * self.lanes)
         tile_cost = problem.k * self.nanoseconds(rows * vectors)
+        computed = problem.k * vectors * self.lanes * self.right.nanoseconds
+        tile_cost += computed / min(tiles, row_tiles)
         if tiles == 1:  # the panel is read from memory for it alone
             nbytes = problem.k * vectors * self.lanes * self.right.size * len(self.right.rows)
             tile_cost = max(tile_cost, nbytes / machine.memory_bandwidth)
@@ -183,7 +202,7 @@ class _Panels:
         }
         with b.function(plan.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
             a_base, b_base = (at(b, buffer(b, buffers, place[0]), place[1]) for place in (plan.left_at, plan.right_at))
-            c_base = output.begin(b, buffers)
+            c_base, sources = output.begin(b, buffers), plan.right.arguments(b, buffers)
             loop = b.begin_loop(begin, end)
             *batch, block, group = unflatten(b, loop.index, extents)
             first_tile = scaled(b, block, self.row_tiles)
@@ -199,7 +218,7 @@ class _Panels:
             there = (buffers, output.above(b, batch, first_row)) if isinstance(output, InScratch) else None
 
             def panel_at(column: Val, size: int) -> None:
-                self._call_panel(b, functions[size], (a, right, c), output, column, (whole_tiles, edge), there)
+                self._call_panel(b, functions[size], (a, right, c), output, column, (whole_tiles, edge), there, sources)
 
             if whole:
                 first_panel = scaled(b, group, self.group)
@@ -216,6 +235,7 @@ class _Panels:
                 b.begin_block(done)
             b.end_loop(loop)
         cost = plan.nanoseconds(problem.macs / tasks / plan.lanes)
+        cost += problem.k * problem.n * problem.batch_size * blocks / tasks * plan.right.nanoseconds
         nbytes = problem.k * problem.n * problem.batch_size * plan.right.size * len(plan.right.rows)
         memory = nbytes / tasks / plan.target.machine.memory_bandwidth
         phases = [Phase(plan.symbol, tasks, max(cost, memory) + plan.target.machine.nanoseconds(CALL_CYCLES))]
@@ -236,13 +256,15 @@ class _Panels:
         column: Val,
         rows: tuple[Val, Val],
         there: tuple[Val, Val] | None,
+        sources: Sequence[Val],
     ) -> None:
         plan, (a, right, c), (tiles, edge) = self.plan, pointers, rows
         right = at(b, right, scaled(b, column, plan.problem.rhs.column * plan.right.size))
         c = output.at_column(b, c, column)
         behind = f", ptr {there[0].text}, i64 {there[1].text}, i64 {column.text}" if there is not None else ""
         b.line(
-            f"call void @{function}(ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {tiles.text}, i1 {edge.text}{behind})"
+            f"call void @{function}(ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {tiles.text}, i1 {edge.text}"
+            f"{behind}{passed(sources)})"
         )
 
     def _tiles(
@@ -290,7 +312,10 @@ class _Panels:
         parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "tiles"), ("i1", "edge")]
         if isinstance(output, InScratch):
             parameters += [("ptr", "buffers"), ("i64", "row"), ("i64", "column")]
-        with b.function(symbol, parameters, linkage="internal", outer=True) as (a, source, c, tiles, edge, *there):
+        parameters += self.plan.right.parameters
+        with b.function(symbol, parameters, linkage="internal", outer=True) as (a, source, c, tiles, edge, *more):
+            there, sources = (more[:3], more[3:]) if isinstance(output, InScratch) else ((), more)
+            behind = () if self.pack else sources
             panel = source
             if self.pack:
                 panel = b.emit("ptr", 1, f"alloca i8, i64 {self.block_k * pack.row_bytes}, align 64")
@@ -303,7 +328,7 @@ class _Panels:
             resume = b.icmp("ne", loop.index, ZERO) if resumes else Val("false", "i1")
             block = at(b, source, scaled(b, loop.index, pack.step_k))
             if self.pack:
-                pack.call(b, block, panel, k)
+                pack.call(b, block, panel, k, sources)
                 block = panel
             left_block = at(b, a, scaled(b, loop.index, left.step_k))
             following = self._following(b, source, loop.index, pack, columns)
@@ -314,7 +339,7 @@ class _Panels:
                 left_rows = at(b, left_block, scaled(b, rows.index, self.rows * left.step_row))
                 sums = output.at_row(b, c, rows.index, self.rows)
                 self._ahead(b, output, columns, (rows.index, self.rows), loop.index, there)
-                tile.call(b, left_rows, block, sums, k, resume)
+                tile.call(b, left_rows, block, sums, k, resume, sources=behind)
                 self._finish(b, output, columns, sums, (rows.index, self.rows), loop.index, there)
                 b.end_loop(rows)
             if tile.edge_rows:
@@ -323,7 +348,7 @@ class _Panels:
                 b.begin_block(then)
                 left_rows = at(b, left_block, scaled(b, tiles, self.rows * left.step_row))
                 sums = output.at_row(b, c, tiles, self.rows)
-                tile.call(b, left_rows, block, sums, k, resume, edge=True)
+                tile.call(b, left_rows, block, sums, k, resume, edge=True, sources=behind)
                 self._finish(b, output, columns, sums, (tiles, tile.edge_rows), loop.index, there)
                 b.branch(done)
                 b.begin_block(done)

@@ -14,13 +14,14 @@ from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, 
 from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.dot_outputs import WORKSPACE, InMemory, InScratch, Output, Scratch
 from hlojit.cpu.kernels.row_sums import add_across, row_offsets
+from hlojit.ir.formats import element_type
 from hlojit.llvm.builder import LlvmBuilder, Val
 from hlojit.llvm.epilogue import Epilogue
-from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled
-from hlojit.lowering.dot_problem import DotProblem, ceil_divide
+from hlojit.llvm.product_elements import Elements, at, constant_mask, passed, scaled, store_kind
+from hlojit.lowering.dot_problem import DotProblem, ceil_divide, round_up
 from hlojit.lowering.kernel import Phase
 from hlojit.lowering.loop_plan import CALL_CYCLES
-from hlojit.lowering.target import Target
+from hlojit.lowering.target import KIND_BITS, Target
 
 
 def prefers_rows(problem: DotProblem, kind: str, target: Target) -> bool:
@@ -60,8 +61,10 @@ class RowTile:
 
     def emit(self, b: LlvmBuilder) -> None:
         """Emit the function."""
-        parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c")]
-        with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as (a, right, c):
+        parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), *self.b.parameters]
+        with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
+            a, right, c, *sources = values
+            self.b.begin(b, sources)
             lanes, chains = self.lanes, self.chains
             zero = b.splat(self.arithmetic.zero, lanes)
             count = self.rows * self.columns
@@ -117,9 +120,58 @@ class RowTile:
                 total = b.add(total, b.splat(offsets[row], padded))
             self.c.store(b, total, at(b, c, row * self.c_row), constant_mask(self.columns, padded))
 
-    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val) -> None:
+    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, sources: Sequence[Val]) -> None:
         """Emit a call."""
-        b.line(f"call void @{self.symbol}(ptr {a.text}, ptr {right.text}, ptr {c.text})")
+        b.line(f"call void @{self.symbol}(ptr {a.text}, ptr {right.text}, ptr {c.text}{passed(sources)})")
+
+
+@dataclass(frozen=True, slots=True)
+class RowPack:
+    """``void symbol(ptr source, ptr panel, i64 columns, ...)``: computes columns of the right operand, for several tiles."""
+
+    symbol: str
+    elements: Elements
+    k: int
+    lanes: int
+    step: int
+    """Bytes between columns in memory."""
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes between columns of the panel."""
+        return round_up(self.k, self.lanes) * KIND_BITS[self.elements.compute] // 8
+
+    def emit(self, b: LlvmBuilder) -> None:
+        """Emit the function."""
+        parameters = [("ptr", "source"), ("ptr", "panel"), ("i64", "columns"), *self.elements.parameters]
+        with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
+            source, panel, columns, *sources = values
+            self.elements.begin(b, sources)
+            whole, unit = self.k // self.lanes * self.lanes, KIND_BITS[self.elements.compute] // 8
+            outer = b.begin_loop(ZERO, columns)
+            column = at(b, source, scaled(b, outer.index, self.step))
+            out = at(b, panel, scaled(b, outer.index, self.column_bytes))
+            loop = b.begin_loop(ZERO, literal(whole), self.lanes)
+            value = self.elements.load(b, at(b, column, scaled(b, loop.index, self.elements.size)), self.lanes)
+            store_kind(b, value, at(b, out, scaled(b, loop.index, unit)))
+            b.end_loop(loop)
+            if whole < self.k:
+                mask = constant_mask(self.k - whole, self.lanes)
+                value = self.elements.load(b, at(b, column, whole * self.elements.size), self.lanes, mask)
+                store_kind(b, value, at(b, out, whole * unit))
+            b.end_loop(outer)
+
+    def call(self, b: LlvmBuilder, source: Val, panel: Val, columns: int, sources: Sequence[Val]) -> None:
+        """Emit a call."""
+        b.line(f"call void @{self.symbol}(ptr {source.text}, ptr {panel.text}, i64 {columns}{passed(sources)})")
+
+
+def can_compute_columns(problem: DotProblem, right: Elements, target: Target) -> bool:
+    """Whether columns of the right operand can be computed for a tile: once, or into memory that stays near."""
+    lanes = target.native_lanes(right.compute)
+    rows, columns = _tile_shape(problem.m, problem.n, lanes, target.vector_registers)
+    nbytes = columns * round_up(problem.k, lanes) * KIND_BITS[right.compute] // 8
+    return problem.m <= rows or nbytes <= target.machine.second.size // 2
 
 
 def _tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
@@ -166,12 +218,15 @@ class DotRows:
         machine = self.target.machine
         loads = c * lanes * self.right.size / (machine.first.bandwidth * machine.gigahertz)
         cost = max(machine.product_nanoseconds(r * c), loads) * problem.k / lanes + machine.nanoseconds(CALL_CYCLES)
+        cost += problem.k * c * self.right.nanoseconds / block
         total = cost * row_tiles * column_tiles * problem.batch_size
         per_task = max(machine.task_nanoseconds, total / machine.most_tasks)
         group = max(1, min(column_tiles, int(per_task / (cost * block))))
         groups = ceil_divide(column_tiles, group)
         tasks = problem.batch_size * blocks * groups
         output = self._output(block * r, group * c, tasks)
+        pack = self._pack(b, row_tiles, lanes)
+        scratch = None if pack is None else Scratch.of(c * pack.column_bytes, tasks, WORKSPACE, self.reserve)
         full = RowTile(
             f"{self.symbol}.tile",
             self.arithmetic,
@@ -180,10 +235,10 @@ class DotRows:
             problem.k,
             lanes,
             self.left,
-            self.right,
+            self.right if pack is None else Elements(element_type(self.right.compute), self.right.compute),
             self.result,
             problem.lhs.row * self.left.size,
-            problem.rhs.column * self.right.size,
+            problem.rhs.column * self.right.size if pack is None else pack.column_bytes,
             output.row_bytes,
         )
         tiles = {
@@ -196,8 +251,10 @@ class DotRows:
         sizes = [min(group * c, problem.n), problem.n - (groups - 1) * group * c]
         with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
             a, right = (at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at))
-            base = output.begin(b, buffers)
+            base, sources = output.begin(b, buffers), self.right.arguments(b, buffers)
+            panels = scratch.begin(b, buffers) if scratch is not None else ZERO
             loop = b.begin_loop(begin, end)
+            panel = (pack, scratch.of_task(b, panels, loop.index)) if pack is not None and scratch is not None else None
             *batch, row_block, group_index = unflatten(b, loop.index, [*problem.batch, blocks, groups])
             a = at(b, a, dot_product(b, batch, [s * self.left.size for s in problem.lhs.batch]))
             right = at(b, right, dot_product(b, batch, [s * self.right.size for s in problem.rhs.batch]))
@@ -207,7 +264,7 @@ class DotRows:
             low = scaled(b, row_block, block * r)
             high = minimum(b, b.add(low, literal(block * r)), literal(problem.m))
             corner = (low, first) if isinstance(output, InScratch) else (ZERO, ZERO)
-            self._columns(b, tiles, (r, c), (a, right, out), (low, high), (first, last), corner)
+            self._columns(b, tiles, (r, c), (a, right, out), (low, high), (first, last), corner, sources, panel)
             if isinstance(output, InScratch):
                 is_last = b.icmp("eq", group_index, literal(groups - 1))
                 rows = output.above(b, batch, low), output.above(b, batch, high)
@@ -222,6 +279,15 @@ class DotRows:
                 )
             b.end_loop(loop)
         return Phase(self.symbol, tasks, total / tasks)
+
+    def _pack(self, b: LlvmBuilder, row_tiles: int, lanes: int) -> RowPack | None:
+        """What computes the columns of a tile for several tiles of rows, if they are computed."""
+        if not self.right.is_computed or row_tiles == 1:
+            return None
+        step = self.problem.rhs.column * self.right.size
+        pack = RowPack(f"{self.symbol}.columns", self.right, self.problem.k, lanes, step)
+        pack.emit(b)
+        return pack
 
     def _output(self, rows: int, columns: int, tasks: int) -> Output:
         """Where tasks of so many rows and columns write."""
@@ -262,6 +328,8 @@ class DotRows:
         rows_of_block: tuple[Val, Val],
         columns_of_group: tuple[Val, Val],
         corner: tuple[Val, Val],
+        sources: Sequence[Val],
+        panel: tuple[RowPack, Val] | None,
     ) -> None:
         """Tiles of columns from ``first`` to ``last``, each against the block's rows; results count from ``corner``."""
         problem, (r, c) = self.problem, shape
@@ -275,16 +343,20 @@ class DotRows:
                 loop = b.begin_loop(first, minimum(b, last, literal(n_full)), c)
             else:
                 loop = b.begin_loop(b.intrinsic("smax", first, literal(n_full)), last, c)
+            right = at(b, pointers[1], scaled(b, loop.index, problem.rhs.column * self.right.size))
+            if panel is not None:
+                panel[0].call(b, right, panel[1], columns, sources)
+                right = panel[1]
+            behind = sources if panel is None else ()
             for rows in (r, problem.m % r):
                 if not rows:
                     continue
                 start = low if rows == r else b.intrinsic("smax", low, literal(m_full))
                 row = b.begin_loop(start, minimum(b, high, literal(m_full)) if rows == r else high, r)
                 a = at(b, pointers[0], scaled(b, row.index, problem.lhs.row * self.left.size))
-                right = at(b, pointers[1], scaled(b, loop.index, problem.rhs.column * self.right.size))
                 place = dot_product(
                     b, [_from(b, corner[0], row.index), _from(b, corner[1], loop.index)], [step, self.result.size]
                 )
-                tiles[rows, columns].call(b, a, right, at(b, pointers[2], place))
+                tiles[rows, columns].call(b, a, right, at(b, pointers[2], place), behind)
                 b.end_loop(row)
             b.end_loop(loop)

@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.tiles import Segment
 from hlojit.cpu.kernels.transposing import Squares, shuffle, transpose_square
 from hlojit.llvm.builder import LlvmBuilder, Val
-from hlojit.llvm.product_elements import Elements, at, constant_mask, scaled, store_kind
+from hlojit.llvm.product_elements import Elements, at, constant_mask, passed, scaled, store_kind
 from hlojit.lowering.copy_plan import SINGLE_CYCLES, SQUARE_CYCLES, VECTOR_CYCLES, divide_rows
 from hlojit.lowering.dot_problem import Axis, Copy, merge_axes
 from hlojit.lowering.kernel import Phase
@@ -129,7 +129,7 @@ class CopyKernel:
 
 @dataclass(frozen=True, slots=True)
 class PanelPack:
-    """``void symbol(ptr source, ptr panel, i64 k)``: packs k rows of the given segments; padding lanes become 0."""
+    """``void symbol(ptr source, ptr panel, i64 k, ...)``: packs k rows of the given segments; padding lanes become 0."""
 
     symbol: str
     elements: Elements
@@ -150,9 +150,10 @@ class PanelPack:
 
     def emit(self, b: LlvmBuilder) -> None:
         """Emit the function."""
-        parameters = [("ptr", "source"), ("ptr", "panel"), ("i64", "k")]
+        parameters = [("ptr", "source"), ("ptr", "panel"), ("i64", "k"), *self.elements.parameters]
         with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
-            source, panel, k = values
+            source, panel, k, *sources = values
+            self.elements.begin(b, sources)
             if self.step_column == self.elements.size:
                 self._by_rows(b, source, panel, k)
             elif self.step_k == self.elements.size:
@@ -162,9 +163,9 @@ class PanelPack:
             else:
                 self._by_elements(b, source, panel, ZERO, k)
 
-    def call(self, b: LlvmBuilder, source: Val, panel: Val, k: Val) -> None:
+    def call(self, b: LlvmBuilder, source: Val, panel: Val, k: Val, sources: Sequence[Val] = ()) -> None:
         """Emit a call."""
-        b.line(f"call void @{self.symbol}(ptr {source.text}, ptr {panel.text}, i64 {k.text})")
+        b.line(f"call void @{self.symbol}(ptr {source.text}, ptr {panel.text}, i64 {k.text}{passed(sources)})")
 
     @property
     def _size(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from hlojit.cpu.kernels.arithmetic import Arithmetic
 from hlojit.cpu.kernels.row_sums import row_offsets
 from hlojit.llvm.builder import LlvmBuilder, Val
-from hlojit.llvm.product_elements import Elements, at, constant_mask, load_kind, prefetch, scaled
+from hlojit.llvm.product_elements import Elements, at, constant_mask, load_kind, passed, prefetch, scaled
 from hlojit.lowering.dot_tiles import LATENCY_CHAINS
 from hlojit.lowering.target import KIND_BITS
 
@@ -56,7 +56,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A micro-kernel: ``void symbol(ptr a, ptr b, ptr c, i64 k, i1 resume, i1 edge)``.
+    """A micro-kernel: ``void symbol(ptr a, ptr b, ptr c, i64 k, i1 resume, i1 edge)``, and what reading b takes besides.
 
     ``resume`` makes it continue the sums found in ``c`` (which then must hold the compute kind).  ``edge`` asks for the
     last rows, ``edge_rows`` of them: a second body in the same function, which is cheaper to compile than another one.
@@ -96,8 +96,10 @@ class Tile:
     def emit(self, b: LlvmBuilder) -> None:
         """Emit the function."""
         parameters = [("ptr", "a"), ("ptr", "b"), ("ptr", "c"), ("i64", "k"), ("i1", "resume"), ("i1", "edge")]
+        parameters += self.b.elements.parameters
         with b.function(self.symbol, parameters, attributes="nounwind noinline", linkage="internal") as values:
-            *operands, edge = values
+            operands, edge, sources = values[:5], values[5], values[6:]
+            self.b.elements.begin(b, sources)
             if self.edge_rows and self.rows:
                 labels = b.fresh_label("last"), b.fresh_label("whole")
                 b.branch_if(edge, *labels)
@@ -121,12 +123,23 @@ class Tile:
             parts = [[self.arithmetic.add(b, x, y) for x, y in zip(parts[i], parts[i + half])] for i in range(half)]
         self._store(b, c, parts[0])
 
-    def call(self, b: LlvmBuilder, a: Val, right: Val, c: Val, k: Val, resume: Val, *, edge: bool = False) -> None:
+    def call(
+        self,
+        b: LlvmBuilder,
+        a: Val,
+        right: Val,
+        c: Val,
+        k: Val,
+        resume: Val,
+        *,
+        edge: bool = False,
+        sources: Sequence[Val] = (),
+    ) -> None:
         """Emit a call; ``k`` is not 0."""
         assert not k.is_literal or int(k.text) > 0, "a sum without terms is no tile's"
         last = "true" if edge else "false"
         arguments = f"ptr {a.text}, ptr {right.text}, ptr {c.text}, i64 {k.text}, i1 {resume.text}, i1 {last}"
-        b.line(f"call void @{self.symbol}({arguments})")
+        b.line(f"call void @{self.symbol}({arguments}{passed(sources)})")
 
     def _zeros(self, b: LlvmBuilder) -> list[Val]:
         return [b.splat(self.arithmetic.zero, part.lanes) for _ in range(self.rows) for part in self.segments]
