@@ -126,6 +126,10 @@ class Elements:
         """Estimated time in which one element is computed; conversions of a single one are not counted."""
         return 0.0
 
+    def widest(self, lanes: int) -> int:
+        """Of how many elements, a multiple of ``lanes``, loading all at once saves work."""
+        return lanes
+
     @property
     def parameters(self) -> Sequence[tuple[str, str]]:
         """What functions that read elements are given besides a pointer to them."""

@@ -63,6 +63,10 @@ class ComputedElements(Elements):
         """Estimated time in which one element is computed."""
         return self.plan.nanoseconds(self.target)
 
+    def widest(self, lanes: int) -> int:
+        """Twice as many where the place of an element is asked for, and those of two vectors follow from one."""
+        return 2 * lanes if self.plan.finds_places and self.plan.fits(2 * lanes) else lanes
+
     @property
     def parameters(self) -> Sequence[tuple[str, str]]:
         """The table of the fusion's buffers."""

@@ -45,12 +45,8 @@ class ProloguePlan:
         index = vector_index(body.roots[0], line, lanes)
         if index is None:
             return None
-        probe = Probe()
-        elements = Elements(cast(Access, probe), body)
-        facts = probe.finish([cast(ProbeScalar, elements.value(body.roots[0], index))])
-        if facts.has_call or facts.has_loop:
-            return None
-        if any(load.linear.coefficient(LANE) not in (0, 1) or load.guarded for load in facts.loads):
+        facts = _facts(body, index)
+        if facts is None:
             return None
         own = linear_index(index, body.roots[0].tensor_type.strides)
         streams = [
@@ -94,6 +90,10 @@ class ProloguePlan:
         assert found is not None
         return found
 
+    def fits(self, lanes: int) -> bool:
+        """Whether so many neighbours can be computed at once."""
+        return self.line % lanes == 0 and _facts(self.body, self.index(lanes)) is not None
+
     def nanoseconds(self, target: Target) -> float:
         """Estimated time of one element on one core, without memory."""
         native = max(1, target.vector_bits // self.facts.widest_bits)
@@ -112,3 +112,14 @@ def vector_index(root: Value, line: int, lanes: int) -> tuple[Index, ...] | None
     outer = variable(OUTER, 0, root.tensor_type.size // line - 1)
     position = variable(STEP, 0, -(-line // lanes) - 1) * lanes + variable(LANE, 0, lanes - 1)
     return (*delinearized(outer, shape[:split]), *delinearized(position, shape[split:]))
+
+
+def _facts(body: Body, index: tuple[Index, ...]) -> Facts | None:
+    """A dry run at an index, or None where what is read are no neighbours, or one for all of them."""
+    probe = Probe()
+    elements = Elements(cast(Access, probe), body)
+    facts = probe.finish([cast(ProbeScalar, elements.value(body.roots[0], index))])
+    if facts.has_call or facts.has_loop:
+        return None
+    sound = all(load.linear.coefficient(LANE) in (0, 1) and not load.guarded for load in facts.loads)
+    return facts if sound else None

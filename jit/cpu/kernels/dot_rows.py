@@ -68,21 +68,21 @@ class RowTile:
             lanes, chains = self.lanes, self.chains
             zero = b.splat(self.arithmetic.zero, lanes)
             count = self.rows * self.columns
-            step = lanes * chains
+            vectors = self._vectors(chains)
+            step = lanes * vectors
             whole = self.k // step * step
             sums = [zero] * (count * chains)
             if whole:
                 loop = b.begin_loop(ZERO, literal(whole), step, [a, right, *sums])
                 a_k, b_k, *carried = loop.carried
-                for chain in range(chains):
-                    part = self._step(b, a_k, b_k, chain * lanes, carried[chain * count : (chain + 1) * count], None)
-                    carried[chain * count : (chain + 1) * count] = part
+                carried = self._steps(b, a_k, b_k, vectors, carried)
                 following = [at(b, a_k, step * self.a.size), at(b, b_k, step * self.b.size)]
                 sums = list(b.end_loop(loop, [*following, *carried]))[2:]
             for position in range(whole, self.k, lanes):
-                chain = (position - whole) // lanes
+                chain = (position - whole) // lanes % chains
                 mask = constant_mask(self.k - position, lanes)
-                part = self._step(b, a, right, position, sums[chain * count : (chain + 1) * count], mask)
+                columns = self._columns(b, right, position, 1, mask)[0]
+                part = self._step(b, a, columns, position, sums[chain * count : (chain + 1) * count], mask)
                 sums[chain * count : (chain + 1) * count] = part
             while len(sums) > count:
                 groups = len(sums) // count
@@ -94,8 +94,39 @@ class RowTile:
             offsets = row_offsets(b, self.arithmetic, self.a, a, self.a_row, self.rows, literal(self.k))
             self._store(b, c, sums, zero, offsets)
 
+    def _vectors(self, chains: int) -> int:
+        """Vectors of k in a turn of the loop: one for each chain, or as many as are computed at once."""
+        widest = self.b.widest(self.lanes) // self.lanes
+        return max(widest, chains) if max(widest, chains) % min(widest, chains) == 0 else chains
+
+    def _steps(self, b: LlvmBuilder, a: Val, right: Val, vectors: int, sums: Sequence[Val]) -> list[Val]:
+        """A turn of the loop: vectors go to the chains by turns."""
+        count, result = self.rows * self.columns, list(sums)
+        at_once = min(vectors, self.b.widest(self.lanes) // self.lanes)
+        if vectors % at_once:
+            at_once = 1
+        for first in range(0, vectors, at_once):
+            pieces = self._columns(b, right, first * self.lanes, at_once, None)
+            for number, columns in enumerate(pieces, first):
+                chain = slice(number % self.chains * count, (number % self.chains + 1) * count)
+                result[chain] = self._step(b, a, columns, number * self.lanes, result[chain], None)
+        return result
+
+    def _columns(self, b: LlvmBuilder, right: Val, position: int, vectors: int, mask: Val | None) -> list[list[Val]]:
+        """Vectors of k of every column, those of one place together."""
+        lanes, found = self.lanes, []
+        for column in range(self.columns):
+            pointer = at(b, right, column * self.b_row + position * self.b.size)
+            wide = self.b.load(b, pointer, lanes * vectors, mask)
+            found.append(
+                [b.shuffled(wide, wide, range(part * lanes, (part + 1) * lanes)) for part in range(vectors)]
+                if vectors > 1
+                else [wide]
+            )
+        return [list(place) for place in zip(*found)]
+
     def _step(
-        self, b: LlvmBuilder, a: Val, right: Val, position: int, sums: Sequence[Val], mask: Val | None
+        self, b: LlvmBuilder, a: Val, columns: Sequence[Val], position: int, sums: Sequence[Val], mask: Val | None
     ) -> list[Val]:
         """One vector of k for every row and column."""
         left = [
@@ -103,8 +134,7 @@ class RowTile:
             for row in range(self.rows)
         ]
         result = list(sums)
-        for column in range(self.columns):
-            vector = self.b.load(b, at(b, right, column * self.b_row + position * self.b.size), self.lanes, mask)
+        for column, vector in enumerate(columns):
             for row in range(self.rows):
                 place = row * self.columns + column
                 result[place] = self.arithmetic.multiply_add(b, left[row], vector, result[place])
