@@ -64,10 +64,10 @@ class FusionLimits:
     """Bytes of a row of a row kernel that reduces columns of all rows as well; 0 where there is no such kernel."""
     anchors: frozenset[str] = frozenset()
     """Kernels (by the names that lowerings give them) that compute what follows them element by element as well."""
-    prologues: frozenset[str] = frozenset()
-    """Of these kernels, those that compute the operand that they go over in streams element by element, too."""
     decoded_rows: int = 0
     """Rows up to which a product with a matrix in blocks is a reduction of its numbers as they are decoded; 0: never."""
+    prologues: frozenset[str] = frozenset()
+    """Of the kernels that are anchors, those that compute the operand that they go over in streams element by element, too."""
 
 
 class FusionPolicy(Protocol):

@@ -146,6 +146,20 @@ class Elements:
         """Read ``lanes`` consecutive elements; those that the mask leaves out are not read and are 0."""
         return self.decode(b, load_kind(b, storage_kind(self.element), pointer, lanes, mask))
 
+    def line_of(self, b: LlvmBuilder, pointer: Val) -> Val:
+        """The number of the line that begins at a pointer, where ``load_in_line`` wants it; lines are along neighbours."""
+        return Val("0", "i64")
+
+    def lines(self, nbytes: int) -> int:
+        """How many lines further an element lies so many bytes further, which are whole lines."""
+        return 0
+
+    def load_in_line(
+        self, b: LlvmBuilder, pointer: Val, line: Val, position: Val, lanes: int = 1, mask: Val | None = None
+    ) -> Val:
+        """``load`` where it is known in which line and where in it elements lie."""
+        return self.load(b, pointer, lanes, mask)
+
     def store(self, b: LlvmBuilder, value: Val, pointer: Val, mask: Val | None = None) -> None:
         """Round values into the element type and write them."""
         store_kind(b, self.encode(b, value), pointer, mask)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast, final
+from typing import Final, cast, final
 
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
@@ -25,6 +25,8 @@ from hlojit.lowering.element_access import Access
 from hlojit.lowering.elements import Elements as GraphElements
 from hlojit.lowering.prologue_plan import LANE, OUTER, STEP, ProloguePlan
 from hlojit.lowering.target import Target
+
+_ZERO: Final = Val("0", "i64")
 
 
 @dataclass(slots=True)
@@ -89,12 +91,34 @@ class ComputedElements(Elements):
 
     def load(self, b: LlvmBuilder, pointer: Val, lanes: int = 1, mask: Val | None = None) -> Val:
         """Compute ``lanes`` consecutive elements, the first of which is a multiple of them; those left out are 0."""
+        if not self.plan.finds_places:
+            return self.load_in_line(b, pointer, _ZERO, _ZERO, lanes, mask)
+        number = self._number_of(b, pointer)
+        length = b.constant("i64", self.plan.line)
+        line = b.udiv(number, length)
+        return self.load_in_line(b, pointer, line, b.sub(number, b.mul(line, length)), lanes, mask)
+
+    def line_of(self, b: LlvmBuilder, pointer: Val) -> Val:
+        """The number of the line that begins at a pointer into the stream."""
+        if not self.plan.finds_places:
+            return _ZERO
+        return b.udiv(self._number_of(b, pointer), b.constant("i64", self.plan.line))
+
+    def lines(self, nbytes: int) -> int:
+        """How many lines so many bytes of the stream are."""
+        return nbytes // (self.plan.line * self.size)
+
+    def load_in_line(
+        self, b: LlvmBuilder, pointer: Val, line: Val, position: Val, lanes: int = 1, mask: Val | None = None
+    ) -> Val:
+        """Compute elements from ``position`` of a line on, a multiple of ``lanes``."""
         frame, plan = self._function.frame, self.plan
         assert frame is not None and frame.builder is b
         raw = load_kind(b, plan.kind, pointer, lanes, mask)
         with frame.scope(), frame.access.lanes(lanes, LANE, mask):
             if plan.finds_places:
-                self._find_place(b, frame, pointer, lanes)
+                step = b.emit("i64", 1, f"lshr exact i64 {position.text}, {lanes.bit_length() - 1}")
+                frame.access.variables.update({OUTER: line, STEP: step, LANE: _ZERO})
             index = plan.index(lanes)
             frame.elements.define_loaded(plan.stream, plan.body.linear(plan.stream, index), raw)
             value = cast(Val, frame.elements.value(plan.root, index))
@@ -103,17 +127,15 @@ class ComputedElements(Elements):
             value = b.splat(cast(Val, formats.float_resized(scalars(b), value, self.compute)), lanes)
         return value if mask is None else b.select(mask, value, b.splat(b.constant(self.compute, 0.0), lanes))
 
-    def _find_place(self, b: LlvmBuilder, frame: Frame, pointer: Val, lanes: int) -> None:
-        """Say which line and which vector in it a pointer into the stream means."""
+    def _number_of(self, b: LlvmBuilder, pointer: Val) -> Val:
+        """Which element of the stream a pointer points to."""
+        frame = self._function.frame
+        assert frame is not None
         places = [
             b.emit("i64", 1, f"ptrtoint ptr {each.text} to i64")
             for each in (pointer, frame.access.bases[self.plan.stream])
         ]
         number = b.sub(places[0], places[1])
-        if self.size > 1:
-            number = b.emit("i64", 1, f"lshr exact i64 {number.text}, {self.size.bit_length() - 1}")
-        line = b.constant("i64", self.plan.line)
-        variables = frame.access.variables
-        variables[OUTER] = b.udiv(number, line)
-        variables[STEP] = b.udiv(b.sub(number, b.mul(variables[OUTER], line)), b.constant("i64", lanes))
-        variables[LANE] = b.constant("i64", 0)
+        if self.size == 1:
+            return number
+        return b.emit("i64", 1, f"lshr exact i64 {number.text}, {self.size.bit_length() - 1}")

@@ -71,6 +71,8 @@ def run_instruction(instruction: Instruction, *arguments: Array, target: Target 
     target = target or host_target()
     lowering = instruction.op.lowering
     name = lowering.name if isinstance(lowering, Kernel) else "fusion"
+    if instruction.attributes.get("kind") == "anchor":
+        name = "anchored"
     code = kernel_emitter(name)(instruction, target, "kernel")
     loaded = load_objects(
         [_image(each, target) for each in code.all_codes], [phase.symbol for phase in code.phases], _SYMBOLS

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 from hlojit.compiler import lower, parse
 from hlojit.cpu.backend import CpuBackend
+from hlojit.cpu.processor import host_target
 from hlojit.extensions.backend import CompileOptions
+from hlojit.ir.interpreter import evaluate
+from hlojit.ir.ops.internal import is_fusion
+
+from .guarded import run_instruction, without
 
 Array = np.ndarray[Any, Any]
 TYPES: dict[str, Any] = {
@@ -227,6 +232,23 @@ def test_forms(name: str, steps: Sequence[str], limits: pytest.MonkeyPatch) -> N
     text = writer.text(steps, follows=len(steps) != 1)
     assert computes_operand(text), text
     check(text, writer.arrays(np.random.default_rng(0)), limits)
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("bits", [0, 256])
+def test_guarded(name: str, bits: int) -> None:
+    """Every task alone, with nothing behind the buffers; by AVX2 as well."""
+    if bits and not (host_target().is_x86 and host_target().has_feature("avx2")):
+        pytest.skip("for processors with AVX2")
+    writer = replace(FORMS[name], arguments=[], lines=[])
+    module = lower(parse(writer.text(("last", "first"), follows=False)), CpuBackend(), CompileOptions()).freeze()
+    given = dict(zip(module.main.body.arguments, writer.arrays(np.random.default_rng(1))))
+    (fusion,) = (each for each in module.main.body if is_fusion(each))
+    target = without("avx512", bits=bits) if bits else host_target()
+    arrays = [given[operand] for operand in fusion.operands]
+    (found,) = run_instruction(fusion, *arrays, target=target)
+    (expected,) = evaluate(module, *given.values())
+    np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-3, atol=1e-1)
 
 
 APART = {

@@ -107,7 +107,7 @@ class _Launches:
             self.in_place = epilogue.in_place
         result: Entry = _NOTHING if epilogue is not None else (group.buffers - 1, 0)
         table: list[Entry] = [*operands, result, (group.buffers, self.workspace), _OWN_TABLE, *functions]
-        self._launch(replace(boxes.code, phases=(*before, last)), table)
+        self._launch(boxes.code, table, (*before, last))
 
     def one_after_the_other(self) -> None:
         """The anchor's kernel, with its result in workspace, and a loop that reads it there."""
@@ -145,8 +145,9 @@ class _Launches:
         self.workspace += round_up(nbytes, 64)
         return place
 
-    def _launch(self, code: KernelCode, table: Sequence[Entry]) -> None:
-        self.tables += [(phase, table) for phase in code.phases]
+    def _launch(self, code: KernelCode, table: Sequence[Entry], phases: Sequence[Phase] = ()) -> None:
+        """Launch a kernel, as ``phases`` if its own do not count what it calls."""
+        self.tables += [(phase, table) for phase in phases or code.phases]
         self.parts.append(code)
         self.behind = max(self.behind, code.workspace_bytes)
 

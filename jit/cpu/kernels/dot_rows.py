@@ -7,7 +7,7 @@ tree of shuffles and additions leaves the columns' sums in the lanes of one vect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
@@ -72,16 +72,17 @@ class RowTile:
             step = lanes * vectors
             whole = self.k // step * step
             sums = [zero] * (count * chains)
+            line = self.b.line_of(b, right)
             if whole:
                 loop = b.begin_loop(ZERO, literal(whole), step, [a, right, *sums])
                 a_k, b_k, *carried = loop.carried
-                carried = self._steps(b, a_k, b_k, vectors, carried)
+                carried = self._steps(b, a_k, b_k, (line, loop.index), vectors, carried)
                 following = [at(b, a_k, step * self.a.size), at(b, b_k, step * self.b.size)]
                 sums = list(b.end_loop(loop, [*following, *carried]))[2:]
             for position in range(whole, self.k, lanes):
                 chain = (position - whole) // lanes % chains
                 mask = constant_mask(self.k - position, lanes)
-                columns = self._columns(b, right, position, 1, mask)[0]
+                columns = self._columns(b, right, (line, ZERO), position, 1, mask)[0]
                 part = self._step(b, a, columns, position, sums[chain * count : (chain + 1) * count], mask)
                 sums[chain * count : (chain + 1) * count] = part
             while len(sums) > count:
@@ -99,34 +100,51 @@ class RowTile:
         widest = self.b.widest(self.lanes) // self.lanes
         return max(widest, chains) if max(widest, chains) % min(widest, chains) == 0 else chains
 
-    def _steps(self, b: LlvmBuilder, a: Val, right: Val, vectors: int, sums: Sequence[Val]) -> list[Val]:
+    def _steps(
+        self, b: LlvmBuilder, a: Val, right: Val, place: tuple[Val, Val], vectors: int, sums: Sequence[Val]
+    ) -> list[Val]:
         """A turn of the loop: vectors go to the chains by turns."""
         count, result = self.rows * self.columns, list(sums)
         at_once = min(vectors, self.b.widest(self.lanes) // self.lanes)
         if vectors % at_once:
             at_once = 1
         for first in range(0, vectors, at_once):
-            pieces = self._columns(b, right, first * self.lanes, at_once, None)
+            pieces = self._columns(b, right, place, first * self.lanes, at_once, None)
             for number, columns in enumerate(pieces, first):
                 chain = slice(number % self.chains * count, (number % self.chains + 1) * count)
                 result[chain] = self._step(b, a, columns, number * self.lanes, result[chain], None)
         return result
 
-    def _columns(self, b: LlvmBuilder, right: Val, position: int, vectors: int, mask: Val | None) -> list[list[Val]]:
-        """Vectors of k of every column, those of one place together."""
+    def _columns(
+        self, b: LlvmBuilder, right: Val, place: tuple[Val, Val], position: int, vectors: int, mask: Val | None
+    ) -> Sequence[Iterable[Val]]:
+        """Vectors of k of every column, those of one place together; ``right`` is at a place: its line, and where in it."""
+        if vectors == 1:
+            return [(self._load(b, right, place, column, position, 1, mask) for column in range(self.columns))]
         lanes, found = self.lanes, []
         for column in range(self.columns):
-            pointer = at(b, right, column * self.b_row + position * self.b.size)
-            wide = self.b.load(b, pointer, lanes * vectors, mask)
-            found.append(
-                [b.shuffled(wide, wide, range(part * lanes, (part + 1) * lanes)) for part in range(vectors)]
-                if vectors > 1
-                else [wide]
-            )
-        return [list(place) for place in zip(*found)]
+            wide = self._load(b, right, place, column, position, vectors, mask)
+            found.append([b.shuffled(wide, wide, range(part * lanes, (part + 1) * lanes)) for part in range(vectors)])
+        return list(zip(*found))
+
+    def _load(
+        self,
+        b: LlvmBuilder,
+        right: Val,
+        place: tuple[Val, Val],
+        column: int,
+        position: int,
+        vectors: int,
+        mask: Val | None,
+    ) -> Val:
+        pointer = at(b, right, column * self.b_row + position * self.b.size)
+        if not self.b.is_computed:
+            return self.b.load(b, pointer, self.lanes * vectors, mask)
+        line = b.add(place[0], literal(self.b.lines(column * self.b_row)))
+        return self.b.load_in_line(b, pointer, line, b.add(place[1], literal(position)), self.lanes * vectors, mask)
 
     def _step(
-        self, b: LlvmBuilder, a: Val, columns: Sequence[Val], position: int, sums: Sequence[Val], mask: Val | None
+        self, b: LlvmBuilder, a: Val, columns: Iterable[Val], position: int, sums: Sequence[Val], mask: Val | None
     ) -> list[Val]:
         """One vector of k for every row and column."""
         left = [
