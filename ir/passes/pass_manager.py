@@ -14,15 +14,14 @@ A pass is a frozen dataclass whose fields are its options; it takes a valid modu
     parse_pipeline("canonicalize,drop-barriers{keep_first=true},dce").run(module)
 
 Within a pipeline passes run phase by phase; inside a phase in the order that their ``after``/``before`` constraints
-demand, and by name where those leave a choice.  ``PassPipeline`` keeps an order that was written by hand;
-``order_passes`` computes one.
+demand, where those leave a choice hlojit's own before plugins', and then by name (``pass_order``).  ``PassPipeline`` keeps an
+order that was written by hand; ``order_passes`` computes one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import heapq
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +35,7 @@ from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, PluginError, VerificationError, short_repr
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.graph_state import graph_state, is_same
+from hlojit.ir.passes.pass_order import Circle, order_of_phase
 from hlojit.ir.time_limit import call_within
 from hlojit.ir.vendor_calls import call_vendor
 
@@ -55,7 +55,7 @@ class Pass(ABC):
     """One step from module to module.
 
     ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
-    same phase (a name that is not in the pipeline is ignored).  ``targets`` names the back ends it is for (empty: all).
+    same phase (a name that is not in the pipeline is ignored).  A plugin's pass without them comes behind hlojit's own.  ``targets`` names the back ends it is for (empty: all).
     ``needs_fusions`` says that the pass makes or reads fusions: it is left out where a back end takes the graph as it is
     before fusion.  ``open_sizes`` says that it also takes programs that are compiled once for all sizes, with types such as
     ``tensor<?xf32>``; where a plugin's pass does not, such a program is compiled for each combination of shapes.
@@ -157,7 +157,7 @@ class PassPipeline:
 
 
 def order_passes(passes: Iterable[Pass], packages: Mapping[str, str] = NO_PACKAGES) -> PassPipeline:
-    """Order ``passes`` by phase, by their constraints within a phase, and by name where those leave a choice.
+    """Order ``passes`` by phase, and within a phase by their constraints; where those leave a choice, ``packages`` come last.
 
     ``packages`` are those of the passes that are not hlojit's own, by the passes' names.
     """
@@ -181,35 +181,12 @@ def _option_text(value: Any) -> str:
 
 
 def _order_phase(members: Sequence[Pass], packages: Mapping[str, str]) -> list[Pass]:
-    """Topological order by the constraints; among those that are ready, the first by name (then as given)."""
-    positions: dict[str, list[int]] = {}
-    for position, pass_ in enumerate(members):
-        positions.setdefault(pass_.name, []).append(position)
-    followers: list[set[int]] = [set() for _ in members]
-    for position, pass_ in enumerate(members):
-        for name in pass_.before:
-            followers[position].update(positions.get(name, ()))
-        for name in pass_.after:
-            for other in positions.get(name, ()):
-                followers[other].add(position)
-    waiting = [0] * len(members)
-    for targets in followers:
-        for target in targets:
-            waiting[target] += 1
-    ready = [(members[position].name, position) for position, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    ordered: list[Pass] = []
-    while ready:
-        _, position = heapq.heappop(ready)
-        ordered.append(members[position])
-        for target in followers[position]:
-            waiting[target] -= 1
-            if not waiting[target]:
-                heapq.heappush(ready, (members[target].name, target))
-    if len(ordered) != len(members):
-        stuck = sorted(f"{members[p].name}{_from(packages, members[p])}" for p, count in enumerate(waiting) if count)
-        raise HlojitError(f"the before/after constraints of these passes form a circle: {', '.join(stuck)}")
-    return ordered
+    """By the constraints, hlojit's own first, then by name (then as given)."""
+    try:
+        return [members[position] for position in order_of_phase(members, packages.__contains__)]
+    except Circle as circle:
+        stuck = sorted(f"{members[p].name}{_from(packages, members[p])}" for p in circle.positions)
+        raise HlojitError(f"the before/after constraints of these passes form a circle: {', '.join(stuck)}") from None
 
 
 @final

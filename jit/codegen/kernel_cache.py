@@ -90,6 +90,9 @@ class KernelCache:
             code = make(symbol)
             if code.unkeyable:
                 return code
+            if code.symbol != symbol:
+                # The first phase of some is a copy, which has a symbol of its own: it would be looked for in vain.
+                code = replace(code, name=symbol)
             with self._lock:
                 return self._codes.get(symbol) or self._keep(code)
 

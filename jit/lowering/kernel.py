@@ -63,7 +63,7 @@ class KernelCode:
     share.  ``imports`` pairs symbols that the code calls with the names by which whoever loads it finds the functions.
     ``unkeyable`` says why the kernel has no identity outside of this process (its code holds an address, say), or is
     empty.  With ``host`` there is no code.  ``owner`` is what must live as long as somebody may
-    load the code, of this process alone.
+    load the code, of this process alone.  ``name`` is what the kernel is called where that is not its first phase.
     """
 
     ir: str
@@ -79,11 +79,12 @@ class KernelCode:
     imports: tuple[tuple[str, str], ...] = ()
     host: HostWork | None = None
     owner: Any = field(default=None, compare=False, repr=False)
+    name: str = ""
 
     @property
     def symbol(self) -> str:
-        """The kernel's name: that of its first phase."""
-        return self.phases[0].symbol
+        """The kernel's name; without one, that of its first phase."""
+        return self.name or self.phases[0].symbol
 
     @property
     def all_codes(self) -> tuple[KernelCode, ...]:

@@ -13,11 +13,16 @@ from pathlib import Path
 import hlojit
 import numpy as np
 import pytest
+from hlojit.codegen.kernel_cache import KernelCache
 from hlojit.codegen.programs import kernels_of
 from hlojit.cpu.backend import assemble, kernel_cache, kernel_source
 from hlojit.cpu.compile_workers import Batch
+from hlojit.cpu.kernels.dot_forms import emit_dot_general
 from hlojit.cpu.processor import host_target
+from hlojit.ir.graph import Instruction
+from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.schedule import build_program
+from hlojit.lowering.target import X86_64_V3, Target
 from hlojit.machine_code import loading
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "memory_growth.py"
@@ -77,6 +82,32 @@ def test_the_cache_of_kernels_is_bounded() -> None:
     assert 1 < len(codes) < 30
     assert sum(code.nbytes for code in codes) + sum(map(len, objects)) <= 40_000
     assert cache._objects.keys() <= cache._codes.keys()
+
+
+PRODUCT = """
+func.func @main(%a: tensor<700x257xf32>, %b: tensor<129x257xf32>) -> tensor<700x129xf32> {
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [1] : (tensor<700x257xf32>, tensor<129x257xf32>) -> tensor<700x129xf32>
+  return %0 : tensor<700x129xf32>
+}
+"""
+
+
+def test_kernels_whose_first_phase_is_a_copy_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory, and by another process on disk: its rows are copied first, under a symbol of that phase's own."""
+    monkeypatch.setenv("HLOJIT_CACHE", str(tmp_path))
+    emitted: list[str] = []
+
+    def emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:
+        emitted.append(symbol)
+        return emit_dot_general(instruction, target, symbol)
+
+    for _ in range(2):
+        cache = KernelCache(X86_64_V3, emit)
+        for _ in range(2):
+            code = cache.code(next(iter(hlojit.parse(PRODUCT).main.body)))
+            assert len(code.phases) > 1 and code.phases[0].symbol != code.symbol
+            cache.objects([code], partial(assemble, Batch(X86_64_V3, None)))
+    assert emitted == [code.symbol]
 
 
 def test_threads_that_want_other_kernels_do_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,31 @@ def test_order_is_by_phase_then_constraints_then_name() -> None:
     assert names(order_passes(reversed(passes))) == expected
 
 
+@pytest.mark.parametrize("name", ["aaa", "n", "zzz"])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ((), (), ["f", "g", "h", "?"]),
+        (("g",), (), ["f", "?", "g", "h"]),
+        (("f",), (), ["?", "f", "g", "h"]),
+        ((), ("f",), ["f", "g", "h", "?"]),
+        (("h",), ("g",), ["f", "g", "?", "h"]),
+        (("f",), ("h",), ["g", "h", "?", "f"]),
+    ],
+)
+def test_what_a_plugins_name_is_says_nothing_about_its_place(
+    name: str, before: tuple[str, ...], after: tuple[str, ...], expected: list[str]
+) -> None:
+    passes = [made("h"), made(name, before=before, after=after), made("g"), made("f")]
+    ordered = names(order_passes(passes, {name: "hlojit-nova 0.1.0"}))
+    assert ordered == [name if each == "?" else each for each in expected]
+
+
+def test_plugins_passes_that_name_each_other_stand_before_what_the_last_has_to_be_before() -> None:
+    passes = [made("own"), made("also"), made("x", after=("y",), before=("own",)), made("y"), made("a")]
+    assert names(order_passes(passes, dict.fromkeys("axy", "nova"))) == ["also", "y", "x", "own", "a"]
+
+
 def test_order_names_the_passes_of_a_circle() -> None:
     with pytest.raises(HlojitError, match=r"form a circle: a, b"):
         order_passes([made("a", after=("b",)), made("b", after=("a",)), made("c")])
