@@ -17,7 +17,7 @@ from hlojit.ir.errors import PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import BUILT_IN
-from hlojit.ir.ops.custom_calls import is_custom_call
+from hlojit.ir.ops.custom_calls import described, is_custom_call
 from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
@@ -80,6 +80,8 @@ def refined_call(instruction: Instruction) -> Sequence[Type] | None:
         return None
     try:
         types: Any = fork_gate.outside(call.refine, instruction)
+    except UnsupportedError as error:
+        raise error.about(described(instruction), location=instruction.location) from error
     except Exception as error:
         raise PluginError(f"custom call target {target!r}: its refine failed: {error!r}{place(instruction)}") from error
     if types is None or (
@@ -123,7 +125,9 @@ def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
             if isinstance(returned, Value):
                 raise PluginError(f"{what}: {_EXPECTED} a Value, not a list of one: return [value]{place(instruction)}")
             values = list(returned or ())
-        except (PluginError, UnsupportedError):
+        except UnsupportedError as error:
+            raise error.about(described(instruction), location=instruction.location) from error
+        except PluginError:
             raise
         except Exception as error:
             raise PluginError(f"{what}: the expansion failed: {error!r}{place(instruction)}") from error

@@ -121,6 +121,8 @@ class CustomCall(ABC):
             return None
         try:
             found = self.result_types(CallTypes(self.target, tuple(operands), config))
+        except UnsupportedError as error:
+            raise error.about(self.user) from error
         except Exception as error:
             listed = ", ".join(map(str, operands))
             raise PluginError(f"{self.user}: result_types failed for ({listed}): {repr_of(error)}") from error

@@ -31,7 +31,7 @@ from hlojit.extensions.keywords import with_keywords
 from hlojit.extensions.native_scalars import NativeScalar, native_scalar
 from hlojit.extensions.numba_bridge import STANDS_FOR, call_scalar, result_kind
 from hlojit.ir.attributes import Attribute
-from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.ir.graph import Instruction, Value
@@ -262,6 +262,8 @@ def _ask(
     site = CallSite(call.target, plain, version, operand_types, result_types[0], result_types)
     try:
         function = fork_gate.outside(call.factory, site)
+    except UnsupportedError as error:
+        raise error.about(call.user) from error
     except Exception as error:
         raise PluginError(
             f"custom call target {call.target!r}: the factory failed for {_short(site)}: {error!r}"

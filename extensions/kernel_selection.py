@@ -24,7 +24,7 @@ from hlojit.extensions.kernel_forms import checked_answer, cost_of, device_funct
 from hlojit.extensions.kernel_groups import NoGroup, Proposal, decomposition, of_composite, of_fusion, of_instructions
 from hlojit.extensions.kernel_table import BackendKernels, RegisteredKernel, kernels_for
 from hlojit.extensions.kernels import BuiltKernel, Declined, KernelGroup, Pattern, SubgraphPattern, is_cost
-from hlojit.ir.errors import HlojitError, PluginError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.definition import Kernel
@@ -36,6 +36,7 @@ from hlojit.ir.time_limit import call_within
 from hlojit.ir.types import TensorType
 from hlojit.ir.vendor_calls import call_vendor
 
+_NO_REASON: Final = "it gives no reason"
 _building: Final[ContextVar[tuple[str, ...]]] = ContextVar("kernels that are being built", default=())
 _NUMBERS: Final = (BooleanType, IntegerType, FloatFormat)
 """What nothing that is still to come takes apart."""
@@ -229,7 +230,11 @@ class _Selection:
         self, each: RegisteredKernel, pattern: SubgraphPattern, instruction: Instruction
     ) -> list[Instruction] | None:
         where = f"\n  at {instruction.location}"
-        found: Any = self._call(each, "match", pattern.match, instruction, where)
+        try:
+            found: Any = self._call(each, "match", pattern.match, instruction, where)
+        except UnsupportedError as error:
+            self._decide(each, instruction.op.name, instruction, False, error.reason or _NO_REASON)
+            return None
         members = found
         if found is not None and not isinstance(found, (str, bytes, Instruction)):
             members = self._call(each, "match", list, found, where)
@@ -295,7 +300,10 @@ class _Selection:
         anchor = "" if proposal.anchor is None else proposal.anchor.op.name
         key = kernel.name, f"{anchor}\n{proposal.graph}"
         if key not in self.built:
-            self.built[key] = self._built(offer)
+            try:
+                self.built[key] = self._built(offer)
+            except UnsupportedError as error:
+                self.built[key] = Declined(error.reason or _NO_REASON), None
         answer, cost = self.built[key]
         made = _Offer(offer.registered, proposal, answer, cost)
         if isinstance(answer, Declined):
@@ -341,6 +349,8 @@ class _Selection:
 
         try:
             return call_vendor(what, call_within, self.time_limit, what, function, argument, where=where)
+        except UnsupportedError:
+            raise
         except HlojitError as error:
             if registered.user in str(error):
                 raise

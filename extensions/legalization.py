@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
-from hlojit.extensions.backend import Backend, Capability, CompileOptions, Support
+from hlojit.extensions.backend import Backend, Capability, CompileOptions, Support, no
 from hlojit.extensions.binding import expansion_or_binding, is_foreign, reason_against_devices
 from hlojit.extensions.origins import backend_text
 from hlojit.extensions.registered import api_of
@@ -123,6 +123,8 @@ def ask(backend: Backend, instruction: Instruction, *, open_sizes: bool = False)
     question = backend.symbolic_capability if open_sizes else backend.capability
     try:
         answer: Any = question(instruction)
+    except UnsupportedError as error:
+        answer = no(error.reason or "it gives no reason")
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(f"interrupted in {backend_text(backend.name)}: {asked}")
         raise

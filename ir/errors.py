@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from hlojit.ir.location import UNKNOWN, Location
 
@@ -107,17 +108,32 @@ class TypeInferenceError(HlojitError):
 class UnsupportedError(HlojitError):
     """A valid program asks for something that the chosen back end does not do.
 
-    ``backend`` is empty where code that is common to all back ends raises it; the driver fills in the chosen one.
+    A plugin's function raises ``UnsupportedError(reason)`` for what it does not take; who called it fills in the rest
+    (``about``).  ``backend`` is empty where code that is common to all back ends raises it; the driver fills in the chosen one.
     """
 
-    def __init__(self, op: str, backend: str, reason: str, location: Location = UNKNOWN):
-        self.op = op
+    @overload
+    def __init__(self, reason: str, /) -> None: ...
+
+    @overload
+    def __init__(self, op: str, backend: str, reason: str, location: Location = UNKNOWN) -> None: ...
+
+    def __init__(self, op: str, backend: str = "", reason: str | None = None, location: Location = UNKNOWN):
+        self.op, self.reason = ("", op) if reason is None else (op, reason)
         self.backend = backend
-        self.reason = reason
         self.location = location
         place = "" if location is UNKNOWN else f"\n  at {location}"
         by = f" by the back end {backend!r}" if backend else ""
-        super().__init__(f"{op} is not supported{by}: {reason}{place}")
+        what = f"{self.op} is not supported" if self.op else "not supported"
+        super().__init__(f"{what}{by}: {self.reason}{place}")
+
+    def about(self, op: str, backend: str = "", location: Location = UNKNOWN) -> UnsupportedError:
+        """The same with what it does not say itself; the error itself where it says all."""
+        place = location if self.location is UNKNOWN else self.location
+        said = self.op or op, self.backend or backend, place
+        return (
+            self if said == (self.op, self.backend, self.location) else UnsupportedError(*said[:2], self.reason, place)
+        )
 
 
 class ArgumentError(HlojitError, TypeError):

@@ -352,7 +352,7 @@ def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:
         if error.backend:
             raise
         # What is common to all targets knows of no back end; the user chose this one.
-        raise UnsupportedError(error.op, backend.name, error.reason, error.location) from error
+        raise error.about("the program", backend.name) from error
     except HlojitError as error:
         if type(error) is not HlojitError or not tables().source_of(BACKENDS, backend.name):
             raise

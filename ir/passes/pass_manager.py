@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Literal, final
 import numpy as np
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.environment import scope_for
-from hlojit.ir.errors import HlojitError, PluginError, VerificationError, short_repr
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, short_repr
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.graph_state import graph_state, is_same
 from hlojit.ir.passes.pass_order import Circle, order_of_phase
@@ -55,7 +55,8 @@ class Pass(ABC):
     """One step from module to module.
 
     ``phase``, ``before`` and ``after`` place it in a default pipeline; ``before``/``after`` name other passes of the
-    same phase (a name that is not in the pipeline is ignored).  A plugin's pass without them comes behind hlojit's own.  ``targets`` names the back ends it is for (empty: all).
+    same phase (a name that is not in the pipeline is ignored).  A plugin's pass without
+    them comes behind hlojit's own.  ``targets`` names the back ends it is for (empty: all).
     ``needs_fusions`` says that the pass makes or reads fusions: it is left out where a back end takes the graph as it is
     before fusion.  ``open_sizes`` says that it also takes programs that are compiled once for all sizes, with types such as
     ``tensor<?xf32>``; where a plugin's pass does not, such a program is compiled for each combination of shapes.
@@ -239,7 +240,10 @@ def _run_foreign(pass_: Pass, module: Module, package: str, time_limit: float | 
     def what() -> str:
         return f"pass {pass_.name!r} ({package}): run"
 
-    changed = call_vendor(what, call_within, time_limit, what, pass_.run, module)
+    try:
+        changed = call_vendor(what, call_within, time_limit, what, pass_.run, module)
+    except UnsupportedError as error:
+        raise error.about(f"pass {pass_.name!r} ({package}): the program") from error
     if changed is not None and not isinstance(changed, (int, np.integer, np.bool_)):
         raise PluginError(
             f"{what()} returned {short_repr(changed)}; it rewrites the module in place and returns whether anything changed, "

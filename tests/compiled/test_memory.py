@@ -22,7 +22,7 @@ from hlojit.cpu.processor import host_target
 from hlojit.ir.graph import Instruction
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.schedule import build_program
-from hlojit.lowering.target import X86_64_V3, Target
+from hlojit.lowering.target import X86_64_V4, Target
 from hlojit.machine_code import loading
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "memory_growth.py"
@@ -102,11 +102,11 @@ def test_kernels_whose_first_phase_is_a_copy_are_found_again(tmp_path: Path, mon
         return emit_dot_general(instruction, target, symbol)
 
     for _ in range(2):
-        cache = KernelCache(X86_64_V3, emit)
+        cache = KernelCache(X86_64_V4, emit)
         for _ in range(2):
             code = cache.code(next(iter(hlojit.parse(PRODUCT).main.body)))
             assert len(code.phases) > 1 and code.phases[0].symbol != code.symbol
-            cache.objects([code], partial(assemble, Batch(X86_64_V3, None)))
+            cache.objects([code], partial(assemble, Batch(X86_64_V4, None)))
     assert emitted == [code.symbol]
 
 
