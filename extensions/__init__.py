@@ -33,6 +33,7 @@ from hlojit.extensions.devices import Device, DeviceProgram
 from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
 from hlojit.extensions.events import READY, Event, Queue
 from hlojit.extensions.foreign_calls import ForeignCall, foreign_handler
+from hlojit.extensions.foreign_frames import ForeignFrame
 from hlojit.extensions.hooks import hookimpl, hookspec
 from hlojit.extensions.interpreted import InterpretedBackend, InterpretedDevice
 from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
@@ -152,6 +153,7 @@ __all__ = [
     "ExpansionCall",
     "FloatFormat",
     "ForeignCall",
+    "ForeignFrame",
     "Function",
     "FusionLimits",
     "GatherDimensionNumbers",

@@ -15,7 +15,7 @@ program's call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ KERNEL: Final = "array_function"
 class ArrayCall(CustomCall):
     """A function of arrays.
 
-    ``function``, ``trust``, ``signature``, ``codes``, ``bounds`` and ``substitute`` are those of an ``ArrayFunction``.
+    ``function``, ``trust``, ``signature``, ``codes``, ``bounds``, ``fastmath``, ``substitute``: as in ``ArrayFunction``.
     The dictionary of a call's configuration is given by keyword, ``function(*arrays, factor=2.0)``: for numba its numbers are
     constants.  ``aliases`` count beside those that the program names in ``output_operand_aliases``.
     """
@@ -53,6 +53,7 @@ class ArrayCall(CustomCall):
     signature: str = field(default="", kw_only=True)
     codes: bool = field(default=False, kw_only=True)
     bounds: bool = field(default=True, kw_only=True)
+    fastmath: bool | Collection[str] = field(default=False, kw_only=True)
     substitute: Callable[..., Any] | None = field(default=None, kw_only=True)
     implementation: ArrayFunction = field(init=False, repr=False)
 
@@ -64,6 +65,7 @@ class ArrayCall(CustomCall):
                 signature=self.signature,
                 codes=self.codes,
                 bounds=self.bounds,
+                fastmath=self.fastmath,
                 substitute=self.substitute,
             )
         except PluginError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -22,6 +22,8 @@ from hlojit.extensions.native_functions import ArgumentList, address_of, argumen
 from hlojit.ir.errors import PluginError
 
 FORMS: Final = ("numba", "python", "native")
+FAST_MATH: Final = ("nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc")
+"""Flags of LLVM's floating-point arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -37,8 +39,11 @@ class ArrayFunction:
         operand0, result1                   addresses of the elements
         operand0.size, result0.shape1:i32   numbers of elements, 64-bit integers unless a type is given
         alpha:f64                           an attribute of the call
-        operand0, result0 -> status         what it returns: nothing, or an i32 that is not 0 where it failed
+        operand0, result0 -> status         what it returns: nothing, or an i32 that is not 0 where it failed,
+        operand0 -> result0                 or the one element of a result
 
+    ``fastmath`` is numba's: names of what its floating-point arithmetic need not keep to, such as ``("contract",)``, which lets
+    ``a * b + c`` be rounded once, and ``("reassoc",)``, which lets sums be vectors; True is all of them, no NaN among these.
     ``codes`` says that elements of types for which NumPy has no dtype (with numba also those that numba does not know, such as
     ``bf16``) are given as their codes, unsigned integers; without it a call with such elements is refused.  ``substitute`` is
     what back ends without native code run: a function like that of ``python``.
@@ -51,12 +56,14 @@ class ArrayFunction:
     signature: str = field(default="", kw_only=True)
     codes: bool = field(default=False, kw_only=True)
     bounds: bool = field(default=True, kw_only=True)
+    fastmath: bool | Collection[str] = field(default=False, kw_only=True)
     substitute: Callable[..., Any] | None = field(default=None, kw_only=True)
     pointer: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.trust not in FORMS:
             raise PluginError(f"an ArrayFunction's trust is one of {', '.join(map(repr, FORMS))}, not {self.trust!r}")
+        self._check_fastmath()
         for name in ("signature", "substitute"):
             if getattr(self, name) and self.trust == "python":
                 raise PluginError(f"an ArrayFunction of trust='python' has no {name}=: it runs everywhere, on arrays")
@@ -73,6 +80,19 @@ class ArrayFunction:
                 f"an ArrayFunction's function is the ufunc {self.function.__name__}; write a function of operands and results: "
                 f"def f(x, result): np.{self.function.__name__}(x, result)"
             )
+
+    def _check_fastmath(self) -> None:
+        given: Any = self.fastmath
+        if isinstance(given, bool):
+            given = FAST_MATH if given else ()
+        if isinstance(given, (str, bytes)) or not isinstance(given, Collection) or set(given) - set(FAST_MATH):
+            raise PluginError(
+                f"an ArrayFunction's fastmath is True, False or some of {', '.join(FAST_MATH)}, not {self.fastmath!r}"
+            )
+        flags = tuple(each for each in FAST_MATH if each in given)
+        if flags and self.trust != "numba":
+            raise PluginError(f"an ArrayFunction of trust={self.trust!r} has no fastmath=: numba does not compile it")
+        object.__setattr__(self, "fastmath", flags)
 
     def _check_native(self) -> None:
         if may_raise(self.function):
@@ -98,6 +118,11 @@ class ArrayFunction:
     def level(self) -> str:
         """``checked``, or ``trusted native`` where a mistake in it can crash the process."""
         return "trusted native" if self.trust == "native" or not self.bounds else "checked"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags of ``fastmath``, one by one."""
+        return FAST_MATH if self.fastmath is True else tuple(self.fastmath or ())
 
     @property
     def address(self) -> int:

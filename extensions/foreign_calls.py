@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.extensions.custom_calls import CustomCall
+from hlojit.extensions.foreign_frames import ForeignFrame
 from hlojit.extensions.kernel_calls import substituted
 from hlojit.extensions.native_functions import address_of, may_raise
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, text_of
@@ -32,10 +33,6 @@ CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
 """What JAX's capsules of handlers are called; those of other names are taken, too."""
 
 _HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-_TABLE_BYTES: Final = 16
-_FUNCTIONS_BYTES: Final = 48
-"""Where a frame has the address of the table of functions, and the table its first one (``xla/ffi/api/c_api.h``)."""
-_INTERNAL: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +98,9 @@ def _types(instruction: Instruction) -> Sequence[Any]:
 def foreign_handler(function: Callable[[int], int | None]) -> Any:
     """The C function of a handler written in Python, ``function(frame)``: what it raises ends the call with an error.
 
-    ``frame`` is the address of the call frame; what is returned is None, or the address of an error that the function has made by
-    the frame's table.  A bare callback of ``ctypes`` is refused: what it returns when it raises is any number, which would be
-    taken for the address of an error.
+    ``frame`` is the address of the call frame, of which ``ForeignFrame(frame)`` makes arrays; what is returned is None, or the
+    address of an error that the function has made by the frame's table.  A bare callback of ``ctypes`` is refused: what it
+    returns when it raises is any number, which would be taken for the address of an error.
     """
 
     def run(frame: int) -> int | None:
@@ -121,12 +118,8 @@ def foreign_handler(function: Callable[[int], int | None]) -> Any:
 
 
 def _error_of(frame: int, error: BaseException) -> int:
-    """An error object for an exception, by the frame's own function for them: the first of its table."""
-    table = ctypes.c_int64.from_address(frame + _TABLE_BYTES).value
-    create = _HANDLER(ctypes.c_int64.from_address(table + _FUNCTIONS_BYTES).value)
-    text = ctypes.create_string_buffer(text_of(error).encode("utf-8", "replace"))
-    arguments = (ctypes.c_int64 * 4)(32, 0, ctypes.addressof(text), _INTERNAL)
-    return int(create(ctypes.addressof(arguments)) or 0)
+    """An error object for an exception, by the frame's own function for them."""
+    return ForeignFrame(frame).error(text_of(error))
 
 
 def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[..., Any]:

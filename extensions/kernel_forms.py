@@ -10,7 +10,7 @@ A back end takes those that it lists in ``Backend.kernel_forms``, where a vendor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -100,9 +100,9 @@ class TaskFunction:
     """A numba function ``function(*operands, *results, begin, end)`` that does the tasks of a range, on several threads.
 
     Different tasks write different elements; threads are given ranges of the ``tasks``, each of which takes ``cost`` nanoseconds
-    on one core.  Operands and results are arrays, as those of an ``ArrayFunction``, with its ``bounds`` and ``codes``.  With
-    ``pointers`` they are addresses of first elements: ``x[i]`` is element number i, ``numba.carray(x, shape)`` an array; such
-    a function is *trusted native*.
+    on one core.  Operands and results are arrays, as those of an ``ArrayFunction``, with its ``bounds``, ``codes`` and
+    ``fastmath``.  With ``pointers`` they are addresses of first elements: ``x[i]`` is element number i,
+    ``numba.carray(x, shape)`` an array; such a function is *trusted native*.
     """
 
     function: Callable[..., Any]
@@ -111,13 +111,16 @@ class TaskFunction:
     pointers: bool = field(default=False, kw_only=True)
     bounds: bool = field(default=True, kw_only=True)
     codes: bool = field(default=False, kw_only=True)
+    fastmath: bool | Collection[str] = field(default=False, kw_only=True)
     array_function: ArrayFunction = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise PluginError(f"TaskFunction: function is {self.function!r}, which is not a function")
         _check_tasks("TaskFunction", self.tasks, self.cost)
-        made = ArrayFunction(self.function, codes=self.codes, bounds=self.bounds and not self.pointers)
+        checked = self.bounds and not self.pointers
+        made = ArrayFunction(self.function, codes=self.codes, bounds=checked, fastmath=self.fastmath)
+        object.__setattr__(self, "fastmath", made.fastmath)
         object.__setattr__(self, "array_function", made)
 
 

@@ -206,8 +206,11 @@ def _exception_name(text: str, name: str) -> str:
 # --------------------------------------------------------------------------------------------------------------- rewriting
 
 
+_WIDE_ACCESS: Final = re.compile(r"= load <|\bstore <")
+
+
 def with_polls(function: str) -> tuple[str, bool]:
-    """The function with a poll at the head of every loop, and whether there is one."""
+    """The function with a poll at the head of every loop that may be long, and whether there is one."""
     lines = function.split("\n")
     places = [number for number, line in enumerate(lines) if re.match(rf"{NAME}:", line)]
     if not places:
@@ -216,7 +219,12 @@ def with_polls(function: str) -> tuple[str, bool]:
     targets = {}
     for label, start, end in zip(labels, places, [*places[1:], len(lines)], strict=True):
         targets[label] = re.findall(rf"label %({NAME})", "\n".join(lines[start:end]))
-    heads = _loop_heads(labels[0], targets)
+    blocks = {
+        label: lines[start:end] for label, start, end in zip(labels, places, [*places[1:], len(lines)], strict=True)
+    }
+    heads = [
+        head for head in _loop_heads(labels[0], targets) if not _ends_with_memory(head, blocks[head], targets[head])
+    ]
     if not heads:
         return function, False
     result: list[str] = []
@@ -234,6 +242,15 @@ def with_polls(function: str) -> tuple[str, bool]:
     for number, head in enumerate(heads):
         text = text.replace(f", %{head} ]", f", %hlojit.go.{number} ]")
     return text, True
+
+
+def _ends_with_memory(label: str, block: Sequence[str], targets: Sequence[str]) -> bool:
+    """Whether a block is a whole loop of LLVM's vectorizer over memory: it counts, and ends where its arrays do at the latest."""
+    return (
+        label in targets
+        and re.match(r'"?(?:vec\.epilog\.)?vector\.body', label) is not None
+        and any(_WIDE_ACCESS.search(line) for line in block)
+    )
 
 
 def _loop_heads(entry: str, targets: Mapping[str, Sequence[str]]) -> list[str]:

@@ -18,7 +18,7 @@ C_FUNCTION: Final = ctypes.CFUNCTYPE(None).__mro__[1]
 """The base of ctypes' functions."""
 NUMBERS: Final = ("i8", "i16", "i32", "i64", "f32", "f64")
 """Types of numbers that a native function may take."""
-RETURNS: Final = ("void", "status")
+RETURNS: Final = ("void", "status", "result0")
 
 _PART = re.compile(
     r"(?:(?P<side>operand|result)(?P<number>\d+)(?:\.(?:(?P<size>size)|shape(?P<dimension>\d+)))?|(?P<attribute>[A-Za-z_]\w*))"
@@ -88,6 +88,8 @@ class ArgumentList:
 
     arguments: tuple[Argument, ...]
     returns: str
+    """``void``, ``status``, or ``result`` where what it returns is the element of one: ``returned``."""
+    returned: Argument | None = None
 
 
 @lru_cache(maxsize=256)
@@ -96,10 +98,17 @@ def argument_list(signature: str) -> ArgumentList:
     if not isinstance(signature, str):
         raise PluginError(f"a signature is a text such as 'operand0, result0, result0.size', not {signature!r}")
     parameters, arrow, returns = (part.strip() for part in signature.partition("->"))
-    if arrow and returns not in RETURNS:
-        raise PluginError(f"the signature {signature!r}: behind -> stands {' or '.join(RETURNS)}, not {returns!r}")
+    result = re.fullmatch(r"result(\d+)", returns)
+    if arrow and result is None and returns not in RETURNS:
+        raise PluginError(f"the signature {signature!r}: behind -> stands one of {', '.join(RETURNS)}, not {returns!r}")
     given = [part.strip() for part in parameters.split(",")] if parameters else []
-    return ArgumentList(tuple(_argument(part, signature) for part in given), returns or "void")
+    arguments = tuple(_argument(part, signature) for part in given)
+    if result is not None:
+        returned = Argument("result", int(result[1]))
+        if returned in arguments:
+            raise PluginError(f"the signature {signature!r}: {returns} is returned, and so no parameter")
+        return ArgumentList(arguments, "result", returned)
+    return ArgumentList(arguments, returns or "void")
 
 
 def _argument(part: str, signature: str) -> Argument:

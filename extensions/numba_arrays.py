@@ -81,7 +81,7 @@ _kept: Final[OrderedDict[tuple[str, str], _Code]] = OrderedDict()
 def _code(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> _Code:
     """Compiled once for all shapes; what has no identity is compiled again whenever it is asked for."""
     try:
-        identity = fingerprint((function.function, function.bounds))
+        identity = fingerprint((function.function, function.bounds, function.fastmath))
     except NotKeyable as error:
         return _made(function, kinds, user, f"private {next(_private)}", str(error))
     key = identity, ", ".join(map(str, kinds))
@@ -97,7 +97,7 @@ def _code(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> _Code:
 
 
 def _made(function: ArrayFunction, kinds: tuple[Any, ...], user: str, identity: str, unkeyable: str) -> _Code:
-    compiled, overload = _compiled(function.function, kinds, function.bounds, user)
+    compiled, overload = _compiled(function, kinds, user)
     with numbas_lock():
         for complaint in _complaints(overload, function):
             raise Unfit(complaint)
@@ -110,11 +110,13 @@ def _made(function: ArrayFunction, kinds: tuple[Any, ...], user: str, identity: 
     return _Code(overload.library.get_llvm_str(), overload.fndesc.llvm_func_name, identity, unkeyable)
 
 
-def _compiled(python: Any, kinds: tuple[Any, ...], bounds: bool, user: str) -> tuple[Any, Any]:
+def _compiled(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> tuple[Any, Any]:
     """numba's function and what it compiled for arrays of these types."""
     import numba
 
-    options = {"error_model": "numpy", "boundscheck": bounds}
+    python: Any = function.function
+    fast = set(function.flags) or False
+    options = {"error_model": "numpy", "boundscheck": function.bounds, "fastmath": fast}
     plain = getattr(python, "py_func", python)
     try:
         with numbas_lock():

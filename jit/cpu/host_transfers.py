@@ -18,8 +18,8 @@ from hlojit.ir.formats import element_type
 from hlojit.ir.once import Once
 from hlojit.ir.ops.channel_expansion import TRANSFER
 from hlojit.ir.ops.definition import OpDefinition, Trait
+from hlojit.ir.ops.foreign_frames import DATA_TYPES, Frame, FrameBuffer, FrameList, FrameText
 from hlojit.runtime.ffi import ERROR_CODES, addresses, new_error
-from hlojit.runtime.ffi_frames import DATA_TYPES, Frame, FrameBuffer, FrameList, FrameText
 
 _NAMES: Final = {number: name for name, number in DATA_TYPES.items() if not name.startswith("si")}
 _Function: Final = ctypes.CFUNCTYPE(None, ctypes.POINTER(Frame), ctypes.POINTER(ctypes.c_void_p))

@@ -14,8 +14,7 @@ from typing import Final
 
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.once import Once
-from hlojit.runtime import layout
-from hlojit.runtime.ffi_frames import (
+from hlojit.ir.ops.foreign_frames import (
     ARGUMENTS_BYTES,
     ATTRIBUTES_BYTES,
     EXECUTE,
@@ -27,6 +26,7 @@ from hlojit.runtime.ffi_frames import (
     Metadata,
     MetadataExtension,
 )
+from hlojit.runtime import layout
 from hlojit.runtime.native import CORE_SYMBOLS, native
 
 API_VERSION: Final = (0, 3)

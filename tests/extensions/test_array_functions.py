@@ -416,8 +416,31 @@ def test_a_native_function_takes_what_its_signature_lists() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "c_type", "value"),
+    [
+        ("i8", ctypes.c_int8, -7),
+        ("ui8", ctypes.c_uint8, 249),
+        ("i16", ctypes.c_int16, -700),
+        ("ui32", ctypes.c_uint32, 2**32 - 7),
+        ("i64", ctypes.c_int64, -(2**40)),
+        ("f32", ctypes.c_float, 0.375),
+        ("1x1xf64", ctypes.c_double, -1.1),
+    ],
+)
+def test_a_native_function_returns_the_element_of_a_result(kind: str, c_type: Any, value: float) -> None:
+    made = ctypes.CFUNCTYPE(c_type, ctypes.c_void_p)(lambda x: value)
+    pointer = ctypes.cast(made, ctypes.c_void_p).value
+    call = ArrayCall("t.f", function=pointer, trust="native", signature="operand0 -> result0")
+    assert call.level == "trusted native"
+    with registered(call):
+        assert np.asarray(hlojit.compile(program("4xf32", kind))(np.zeros(4, "f4"))).item() == value
+
+
+@pytest.mark.parametrize(
     ("signature", "said"),
     [
+        ("operand0 -> result0", "a C function returns one number of i8, i16.*, and it is a tensor<4xf32>"),
+        ("operand0 -> result2", "takes result2: the call has 1 result"),
         ("operand1, result0", "takes operand1: the call has 1 operand"),
         ("operand0.shape3", "takes operand0.shape3: it is a tensor<4xf32>"),
         ("factor", "takes factor: the call has no attribute of that name"),
@@ -438,7 +461,11 @@ def test_a_signature_that_does_not_fit_the_call_is_refused(signature: str, said:
         ({"trust": "native"}, "is a function of ctypes, cffi"),
         ({"function": MEMCPY, "trust": "native"}, "needs signature="),
         ({"function": MEMCPY, "trust": "native", "signature": "operandx:q"}, "numbers are i8"),
-        ({"function": MEMCPY, "trust": "native", "signature": "operand0 -> f64"}, "void or status"),
+        ({"function": MEMCPY, "trust": "native", "signature": "operand0 -> f64"}, "one of void, status, result0"),
+        (
+            {"function": MEMCPY, "trust": "native", "signature": "result0 -> result0"},
+            "is returned, and so no parameter",
+        ),
         ({"function": MEMCPY, "trust": "native", "signature": "operand0, 7"}, "'7' is none of"),
         ({"function": ctypes.CFUNCTYPE(None)(lambda: None), "trust": "native", "signature": ""}, "must not raise"),
         ({"trust": "python", "signature": "operand0"}, "has no signature="),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import platform
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +31,8 @@ from hlojit.extensions import (
     using,
 )
 from hlojit.extensions.backend import YES, Backend, Capability
-from hlojit.ir import Instruction, Module, evaluate
+from hlojit.extensions.numba_arrays import compile_arrays
+from hlojit.ir import Instruction, Module, evaluate, tensor
 from hlojit.ir.ops.definition import Kernel as KernelLowering
 from hlojit.ir.ops.definition import OpDefinition, Operand
 from hlojit.runtime import get_threads
@@ -453,3 +455,56 @@ def test_the_text_of_a_lowered_program_names_the_kernel_and_is_read_again() -> N
         np.testing.assert_array_equal(evaluate(again, X)[0], -X)
         with pytest.raises(hlojit.UnsupportedError, match="of the kernel 'nova.kernel' there is the name alone"):
             hlojit.compile(again)
+
+
+def sum_of_squares(x, result):
+    total = np.float32(0)
+    for i in range(x.size):
+        total = total + x[i] * x[i]
+    result[()] = total
+
+
+def test_fastmath_is_part_of_what_a_function_is() -> None:
+    """The flags reach numba, and code of other flags is other code."""
+    kinds = (tensor((2,), "f32"),), (tensor((), "f32"),)
+    plain, fused = (
+        compile_arrays(ArrayFunction(sum_of_squares, fastmath=flags), *kinds, "a kernel")[0]
+        for flags in (False, ("contract",))
+    )
+    assert plain.symbol != fused.symbol and " contract " in fused.llvm_ir and " contract " not in plain.llvm_ir
+    assert ArrayFunction(sum_of_squares, fastmath={"contract", "nsz"}).fastmath == ("nsz", "contract")
+    assert "nnan" in TaskFunction(sum_of_squares, fastmath=True).array_function.fastmath
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"fastmath": "contract"}, "fastmath is True, False or some of nnan"),
+        ({"fastmath": ("contact",)}, "not \\('contact',\\)"),
+        ({"fastmath": 3}, "not 3"),
+        ({"fastmath": True, "trust": "python"}, "trust='python' has no fastmath="),
+    ],
+)
+def test_fastmath_that_is_none_is_refused(given, message: str) -> None:
+    with pytest.raises(hlojit.PluginError, match=message):
+        ArrayFunction(sum_of_squares, **given)
+
+
+def test_loops_over_memory_are_vectors_without_a_poll_and_others_poll() -> None:
+    """What counts along arrays ends with them; a sum of numbers that nobody has stored may be as long as it likes."""
+
+    def doubled(x, result):
+        for i in range(x.size):
+            result[i] = 2 * x[i]
+
+    def counted(x, result):
+        total = 0
+        for i in range(int(x[0])):
+            total ^= i * i
+        result[0] = total
+
+    kinds = (tensor((64,), "i64"),), (tensor((64,), "i64"),)
+    for function, polls in ((doubled, False), (counted, True)):
+        code = compile_arrays(ArrayFunction(function, bounds=False), *kinds, "a kernel")[0]
+        bodies = re.findall(r"^vector\.body.*?:.*?^\S", code.llvm_ir, re.MULTILINE | re.DOTALL)
+        assert bodies and all(("%hlojit." in body) == polls for body in bodies)

@@ -15,7 +15,7 @@ from hlojit.extensions.array_calls import keywords_of
 from hlojit.extensions.array_functions import ArrayFunction, name_of, numbered
 from hlojit.extensions.kernel_forms import TaskFunction
 from hlojit.extensions.linked_arrays import LinkedArrays, is_library
-from hlojit.extensions.native_functions import Argument
+from hlojit.extensions.native_functions import NUMBERS, Argument
 from hlojit.extensions.numba_arrays import compile_arrays
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Instruction
@@ -31,6 +31,10 @@ from hlojit.runtime.python_calls import INTERRUPTED, description_of
 
 UNKNOWN_NANOSECONDS: Final = 100_000.0
 """What a function is taken to last: long enough to let other Python threads run."""
+
+_C_TYPES: Final = {"f32": "float", "f64": "double"}
+"""Numbers whose types in LLVM have other names."""
+_NUMBERS: Final = {_C_TYPES.get(name, name): name for name in NUMBERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +252,13 @@ class _Emitter:
         data = self._data(buffers)
         passed = [self._argument(each, data) for each in given.arguments]
         symbol = self._itself()
-        result = "i32" if given.returns == "status" else "void"
+        result = {"status": "i32", "void": "void", "result": self._returned(given.returned)}[given.returns]
         b.declare(symbol, f"declare {result} @{symbol}({', '.join(each.partition(' ')[0] for each in passed)})")
         call = f"call {result} @{symbol}({', '.join(passed)})"
+        if given.returned is not None:
+            place = data[len(self.site.operands) + given.returned.number]
+            b.line(f"store {result} {b.emit(_NUMBERS[result], 1, call).text}, {place}, align 1")
+            return
         if result == "void":
             b.line(call)
             return
@@ -262,13 +270,25 @@ class _Emitter:
         self._fail(context, Status.NATIVE_CALL_FAILED, message.text, wide.text)
         self._end(following)
 
+    def _returned(self, argument: Argument | None) -> str:
+        """The type of what the C function returns as the element of a result."""
+        if argument is None:
+            return ""
+        if argument.number >= len(self.site.results):
+            raise self._misfit(argument, f"the call has {counted(len(self.site.results), argument.side)}")
+        kind = self.site.results[argument.number]
+        name = kind.element_type.name.replace("ui", "i")
+        if kind.size != 1 or name not in NUMBERS:
+            raise self._misfit(argument, f"a C function returns one number of {', '.join(NUMBERS)}, and it is a {kind}")
+        return _C_TYPES.get(name, name)
+
     def _argument(self, argument: Argument, data: Sequence[str]) -> str:
         """One argument of the C function, with its type."""
         if argument.attribute:
             return self._attribute(argument)
         kinds = self.site.operands if argument.side == "operand" else self.site.results
         if argument.number >= len(kinds):
-            raise self._misfit(argument, f"the call has {len(kinds)} {argument.side}{'' if len(kinds) == 1 else 's'}")
+            raise self._misfit(argument, f"the call has {counted(len(kinds), argument.side)}")
         kind = kinds[argument.number]
         if argument.extent is None:
             return data[argument.number + (len(self.site.operands) if argument.side == "result" else 0)]
@@ -286,8 +306,7 @@ class _Emitter:
         if not isinstance(value, (bool, int, float, np.number, np.bool_)):
             raise self._misfit(argument, f"the attribute is {value!r}, not a number")
         if argument.type in ("f32", "f64"):
-            kind = "float" if argument.type == "f32" else "double"
-            return f"{kind} {self.b.constant(argument.type, float(value)).text}"
+            return f"{_C_TYPES[argument.type]} {self.b.constant(argument.type, float(value)).text}"
         if int(value) != value:
             raise self._misfit(argument, f"the attribute is {value!r}, not an integer")
         return f"{argument.type} {self._integer(int(value), argument)}"
@@ -303,6 +322,11 @@ class _Emitter:
         return PluginError(
             f"{self.site.user}: its signature {self.function.signature!r} takes {argument}: {reason}{place}"
         )
+
+
+def counted(count: int, what: str) -> str:
+    """``1 operand``, ``2 results``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class _TaskEmitter(_Emitter):

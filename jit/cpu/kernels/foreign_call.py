@@ -27,6 +27,18 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.foreign import ForeignCallView, plain
+from hlojit.ir.ops.foreign_frames import (
+    ARGUMENTS_BYTES,
+    ARRAY,
+    ATTRIBUTES_BYTES,
+    BUFFER_BYTES,
+    DATA_TYPES,
+    DICTIONARY,
+    EXECUTE,
+    FRAME_BYTES,
+    SCALAR,
+    STRING,
+)
 from hlojit.ir.ops.layouts import Order, logical
 from hlojit.ir.types import TensorType
 from hlojit.llvm.builder import LlvmBuilder, Val
@@ -34,18 +46,9 @@ from hlojit.llvm.kernel_code import kernel_code
 from hlojit.lowering.abi import Status
 from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.target import Target
-from hlojit.runtime.ffi_frames import (
-    ARGUMENTS_BYTES,
-    ATTRIBUTES_BYTES,
-    BUFFER_BYTES,
-    DATA_TYPES,
-    EXECUTE,
-    FRAME_BYTES,
-)
 
 UNKNOWN_NANOSECONDS: Final = 100_000.0
 """What a handler is taken to last: long enough to let other Python threads run."""
-_ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4
 _BUFFER = 1
 
 
@@ -194,20 +197,20 @@ class _ForeignCall:
                 nested = sorted(items)
                 types, names, values = self._attribute_lists(nested)
                 head = f"i64 {ATTRIBUTES_BYTES}, ptr null, i64 {len(nested)}"
-                return _DICTIONARY, self._constant(
+                return DICTIONARY, self._constant(
                     f"{{ i64, ptr, i64, ptr, ptr, ptr }} {{ {head}, ptr {types}, ptr {names}, ptr {values} }}"
                 )
             case StringAttr(value):
-                return _STRING, self._span(value)
+                return STRING, self._span(value)
             case BoolAttr(value):
-                return _SCALAR, self._scalar("i1", bytes([value]))
+                return SCALAR, self._scalar("i1", bytes([value]))
             case IntegerAttr() | FloatAttr():
-                return _SCALAR, self._scalar(attribute.type, plain(attribute).tobytes())
+                return SCALAR, self._scalar(attribute.type, plain(attribute).tobytes())
         array: Any = plain(attribute)
         assert isinstance(attribute, (DenseArrayAttr, Dense))
         name = attribute.element_type if isinstance(attribute, DenseArrayAttr) else attribute.type.element_type.name
         data = self._bytes(np.ascontiguousarray(array).tobytes())
-        return _ARRAY, self._constant(f"{{ i32, i64, ptr }} {{ i32 {DATA_TYPES[name]}, i64 {array.size}, ptr {data} }}")
+        return ARRAY, self._constant(f"{{ i32, i64, ptr }} {{ i32 {DATA_TYPES[name]}, i64 {array.size}, ptr {data} }}")
 
     def _scalar(self, type: str, content: bytes) -> str:
         return self._constant(f"{{ i32, ptr }} {{ i32 {DATA_TYPES[type]}, ptr {self._bytes(content)} }}")

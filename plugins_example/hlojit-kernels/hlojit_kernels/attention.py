@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from hlojit.extensions import Declined, Instruction, Kernel, KernelGroup, SubgraphPattern, TaskFunction
 
-QUERIES, KEYS = 32, 128
-"""Queries of a task, and keys that it meets at a time: scores and both blocks stay in a core's first caches."""
+QUERIES, KEYS = (256, 128, 64), 128
+"""Queries of a task, the more the better as long as all cores have some, and keys that they meet at a time: a task's scores and
+sums stay in a core's second cache."""
 
 BETWEEN = frozenset(
     f"stablehlo.{name}"
@@ -50,7 +51,9 @@ def exponential(x: Any) -> Any:
     The error is below 2e-7 of the result; what is below the least normal number is 0, and NaN stays.
     """
     bounded = x if x > np.float32(-87.0) else np.float32(-87.0)
-    power = np.float32(math.floor(bounded * np.float32(1.4426950408889634) + np.float32(0.5)))
+    # Adding 1.5 * 2**23 rounds to an integer, whose bits are then the last ones of the sum.
+    shifted = bounded * np.float32(1.4426950408889634) + np.float32(12582912.0)
+    power = shifted - np.float32(12582912.0)
     rest = (bounded - power * np.float32(0.693359375)) + power * np.float32(2.12194440e-4)
     series = np.float32(1 / 720)
     series = series * rest + np.float32(1 / 120)
@@ -59,90 +62,102 @@ def exponential(x: Any) -> Any:
     series = series * rest + np.float32(1 / 2)
     series = series * rest + np.float32(1)
     series = series * rest + np.float32(1)
-    value = series * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
+    value = series * np.int32((np.float32(shifted).view(np.int32) + np.int32(127)) << np.int32(23)).view(np.float32)
     below = np.float32(0.0) if x <= np.float32(-87.0) else x
     return value if x > np.float32(-87.0) else below
 
 
-def add_product(a: Any, b: Any, result: Any, rows: int, depth: int, columns: int) -> None:
-    """result += a b, four rows of ``a`` and four of ``b`` at a time: numba's loops are vectors along the columns."""
-    for row in range(0, rows, 4):
-        for d in range(0, depth, 4):
-            a00, a01, a02, a03 = a[row, d], a[row, d + 1], a[row, d + 2], a[row, d + 3]
-            a10, a11, a12, a13 = a[row + 1, d], a[row + 1, d + 1], a[row + 1, d + 2], a[row + 1, d + 3]
-            a20, a21, a22, a23 = a[row + 2, d], a[row + 2, d + 1], a[row + 2, d + 2], a[row + 2, d + 3]
-            a30, a31, a32, a33 = a[row + 3, d], a[row + 3, d + 1], a[row + 3, d + 2], a[row + 3, d + 3]
+def add_product(a: Any, b: Any, result: Any, columns: int) -> None:
+    """result += a b for the first columns: eight rows and four terms at a time, vectors along the columns."""
+    rows, depth = a.shape
+    whole, fours = rows // 8 * 8, depth // 4 * 4
+    for r in range(0, whole, 8):
+        for d in range(0, fours, 4):
+            a00, a01, a02, a03 = a[r, d], a[r, d + 1], a[r, d + 2], a[r, d + 3]
+            a10, a11, a12, a13 = a[r + 1, d], a[r + 1, d + 1], a[r + 1, d + 2], a[r + 1, d + 3]
+            a20, a21, a22, a23 = a[r + 2, d], a[r + 2, d + 1], a[r + 2, d + 2], a[r + 2, d + 3]
+            a30, a31, a32, a33 = a[r + 3, d], a[r + 3, d + 1], a[r + 3, d + 2], a[r + 3, d + 3]
+            a40, a41, a42, a43 = a[r + 4, d], a[r + 4, d + 1], a[r + 4, d + 2], a[r + 4, d + 3]
+            a50, a51, a52, a53 = a[r + 5, d], a[r + 5, d + 1], a[r + 5, d + 2], a[r + 5, d + 3]
+            a60, a61, a62, a63 = a[r + 6, d], a[r + 6, d + 1], a[r + 6, d + 2], a[r + 6, d + 3]
+            a70, a71, a72, a73 = a[r + 7, d], a[r + 7, d + 1], a[r + 7, d + 2], a[r + 7, d + 3]
             for j in range(columns):
                 b0, b1, b2, b3 = b[d, j], b[d + 1, j], b[d + 2, j], b[d + 3, j]
-                result[row, j] += a00 * b0 + a01 * b1 + (a02 * b2 + a03 * b3)
-                result[row + 1, j] += a10 * b0 + a11 * b1 + (a12 * b2 + a13 * b3)
-                result[row + 2, j] += a20 * b0 + a21 * b1 + (a22 * b2 + a23 * b3)
-                result[row + 3, j] += a30 * b0 + a31 * b1 + (a32 * b2 + a33 * b3)
+                result[r, j] = result[r, j] + a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
+                result[r + 1, j] = result[r + 1, j] + a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
+                result[r + 2, j] = result[r + 2, j] + a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
+                result[r + 3, j] = result[r + 3, j] + a30 * b0 + a31 * b1 + a32 * b2 + a33 * b3
+                result[r + 4, j] = result[r + 4, j] + a40 * b0 + a41 * b1 + a42 * b2 + a43 * b3
+                result[r + 5, j] = result[r + 5, j] + a50 * b0 + a51 * b1 + a52 * b2 + a53 * b3
+                result[r + 6, j] = result[r + 6, j] + a60 * b0 + a61 * b1 + a62 * b2 + a63 * b3
+                result[r + 7, j] = result[r + 7, j] + a70 * b0 + a71 * b1 + a72 * b2 + a73 * b3
+    for r in range(rows):
+        for d in range(fours if r < whole else 0, depth):
+            for j in range(columns):
+                result[r, j] += a[r, d] * b[d, j]
 
 
-def attend_block(q: Any, k: Any, v: Any, result: Any) -> None:
-    """Some queries, scaled, of one head and all of its keys; sizes are filled up with zeros to multiples of four."""
+def weigh(scores: Any, greatest: Any, totals: Any, shrinks: Any, bases: Any, columns: int) -> None:
+    """Scores of keys (rows) by queries (columns) become weights; greatest score and sum of each query so far go on.
+
+    ``shrinks`` is by how much what has been summed with the greatest score of before is too large.
+    """
+    shrinks[:columns] = greatest[:columns]
+    for row in range(scores.shape[0]):
+        for j in range(columns):
+            greatest[j] = scores[row, j] if scores[row, j] > greatest[j] else greatest[j]
+    for j in range(columns):
+        bases[j] = greatest[j] if greatest[j] > -np.inf else np.float32(0.0)  # scores of -inf only, so far
+        shrinks[j] = exponential(shrinks[j] - bases[j])
+        totals[j] *= shrinks[j]
+    for row in range(scores.shape[0]):
+        for j in range(columns):
+            weight = exponential(scores[row, j] - bases[j])
+            scores[row, j] = weight
+            totals[j] += weight
+
+
+def attend_block(q: Any, k: Any, v: Any, factor: Any, result: Any) -> None:
+    """Some queries of one head and all of its keys.  Queries are the columns of everything, so that all loops are vectors."""
     count, depth, width = q.shape[0], q.shape[1], v.shape[1]
-    queries = np.zeros((QUERIES, depth + 3), np.float32)
-    queries[:count, :depth] = q
-    turned = np.zeros((depth + 3, KEYS), np.float32)
-    scores = np.zeros((QUERIES, KEYS), np.float32)
-    values = np.zeros((KEYS, width), np.float32)
-    sums = np.zeros((QUERIES, width), np.float32)
-    totals = np.zeros(count, np.float32)
-    greatest = np.full(count, -np.inf, np.float32)
-    lanes = np.empty(16, np.float32)
-    rows = (count + 3) // 4 * 4
+    columns = (count + 15) // 16 * 16
+    line = columns + 16  # lines of a power of two would all lie in the same few places of a cache
+    queries = np.zeros((depth, line), np.float32)
+    for d in range(depth):
+        for i in range(count):
+            queries[d, i] = q[i, d] * factor
+    scores = np.empty((KEYS, line), np.float32)
+    sums = np.zeros((width, line), np.float32)
+    totals, shrinks, bases = np.zeros(line, np.float32), np.empty(line, np.float32), np.empty(line, np.float32)
+    greatest = np.full(line, -np.inf, np.float32)
     for start in range(0, k.shape[0], KEYS):
-        keys = min(KEYS, k.shape[0] - start)
-        turned[:depth, :keys] = k[start : start + keys].T
-        values[:keys] = v[start : start + keys]
-        values[keys:] = np.float32(0.0)
-        scores[:] = np.float32(0.0)
-        add_product(queries, turned, scores, rows, depth, keys)
-        for row in range(count):
-            line = scores[row]
-            lanes[:] = greatest[row]
-            for j in range(0, keys - 15, 16):  # sixteen maxima side by side: one alone is no vector code
-                for i in range(16):
-                    lanes[i] = line[j + i] if line[j + i] > lanes[i] else lanes[i]
-            for j in range(keys // 16 * 16, keys):
-                lanes[0] = line[j] if line[j] > lanes[0] else lanes[0]
-            highest = lanes.max()
-            base = highest if highest > -np.inf else np.float32(0.0)  # scores of -inf only, so far
-            shrink = exponential(greatest[row] - base)
-            greatest[row] = highest
-            lanes[:] = np.float32(0.0)
-            for j in range(keys):
-                line[j] = exponential(line[j] - base)
-            for j in range(0, keys - 15, 16):
-                for i in range(16):
-                    lanes[i] += line[j + i]
-            total = lanes.sum()
-            for j in range(keys // 16 * 16, keys):
-                total += line[j]
-            totals[row] = totals[row] * shrink + total
-            for d in range(width):
-                sums[row, d] *= shrink
-        add_product(scores, values, sums, rows, keys, width)
-    for row in range(count):
+        end = min(start + KEYS, k.shape[0])
+        weights = scores[: end - start]
+        weights[:] = np.float32(0.0)
+        add_product(k[start:end], queries, weights, columns)
+        weigh(weights, greatest, totals, shrinks, bases, columns)
         for d in range(width):
-            result[row, d] = sums[row, d] / totals[row]
+            for j in range(columns):
+                sums[d, j] *= shrinks[j]
+        add_product(v[start:end].T, weights, sums, columns)
+    for i in range(count):
+        for d in range(width):
+            result[i, d] = sums[d, i] / totals[i]
 
 
-def attention(heads: int, scale: float) -> Callable[..., None]:
+def attention(heads: int, scale: float, block: int) -> Callable[..., None]:
     """The kernel's function: a task is a block of queries of one head."""
     factor = np.float32(scale)
 
     def tasks(q: Any, k: Any, v: Any, result: Any, begin: int, end: int) -> None:
         count, keys, depth, width = q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1]
-        blocks = -(-count // QUERIES)
+        blocks = -(-count // block)
         queries, outputs = q.reshape((heads, count, depth)), result.reshape((heads, count, width))
         keyed, values = k.reshape((heads, keys, depth)), v.reshape((heads, keys, width))
         for task in range(begin, end):
-            head, first = task // blocks, task % blocks * QUERIES
-            last = min(first + QUERIES, count)
-            attend_block(queries[head, first:last] * factor, keyed[head], values[head], outputs[head, first:last])
+            head, first = task // blocks, task % blocks * block
+            last = min(first + block, count)
+            attend_block(queries[head, first:last], keyed[head], values[head], factor, outputs[head, first:last])
 
     return tasks
 
@@ -164,9 +179,14 @@ def build_attention(group: KernelGroup) -> TaskFunction | Declined:
     if scale is None:
         return Declined("it is another function of its operands")
     heads = math.prod(q[:-2])
-    tasks = heads * -(-q[-2] // QUERIES)
+    wanted = 2 * group.target.machine.cores
+    block = next((each for each in QUERIES if heads * -(-q[-2] // each) >= wanted), QUERIES[-1])
     return TaskFunction(
-        attention(heads, scale), tasks=tasks, bounds=False, cost=QUERIES * k[-2] * (q[-1] + v[-1] + 16) / 30
+        attention(heads, scale, block),
+        tasks=heads * -(-q[-2] // block),
+        bounds=False,
+        fastmath=("contract",),
+        cost=block * k[-2] * (q[-1] + v[-1] + 16) / 60,
     )
 
 

@@ -13,6 +13,7 @@ from hlojit_kernels.gpu import GPU_CALLS, GPU_KERNELS
 from hlojit_kernels.hamming import HAMMING
 from hlojit_kernels.native import NATIVE_CALLS
 from hlojit_kernels.softmax import SOFTMAX
+from hlojit_kernels.sqlite import SQLITE_CALLS
 
 hlojit_api = (1, 2)
 """The version of hlojit's hooks that this package is written for."""
@@ -27,4 +28,4 @@ def hlojit_kernels() -> Sequence[Kernel]:
 @hookimpl
 def hlojit_custom_calls() -> Sequence[CustomCall]:
     """What programs call by name."""
-    return [*CALLS, *NATIVE_CALLS, SMOOTH, *GPU_CALLS]
+    return [*CALLS, *NATIVE_CALLS, *SQLITE_CALLS, SMOOTH, *GPU_CALLS]

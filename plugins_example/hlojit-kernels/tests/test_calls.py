@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
 
 import hlojit
@@ -10,6 +11,7 @@ import pytest
 from hlojit.extensions import registry
 from hlojit.ir import tensor
 from hlojit.testing import check_custom_call
+from hlojit_kernels.sqlite import SQLITE_CALLS
 
 random = np.random.default_rng(0)
 
@@ -120,3 +122,37 @@ def test_the_kit_finds_nothing(target: str, arguments: dict) -> None:
     """The calls whose operands may have any shape, which the kit makes up."""
     report = check_custom_call(target, operands=["f32"], budget="smoke", **arguments).raise_if_failed()
     assert sum(result.status.name == "PASSED" and " on cpu" in result.name for result in report.results) > 4
+
+
+@pytest.mark.skipif(not SQLITE_CALLS, reason="no SQLite here")
+def test_sqlite_groups_the_numbers_of_a_program() -> None:
+    days, amounts = random.integers(0, 5, 200).astype("i4"), random.standard_normal(200).astype("f4")
+    days[:5] = range(5)
+
+    @hlojit.jit
+    def totals(days, amounts):
+        query = "select c0, sum(c1), count(*) from t group by c0 order by c0"
+        results = [tensor((5,), "i32"), tensor((5,), "f64"), tensor((5,), "i64")]
+        day, total, count = hlojit.custom_call(
+            "kernels.sqlite", days, amounts * 2, result=results, query=query, types="i4 f8 i8"
+        )
+        return day, total / count
+
+    day, mean = totals(days, amounts)
+    np.testing.assert_array_equal(day, range(5))
+    np.testing.assert_allclose(mean, [2 * amounts[days == each].mean(dtype="f8") for each in range(5)], rtol=1e-6)
+    version = hlojit.compile("""func.func @main() -> tensor<i32> {
+      %0 = stablehlo.custom_call @kernels.sqlite_version() : () -> tensor<i32>
+      return %0 : tensor<i32>
+    }""")
+    assert version() == int("{}{:03}{:03}".format(*sqlite3.sqlite_version_info))
+
+
+@pytest.mark.skipif(not SQLITE_CALLS, reason="no SQLite here")
+@pytest.mark.parametrize(
+    ("query", "words"), [("select c7 from t", "no such column: c7"), ("select c0 from t", r"float64\[4\], not")]
+)
+def test_what_sqlite_refuses_ends_the_call(query: str, words: str) -> None:
+    x = np.arange(4.0)
+    with pytest.raises(hlojit.ExecutionError, match=words):
+        hlojit.custom_call("kernels.sqlite", x, result=tensor((3,), "f64"), query=query, types="f8")

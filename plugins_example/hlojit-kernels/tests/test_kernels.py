@@ -65,14 +65,17 @@ func.func private @hamming(%x: tensor<64x5xi64>, %y: tensor<64x5xi64>) -> tensor
 random = np.random.default_rng(0)
 
 
-def attend(q, k, v, scale=0.25):
-    """One head or several; NumPy's own, and what is traced."""
+def attend(q, k, v, scale=0.5):
+    """One head or several; NumPy's own, and what is traced.
+
+    numba compiles the kernel once for each rank, number of heads, scale and block of queries: the tests share most of them.
+    """
     scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(scale)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ v
 
 
-def in_double(q, k, v, scale=0.25):
+def in_double(q, k, v, scale=0.5):
     return attend(*(each.astype("f8") for each in (q, k, v)), scale)
 
 
@@ -83,10 +86,10 @@ def taken(program) -> list[str]:
 def test_attention_as_text_is_one_kernel() -> None:
     q, k, v = (random.standard_normal(shape, "f4") for shape in ((2, 150, 16), (2, 600, 16), (2, 600, 24)))
     assert taken(ATTENTION_TEXT) == ["kernels.attention"]
-    np.testing.assert_allclose(hlojit.compile(ATTENTION_TEXT)(q, k, v), in_double(q, k, v), rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(hlojit.compile(ATTENTION_TEXT)(q, k, v), in_double(q, k, v, 0.25), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize(("shape", "scale"), [((200, 16), 0.25), ((3, 40, 16), 0.5)], ids=str)
+@pytest.mark.parametrize(("shape", "scale"), [((200, 16), 0.5), ((2, 150, 16), 0.25)], ids=str)
 def test_attention_as_a_jitted_function_is_one_kernel(shape: tuple[int, ...], scale: float) -> None:
     q, k, v = random.standard_normal((3, *shape), "f4")
     jitted = hlojit.jit(lambda q, k, v: attend(q, k, v, scale))
@@ -96,6 +99,7 @@ def test_attention_as_a_jitted_function_is_one_kernel(shape: tuple[int, ...], sc
 
 def test_attention_of_scores_that_are_infinite_or_no_numbers() -> None:
     q, k, v = random.standard_normal((3, 600, 8), "f4")
+    q = q[:200]
     q[0], q[1, 0], q[2, 0], q[3:6] = np.nan, np.inf, -np.inf, 1e4 * q[3:6]
     k[:512, 0], k[512:, 0] = np.abs(k[:512, 0]), 0
     with np.errstate(invalid="ignore"):
@@ -117,7 +121,7 @@ def test_attention_of_scores_that_are_infinite_or_no_numbers() -> None:
     ids=["read twice", "no softmax", "transposed keys", "f64"],
 )
 def test_what_attention_takes_and_declines(function, reason: str | None) -> None:
-    q, k, v = random.standard_normal((3, 24, 24), "f4")
+    q, k, v = random.standard_normal((3, 24, 24), "f4") * np.float32(0.5)
     lowered = hlojit.jit(function).lower(q, k, v)
     assert (not taken(lowered)) if reason else taken(lowered)
     assert reason is None or reason in str(hlojit.kernel_report(lowered))
@@ -159,4 +163,4 @@ def test_the_kit_finds_nothing_in_attention() -> None:
     ("kernel", "text"), [(SOFTMAX, SOFTMAX_TEXT), (HAMMING, HAMMING_TEXT)], ids=["softmax", "hamming"]
 )
 def test_the_kit_finds_nothing(kernel, text: str) -> None:
-    check_kernel(kernel, [text], budget="smoke").raise_if_failed()
+    check_kernel(kernel, [text], budget="smoke", isolate=False).raise_if_failed()

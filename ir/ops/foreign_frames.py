@@ -15,6 +15,8 @@ FRAME_BYTES: Final = 168
 """Of a frame without the field for results that come later, which follows."""
 EXECUTE: Final = 3
 """The stage in which a handler computes."""
+ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4
+"""Kinds of attributes."""
 DATA_TYPES: Final = {
     "i1": 1,
     **{"i2": 26, "i4": 21, "i8": 2, "i16": 3, "i32": 4, "i64": 5},
@@ -121,3 +123,30 @@ class FrameText(ctypes.Structure):
 
     def __str__(self) -> str:
         return ctypes.string_at(self.data, self.length).decode("utf-8", "replace")
+
+
+class FrameScalar(ctypes.Structure):
+    """An attribute that is a number of one of ``DATA_TYPES``."""
+
+    _fields_ = (("type", ctypes.c_int), ("value", ctypes.c_void_p))
+
+
+class FrameArray(ctypes.Structure):
+    """An attribute that is numbers."""
+
+    _fields_ = (("type", ctypes.c_int), ("count", ctypes.c_size_t), ("data", ctypes.c_void_p))
+
+
+class NewError(ctypes.Structure):
+    """What the first function of the frame's table takes: it makes an error."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("extension", ctypes.c_void_p),
+        ("message", ctypes.c_char_p),
+        ("code", ctypes.c_int),
+    )
+
+
+ERROR_CREATE_OFFSET: Final = 48
+"""Where the table has the address of that function."""
