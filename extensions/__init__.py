@@ -52,6 +52,7 @@ from hlojit.extensions.kernels import (
 from hlojit.extensions.layouts import ROW_MAJOR, Layout, LayoutPlan, Layouts, assign_layouts
 from hlojit.extensions.machines import Held, Machine, MachineKernel, Started
 from hlojit.extensions.op_fields import AttributeKinds
+from hlojit.extensions.profiles import Profile, Timing, profiling
 from hlojit.extensions.registered import API_VERSION
 from hlojit.extensions.registry import Registry, registry
 from hlojit.ir.attributes import (
@@ -190,6 +191,7 @@ __all__ = [
     "PluginWarning",
     "Pointwise",
     "PointwiseCall",
+    "Profile",
     "Queue",
     "Reduction",
     "Registry",
@@ -204,6 +206,7 @@ __all__ = [
     "Support",
     "TaskFunction",
     "TensorType",
+    "Timing",
     "Trait",
     "Type",
     "UnsupportedError",
@@ -220,6 +223,7 @@ __all__ = [
     "like_operands",
     "no",
     "process_environment",
+    "profiling",
     "register",
     "registry",
     "scope",

@@ -8,6 +8,7 @@ the end                     waits for all; what failed first, in the program's o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, final
@@ -18,6 +19,7 @@ from hlojit.extensions.interpreted_schedule import Schedule, Step
 from hlojit.extensions.kernels import kernel_answer
 from hlojit.extensions.layouts import ROW_MAJOR, Layout
 from hlojit.extensions.machines import Held, Machine, Started, held_of, kept_until, memories_of
+from hlojit.extensions.profiles import Timing, profiling
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, repr_of
 
 
@@ -45,6 +47,7 @@ class Run:
         self._machine = machine
         self._code = code
         self._device: Final = device
+        self._profile: Final = profiling()
         self._values: list[Held | None] = [None] * code.slots
         self._converted: dict[int, dict[Layout, Held]] = {}
         """By slots, in other layouts than their own."""
@@ -113,7 +116,7 @@ class Run:
         operands = [self._wanted(slot, layout) for slot, layout in zip(step.operands, step.wanted)]
         if step.is_alias:
             return operands
-        made = self._made(step, operands)
+        made = self._timed(step, operands)
         types = [result.tensor_type for result in step.instruction.results]
         try:
             memories = memories_of(self._machine, made, len(types))
@@ -131,6 +134,26 @@ class Run:
         if not ready.is_settled:
             kept_until(ready, *results, *operands)
         return results
+
+    def _timed(self, step: Step, operands: Sequence[Held]) -> Any:
+        """What the machine returns for an instruction; how long that took goes to whoever profiles."""
+        profile = self._profile
+        if profile is None:
+            return self._made(step, operands)
+        for each in operands:
+            _wait_quietly(each.ready)
+        begin = self._machine.nanoseconds()
+        made = self._made(step, operands)
+        took: float | None = None
+        if isinstance(made, Started) and isinstance(made.done, Event):
+            _wait_quietly(made.done)
+            took = made.done.nanoseconds
+        if took is None:
+            took = self._machine.nanoseconds() - begin
+        kernel = kernel_answer(step.instruction)
+        what = step.instruction.name if kernel is None else kernel.name
+        profile.add(Timing(self._device, what, str(step.instruction.location), took))
+        return made
 
     def _made(self, step: Step, operands: Sequence[Held]) -> Any:
         """What the machine returns for an instruction."""
@@ -151,7 +174,7 @@ class Run:
             return function(*arguments)
         except HlojitError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ExecutionError(f"{_where(step)}: {type(self._machine).__name__} raised {repr_of(error)}") from error
 
     def _named(self, step: Step, done: Event) -> Event:
@@ -235,6 +258,12 @@ class Run:
             ]
         self._begun.extend(held.ready for _, held in found if not held.ready.is_settled)
         return found
+
+
+def _wait_quietly(event: Event) -> None:
+    """Wait; who needs the result gets the error."""
+    with contextlib.suppress(ExecutionError):
+        event.wait()
 
 
 def _keep(box: Box, held: Held, ready: Event) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hlojit.executable import Executable
     from hlojit.extensions import CompileOptions
     from hlojit.extensions.channels import channel
+    from hlojit.extensions.profiles import profile
     from hlojit.ir.errors import (
         ArgumentError,
         ExecutionError,
@@ -59,6 +60,7 @@ _HOME = {
     "Executable": "hlojit.executable",
     "CompileOptions": "hlojit.extensions",
     "channel": "hlojit.extensions.channels",
+    "profile": "hlojit.extensions.profiles",
     "Module": "hlojit.ir.graph",
     "kernel_report": "hlojit.kernel_report",
     "devices": "hlojit.placement",
@@ -108,6 +110,7 @@ __all__ = [
     "lower",
     "op",
     "parse",
+    "profile",
     "put",
     "set_threads",
     "verify",

@@ -144,6 +144,12 @@ class PartitionedExecutable:
 
     def compiled_program(self) -> NoReturn:
         """Refused, as ``save`` is."""
+        if len(self._devices) == 1:
+            (device,) = self._devices
+            raise HlojitError(
+                f"{self.plan.name} is compiled for the device {device} and cannot be saved: a file holds a program for "
+                f"all devices of a back end; compile it with backend={device.backend!r}"
+            )
         raise HlojitError(
             f"{self.plan.name} is compiled for {', '.join(map(str, self._devices))} and cannot be saved: a file holds a "
             "program of one back end; save the text and compile it again (segments of back ends with a cache are found there)"

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.arrays import NDArray
-from hlojit.extensions import Buffer, Device
+from hlojit.extensions import Buffer, Device, Timing, profiling
 from hlojit.extensions.events import Event
 from hlojit.extensions.host_device import HostDevice
 from hlojit.ir.types import TensorType
@@ -70,6 +70,7 @@ class Execution:
         self.effects: Final[list[Event]] = []
         """Ends of segments with effects."""
         self._pending: list[Event] = []
+        self._profile: Final = profiling()
 
     def run(self) -> list[Contents]:
         """Begin everything, and return the results, which may still be pending."""
@@ -117,7 +118,7 @@ class Execution:
         begin = time.perf_counter_ns()
         if segment.runs_here and isinstance(device, HostDevice) and not program.donated:
             results = call.run_here(device, buffers)
-            segment.measured = float(time.perf_counter_ns() - begin)
+            self._measured(segment, float(time.perf_counter_ns() - begin))
         else:
             results, done = device.start(program, buffers)
             self._watch(segment, done, begin)
@@ -128,7 +129,7 @@ class Execution:
         def ended(event: Event) -> None:
             if event.error is None:
                 stated = event.nanoseconds
-                segment.measured = float(time.perf_counter_ns() - begin) if stated is None else stated
+                self._measured(segment, float(time.perf_counter_ns() - begin) if stated is None else stated)
 
         if segment.has_effect:
             self.effects.append(done)
@@ -136,6 +137,12 @@ class Execution:
             self._pending = [each for each in self._pending if not each.is_settled]
             self._pending.append(done)
         done.then(ended)
+
+    def _measured(self, segment: Segment, nanoseconds: float) -> None:
+        segment.measured = nanoseconds
+        if self._profile is not None:
+            what, first = f"segment {segment.number} of {self._plan.name}", segment.instructions[0]
+            self._profile.add(Timing(str(segment.place), what, str(first.location), nanoseconds))
 
     def _loop(self, loop: Loop) -> None:
         state: list[Contents] = [self._at(slot) for slot in loop.initial]

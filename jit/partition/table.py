@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 from hlojit.partition.plan import Segment
+
+_MOST_FOLDED: Final = 500
+"""Rows of a table for people; longer ones are lines."""
 
 
 @final
@@ -89,11 +93,28 @@ class Placement:
         return table
 
     def __str__(self) -> str:
+        if len(self.rows) > _MOST_FOLDED:
+            return "\n".join(self._lines())
         from rich.console import Console
 
         text = io.StringIO()
         Console(file=text, width=160, color_system=None).print(self.__rich__())
         return text.getvalue().rstrip()
+
+    def _lines(self) -> Iterator[str]:
+        """The table without columns that fold, which takes a millisecond for each row."""
+        yield f"placement of {self.name}: instruction, device, segment, bytes moved, estimated (us), why"
+        widths = max(len(row.instruction) for row in self.rows), max(len(row.device) for row in self.rows)
+        for row in self.rows:
+            number = "" if row.segment is None else row.segment
+            yield (
+                f"{row.instruction:{min(widths[0], 60)}}  {row.device:{widths[1]}}  {number:>6}  {row.bytes_moved or '':>10}  "
+                f"{row.nanoseconds / 1e3:10.1f}  {row.why}"
+            )
+        for each in self.segments:
+            took = "has not run" if each.measured is None else f"took {each.measured / 1e3:.1f} us"
+            size, estimated = each.instructions, each.estimated / 1e3
+            yield f"segment {each.number} on {each.device}: {size} instructions, estimated {estimated:.1f} us, {took}"
 
     def __repr__(self) -> str:
         said = ", ".join(f"{count} on {device}" for device, count in self.devices.items())
