@@ -97,6 +97,8 @@ def test_the_cpus_devices() -> None:
     executable = hlojit.compile(text, backend="cpu:0")
     np.testing.assert_array_equal(executable(X), X + X)
     assert str(executable.execute(X).device) == "cpu:0"
+    with pytest.raises(hlojit.HlojitError, match=r"for the device cpu:0 and cannot be saved.*backend='cpu'"):
+        executable.save("somewhere")
 
 
 def test_the_command(nova: OwnMemoryBackend, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,3 +246,15 @@ def test_instances_share_what_is_independent(registered: Register) -> None:
     assert len(executable.segments) == 3
     assert len(hlojit.compile(text, backend=["nova"]).segments) == 1
     np.testing.assert_array_equal(executable(X, Y), hlojit.compile(text, backend="reference")(X, Y))
+
+
+def test_the_table_of_a_long_program_is_lines(registered: Register) -> None:
+    registered(OwnMemoryBackend("nova"))
+    lines = "\n".join(f"%{n} = stablehlo.negate %{n - 1} : tensor<4xf32>" for n in range(1, 602))
+    text = f"func.func @main(%0: tensor<4xf32>) -> tensor<4xf32> {{\n{lines}\nreturn %601 : tensor<4xf32>\n}}"
+    executable = hlojit.compile(text, backend=["nova"], options={"disable_passes": ("algebraic-simplifier",)})
+    said = str(executable.placement()).splitlines()
+    assert len(said) == 1 + 601 + 1
+    assert said[1].split()[:4] == ["stablehlo.negate", "->", "tensor<4xf32>", "nova:0"]
+    assert said[1].endswith("the only back end")
+    assert said[-1].startswith("segment 0 on nova:0: 601 instructions") and said[-1].endswith("has not run")

@@ -217,3 +217,17 @@ def test_what_is_no_event_is_an_error_that_says_so(nova: Streams, monkeypatch: p
     monkeypatch.setattr(Streams, "evaluate", lambda self, *_: Started([], Event.completed()))
     with pytest.raises(hlojit.HlojitError, match="stablehlo.add at .*not a list of 1 memories"):
         hlojit.compile(CHAIN, backend="nova")(X, Y)
+
+
+def test_a_machine_that_exits_is_an_error_that_names_the_instruction(
+    nova: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(*_: Any) -> Any:
+        raise SystemExit(3)
+
+    executable = hlojit.compile(CHAIN, backend="nova")
+    monkeypatch.setattr(Streams, "evaluate", leave)
+    with pytest.raises(hlojit.ExecutionError, match=r"stablehlo.add at <string>:4.*raised SystemExit\(3\)"):
+        executable(X, Y)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(executable(X, Y), expected(CHAIN, X, Y))
