@@ -20,7 +20,7 @@ import numpy as np
 from hlojit.ir.blocks import Block, Instruction, Value
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.formats import element_types
+from hlojit.ir.formats import IntegerType, element_types
 from hlojit.ir.graph import Module
 from hlojit.ir.ops.rounded import ROUND_STOCHASTIC, is_stochastic, rounds
 from hlojit.ir.passes.graph_facts import is_constant
@@ -30,7 +30,8 @@ from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
 
 WIDE: Final = "f64"
 SEED_ARGUMENT: Final = "hlojit.rounding_seed"
-"""Attribute of an argument of @main, a ``tensor<i64>``, that is a seed at run time beside the option."""
+"""Attribute of an argument of @main, an integer, that is a seed at run time beside the option."""
+SEED_TYPE: Final = tensor((), "i64")
 _MIXED: Final = -7046029254386353131  # 0x9E3779B97F4A7C15: the iterations of nested loops make one number
 
 
@@ -59,7 +60,7 @@ class StochasticRounding(Pass):
             b, iteration = Builder.in_front_of(first), None
             for argument, attributes in zip(function.body.arguments, function.argument_attributes):
                 if SEED_ARGUMENT in attributes:
-                    iteration = argument
+                    iteration = _seed_of(b, argument)
             if iteration is None:
                 iteration = b.constant(np.array(0, np.int64), "i64")
             _Rounded(self.seed, numbers).block(function.body, iteration)
@@ -81,6 +82,14 @@ def _concerns(instruction: Instruction) -> bool:
 
 
 _WIDENING: Final = Widening(_is_concerned, WIDE)
+
+
+def _seed_of(b: Builder, argument: Value) -> Value:
+    """An argument as the number where the count of iterations begins."""
+    type = argument.type
+    if not isinstance(type, TensorType) or type.shape or not isinstance(type.element_type, IntegerType):
+        raise HlojitError(f"the argument marked {SEED_ARGUMENT} is {type}; a seed is an integer, a tensor<i64>")
+    return argument if type == SEED_TYPE else b.convert(argument, SEED_TYPE.element_type)
 
 
 class _Rounded:

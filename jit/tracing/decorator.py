@@ -38,6 +38,7 @@ from hlojit.tracing.containers import LEAF, NestingError, Structure, flatten, pa
 from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -64,6 +65,7 @@ class JittedFunction:
         plugins: Sequence[Any],
         donate_argnums: Sequence[int] = (),
         donate_argnames: Sequence[str] = (),
+        rounding_seed: str | None = None,
     ):
         self.signature = signature_of(function)
         self.function = function
@@ -84,6 +86,11 @@ class JittedFunction:
             )
         self._donated = DonatedParameters(
             self._name, self.signature, donate_argnums, donate_argnames, self.static_argnames
+        )
+        self._seed = (
+            SeedParameter(rounding_seed, self._name, self.signature, self.static_argnames)
+            if rounding_seed is not None
+            else None
         )
         # Not its attributes: they may be called as ours are, and are ours if it wraps another jitted function.
         functools.update_wrapper(self, function, updated=())
@@ -148,6 +155,8 @@ class JittedFunction:
 
     def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, StaticArguments]:
         """Split a call into its traced arguments (args, kwargs) and its static ones."""
+        if self._seed is not None:
+            named = self._seed.given(arguments, named)
         if not self.static_argnames:
             return (arguments, named), NONE
         bound = self.signature.bind(*arguments, **named)
@@ -245,6 +254,8 @@ class JittedFunction:
         for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
             argument.name_hint = name
         mark_donated(function, self._donated.leaves(dynamic))
+        if self._seed is not None:
+            self._seed.mark(function, *dynamic)
         builder = Builder(function.body, location=location)
         scopes = Scopes(tables())
         operations = Dispatch(builder, scopes)
@@ -342,6 +353,7 @@ def jit(
     plugins: Sequence[Any] = (),
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
+    rounding_seed: str | None = None,
 ) -> Callable[[Callable[..., Any]], JittedFunction]: ...
 def jit(
     function: Callable[..., Any] | None = None,
@@ -353,6 +365,7 @@ def jit(
     plugins: Sequence[Any] = (),
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
+    rounding_seed: str | None = None,
 ) -> Any:
     """Compile a NumPy-style function; a decorator with or without arguments.
 
@@ -361,6 +374,8 @@ def jit(
     top of those of the environment in which it is called.
     ``donate_argnums``, ``donate_argnames``: parameters whose arrays the caller gives up: the program may make its results in
     their memory, and they are read-only with undefined contents afterwards (docs/donation.md).
+    ``rounding_seed``: the parameter, an integer, that seeds stochastic roundings; another seed is no new compilation
+    (docs/formats.md#rounding).  A jitted function called from another rounds by that one's seed.
 
     Raises ``TracingError`` where the function does what a compiled one cannot, naming what to use instead.
     """
@@ -368,6 +383,6 @@ def jit(
     numbers, donated = argument_numbers(donate_argnums), argument_names(donate_argnames)
 
     def decorate(function: Callable[..., Any]) -> JittedFunction:
-        return JittedFunction(function, names, backend, options, plugins, numbers, donated)
+        return JittedFunction(function, names, backend, options, plugins, numbers, donated, rounding_seed)
 
     return decorate if function is None else decorate(function)

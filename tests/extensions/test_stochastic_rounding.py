@@ -162,3 +162,43 @@ def test_numbers_that_are_there_stay_and_arrays_are_to_nearest() -> None:
     text = CONVERT.replace("N", str(values.size))
     np.testing.assert_array_equal(hlojit.compile(text)(values).to_values(), values)
     assert hlojit.Array.from_values(np.full(9, 1.03), ROW).to_values().tolist() == [1.0] * 9
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_parameter_of_a_jitted_function_is_its_seed(backend: str) -> None:
+    """Of any integer type, by position, by name or by default; one compilation for all seeds."""
+    traced = []
+
+    @hlojit.jit(rounding_seed="seed", backend=backend)
+    def rounded(pair: Any, x: Any, seed: Any = 3) -> Any:
+        traced.append(seed)
+        return x.astype("s8") + pair[0] * 0, seed + 1
+
+    values = np.random.default_rng(1).uniform(-3, 3, 200)
+    pair = [hlojit.Array.from_values(np.zeros(200), ROW), np.float32(1)]
+    for seed in (1, 2):
+        found, following = rounded(pair, values, seed)
+        assert found.to_values().tolist() == expected(values, 0, 0, seed)
+        assert following == seed + 1
+    assert len(traced) == 1
+    assert rounded(pair, values)[0].to_values().tolist() == expected(values, 0, 0, 3)
+    for seed in (np.int32(2), np.uint8(2)):
+        assert rounded(pair, seed=seed, x=values)[0].to_values().tolist() == expected(values, 0, 0, 2)
+
+
+def test_what_is_no_seed_is_refused() -> None:
+    def double(x: Any, seed: Any = 0) -> Any:
+        return x + x
+
+    with pytest.raises(
+        hlojit.HlojitError, match=r"rounding_seed='sed'.*double has the parameters x, seed; .*pass_options"
+    ):
+        hlojit.jit(rounding_seed="sed")(double)
+    with pytest.raises(hlojit.HlojitError, match="seed of .*double: a static argument is no seed"):
+        hlojit.jit(rounding_seed="seed", static_argnames="seed")(double)
+    for seed in (0.5, np.zeros(2, "i8")):
+        with pytest.raises(hlojit.HlojitError, match="the seed seed=.* is no integer"):
+            hlojit.jit(rounding_seed="seed")(double)(np.ones(2), seed)
+    text = CONVERT.replace("N", "4").replace("%x: tensor<4xf64>", "%x: tensor<4xf64> {hlojit.rounding_seed}")
+    with pytest.raises(hlojit.HlojitError, match=r"hlojit.rounding_seed is tensor<4xf64>; a seed is an integer"):
+        hlojit.compile(text)
