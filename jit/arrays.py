@@ -4,8 +4,8 @@ Inside, a tensor is a C-contiguous NumPy array of its element type's storage dty
 ml_dtypes' dtype where there is one; a format without a dtype travels as ``Array``::
 
     values = Array.from_values(np.float32([1.5, 2.0]), element_type("f8E4M3_mine"))
-    np.asarray(values)          # the bits, as NumPy sees them
-    values.to_values()          # float32 again
+    np.asarray(values)          # the numbers, float32 again
+    values.storage              # their codes, uint8
 
 An ``Array`` is also what stays on a device between calls, of whatever element type (``hlojit.put``).
 """
@@ -254,11 +254,13 @@ class Array:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        if copy is False and (dtype is not None or not self._is_readable or self._parts):
+        # What NumPy has no dtype for are numbers there; their codes have a name, .storage.
+        is_coded = self.element_type.dtype is None
+        if copy is False and (dtype is not None or not self._is_readable or is_coded):
             raise ValueError("the array's elements cannot be had in this form without a copy")
-        if dtype is None and not self._parts:
-            values = from_storage(self.storage, self.type)
-            array = values.storage if isinstance(values, Array) else values
+        if dtype is None and not is_coded:
+            array = from_storage(self.storage, self.type)
+            assert isinstance(array, np.ndarray)
             return array.copy() if copy else array
         return np.array(self.to_values(), dtype=dtype)
 
@@ -267,12 +269,13 @@ class Array:
         """Whether NumPy can read the elements where they are."""
         return self._buffer is None or self._buffer.memory_space.is_host
 
-    def _refuse_blocks(self) -> None:
-        if self._parts:
-            raise BufferError(f"DLPack and buffers have no type for {self.element_type}; pass .parts, or .to_values()")
+    def _refuse_codes(self) -> None:
+        if self.element_type.dtype is None:
+            codes = ".parts" if self._parts else ".storage (the codes)"
+            raise BufferError(f"DLPack and buffers have no type for {self.element_type}; pass {codes}, or .to_values()")
 
     def __dlpack__(self, **options: Any) -> Any:
-        self._refuse_blocks()
+        self._refuse_codes()
         wanted = options.get("dl_device")
         if self._lies_on(wanted):
             return self._capsule(options)
@@ -320,7 +323,7 @@ class Array:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        self._refuse_blocks()
+        self._refuse_codes()
         if self._buffer is not None and self._buffer.device.dlpack_device is not None:
             return self._buffer.device.dlpack_device
         if self._buffer is not None and not self._is_readable:
@@ -330,7 +333,7 @@ class Array:
     def __buffer__(self, flags: int) -> memoryview:
         # PEP 688: Python 3.12 and later ask for it.  NumPy asks first, hides what is raised here, Ctrl-C too, and then
         # takes __array__: so nothing waits or transfers here.
-        self._refuse_blocks()
+        self._refuse_codes()
         if not self._is_readable or not self.is_ready:
             raise BufferError(f"the elements of {self!r} are not in the host's memory; numpy.asarray brings them there")
         return self.__array__().data
@@ -426,7 +429,8 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
 
     Takes NumPy arrays and scalars, ``Array``, Python numbers for rank 0, and whatever offers DLPack, the buffer
     protocol or NumPy's array interface; memory is shared where its form allows.  Values are never cast: another element
-    type or shape is an ``ArgumentError`` that begins with ``where``.
+    type or shape is an ``ArgumentError`` that begins with ``where``.  So is a plain array where NumPy has no dtype for the
+    elements: integers might be numbers or codes, and floats would have to be rounded.
     """
     if isinstance(value, Array):
         if not have_same_codes(value.element_type, type_.element_type):
@@ -441,12 +445,11 @@ def to_storage(value: object, type_: TensorType, where: str) -> NDArray:
     expected = element.dtype
     native = source.dtype.newbyteorder("=")
     if expected is None:
-        if native != element.storage:
-            raise ArgumentError(
-                f"{where}: expected {type_}, got {described_array(source)}; wrap the encoded values as hlojit.Array, or "
-                f"encode numbers with hlojit.Array.from_values(values, {element.name!r})"
-            )
-    elif native != expected:
+        raise ArgumentError(
+            f"{where}: expected {type_}, got {described_array(source)}; encode numbers with "
+            f"hlojit.Array.from_values(values, {element.name!r}), or wrap codes as hlojit.Array(codes, {element.name!r})"
+        )
+    if native != expected:
         hint = f"; convert it with .astype({expected.name!r})" if source.dtype.kind != "O" else ""
         raise ArgumentError(f"{where}: expected {type_}, got {described_array(source)}{hint}")
     return plain(with_shape(source, type_, where), element.storage, where)

@@ -266,12 +266,23 @@ def test_a_format_without_a_dtype_travels_as_array(copy: Any, own_format: FloatF
     result = copy(tensor((4,), own_format))(argument)
     assert isinstance(result, Array)
     np.testing.assert_array_equal(result.to_values(), np.array([0.0, -1.5, 1.0625, np.inf], np.float32))
-    np.testing.assert_array_equal(np.asarray(result), argument.storage)
-    np.testing.assert_array_equal(np.from_dlpack(result), argument.storage)
+    for numbers in (np.asarray(result), np.array(result, copy=True), np.asarray(result, "f8")):
+        np.testing.assert_array_equal(numbers, result.to_values())
+    np.testing.assert_array_equal(result.storage, argument.storage)
+    assert np.max(np.asarray(result)[:3]) == np.float32(1.0625)
+    with pytest.raises(ValueError, match="without a copy"):
+        np.asarray(result, copy=False)
+    for codes_of in (np.from_dlpack, memoryview):
+        with pytest.raises((BufferError, TypeError)):
+            codes_of(result)
     assert "1.0625" in repr(result)
     assert "tensor<4xf10E5M4_test>" in repr(result)
     with pytest.raises(ArgumentError, match="expected tensor<4xf10E5M4_test>, got an array of dtype float32"):
         copy(tensor((4,), own_format))(values)
+    with pytest.raises(
+        ArgumentError, match=r"got an array of dtype uint16.*from_values.*Array\(codes, 'f10E5M4_test'\)"
+    ):
+        copy(tensor((4,), own_format))(argument.storage)
     with pytest.raises(HlojitError, match="stored as uint16, not as uint8"):
         Array(np.zeros(3, np.uint8), own_format)
 
