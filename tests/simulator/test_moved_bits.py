@@ -219,7 +219,7 @@ def test_moved(move: str, name: str, backend: str) -> None:
           {case.lines.replace("dense<C>", f"dense<{constant}>")}
           return %r : tensor<{case.result}>
         }}""".replace("xT", f"x{name}").replace("<T>", f"<{name}>")
-        arguments = [x.view(SEEN[name]), y.view(SEEN[name])] if name in SEEN else [x, y]
+        arguments = [each.view(SEEN[name]) if name in SEEN else hlojit.Array(each, name) for each in (x, y)]
         result: Any = hlojit.compile(text, backend=backend)(*arguments, p, np.int32(3))
         expected = case.moved(x, y, p, 3)
         actual = np.asarray(result if name in SEEN else result.storage).view(x.dtype)
