@@ -60,7 +60,7 @@ def ways(name: str, x: Any, weights: Any, *, with_jax: bool) -> Iterator[tuple[s
     limits = CpuBackend.fusion_limits
     for way, chosen in (("in the product", limits), ("before it", replace(limits, prologues=frozenset()))):
         CpuBackend.fusion_limits = chosen
-        jitted = hlojit.jit(lambda *arguments: layer(*arguments))
+        jitted = hlojit.jit(layer)
         jitted(x, *arrays)
         yield way, lambda jitted=jitted: jitted(x, *arrays)  # type: ignore[misc]
     CpuBackend.fusion_limits = limits
