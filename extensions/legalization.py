@@ -21,10 +21,12 @@ from hlojit.extensions.origins import backend_text
 from hlojit.extensions.registered import api_of
 from hlojit.extensions.registry import registry
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, repr_of, short_repr
+from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.custom_calls import PARTITIONER, PARTITIONER_TARGETS, described, is_custom_call
 from hlojit.ir.ops.internal import chosen_kernel, is_fusion
-from hlojit.ir.ops.representations import REPRESENTATIONS
+from hlojit.ir.ops.integer_parts import left_over
+from hlojit.ir.ops.representations import INTEGER_FLOAT_PARTS, REPRESENTATIONS
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
 from hlojit.ir.passes.op_expander import ExpansionRule, OpExpander
@@ -71,8 +73,10 @@ class Legalizer:
         expand = VerifiedExpander(keeps=self.keeps, verify=self.options.verify != "never", backends=self.names)
         own = self.backend.computes_with
         # What numbers are made of is not known to be the same for all sizes: they are not taken apart where sizes are open.
-        representations = (
-            () if self.open_sizes else tuple(one for one in REPRESENTATIONS if one.element_class not in own)
+        representations = tuple(
+            one
+            for one in ((INTEGER_FLOAT_PARTS,) if self.open_sizes else REPRESENTATIONS)
+            if one.element_class not in own
         )
         take_apart = TypeLegalizer(keeps=self.keeps, expander=expand, representations=representations)
         return CallInliner(keeps=self.keeps), expand, take_apart
@@ -91,6 +95,8 @@ class Legalizer:
 
     def why_not(self, instruction: Instruction) -> str | None:
         """Why the back end cannot do an instruction of which nothing more is expanded; None if it can."""
+        if FloatFormat not in self.backend.computes_with and (reason := left_over(instruction)):
+            return reason
         # A 1.0 back end answers YES to whatever it does not know; custom calls were never its concern.
         if is_custom_call(instruction) and self._api < (1, 1):
             return self._why_not_decomposed(instruction)

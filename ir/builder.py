@@ -325,6 +325,11 @@ def encode_elements(value: Any, element: ElementType) -> np.ndarray[Any, Any]:
     array = np.asarray(value)
     if array.dtype == element.storage:
         return array
+    if isinstance(element, FloatFormat) and element.in_integers and array.dtype not in (np.float32, np.float64):
+        with fork_gate.inside:
+            from hlojit.ir.scalar.exact_numbers import encode_numbers
+
+        return encode_numbers(array.ravel().tolist(), element).reshape(array.shape)
     if isinstance(element, FloatFormat) and not element.is_native:
         with fork_gate.inside:
             from hlojit.ir.scalar.arrays import encode_array

@@ -172,6 +172,11 @@ def is_rounded_twice(row: Fields) -> bool:
     return not row.has_zero and not reaches_down(native, lowest, above)
 
 
+def needs_integers(row: Fields) -> bool:
+    """Whether no native float is enough, rounded to odd or not, so that a format's arithmetic is done in integers."""
+    return row.decode is None and not native_compute(row) and not is_exact_by_odd(row)
+
+
 def reaches_down(native: Native, lowest: int, above: int) -> bool:
     """Whether no product or quotient of numbers between powers of two becomes zero."""
     return 2 * lowest >= native.lowest and lowest - above >= native.lowest
@@ -358,16 +363,11 @@ def _of_patterns(row: Fields) -> Iterator[str]:
         )
 
 
+FURTHEST: Final = 1 << 18
+"""Magnitude of the exponents that a format's numbers may have."""
+
+
 def _of_range(row: Fields) -> Iterator[str]:
     lowest, above = lowest_exponent(row), above_exponent(row)
-    if lowest < F64.lowest or above > F64.above or row.mantissa_bits >= F64.precision:
-        yield (
-            f"it has numbers from 2**{lowest} to 2**{above} and {row.mantissa_bits} mantissa bits, beyond f64 "
-            f"({F64.lowest} to {F64.above}, {F64.precision - 1}); is bias={row.bias} right?"
-        )
-    elif not native_compute(row) and not is_exact_by_odd(row):
-        yield (
-            f"its results, of {row.mantissa_bits + 1} bits between 2**{lowest} and 2**{above}, cannot be rounded once from f64 "
-            f"(Rounding.{row.rounding.name}); say at most {F64.precision - 3} mantissa_bits (24 for a stochastic rounding) "
-            "and fewer exponent_bits"
-        )
+    if lowest < -FURTHEST or above > FURTHEST:
+        yield f"it has numbers from 2**{lowest} to 2**{above}, beyond 2**{FURTHEST}; is bias={row.bias} right?"

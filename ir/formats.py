@@ -23,7 +23,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.format_fields import NanEncoding as NanEncoding  # noqa: PLC0414
 from hlojit.ir.format_fields import Overflow as Overflow  # noqa: PLC0414
 from hlojit.ir.format_fields import Rounding as Rounding  # noqa: PLC0414
-from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute
+from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute, needs_integers
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -209,11 +209,21 @@ class FloatFormat(_Computed):
     def compute(self) -> str:
         """Name of the native type in which arithmetic on this format is done before rounding: f32 or f64.
 
-        See ``hlojit.ir.format_fields``.  What ``decode`` returns is held in this type; ``encode`` takes f64.
+        See ``hlojit.ir.format_fields``.  What ``decode`` returns is held in this type; ``encode`` takes f64.  Of a format that is
+        computed in integers, the type that shows its numbers.
         """
+        return self._found() or "f64"
+
+    @property
+    def in_integers(self) -> bool:
+        """Whether arithmetic on this format is done in integers, because no native float is enough."""
+        return not self._found()
+
+    def _found(self) -> str:
         found: str | None = getattr(self, "_compute", None)
         if found is None:
-            found = compute_of_functions(self) if self.decode is not None else native_compute(self) or "f64"
+            found = compute_of_functions(self) if self.decode is not None else native_compute(self)
+            found = found or ("" if needs_integers(self) else "f64")
             object.__setattr__(self, "_compute", found)
         return found
 

@@ -101,13 +101,15 @@ class Array:
             raise HlojitError(f"Array.from_values encodes float formats, {element} is none")
         with fork_gate.inside:
             from hlojit.ir.scalar.arrays import encode_array, exact_floats
+            from hlojit.ir.scalar.exact_numbers import encode_numbers
 
         numbers = np.asarray(values)
         if numbers.dtype.kind == "c":
             raise HlojitError(f"Array.from_values encodes real numbers; {element} has no imaginary parts")
-        if numbers.dtype != np.float64:
-            numbers = exact_floats(numbers)
-        encoded = encode_array(numbers, element)
+        if element.in_integers and numbers.dtype not in (np.float32, np.float64):
+            encoded = encode_numbers(list(numbers.flat), element)
+        else:
+            encoded = encode_array(numbers if numbers.dtype == np.float64 else exact_floats(numbers), element)
         storage = np.ascontiguousarray(encoded).view(element.storage).reshape(numbers.shape)
         check_codes(storage, element, f"the encode function of {element}")
         return cls._from_codes(storage, element)

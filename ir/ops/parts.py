@@ -68,6 +68,13 @@ class Representation(Protocol):
     def element_class(self) -> type[ElementType]:
         """The class of element types."""
 
+    @property
+    def asks_backends(self) -> bool:
+        """Whether an op stays as it is where the back end takes it."""
+
+    def represents(self, element: ElementType) -> bool:
+        """Whether it is for numbers of this type, one of the class."""
+
     def types(self, type: TensorType) -> Sequence[TensorType]:
         """The types of the parts."""
 

@@ -108,6 +108,8 @@ def _casts(instruction: Instruction) -> str | None:
         element = type.element_type
         if isinstance(element, QuantizedType) and other.element_type == element.storage_element:
             return None
+        if isinstance(element, FloatFormat) and element.in_integers and other.element_type.storage == element.storage:
+            return None
     return f"one type must be quantized, the other that of its stored integers, found {types[0]} and {types[1]}"
 
 

@@ -1,6 +1,6 @@
 """The numbers that are computed as their parts where a back end does not compute with them.
 
-Those are complex numbers, quantized ones and numbers in blocks.
+Those are complex numbers, quantized ones, numbers in blocks, and those of formats that no native float can carry.
 
 In memory a complex number is its real part and its imaginary part behind it; only ``real``, ``imag`` and ``complex`` know.
 """
@@ -16,6 +16,7 @@ from hlojit.ir.formats import ComplexType, ElementType, QuantizedType, element_t
 from hlojit.ir.ops.block_arithmetic import decode_op_encode, format_of, part_types
 from hlojit.ir.ops.block_parts import JOIN_BLOCKS, SPLIT_BLOCKS
 from hlojit.ir.ops.definition import Indexed, OpDefinition, Pointwise, Structural, Trait
+from hlojit.ir.ops.integer_parts import IntegerFloatParts
 from hlojit.ir.ops.parts import Parts, Representation, RuleOfParts, each_part, rule_of_record, with_element_type
 from hlojit.ir.ops.quantization import STORAGE_CAST
 from hlojit.ir.ops.quantized_arithmetic import dequantize_op_quantize, on_stored, stored_type
@@ -30,6 +31,11 @@ class ComplexParts:
     """A complex number as its real and its imaginary part."""
 
     element_class: type[ElementType] = ComplexType
+    asks_backends = True
+
+    def represents(self, element: ElementType) -> bool:
+        """All of the class."""
+        return isinstance(element, ComplexType)
 
     def types(self, type: TensorType) -> Sequence[TensorType]:
         """The component's, twice."""
@@ -66,6 +72,11 @@ class QuantizedParts:
     """A quantized number as its stored integer."""
 
     element_class: type[ElementType] = QuantizedType
+    asks_backends = True
+
+    def represents(self, element: ElementType) -> bool:
+        """All of the class."""
+        return isinstance(element, QuantizedType)
 
     def types(self, type: TensorType) -> Sequence[TensorType]:
         """The storage type's."""
@@ -107,6 +118,11 @@ class BlockParts:
     """A number in blocks as its element and the scale of its block: tensors of different shapes."""
 
     element_class: type[ElementType] = BlockFormat
+    asks_backends = True
+
+    def represents(self, element: ElementType) -> bool:
+        """All of the class."""
+        return isinstance(element, BlockFormat)
 
     def types(self, type: TensorType) -> Sequence[TensorType]:
         """Those of the elements, of the scales and of a tensor's scale."""
@@ -154,6 +170,12 @@ def _cast(builder: Any, value: Value, type: TensorType) -> Value:
 COMPLEX_PARTS: Final[Representation] = ComplexParts()
 QUANTIZED_PARTS: Final[Representation] = QuantizedParts()
 BLOCK_PARTS: Final[Representation] = BlockParts()
+INTEGER_FLOAT_PARTS: Final[Representation] = IntegerFloatParts()
 
-REPRESENTATIONS: Final[tuple[Representation, ...]] = (COMPLEX_PARTS, QUANTIZED_PARTS, BLOCK_PARTS)
+REPRESENTATIONS: Final[tuple[Representation, ...]] = (
+    COMPLEX_PARTS,
+    QUANTIZED_PARTS,
+    BLOCK_PARTS,
+    INTEGER_FLOAT_PARTS,
+)
 """In the order in which they are asked."""

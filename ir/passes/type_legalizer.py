@@ -76,7 +76,7 @@ class _Types:
         if not isinstance(type, TensorType):
             return None
         element: ElementType = type.element_type
-        return next((one for one in self._representations if isinstance(element, one.element_class)), None)
+        return next((one for one in self._representations if one.represents(element)), None)
 
     def concerned(self, instruction: Instruction) -> Representation | None:
         """The representation of the first operand or result that is taken apart."""
@@ -106,7 +106,9 @@ class _Types:
 
     def is_kept(self, instruction: Instruction) -> bool:
         """Whether the back end takes the instruction as it is."""
-        return self._keeps is not None and self._keeps(instruction)
+        concerned = self.concerned(instruction)
+        asks = concerned is None or concerned.asks_backends
+        return asks and self._keeps is not None and self._keeps(instruction)
 
     def part_types(self, type: Type) -> list[TensorType]:
         """The types of the parts of a value that is taken apart."""

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import exact_numbers, formats
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.codec_tables import codec_tables
 from hlojit.ir.scalar.formats import is_half, storage_kind
@@ -29,12 +29,16 @@ _COMPUTE: dict[str, np.dtype[Any]] = {"f32": np.dtype(np.float32), "f64": np.dty
 
 
 def compute_dtype(element: ElementType) -> np.dtype[Any]:
-    """Dtype of arrays in compute form: float32 or float64 for floats, otherwise the storage dtype."""
-    return _COMPUTE[element.compute] if isinstance(element, FloatFormat) else element.storage
+    """Dtype of arrays in compute form: float32 or float64 for floats that are computed so, otherwise the storage dtype."""
+    if isinstance(element, FloatFormat) and not element.in_integers:
+        return _COMPUTE[element.compute]
+    return element.storage
 
 
 def decode_array(stored: Array, format: FloatFormat) -> Array:
-    """Stored elements (of the storage dtype or its bits) in compute form."""
+    """Stored elements (of the storage dtype or its bits) in compute form; of a format in integers the nearest float64."""
+    if format.in_integers:
+        return exact_numbers.decode_floats(stored, format)
     if format.is_native:
         return stored.view(format.storage)
     if is_half(format):
@@ -50,6 +54,8 @@ def decode_array(stored: Array, format: FloatFormat) -> Array:
 def encode_array(values: Array, format: FloatFormat) -> Array:
     """Floats (float32 or float64) rounded to the format, as an array of its storage dtype."""
     values = np.asarray(values)
+    if format.in_integers:
+        return exact_numbers.encode_floats(values, format)
     if format.is_native or is_half(format):
         native = format.storage if format.is_native else np.dtype(np.float16)
         with np.errstate(all="ignore"):
@@ -105,6 +111,8 @@ def _odd_float(number: Any) -> float:
 def round_array(values: Array, element: ElementType) -> Array:
     """The result of an op's reference, brought into compute form: floats are rounded, sub-byte integers wrap."""
     if isinstance(element, FloatFormat):
+        if element.in_integers:
+            return to_storage(np.asarray(values), element)
         return decode_array(encode_array(np.asarray(values), element), element)
     return wrap_array(np.asarray(values), element)
 
@@ -122,14 +130,15 @@ def wrap_array(values: Array, element: ElementType) -> Array:
 def to_compute(stored: Array, element: ElementType) -> Array:
     """An array of the storage dtype (what a buffer or a constant holds) in compute form."""
     if isinstance(element, FloatFormat):
-        return decode_array(stored, element)
+        return stored.view(element.storage) if element.in_integers else decode_array(stored, element)
     return wrap_array(stored, element) if isinstance(element, IntegerType) else stored
 
 
 def to_storage(values: Array, element: ElementType) -> Array:
     """An array in compute form (or not yet rounded) as the storage dtype."""
     if isinstance(element, FloatFormat):
-        return encode_array(values, element)
+        are_codes = element.in_integers and values.dtype == element.storage
+        return values if are_codes else encode_array(values, element)
     return wrap_array(values, element)
 
 

@@ -56,7 +56,9 @@ def storage_kind(element: ElementType) -> str:
 
 def compute_kind(element: ElementType) -> str:
     """Kind of one element in compute form."""
-    return element.compute if isinstance(element, FloatFormat) else storage_kind(element)
+    if isinstance(element, FloatFormat) and not element.in_integers:
+        return element.compute
+    return storage_kind(element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
     """An element as it stands in memory (of ``storage_kind``) in compute form."""
     if isinstance(element, IntegerType):
         return wrap_integer(b, stored, element)
-    if not isinstance(element, FloatFormat) or element.is_native:
+    if not isinstance(element, FloatFormat) or element.is_native or element.in_integers:
         return stored
     if element.decode is not None:
         code = _own_bits(b, stored, element)

@@ -218,6 +218,8 @@ def _listed(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _intermediate(element: ElementType) -> Any:
     if isinstance(element, QuantizedType):
         return element_type(element.storage_type).storage
+    if isinstance(element, FloatFormat) and element.in_integers:
+        return element.storage
     if isinstance(element, (FloatFormat, ComplexType, BlockFormat)):
         return np.float64
     return element.storage
@@ -338,6 +340,25 @@ class FloatConverter(Converter):
         return out.view(self.element.storage) if isinstance(self.element, ComplexType) else out
 
 
+class ExactConverter(FloatConverter):
+    """Decimals for formats that no native float can carry: what is written is rounded once."""
+
+    def convert(self, words: list[bytes], index: int) -> list[Any]:
+        """See the base class."""
+        from hlojit.ir.scalar.exact_numbers import encode_numbers, number_of
+
+        patterns = {at: int(word, 16) for at, word in enumerate(words) if b"x" in word}
+        if any(pattern < 0 or pattern >> self.part.bits for pattern in patterns.values()):
+            raise OverflowError
+        numbers = [0 if at in patterns else number_of(word.decode()) for at, word in enumerate(words)]
+        coded = list(encode_numbers(numbers, self.part))
+        return [patterns.get(at, code) for at, code in enumerate(coded)]
+
+    def finish(self, values: Array) -> Array:
+        """They are codes."""
+        return values
+
+
 def _converter(element: ElementType, has_hex: bool) -> Converter:
     if isinstance(element, QuantizedType):
         element = element_type(element.storage_type)
@@ -348,7 +369,8 @@ def _converter(element: ElementType, has_hex: bool) -> Converter:
     if isinstance(element, IntegerType):
         return IntegerConverter(element, has_hex)
     assert isinstance(element, (FloatFormat, ComplexType))
-    return FloatConverter(element, has_hex)
+    is_exact = isinstance(element, FloatFormat) and element.in_integers
+    return (ExactConverter if is_exact else FloatConverter)(element, has_hex)
 
 
 def _complain(cursor: Cursor, start: int, body: bytes, type: TensorType, converter: Converter) -> None:
