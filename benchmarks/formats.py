@@ -64,6 +64,8 @@ ROWS = [
     FloatFormat("bench12", exponent_bits=5, mantissa_bits=6, bias=14),
     FloatFormat("bench24", exponent_bits=8, mantissa_bits=15, bias=127),
     FloatFormat("bench40", exponent_bits=8, mantissa_bits=31, bias=127),
+    FloatFormat("bench60", exponent_bits=15, mantissa_bits=44, bias=16383),
+    FloatFormat("bench64", exponent_bits=7, mantissa_bits=56, bias=63),
     FloatFormat("bench16zero", exponent_bits=8, mantissa_bits=7, bias=127, rounding=Rounding.TOWARD_ZERO),
     FloatFormat("bench16stochastic", exponent_bits=8, mantissa_bits=7, bias=127, rounding=Rounding.STOCHASTIC),
 ]

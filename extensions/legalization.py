@@ -24,8 +24,8 @@ from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, Verific
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.custom_calls import PARTITIONER, PARTITIONER_TARGETS, described, is_custom_call
-from hlojit.ir.ops.internal import chosen_kernel, is_fusion
 from hlojit.ir.ops.integer_parts import left_over
+from hlojit.ir.ops.internal import chosen_kernel, is_fusion
 from hlojit.ir.ops.representations import INTEGER_FLOAT_PARTS, REPRESENTATIONS
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator

@@ -21,6 +21,7 @@ from hlojit.ir.ops.block_arithmetic import block_format, part_types
 from hlojit.ir.ops.block_parts import BlockArray, evaluate_blocks, has_blocks
 from hlojit.ir.ops.definition import Pointwise, Trait
 from hlojit.ir.ops.foreign_rules import is_foreign
+from hlojit.ir.ops.integer_parts import left_over
 from hlojit.ir.ops.quantized_arrays import computes_with_numbers, dequantize, quantize, quantized_element_of
 from hlojit.ir.plugin_names import plugins_named
 from hlojit.ir.quantized import is_quantized
@@ -133,6 +134,10 @@ class Interpreter:
 
     def _evaluate(self, instruction: Any, operands: Sequence[Any], environment: dict[Value, Any]) -> list[Any]:
         record = instruction.op
+        if reason := left_over(instruction):
+            raise ExecutionError(
+                f"{record.name} at {instruction.location}: {reason}; the pass type-legalizer puts integers in"
+            )
         if record.reference is None:
             raise ExecutionError(f"{record.name} at {instruction.location} has no reference semantics")
         quantized = computes_with_numbers(instruction)

@@ -28,7 +28,9 @@ Rule = Callable[[ScalarBuilder, PointwiseCall, "list[Scalar]"], Scalar]
 """From operands, integers of 64 bits, to one."""
 
 
-def _record(mnemonic: str, count: int, rule: Rule, summary: str, *further: AttributeSpec, draws: bool = False) -> OpDefinition:
+def _record(
+    mnemonic: str, count: int, rule: Rule, summary: str, *further: AttributeSpec, draws: bool = False
+) -> OpDefinition:
     """A record whose operands are integers, without signs unless their type has one, and so is the result.
 
     ``draws``: of two operands more, place and iteration, and of the attributes number and seed come random bits.
@@ -76,7 +78,10 @@ def _form(call: PointwiseCall, name: str = "form") -> Form:
 
 
 def _random(b: ScalarBuilder, call: PointwiseCall, drawn: list[Scalar]) -> Scalar | None:
-    return random_bits(b, *drawn, call.attributes["number"], call.attributes["seed"]) if drawn else None
+    if not drawn:
+        return None
+    place, iteration = drawn
+    return random_bits(b, place, iteration, call.attributes["number"], call.attributes["seed"])
 
 
 def _arithmetic(mnemonic: str, count: int, function: Callable[..., Number]) -> OpDefinition:
@@ -116,16 +121,22 @@ def _extremum(mnemonic: str, *, largest: bool) -> OpDefinition:
 CHOOSING: Final = {
     "maximum": _extremum("maximum", largest=True),
     "minimum": _extremum("minimum", largest=False),
-    "sign": _record("sign", 1, lambda b, call, scalars: rules.sign(b, scalars[0], _form(call)), "sign of a code's number"),
+    "sign": _record(
+        "sign", 1, lambda b, call, scalars: rules.sign(b, scalars[0], _form(call)), "sign of a code's number"
+    ),
 }
 """What rounds nothing."""
+
+
+def _compare(b: ScalarBuilder, call: PointwiseCall, scalars: list[Scalar]) -> Scalar:
+    x, y = scalars
+    return rules.compared(b, call.attributes["direction"], x, y, _form(call), total=call.attributes["total"])
+
 
 COMPARE: Final = _record(
     "compare",
     2,
-    lambda b, call, scalars: rules.compared(
-        b, call.attributes["direction"], *scalars, _form(call), total=call.attributes["total"]
-    ),
+    _compare,
     "whether two codes' numbers stand in a relation",
     AttributeSpec("direction", STRING),
     AttributeSpec("total", BOOL),
@@ -167,7 +178,9 @@ def _to_integer(b: ScalarBuilder, call: PointwiseCall, scalars: list[Scalar]) ->
     return rules.as_saturated(number, target.minimum, target.maximum)
 
 
-TO_INTEGER: Final = _record("to_integer", 1, _to_integer, "codes' numbers as integers, toward zero, or whether they are not 0")
+TO_INTEGER: Final = _record(
+    "to_integer", 1, _to_integer, "codes' numbers as integers, toward zero, or whether they are not 0"
+)
 
 
 def form_of(element: FloatFormat, rounding: int | None = None) -> tuple[int, ...]:

@@ -75,7 +75,12 @@ def _form(type: Type) -> tuple[int, ...]:
 
 
 def _made(
-    builder: Any, record: OpDefinition, operands: Sequence[Value], type: TensorType, draw: Draw | None, **attributes: Any
+    builder: Any,
+    record: OpDefinition,
+    operands: Sequence[Value],
+    type: TensorType,
+    draw: Draw | None,
+    **attributes: Any,
 ) -> Value:
     if draw is not None:
         operands = [*operands, *draw[:2]]
@@ -97,7 +102,11 @@ def pointwise(
 
 def _compared(builder: Any, instruction: Instruction, operands: Sequence[Parts]) -> Sequence[Parts]:
     view = CompareView.of(instruction)
-    attributes = {"direction": view.direction, "total": view.is_total_order, "form": _form(instruction.operand_types[0])}
+    attributes = {
+        "direction": view.direction,
+        "total": view.is_total_order,
+        "form": _form(instruction.operand_types[0]),
+    }
     codes = [parts[0] for parts in operands]
     return [(_made(builder, soft.COMPARE, codes, instruction.results[0].tensor_type, None, **attributes),)]
 
@@ -123,16 +132,22 @@ def converted(
 ) -> Sequence[Parts] | None:
     """From and to integers, booleans and every format; formats that functions give by way of f64, rounded to odd."""
     (part,) = operands[0]
-    source, result = instruction.operands[0].tensor_type.element_type, instruction.results[0].tensor_type
+    source, whole = instruction.operands[0].tensor_type.element_type, instruction.results[0].tensor_type
+    if isinstance(source, ComplexType):
+        part, source = builder.real(part), element_type(source.component)
+    if not isinstance(whole.element_type, ComplexType):
+        found = _converted(builder, part, source, whole, draw)
+        return None if found is None else [(found,)]
+    found = _converted(builder, part, source, whole.with_element_type(whole.element_type.component), draw)
+    return None if found is None else [(builder.convert(found, whole.element_type),)]
+
+
+def _converted(builder: Any, part: Value, source: ElementType, result: TensorType, draw: Draw | None) -> Value | None:
     target = result.element_type
     if isinstance(source, (IntegerType, BooleanType)):
-        type = codes_type(result)
-        return [(_made(builder, soft.OF_INTEGER, [part], type, draw, form=_form(result)),)]
-    assert isinstance(source, FloatFormat) or isinstance(target, FloatFormat)
-    if isinstance(target, (IntegerType, BooleanType)):
-        return [(_made(builder, soft.TO_INTEGER, [part], result, None, form=_form(instruction.operand_types[0])),)]
-    if isinstance(source, ComplexType) or isinstance(target, ComplexType):
-        return _of_complex(builder, instruction, part)
+        return _made(builder, soft.OF_INTEGER, [part], codes_type(result), draw, form=_form(result))
+    if isinstance(source, FloatFormat) and isinstance(target, (IntegerType, BooleanType)):
+        return _made(builder, soft.TO_INTEGER, [part], result, None, form=soft.form_of(source))
     if not isinstance(source, FloatFormat) or not isinstance(target, FloatFormat):
         return None
     # All numbers of formats that are not computed in integers are numbers of f64.
@@ -145,30 +160,21 @@ def converted(
         rounding = None if target.mantissa_bits == final.mantissa_bits and target.decode is None else TO_ODD
     forms = {"form": soft.form_of(final, rounding), "source": soft.form_of(source)}
     found = _made(builder, soft.CONVERT, [part], type, draw, **forms)
-    if not _is_soft(target):
-        found = _same_bits(builder, found, "f64")
-        found = found if target == final else builder.convert(found, target)
-    return [(found,)]
-
-
-def _same_bits(builder: Any, value: Value, element: str) -> Value:
-    made: Value = builder.bitcast_convert(value, value.tensor_type.with_element_type(element))
-    return made
-
-
-def _of_complex(builder: Any, instruction: Instruction, part: Value) -> Sequence[Parts] | None:
-    result = instruction.results[0].tensor_type
-    if isinstance(result.element_type, ComplexType):
-        component = element_type(result.element_type.component)
-        real = builder.convert(_cast(builder, part, instruction.operands[0].tensor_type), component)
-        return [(builder.convert(real, result.element_type),)]
-    return None
+    if _is_soft(target):
+        return found
+    number = _same_bits(builder, found, "f64")
+    return number if target == final else builder.convert(number, target)
 
 
 def _f64() -> FloatFormat:
     found = element_type("f64")
     assert isinstance(found, FloatFormat)
     return found
+
+
+def _same_bits(builder: Any, value: Value, element: str) -> Value:
+    made: Value = builder.bitcast_convert(value, value.tensor_type.with_element_type(element))
+    return made
 
 
 def _cast(builder: Any, value: Value, type: TensorType) -> Value:
@@ -229,12 +235,10 @@ def _dot_general(builder: Any, instruction: Instruction, operands: Sequence[Part
 def _summed(builder: Any, values: Value, dimensions: tuple[int, ...], form: tuple[int, ...]) -> Value:
     scalar = tensor((), values.tensor_type.element_type)
     zero = builder.constant(np.zeros((), scalar.element_type.storage), scalar)
-    made: Value = builder.reduce(
-        values,
-        zero,
-        dimensions,
-        lambda inner, x, y: _made(inner, soft.ARITHMETIC["add"], [x, y], scalar, None, form=form),
+    body = builder.region(
+        (scalar, scalar), lambda inner, x, y: _made(inner, soft.ARITHMETIC["add"], [x, y], scalar, None, form=form)
     )
+    made: Value = builder.reduce([values], [zero], body, dimensions=dimensions)
     return made
 
 
@@ -253,6 +257,19 @@ _RULES: Final[Mapping[str, RuleOfParts]] = MappingProxyType(
 )
 ROUNDING: Final = frozenset({*(f"stablehlo.{name}" for name in soft.ARITHMETIC), "stablehlo.convert"})
 """Ops with results that a stochastic rounding rounds by random bits."""
+
+
+def drawn(builder: Any, instruction: Instruction, draw: Draw) -> Value:
+    """The result of one of these, rounded by random bits, from operands as the program has them."""
+    operands = [
+        (_cast(builder, value, codes_type(value.tensor_type)) if is_in_integers(value.type) else value,)
+        for value in instruction.operands
+    ]
+    parts = (converted if instruction.op.name == "stablehlo.convert" else pointwise)(
+        builder, instruction, operands, draw
+    )
+    assert parts is not None  # complex numbers are converted by way of their parts
+    return _cast(builder, parts[0][0], instruction.results[0].tensor_type)
 
 
 @final

@@ -20,8 +20,9 @@ import numpy as np
 from hlojit.ir.blocks import Block, Instruction, Value
 from hlojit.ir.builder import Builder
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.formats import IntegerType, element_types
+from hlojit.ir.formats import ComplexType, ElementType, IntegerType, element_types
 from hlojit.ir.graph import Module
+from hlojit.ir.ops.integer_parts import ROUNDING, drawn, is_in_integers
 from hlojit.ir.ops.rounded import ROUND_STOCHASTIC, is_stochastic, rounds
 from hlojit.ir.passes.graph_facts import is_constant
 from hlojit.ir.passes.pass_manager import Pass
@@ -92,6 +93,10 @@ def _seed_of(b: Builder, argument: Value) -> Value:
     return argument if type == SEED_TYPE else b.convert(argument, SEED_TYPE.element_type)
 
 
+def _element(instruction: Instruction) -> ElementType:
+    return instruction.operands[0].tensor_type.element_type
+
+
 class _Rounded:
     """Replaces the instructions of one function."""
 
@@ -142,6 +147,9 @@ class _Rounded:
     def _replace(self, instruction: Instruction, iteration: Value) -> None:
         """Compute in f64, and round each result that wants it."""
         b = Builder.in_front_of(instruction)
+        if any(is_in_integers(type) for type in instruction.result_types):
+            self._in_integers(b, instruction, iteration)
+            return
         made = _WIDENING.computed(b, instruction)
         results = [
             self._rounded(b, new, old.tensor_type, iteration) if _is_concerned(old.type) else new
@@ -149,12 +157,21 @@ class _Rounded:
         ]
         instruction.replace_with(results)
 
+    def _in_integers(self, b: Builder, instruction: Instruction, iteration: Value) -> None:
+        """Give an op of a format that is computed in integers its bits; sums of many elements are rounded to nearest."""
+        if instruction.op.name in ROUNDING and not isinstance(_element(instruction), ComplexType):
+            draw = (*self._place(b, instruction.result.tensor_type, iteration), next(self.numbers), self.seed)
+            instruction.replace_with([drawn(b, instruction, draw)])
+
     def _rounded(self, b: Builder, value: Value, type: TensorType, iteration: Value) -> Value:
+        attributes = {"number": next(self.numbers), "seed": self.seed}
+        operands = [value, *self._place(b, type, iteration)]
+        return b.create(ROUND_STOCHASTIC.name, operands, attributes=attributes, result_types=[type]).result
+
+    def _place(self, b: Builder, type: TensorType, iteration: Value) -> tuple[Value, Value]:
+        """The number of each element, and the iteration."""
         if DYNAMIC in type.shape:
             raise HlojitError(f"roundings to {type.element_type} want sizes that are known, and {type} has open ones")
-        places = b.iota(tensor((prod(type.shape),), "i64"), 0) if type.shape else None
-        place = b.reshape(places, type.shape) if places is not None else b.constant(np.array(0, np.int64), "i64")
-        attributes = {"number": next(self.numbers), "seed": self.seed}
-        return b.create(
-            ROUND_STOCHASTIC.name, [value, place, iteration], attributes=attributes, result_types=[type]
-        ).result
+        if not type.shape:
+            return b.constant(np.array(0, np.int64), "i64"), iteration
+        return b.reshape(b.iota(tensor((prod(type.shape),), "i64"), 0), type.shape), iteration

@@ -46,13 +46,19 @@ class TypeLegalizer(Pass):
         types = _Types(self.representations, self.keeps)
         if not any(map(types.has_rule, module.walk())):
             return False
-        replaced = 0
-        for function in module.functions.values():
-            if not function.is_declaration:
-                replaced += _FunctionLegalizer(types).run(function)
-        if replaced:
-            self.expander.run(module)
-        return replaced > 0
+        changed = False
+        for _ in self.representations:
+            # What a rule builds may hold numbers of another representation: a complex number's part, converted.
+            replaced = 0
+            for function in module.functions.values():
+                if not function.is_declaration:
+                    replaced += _FunctionLegalizer(types).run(function)
+            changed |= replaced > 0
+            if replaced:
+                self.expander.run(module)
+            if not replaced or not any(map(types.has_rule, module.walk())):
+                break
+        return changed
 
 
 @final
@@ -226,7 +232,8 @@ class _FunctionLegalizer:
 
     def _replace(self, instruction: Instruction, results: Iterable[Parts]) -> None:
         for result, parts in zip(instruction.results, results, strict=True):
-            if self._types.representation(result.type) is None:
+            # A rule of another representation gives a number as a whole.
+            if self._types.representation(result.type) is None or parts[0].type == result.type:
                 result.replace_all_uses_with(parts[0])
             else:
                 self._parts[result] = parts

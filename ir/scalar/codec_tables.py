@@ -190,7 +190,7 @@ def codec_tables(row: FloatFormat) -> CodecTables | None:
 def rounds_twice(row: FloatFormat) -> bool:
     """Whether arithmetic in the float in which a format is computed has to be rounded to odd, to be rounded once."""
     if row.decode is None:
-        return not row.is_native and is_rounded_twice(row)
+        return not row.is_native and not row.in_integers and is_rounded_twice(row)
     tables = codec_tables(row)
     return tables is None or not _is_harmless(tables, F32 if row.compute == F32.name else F64)
 

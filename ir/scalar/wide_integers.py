@@ -1,8 +1,8 @@
 """Integers of 128 bits as pairs of i64, unsigned, for arithmetic on the significands of floats.
 
-    product(x, y)                 # both halves of x * y
-    shifted_right(pair, 70)       # what is left, and below it a fraction whose last bit says whether anything was lost
-    quotient(pair, divisor)       # pair // divisor and pair % divisor, where the quotient has 64 bits
+product(x, y)                 # both halves of x * y
+shifted_right(pair, 70)       # what is left, and below it a fraction whose last bit says whether anything was lost
+quotient(pair, divisor)       # pair // divisor and pair % divisor, where the quotient has 64 bits
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def normalized(pair: Pair) -> tuple[Term, Pair]:
     high, low = where(wholly, pair.low, pair.high), where(wholly, 0, pair.low)
     zeros = leading_zeros(high) & 63
     moved = where(zeros.equals(0), 0, low.logical_shift((64 - zeros) & 63))
-    return zeros + where(wholly, Term(high.b, high.b.constant("i64", 64)), 0), Pair((high << zeros) | moved, low << zeros)
+    return zeros + where(wholly, Term(high.b, high.b.constant("i64", 64)), 0), Pair(
+        (high << zeros) | moved, low << zeros
+    )
 
 
 def shifted_right(pair: Pair, count: Term) -> Pair:

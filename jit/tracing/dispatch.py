@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.ir.formats import ElementType
+from hlojit.ir.formats import ElementType, FloatFormat
 from hlojit.tracing import indexing
 from hlojit.tracing.functions import FUNCTIONS
-from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, stand_in
+from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
 from hlojit.tracing.operations import Operations, is_in_blocks
 from hlojit.tracing.products import matmul
 from hlojit.tracing.reductions import ufunc_method
@@ -76,11 +76,13 @@ class Dispatch(Operations):
         return self.wrap(self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1]))
 
     def _ufunc_in_format(self, ufunc: np.ufunc, rule: Rule, inputs: Sequence[Any], kinds: Sequence[Kind]) -> Tracer:
-        """Computed in the compute type; a result of that type is rounded into the format."""
+        """Computed in the compute type, or in the format where that would round twice; the result is one of the format."""
         weak = [weak_kind(operand) is not None for operand in inputs]
         kind = common_kind([each for each, is_weak in zip(kinds, weak) if not is_weak], f"np.{ufunc.__name__}")
         computed = stand_in(kind)
-        loop = ufunc.resolve_dtypes((computed,) * len(inputs) + (None,) * ufunc.nout)
+        loop: list[Any] = list(ufunc.resolve_dtypes((computed,) * len(inputs) + (None,) * ufunc.nout))
+        if isinstance(kind, FloatFormat) and rounds_itself(kind, ufunc.__name__):
+            loop = [kind if each == computed else each for each in loop]
         # A Python number becomes one of the format first, as it would one of a dtype.
         values = [
             self.converted(self.converted(self.value(operand, kind if is_weak else None), kind), loop[position])
@@ -88,7 +90,7 @@ class Dispatch(Operations):
         ]
         shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
         result = self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1])
-        return self.wrap(self.converted(result, kind) if loop[-1] == computed else result)
+        return self.wrap(self.converted(result, kind) if loop[-1] in (computed, kind) else result)
 
     @staticmethod
     def _loop_dtypes(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any) -> tuple[np.dtype[Any], ...]:

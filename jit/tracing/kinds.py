@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.formats import (
@@ -20,6 +20,7 @@ from hlojit.ir.formats import (
     element_types,
     find_element_type,
 )
+from hlojit.ir.scalar.codec_tables import rounds_twice
 from hlojit.tracing.tracer import Kind, Tracer, TracingError, kind_of_element
 
 
@@ -87,6 +88,23 @@ def stand_in(kind: Kind) -> np.dtype[Any]:
     if not isinstance(kind, ElementType):
         return kind
     return compute_dtype(kind) if isinstance(kind, FloatFormat) else kind.storage
+
+
+_ROUNDED_ONCE: Final = frozenset({"add", "subtract", "multiply", "divide", "sqrt", "square", "reciprocal"})
+
+
+def rounds_itself(element: FloatFormat, ufunc: str) -> bool:
+    """Whether an op is one of the format, not of its compute type, whose numbers would not hold the exact result."""
+    return element.in_integers or (ufunc in _ROUNDED_ONCE and rounds_twice(element))
+
+
+def refuse_in_integers(element: ElementType, what: str) -> None:
+    """Raise for what is computed in several steps in a wider float, where none is wide enough."""
+    if isinstance(element, FloatFormat) and element.in_integers:
+        raise TracingError(
+            f"{what} is computed in a wider float, and none holds the numbers of {element}; use .astype(np.float64) where its "
+            "precision is enough, or StableHLO text"
+        )
 
 
 def compute_dtype(element: FloatFormat) -> np.dtype[Any]:

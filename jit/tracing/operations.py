@@ -92,7 +92,7 @@ class Operations:
         """A constant of numbers, rounded into a format that has no dtype."""
         if numbers.dtype.kind not in "biuf":
             raise TracingError(f"{numbers.dtype} numbers cannot become {element}")
-        if isinstance(element, FloatFormat):
+        if isinstance(element, FloatFormat) and not element.in_integers:
             numbers = numbers.astype(compute_dtype(element))
         return self.builder.constant(numbers, tensor(numbers.shape, element))
 

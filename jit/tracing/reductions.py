@@ -13,7 +13,7 @@ from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_typ
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.complex_numbers import squared_size
-from hlojit.tracing.kinds import as_dtype
+from hlojit.tracing.kinds import as_dtype, refuse_in_integers
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, flag, float_dtype, implements, normalized_axes, refuse
 from hlojit.tracing.tracer import Tracer, TracingError
@@ -306,6 +306,7 @@ def _through_compute_type(rule: Callable[..., Any], *, keeps_type: bool) -> Call
         element = operand.type.element_type
         if element.dtype is not None or not isinstance(element, FloatFormat):
             return rule(ops, a, *arguments, **options)
+        refuse_in_integers(element, "a reduction in a jitted function")
         wide = np.float64 if "f64" in (element.compute, element.accumulator) else np.float32
         result = rule(ops, operand.astype(wide), *arguments, **options)
         wanted = options.get("dtype", arguments[1] if len(arguments) > 1 else None)

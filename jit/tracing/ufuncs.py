@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Value
+from hlojit.ir.types import tensor
+from hlojit.tracing.kinds import compute_dtype, refuse_in_integers
 from hlojit.tracing.operations import Operations
 
 Rule = Callable[[Operations, Sequence[Value]], Value]
@@ -45,13 +47,18 @@ def _is_integer(value: Value) -> bool:
 
 
 def _dtype(value: Value) -> np.dtype[Any]:
-    dtype = value.tensor_type.element_type.dtype
-    assert dtype is not None
-    return dtype
+    """The elements' dtype; of a format without one, that in which it shows its numbers."""
+    element = value.tensor_type.element_type
+    found = element.dtype or (compute_dtype(element) if isinstance(element, FloatFormat) else None)
+    assert found is not None
+    return found
 
 
 def _like(ops: Operations, value: Value, number: Any) -> Value:
-    return ops.full(number, _dtype(value), value.tensor_type.shape)
+    type = value.tensor_type
+    if type.element_type.dtype is None:
+        return ops.broadcast(ops.builder.constant(number, tensor((), type.element_type)), type.shape)
+    return ops.full(number, _dtype(value), type.shape)
 
 
 def _right_shift(ops: Operations, values: Sequence[Value]) -> Value:
@@ -296,6 +303,7 @@ def _in_compute_type(rule: Rule) -> Rule:
         element = values[0].tensor_type.element_type
         if not isinstance(element, FloatFormat) or element.is_native:
             return rule(ops, values)
+        refuse_in_integers(element, "this function")
         wide = element_type(element.compute)
         return ops.builder.convert(rule(ops, [ops.builder.convert(each, wide) for each in values]), element)
 
