@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hlojit.testing.backends import check_backend
     from hlojit.testing.bisection import Bisection, bisect
+    from hlojit.testing.block_formats import check_block_format
     from hlojit.testing.calls import check_custom_call
     from hlojit.testing.cases import Case
     from hlojit.testing.comparison import EXACT, INEXACT, Tolerance
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "backends": ("check_backend",),
+    "block_formats": ("check_block_format",),
     "calls": ("check_custom_call",),
     "cases": ("Case",),
     "corpus": ("CorpusProgram", "corpus"),
@@ -67,6 +69,7 @@ __all__ = [
     "Tolerance",
     "bisect",
     "check_backend",
+    "check_block_format",
     "check_custom_call",
     "check_format",
     "check_kernel",

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array
 from hlojit.compiler import parse
-from hlojit.extensions import FloatFormat, hookimpl, using
+from hlojit.extensions import BlockFormat, FloatFormat, hookimpl, using
 from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import element_type, find_element_type
@@ -60,7 +60,8 @@ def check_format(
     """
     row = element_type(format) if isinstance(format, str) else format
     if not isinstance(row, FloatFormat):
-        raise HlojitError(f"check_format checks float formats; {row} is none")
+        also = "; check_block_format checks block formats" if isinstance(row, BlockFormat) else ""
+        raise HlojitError(f"check_format checks float formats; {row} is none{also}")
     recorder = Recorder("format", row.name, budget_of(budget), seed, progress, frozenset(groups))
     check = _FormatCheck(row, recorder, tuple(backends))
     with registered(row):

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hlojit.extensions import FloatFormat, registry
+from hlojit.extensions import BlockFormat, registry
 from hlojit.ir.errors import HlojitError
 from hlojit.testing.backends import check_backend
+from hlojit.testing.block_formats import check_block_format
 from hlojit.testing.calls import check_custom_call
 from hlojit.testing.cases import Case, cases_of
 from hlojit.testing.formats import check_format
@@ -83,8 +84,8 @@ def _checked(part: Part, said: dict[str, Any]) -> Report:
         absent = _absence(part)
         if absent:
             reason = Skipped(absent)
-        elif part.kind == "format" and not isinstance(part.record, FloatFormat):
-            reason = Unreached("check_format tries float formats")
+        elif isinstance(part.record, BlockFormat):
+            return check_block_format(part.record, **said)
         else:
             return _CHECKS[part.kind](part.record, **said)
     except (HlojitError, TypeError) as error:
