@@ -19,7 +19,7 @@ from hlojit.ir.formats import FloatFormat, element_types
 
 ROOT = Path(__file__).resolve().parents[1]
 BACKENDS = ("cpu", "reference")
-EXAMPLES = ("hlojit-acme", "hlojit-mx", "hlojit-null", "hlojit-posit")
+EXAMPLES = tuple(sorted(folder.name for folder in (ROOT / "plugins_example").glob("hlojit-*")))
 
 
 def checks(budget: str, seed: int) -> Iterator[tuple[str, Callable[[], testing.Report]]]:
@@ -56,9 +56,7 @@ def main() -> int:
             report = check()
             for ending in (".html", ".json"):
                 testing.write_report(report, folder / (name.replace(" ", "-") + ending))
-            print(
-                report.text() if not report.ok else f"{name}: {report.counts['passed']} checks, {report.seconds:.1f} s"
-            )
+            print(f"{name} {report.summary}, {report.seconds:.1f} s" if report.ok else report.text(), flush=True)
             failed += not report.ok
     return min(failed, 1)
 

@@ -61,6 +61,6 @@ def stated_arguments(arguments: StatedArguments, kinds: Sequence[TensorType], se
     if len(made) != len(kinds):
         raise HlojitError(f"arguments= gives {len(made)} arrays for {len(kinds)} arguments")
     return [
-        np.ascontiguousarray(to_storage(array, kind, f"array {number} of arguments="))
+        np.array(to_storage(array, kind, f"array {number} of arguments="), order="C")
         for number, (array, kind) in enumerate(zip(made, kinds))
     ]

@@ -25,6 +25,9 @@ from hlojit_acme.softmax import SOFTMAX
 hlojit_api = (1, 2)
 """The version of hlojit's hooks that this package is written for."""
 
+hlojit_cases = "hlojit_acme.cases"
+"""What the conformance kit is told."""
+
 ACME8 = FloatFormat(
     "acme8",
     exponent_bits=4,

@@ -18,6 +18,9 @@ from hlojit_kernels.sqlite import SQLITE_CALLS
 hlojit_api = (1, 2)
 """The version of hlojit's hooks that this package is written for."""
 
+hlojit_cases = "hlojit_kernels.cases"
+"""What the conformance kit is told of them."""
+
 
 @hookimpl
 def hlojit_kernels() -> Sequence[Kernel]:

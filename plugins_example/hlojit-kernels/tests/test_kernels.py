@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hlojit.testing import check_kernel
 from hlojit_kernels.attention import ATTENTION
+from hlojit_kernels.cases import HAMMING_TEXT, SOFTMAX_TEXT
 from hlojit_kernels.hamming import HAMMING
 from hlojit_kernels.softmax import SOFTMAX
 
@@ -26,39 +27,6 @@ func.func @main(%q: tensor<2x150x16xf32>, %k: tensor<2x600x16xf32>, %v: tensor<2
   %8 = stablehlo.divide %5, %7 : tensor<2x150x600xf32>
   %9 = stablehlo.dot_general %8, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<2x150x600xf32>, tensor<2x600x24xf32>) -> tensor<2x150x24xf32>
   return %9 : tensor<2x150x24xf32>
-}
-"""
-
-SOFTMAX_TEXT = """
-func.func @main(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
-  %0 = stablehlo.composite "kernels.softmax" %x {decomposition = @softmax} : (tensor<64x100xf32>) -> tensor<64x100xf32>
-  return %0 : tensor<64x100xf32>
-}
-func.func private @softmax(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
-  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
-  %zero = stablehlo.constant dense<0.0> : tensor<f32>
-  %0 = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<64x100xf32>, tensor<f32>) -> tensor<64xf32>
-  %1 = stablehlo.broadcast_in_dim %0, dims = [0] : (tensor<64xf32>) -> tensor<64x100xf32>
-  %2 = stablehlo.subtract %x, %1 : tensor<64x100xf32>
-  %3 = stablehlo.exponential %2 : tensor<64x100xf32>
-  %4 = stablehlo.reduce(%3 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<64x100xf32>, tensor<f32>) -> tensor<64xf32>
-  %5 = stablehlo.broadcast_in_dim %4, dims = [0] : (tensor<64xf32>) -> tensor<64x100xf32>
-  %6 = stablehlo.divide %3, %5 : tensor<64x100xf32>
-  return %6 : tensor<64x100xf32>
-}
-"""
-
-HAMMING_TEXT = """
-func.func @main(%x: tensor<64x5xi64>, %y: tensor<64x5xi64>) -> tensor<64xi64> {
-  %0 = stablehlo.composite "kernels.hamming" %x, %y {decomposition = @hamming} : (tensor<64x5xi64>, tensor<64x5xi64>) -> tensor<64xi64>
-  return %0 : tensor<64xi64>
-}
-func.func private @hamming(%x: tensor<64x5xi64>, %y: tensor<64x5xi64>) -> tensor<64xi64> {
-  %zero = stablehlo.constant dense<0> : tensor<i64>
-  %0 = stablehlo.xor %x, %y : tensor<64x5xi64>
-  %1 = stablehlo.popcnt %0 : tensor<64x5xi64>
-  %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<64x5xi64>, tensor<i64>) -> tensor<64xi64>
-  return %2 : tensor<64xi64>
 }
 """
 
