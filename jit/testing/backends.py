@@ -33,6 +33,9 @@ from hlojit.testing.script import script
 from hlojit.testing.timing import least_times, prepared
 from hlojit.testing.trials import Trial, Trials
 
+_GROUPS = {"random": "random programs", "numbers": "element types"}
+"""Groups of checks by the first words of programs' names."""
+
 
 def check_backend(
     backend: str | Backend,
@@ -61,7 +64,7 @@ def check_backend(
     own = corpus_of(programs, seed=seed)
     every = [_tolerated(each, tolerance) for each in (*own, *corpus(seed=seed, count=recorder.budget.programs))]
     for program in every:
-        group = "random programs" if program.name.startswith("random") else "real programs"
+        group = _GROUPS.get(program.name.partition(" ")[0], "real programs")
         recorder.run(group, program.name, partial(trials.run, _trial(program), name, times=2), backend=name)
     _check_answers(chosen, every, recorder, trials, tolerance)
     _check_edges(name, recorder)

@@ -110,7 +110,8 @@ def differences(found: NDArray, expected: NDArray, element: ElementType, toleran
     if not isinstance(element, FloatFormat):
         return np.asarray(found != expected)
     ours, theirs = (to_compute(np.ascontiguousarray(each), element) for each in (found, expected))
-    return _differ(ours, theirs, element.mantissa_bits, tolerance)
+    # NumPy makes contiguous scalars arrays of one element.
+    return _differ(ours, theirs, element.mantissa_bits, tolerance).reshape(found.shape)
 
 
 def _differ(found: NDArray, expected: NDArray, mantissa_bits: int, tolerance: Tolerance) -> NDArray:

@@ -29,9 +29,7 @@ SIZES: tuple[tuple[int, ...], ...] = (
     (65,),
     (5, 7),
     (1000,),
-    (),
     (1,),
-    (0,),
     (17,),
     (63,),
     (64,),
@@ -40,6 +38,9 @@ SIZES: tuple[tuple[int, ...], ...] = (
     (16,),
 )
 """Shapes that are tried, those first that find most: beside multiples of vectors and blocks."""
+
+EDGES: tuple[tuple[int, ...], ...] = ((), (0, 3))
+"""Shapes that are always tried."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Sample:
 
     def tries(self, sizes: int) -> list[Shapes]:
         """The shapes in which it is tried alone."""
-        return list(self.shapes) or [self.alike(shape) for shape in SIZES[:sizes]]
+        return list(self.shapes) or [self.alike(shape) for shape in (*SIZES[:sizes], *EDGES)]
 
     @property
     def usual(self) -> Shapes:

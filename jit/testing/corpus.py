@@ -3,7 +3,8 @@
     for program in corpus(seed=0, count=20):
         program.name, program.module, program.arguments
 
-The real ones stand in ``corpus_programs`` as text; random ones are built by ``random_programs``.
+The real ones stand in ``corpus_programs`` as text; those of each element type and random ones are built by ``corpus_types`` and
+``random_programs``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
 from hlojit.testing.corpus_programs import PROGRAMS
+from hlojit.testing.corpus_types import typed_programs
 from hlojit.testing.random_programs import random_module
 
 NDArray = np.ndarray[Any, Any]
@@ -61,6 +63,8 @@ def random_programs(count: int, *, seed: int = 0) -> Iterator[CorpusProgram]:
 
 
 def corpus(*, seed: int = 0, count: int = 20) -> Iterator[CorpusProgram]:
-    """The real programs, then ``count`` random ones."""
+    """The real programs, one for each element type, then ``count`` random ones."""
     yield from real_programs(seed=seed)
+    for name, module in typed_programs():
+        yield of_module(name, module, seed=seed)
     yield from random_programs(count, seed=seed)

@@ -100,6 +100,69 @@ func.func @main(%x: tensor<50xf32>) -> (tensor<50xf32>, tensor<50xi32>) {
   }) : (tensor<50xf32>, tensor<50xi32>) -> (tensor<50xf32>, tensor<50xi32>)
   return %r#0, %r#1 : tensor<50xf32>, tensor<50xi32>
 }""",
+    "ranks among equals": """
+func.func @main(%x: tensor<60xi32>) -> (tensor<60xi32>, tensor<60xi32>) {
+  %n = stablehlo.iota dim = 0 : tensor<60xi32>
+  %r:2 = "stablehlo.sort"(%x, %n) <{dimension = 0 : i64, is_stable = true}> ({
+  ^bb0(%a: tensor<i32>, %b: tensor<i32>, %c: tensor<i32>, %d: tensor<i32>):
+    %p = stablehlo.compare LT, %a, %b : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }) : (tensor<60xi32>, tensor<60xi32>) -> (tensor<60xi32>, tensor<60xi32>)
+  return %r#0, %r#1 : tensor<60xi32>, tensor<60xi32>
+}""",
+    "functions": """
+func.func @main(%x: tensor<9x5xf32>, %y: tensor<9x5xf32>) -> (tensor<9x5xf32>, tensor<9x5xf32>, tensor<9x5xf32>, tensor<9x5xi1>) {
+  %one = stablehlo.constant dense<1.25> : tensor<9x5xf32>
+  %a = stablehlo.abs %x : tensor<9x5xf32>
+  %p = stablehlo.add %a, %one : tensor<9x5xf32>
+  %0 = stablehlo.tanh %x : tensor<9x5xf32>
+  %1 = stablehlo.log %p : tensor<9x5xf32>
+  %2 = stablehlo.logistic %y : tensor<9x5xf32>
+  %3 = stablehlo.sine %x : tensor<9x5xf32>
+  %4 = stablehlo.cosine %y : tensor<9x5xf32>
+  %5 = stablehlo.atan2 %y, %p : tensor<9x5xf32>
+  %6 = stablehlo.power %p, %y : tensor<9x5xf32>
+  %7 = stablehlo.log_plus_one %p : tensor<9x5xf32>
+  %8 = stablehlo.exponential_minus_one %x : tensor<9x5xf32>
+  %9 = stablehlo.cbrt %y : tensor<9x5xf32>
+  %10 = stablehlo.remainder %y, %p : tensor<9x5xf32>
+  %11 = stablehlo.floor %x : tensor<9x5xf32>
+  %12 = stablehlo.ceil %y : tensor<9x5xf32>
+  %13 = stablehlo.round_nearest_even %x : tensor<9x5xf32>
+  %14 = stablehlo.clamp %0, %y, %p : tensor<9x5xf32>
+  %15 = stablehlo.is_finite %x : (tensor<9x5xf32>) -> tensor<9x5xi1>
+  %16 = stablehlo.add %0, %1 : tensor<9x5xf32>
+  %17 = stablehlo.multiply %2, %3 : tensor<9x5xf32>
+  %18 = stablehlo.subtract %4, %5 : tensor<9x5xf32>
+  %19 = stablehlo.multiply %16, %17 : tensor<9x5xf32>
+  %20 = stablehlo.add %18, %6 : tensor<9x5xf32>
+  %21 = stablehlo.add %7, %8 : tensor<9x5xf32>
+  %22 = stablehlo.subtract %21, %9 : tensor<9x5xf32>
+  %23 = stablehlo.add %20, %10 : tensor<9x5xf32>
+  %24 = stablehlo.subtract %11, %12 : tensor<9x5xf32>
+  %25 = stablehlo.add %24, %13 : tensor<9x5xf32>
+  %26 = stablehlo.add %25, %14 : tensor<9x5xf32>
+  %27 = stablehlo.add %19, %22 : tensor<9x5xf32>
+  return %27, %23, %26, %15 : tensor<9x5xf32>, tensor<9x5xf32>, tensor<9x5xf32>, tensor<9x5xi1>
+}""",
+    "a count": """
+func.func @main(%x: tensor<6xi32>) -> (tensor<i32>, tensor<6xi32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %five = stablehlo.constant dense<5> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<6xi32> cond {
+    %c = stablehlo.compare LT, %i, %five : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %b = stablehlo.broadcast_in_dim %j, dims = [] : (tensor<i32>) -> tensor<6xi32>
+    %w = stablehlo.multiply %v, %b : tensor<6xi32>
+    %u = stablehlo.popcnt %w : tensor<6xi32>
+    %s = stablehlo.add %w, %u : tensor<6xi32>
+    stablehlo.return %j, %s : tensor<i32>, tensor<6xi32>
+  }
+  return %r#0, %r#1 : tensor<i32>, tensor<6xi32>
+}""",
     "square roots by Newton": """
 func.func @main(%x: tensor<21xf64>) -> tensor<21xf64> {
   %one = stablehlo.constant dense<1.0> : tensor<21xf64>

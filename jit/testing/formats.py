@@ -98,6 +98,7 @@ class _FormatCheck:
         run("encodings", "numbers of codes encode to themselves", self._round_trip)
         run("rounding", "numbers become the codes that they should", self._host_rounding)
         run("rounding", "larger numbers have larger codes", self._monotone)
+        run("rounding", "numbers become one of their neighbours", self._faithful)
         for backend in self.backends:
             run("encodings", f"decoding on {backend}", partial(self._decoding, backend), backend=backend)
             for source in ("f64", "f32"):
@@ -174,6 +175,34 @@ class _FormatCheck:
                         )
                     last = became
         return 3 * max(len(finite) - 1, 0)
+
+    def _faithful(self) -> int:
+        """What lies between two numbers of the format becomes none that is smaller or larger than both."""
+        finite = sorted(
+            {value for code in self.palette.numbers if isinstance(value := self.model.value(code), Fraction)}
+        )
+        count = 0
+        for low, high in zip(finite, finite[1:]):
+            for part in (1, 3, 5, 7):
+                number = low + (high - low) * part / 8
+                for code in self.model.codes(number):
+                    became = self.model.value(code)
+                    count += 1
+                    if not (isinstance(became, Fraction) or became == 0) or not low <= became <= high:
+                        raise Found(
+                            f"{self.row}: {_shown(number)} lies between {_shown(low)} and {_shown(high)}, and becomes "
+                            f"{_shown(became)} (code {code:#x})"
+                        )
+        for end, beyond in ((finite[:1], -1), (finite[-1:], 1)):
+            far = [value + beyond * factor * (abs(value) or 1) for value in end for factor in (2, 2**20, 2**60, 2**110)]
+            for number in (*far, beyond * exact.INFINITY):
+                became = self.model.value(self.model.encode(number))
+                count += 1
+                if isinstance(became, Fraction) and became * beyond < end[0] * beyond:
+                    raise Found(
+                        f"{self.row}: {_shown(number)} lies beyond {_shown(end[0])}, and becomes {_shown(became)}"
+                    )
+        return count
 
     def battery(self, source: str) -> NDArray:
         """Numbers of f32 or f64 that are hard to round: codes' own, midpoints and their neighbours, all edges."""

@@ -18,7 +18,7 @@ from hlojit.extensions.kernels import Declined, Kernel, KernelGroup
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
-from hlojit.testing.comparison import Tolerance, tolerance_for
+from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
 from hlojit.testing.corpus import corpus
 from hlojit.testing.execution import argument_types
 from hlojit.testing.kernel_programs import anchor_programs, resized
@@ -127,7 +127,9 @@ class _Making:
         if self.arguments is not None:
             arrays = stated_arguments(self.arguments, argument_types(module), seed)
         else:
-            arrays = arguments_for(module, seed=seed, values=Values.ORDINARY)
+            # Where the specification leaves no choice, that goes for NaN and infinities, too.
+            special = tolerance_for(module) == EXACT
+            arrays = arguments_for(module, seed=seed, values=Values.SPECIAL if special else Values.ORDINARY)
         return Trial(name, module, tuple(arrays), self.tolerance or tolerance_for(module))
 
 

@@ -70,6 +70,10 @@ def check_op(
                 f"{found.name}: no types of operands fit its record; give operands=, shapes= and attributes="
             )
         for sample in samples:
+            if operands:
+                recorder.run(
+                    str(sample), "its reference computes what its types say", partial(_refers, sample, found, seed)
+                )
             _check(sample, found, tolerance, oracle, backends, recorder, trials)
     return recorder.report()
 
@@ -161,6 +165,21 @@ def _round_trip(module: Module) -> None:
         difference = module_difference(parse(text), module)
         if difference is not None:
             raise Found(f"what is printed is read back as another program: {difference}", text)
+
+
+def _refers(sample: Sample, record: OpDefinition, seed: int) -> int:
+    """The record's reference takes what the record takes, and gives results of the types that the record infers."""
+    if record.reference is None:
+        raise Skipped("the record has none")
+    module = alone(sample, sample.usual)
+    arrays = context_arguments(sample, "alone", module, seed)
+    found = interpret(module, arrays)
+    if found.results is None:
+        raise Found(f"{sample}: its reference fails: {found.message}", script(module, arrays, "reference"))
+    for result, kind in zip(found.results, result_types(module), strict=True):
+        if result.shape != kind.shape:
+            raise Found(f"{sample}: its reference gives the shape {result.shape} for a result of {kind}", str(module))
+    return len(found.results)
 
 
 def _traits(sample: Sample, record: OpDefinition, seed: int) -> int:

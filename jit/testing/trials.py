@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hlojit.compiler import compile as compile_program
@@ -16,6 +16,7 @@ from hlojit.testing.execution import (
     Outcome,
     execute,
     execute_isolated,
+    isolated,
     meaning_of,
     result_types,
     run_executable,
@@ -41,7 +42,10 @@ class Trial:
     def meaning(self) -> Outcome:
         """What comes out of it: by the oracle, the records' semantics, or the reference back end, which expands."""
         if self.oracle is not None:
-            return Outcome(tuple(self.oracle(*self.arguments)))
+            try:
+                return Outcome(tuple(self.oracle(*self.arguments)))
+            except Exception as error:
+                return Outcome(None, "error", f"the oracle raises {type(error).__name__}: {error}")
         return meaning_of(self.module, self.arguments)
 
 
@@ -73,15 +77,37 @@ class Trials:
         return _compared(meant.results)
 
     def _again(self, trial: Trial, backend: str, first: Outcome, times: int) -> None:
-        executable = compile_program(trial.module, backend=backend)
-        assert first.results is not None
-        for number in range(times):
-            again = run_executable(executable, trial.module, trial.arguments)
-            if again.results is None or any(a.tobytes() != b.tobytes() for a, b in zip(again.results, first.results)):
-                raise Found(
-                    f"{trial.name} on {backend}: run {number + 2} gives other bits than the first",
-                    script(trial.module, trial.arguments, backend),
-                )
+        """More calls of one executable: the same bits for the same arguments, others' own, and what was returned stays."""
+        others = [_in_another_order(array) for array in trial.arguments]
+        meant = replace(trial, arguments=tuple(others)).meaning()
+
+        def calls() -> str:
+            executable = compile_program(trial.module, backend=backend)
+            kept = [run_executable(executable, trial.module, trial.arguments) for _ in range(times)]
+            between = run_executable(executable, trial.module, others) if meant.results is not None else meant
+            for number, again in enumerate(kept, 2):
+                if again.results is None or not _same_bits(again, first):
+                    return f"run {number} gives other bits than the first, or they do not stay"
+            return (
+                self._complaint(trial, between, meant, f"run {times + 2}, with other arguments")
+                if meant.is_good
+                else ""
+            )
+
+        if self.isolate:
+            ended = isolated(lambda say: calls())
+            complaint = ended.reason or ended.value
+        else:
+            complaint = calls()
+        if complaint:
+            raise Found(f"{trial.name} on {backend}: {complaint}", script(trial.module, trial.arguments, backend))
+
+    def _complaint(self, trial: Trial, found: Outcome, meant: Outcome, what: str) -> str:
+        if found.results is None or meant.results is None:
+            return f"{what}: {found.describe()}"
+        known = list(map(_where_known, found.results, meant.results))
+        difference = first_difference(known, meant.results, result_types(trial.module), trial.tolerance)
+        return f"{what}: {difference}" if difference is not None else ""
 
     def threads(self, trials: Sequence[Trial], backend: str, count: int) -> int:
         """Threads that compile and run all of the programs at once, each beginning with another one."""
@@ -109,10 +135,17 @@ class Trials:
                         return f"{trial.name}: {difference}"
             return ""
 
-        with ThreadPoolExecutor(count) as pool:
-            for complaint in pool.map(work, range(count)):
-                if complaint:
-                    raise Found(f"with {count} threads at once on {backend}, {complaint}")
+        def at_once() -> tuple[str, list[str]]:
+            with ThreadPoolExecutor(count) as pool:
+                return next(filter(None, pool.map(work, range(count))), ""), refused
+
+        if self.isolate:
+            ended = isolated(lambda say: at_once())
+            complaint, refused = (ended.reason, []) if ended.reason else ended.value
+        else:
+            complaint, refused = at_once()
+        if complaint:
+            raise Found(f"with {count} threads at once on {backend}, {complaint}")
         known = sum(each.results is not None for each in meant) * count
         if known and known == len(refused):
             raise Refused(refused[0])
@@ -140,3 +173,14 @@ def _compared(meant: Sequence[NDArray]) -> int:
     if not known and any(each.size for each in meant):
         raise Raised("it raises for every element that was tried")
     return known or 1
+
+
+def _in_another_order(array: NDArray) -> NDArray:
+    """Other arguments of the same kind of numbers."""
+    return np.ascontiguousarray(array.reshape(-1)[::-1]).reshape(array.shape)
+
+
+def _same_bits(found: Outcome, other: Outcome) -> bool:
+    assert found.results is not None
+    assert other.results is not None
+    return all(a.tobytes() == b.tobytes() for a, b in zip(found.results, other.results))

@@ -8,6 +8,10 @@ from typing import Any
 import hlojit.extensions as ext
 import numpy as np
 from hlojit import testing
+from hlojit.testing.recorder import Budget
+
+TINY = Budget("tiny", samples=256, programs=1, sizes=1, threads=2, reduction_seconds=0.5, most_findings=1)
+"""What most of the kit's own tests need."""
 
 
 def plugin(name: str, *, api: tuple[int, int] = (1, 1), **hooks: Any) -> Any:

@@ -14,7 +14,7 @@ from hlojit.extensions.array_functions import ArrayFunction
 from hlojit.extensions.kernels import Declined, Kernel, OpPattern
 
 from .formats import plain
-from .plugins import Device, expect, plugin
+from .plugins import TINY, Device, expect, plugin
 
 
 @pytest.fixture(autouse=True)
@@ -24,13 +24,13 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def report_on(device: ext.Backend) -> testing.Report:
     with ext.using(plugin("kit-device", backends=[device])):
-        return testing.check_backend(device.name, budget="smoke")
+        return testing.check_backend(device.name, budget=TINY)
 
 
 def test_a_device_conforms() -> None:
     report = report_on(Device()).raise_if_failed()
     groups = {result.group for result in report.results}
-    assert groups == {"real programs", "random programs", "answers", "edges", "arrays", "threads"}
+    assert groups == {"real programs", "element types", "random programs", "answers", "edges", "arrays", "threads"}
     assert report.timings
 
 
@@ -100,9 +100,54 @@ class Losing(Device):
         return super().compile(changed, options)
 
 
+class Remembering(Device):
+    """Gives the results of its first call, again and again."""
+
+    def compile(self, module: Any, options: Any) -> Any:
+        run = super().compile(module, options)
+        first: list[Any] = []
+        return lambda *arrays: [each.copy() for each in (first or [first.extend(run(*arrays)), first][1])]
+
+
+class Narrow(Device):
+    """Has 32 bits for integers of 64."""
+
+    def compile(self, module: Any, options: Any) -> Any:
+        run = super().compile(module, options)
+        return lambda *arrays: [x.astype("i4").astype("i8") if x.dtype == "i8" else x for x in run(*arrays)]
+
+
+class Hasty(Device):
+    """Goes round a loop once more."""
+
+    def compile(self, module: Any, options: Any) -> Any:
+        changed = module.clone()
+        for each in changed.walk():
+            if each.name == "stablehlo.compare" and each.block is not changed.main.body and not each.result.type.shape:
+                each.attributes["comparison_direction"] = "LE"
+        return super().compile(changed, options)
+
+
+class Moody(Device):
+    """Answers otherwise each time."""
+
+    asked = 0
+    hlojit_runtime = ("_host_devices", "asked")
+
+    def capability(self, instruction: Any) -> ext.Capability:
+        self.asked += 1
+        if instruction.name == "stablehlo.tanh" and self.asked % 2:
+            return ext.no("tired")
+        return super().capability(instruction)
+
+
 @pytest.mark.parametrize(
     ("device", "words"),
     [
+        (Remembering(), ("with other arguments",)),
+        (Narrow(), ("numbers of ui32",)),
+        (Hasty(), ("a count", "stablehlo.while")),
+        (Moody(), ("answers stablehlo.tanh once",)),
         (Lying(), ("answers YES to stablehlo.sort and then refuses it",)),
         (Mute(), ("answers no to stablehlo.sort without a reason",)),
         (Dividing(), ("answers DECOMPOSE to stablehlo.multiply", "no expansion")),
@@ -117,7 +162,7 @@ def test_what_a_device_gets_wrong(device: ext.Backend, words: tuple[str, ...]) -
 
 def test_a_scatter_that_loses_updates_shows_in_a_format() -> None:
     with ext.using(plugin("kit-losing", backends=[Losing()])):
-        report = testing.check_format(plain(), backends=["kit-losing"], groups=["scatter"], budget="smoke")
+        report = testing.check_format(plain(), backends=["kit-losing"], groups=["scatter"], budget=TINY)
     expect(report, "maximum on kit-losing")
 
 
@@ -152,12 +197,12 @@ def kernel(function: Any) -> Kernel:
 
 
 def test_a_kernel_conforms() -> None:
-    report = testing.check_kernel(kernel(negated), budget="smoke").raise_if_failed()
+    report = testing.check_kernel(kernel(negated), budget=TINY).raise_if_failed()
     assert report.counts["passed"] > 5
 
 
 def test_a_kernel_that_forgets_the_last_partial_block() -> None:
-    report = testing.check_kernel(kernel(negated_but_the_rest), budget="smoke")
+    report = testing.check_kernel(kernel(negated_but_the_rest), budget=TINY)
     expect(report, "on cpu", "stablehlo.negate")
     passed = {
         result.name for result in report.results if result.status is testing.Status.PASSED and result.group == "results"
@@ -167,7 +212,7 @@ def test_a_kernel_that_forgets_the_last_partial_block() -> None:
 
 def test_programs_may_be_given_and_are_tried_in_other_sizes() -> None:
     text = "func.func @main(%x: tensor<32xf32>) -> tensor<32xf32> {\n  %0 = stablehlo.negate %x : tensor<32xf32>\n  return %0 : tensor<32xf32>\n}"
-    report = testing.check_kernel(kernel(negated_but_the_rest), [text], budget="smoke")
+    report = testing.check_kernel(kernel(negated_but_the_rest), [text], budget=TINY)
     results = {result.name: result.status for result in report.results}
     assert results["program 0"] is testing.Status.PASSED
     assert results["program 0, 33 for 32"] is testing.Status.FAILED
@@ -177,8 +222,24 @@ def test_a_kernel_that_declines_everything_is_said() -> None:
     declining = Kernel(
         "kit.no", backend="cpu", pattern=OpPattern("stablehlo.negate"), build=lambda group: Declined("no time")
     )
-    expect(testing.check_kernel(declining, budget="smoke"), "no time")
+    expect(testing.check_kernel(declining, budget=TINY), "no time")
     nowhere = Kernel(
         "kit.no", backend="cpu", pattern=OpPattern("stablehlo.fft"), build=lambda group: Declined("no time")
     )
-    assert testing.check_kernel(nowhere, budget="smoke").verdict == "not shown"
+    assert testing.check_kernel(nowhere, budget=TINY).verdict == "not shown"
+
+
+def larger(x: Any, y: Any, result: Any) -> None:
+    for i in range(x.size):
+        result[i] = x[i] if x[i] > y[i] else y[i]
+
+
+def test_a_kernel_for_which_nan_is_a_number() -> None:
+    def build(group: Any) -> Any:
+        kind = group.operand_types[0]
+        return (
+            ArrayFunction(larger) if kind.rank == 1 and kind.element_type.name == "f32" else Declined("f32 is wanted")
+        )
+
+    wrong = Kernel("kit.larger", backend="cpu", pattern=OpPattern("stablehlo.maximum"), build=build)
+    expect(testing.check_kernel(wrong, budget=TINY), "expected nan")

@@ -15,7 +15,7 @@ from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall, element
 from hlojit.ir import tensor
 from hlojit.ir.ops.definition import Expand, OpDefinition, Operand, Pointwise, Trait
 
-from .plugins import expect
+from .plugins import TINY, expect
 
 _numbers = itertools.count()
 
@@ -35,22 +35,22 @@ def less_twice(number: int) -> Any:
 
 
 def test_an_elementwise_call_conforms() -> None:
-    report = testing.check_custom_call(call(less_twice(0)), operands=["f32", "f32"], budget="smoke").raise_if_failed()
+    report = testing.check_custom_call(call(less_twice(0)), operands=["f32", "f32"], budget=TINY).raise_if_failed()
     names = {result.name for result in report.results}
     assert {"in a combiner on cpu", "in a comparator on cpu", "of constants on reference", "in threads on cpu"} <= names
 
 
 def test_types_that_a_function_is_not_for_are_skipped() -> None:
     softplus = call(lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))))
-    report = testing.check_custom_call(softplus, budget="smoke", backends=["cpu"]).raise_if_failed()
+    report = testing.check_custom_call(softplus, budget=TINY, backends=["cpu"]).raise_if_failed()
     assert any("integers are wanted" in result.detail for result in report.results)
 
 
 def test_an_expansion_is_compared_with_an_oracle() -> None:
     square = ExpansionCall("kit.square", expand=lambda b, c: [b.multiply(c.operands[0], c.operands[0])])
-    testing.check_custom_call(square, operands=["f32"], oracle=lambda x: x * x, budget="smoke").raise_if_failed()
+    testing.check_custom_call(square, operands=["f32"], oracle=lambda x: x * x, budget=TINY).raise_if_failed()
     expect(
-        testing.check_custom_call(square, operands=["f32"], oracle=lambda x: x + x, budget="smoke"),
+        testing.check_custom_call(square, operands=["f32"], oracle=lambda x: x + x, budget=TINY),
         "kit.square(f32) alone",
     )
 
@@ -61,7 +61,7 @@ def test_operands_that_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
         elementwise_calls, "call_scalar", lambda b, f, scalars, *rest: right(b, f, scalars[::-1], *rest)
     )
     expect(
-        testing.check_custom_call(call(less_twice(1)), operands=["f32", "f32"], budget="smoke"),
+        testing.check_custom_call(call(less_twice(1)), operands=["f32", "f32"], budget=TINY),
         "on cpu",
         "stablehlo.custom_call",
     )
@@ -71,14 +71,14 @@ def test_unsigned_operands_that_come_as_signed(monkeypatch: pytest.MonkeyPatch) 
     right = linked_code._wrapper
     monkeypatch.setattr(linked_code, "_wrapper", lambda *given: right(*given).replace("= zext i8", "= sext i8"))
     halved = call(lambda x: (x + 3) // 2)
-    expect(testing.check_custom_call(halved, operands=["ui8"], backends=["cpu"], budget="smoke"), "on cpu", "u1")
+    expect(testing.check_custom_call(halved, operands=["ui8"], backends=["cpu"], budget=TINY), "on cpu", "u1")
 
 
 def test_a_result_that_gets_the_type_of_an_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elementwise_calls, "result_kind", lambda element: "i1")
     chosen = call(lambda p, x: x if p else -x)
     report = testing.check_custom_call(
-        chosen, operands=["i1", "f32"], results=["f32"], backends=["reference"], budget="smoke"
+        chosen, operands=["i1", "f32"], results=["f32"], backends=["reference"], budget=TINY
     )
     expect(report, "on reference")
 
@@ -107,7 +107,7 @@ def test_lists_of_a_configuration_and_shapes_of_each_operand() -> None:
         config={"powers": [1.0, 2.0], "name": "squares"},
         arguments=lambda types, random: [np.abs(random.standard_normal(each.shape, "f4")) for each in types],
         oracle=lambda x, w, *, powers, name: (x * w ** np.resize(powers, w.shape)).sum(-1),
-        budget="smoke",
+        budget=TINY,
     ).raise_if_failed()
     names = {result.name for result in report.results}
     assert {"alone, 4x5, 5 on cpu", "alone, 2x0, 0 on reference", "in a loop on cpu"} <= names
@@ -125,12 +125,12 @@ def test_lists_of_a_configuration_and_shapes_of_each_operand() -> None:
 )
 def test_shapes_and_arguments_that_do_not_fit_are_said(named: dict[str, Any], message: str) -> None:
     with pytest.raises(hlojit.HlojitError, match=message):
-        testing.check_custom_call(call(less_twice(2)), operands=["f32", "f32"], budget="smoke", **named)
+        testing.check_custom_call(call(less_twice(2)), operands=["f32", "f32"], budget=TINY, **named)
 
 
 def test_types_that_a_call_is_told_to_take_and_refuses() -> None:
     softplus = call(lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))))
-    expect(testing.check_custom_call(softplus, operands=["i32"], backends=["cpu"], budget="smoke"), "is refused")
+    expect(testing.check_custom_call(softplus, operands=["i32"], backends=["cpu"], budget=TINY), "is refused")
 
 
 # -------------------------------------------------------------------------- ops
@@ -138,7 +138,7 @@ def test_types_that_a_call_is_told_to_take_and_refuses() -> None:
 
 def test_an_op_conforms() -> None:
     report = testing.check_op(
-        "stablehlo.maximum", operands=["f32", "f32"], oracle=np.maximum, budget="smoke"
+        "stablehlo.maximum", operands=["f32", "f32"], oracle=np.maximum, budget=TINY
     ).raise_if_failed()
     assert "its record's traits hold" in {
         result.name for result in report.results if result.status is testing.Status.PASSED
@@ -168,11 +168,11 @@ def difference(**fields: Any) -> OpDefinition:
 )
 def test_a_record_that_is_wrong(fields: dict[str, Any], words: tuple[str, ...]) -> None:
     operands = ["f32", "f32"]
-    testing.check_op(difference(), operands=operands, budget="smoke", backends=["cpu"]).raise_if_failed()
+    testing.check_op(difference(), operands=operands, budget=TINY, backends=["cpu"]).raise_if_failed()
     wrong = difference(**fields)
     if "identity" in fields:
         wrong = replace(wrong, reference=lambda call, x, y: y * x + x)
-    expect(testing.check_op(wrong, operands=operands, budget="smoke", backends=["cpu"]), *words)
+    expect(testing.check_op(wrong, operands=operands, budget=TINY, backends=["cpu"]), *words)
 
 
 def test_types_that_do_not_fit_are_said() -> None:
@@ -196,3 +196,17 @@ def test_an_op_with_shapes_of_its_own() -> None:
     testing.check_op(product, oracle=np.matmul, **told).raise_if_failed()
     wrong = replace(product, lowering=Expand(lambda b, call: [b.negate(b.dot(*call.operands))]))
     expect(testing.check_op(wrong, **told), "on cpu", "kit.product")
+
+
+def test_an_op_whose_rule_for_types_is_not_that_of_its_reference() -> None:
+    wrong = difference(infer=lambda request: [tensor((2, *request.operand_types[0].shape), "f32")])
+    expect(testing.check_op(wrong, operands=["f32", "f32"], budget=TINY), "its reference", "shape")
+
+
+def test_scalars_are_tried_with_numbers_that_tell() -> None:
+    def wrong(x: Any) -> Any:
+        return x * 2 if x.ndim else x * 3
+
+    call = ArrayCall("kit.scalars", function=wrong, trust="python")
+    report = testing.check_custom_call(call, operands=["f32"], oracle=lambda x: x * 2, budget=TINY)
+    expect(report, "alone, scalar on cpu", "result 0 is")

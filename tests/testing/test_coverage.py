@@ -12,10 +12,13 @@ import pytest
 from hlojit import testing
 from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall, Kernel, OpPattern, Pass
 from hlojit.extensions.kernels import Declined
+from hlojit.ir import tensor
 from hlojit.testing import Status
+from hlojit.testing.arguments import made_up
+from hlojit.testing.comparison import first_difference
 
 from .formats import plain
-from .plugins import Device, plugin
+from .plugins import TINY, Device, plugin
 
 
 def not_shown(report: testing.Report, *words: str) -> None:
@@ -35,7 +38,7 @@ def raising(x: Any) -> Any:
 
 def test_a_call_that_always_raises() -> None:
     call = ArrayCall("kit.raising", function=raising, trust="python", result_types=lambda call: call.operands[0])
-    report = testing.check_custom_call(call, operands=["f32"], budget="smoke")
+    report = testing.check_custom_call(call, operands=["f32"], budget=TINY)
     not_shown(report, "raised", "not today")
     assert report.score == 0.0
 
@@ -49,7 +52,7 @@ def test_a_function_that_raises_for_every_element() -> None:
         operands=["i32"],
         results=["f32"],
         backends=["cpu"],
-        budget="smoke",
+        budget=TINY,
     )
     assert any(each.status is Status.RAISED and "every element" in each.detail for each in report.results)
     assert not any(each.status is Status.PASSED and each.name == "alone, 65 on cpu" for each in report.results)
@@ -59,7 +62,7 @@ def test_a_call_that_refuses_every_type() -> None:
     def refuse(builder: Any, instruction: Any) -> Any:
         raise ValueError("no such type")
 
-    not_shown(testing.check_custom_call(ExpansionCall("kit.refusing", expand=refuse), budget="smoke"), "no such type")
+    not_shown(testing.check_custom_call(ExpansionCall("kit.refusing", expand=refuse), budget=TINY), "no such type")
 
 
 class Refusing(Device):
@@ -73,14 +76,12 @@ class Refusing(Device):
 
 def test_a_back_end_that_refuses_everything() -> None:
     with ext.using(plugin("kit-refusing", backends=[Refusing()])):
-        not_shown(testing.check_backend("kit-refusing", budget="smoke"), "refused", "there is no device yet")
+        not_shown(testing.check_backend("kit-refusing", budget=TINY), "refused", "there is no device yet")
 
 
 def test_a_format_on_a_back_end_that_refuses_it() -> None:
     with ext.using(plugin("kit-refusing", backends=[Refusing()])):
-        report = testing.check_format(
-            plain(), backends=["kit-refusing"], groups=["rounding", "threads"], budget="smoke"
-        )
+        report = testing.check_format(plain(), backends=["kit-refusing"], groups=["rounding", "threads"], budget=TINY)
     not_shown(report, "on kit-refusing", "there is no device yet")
     assert report.score == 1.0, "what was compared, without the back end, holds"
     assert 0 < report.coverage < 1
@@ -96,7 +97,7 @@ def test_a_back_end_without_one_op_conforms_as_far_as_shown() -> None:
             return super().capability(instruction)
 
     with ext.using(plugin("kit-unsorted", backends=[Unsorted()])):
-        report = testing.check_format(plain(), backends=["kit-unsorted"], groups=["sort", "encodings"], budget="smoke")
+        report = testing.check_format(plain(), backends=["kit-unsorted"], groups=["sort", "encodings"], budget=TINY)
     assert report.verdict == "conforms as far as shown"
     assert report.ok
     assert [(each.what, "does not sort" in each.reason) for each in report.missing] == [("sort", True)]
@@ -126,23 +127,23 @@ class Exchange(Pass):
 
 
 def test_a_pass_that_reaches_nothing() -> None:
-    not_shown(testing.check_pass(Idle(), budget="smoke"), "leaves the program as it is")
+    not_shown(testing.check_pass(Idle(), budget=TINY), "leaves the program as it is")
 
 
 def test_a_kernel_that_reaches_nothing() -> None:
     nowhere = Kernel("kit.no", backend="cpu", pattern=OpPattern("stablehlo.fft"), build=lambda group: Declined("no"))
-    not_shown(testing.check_kernel(nowhere, budget="smoke"), "give programs=")
+    not_shown(testing.check_kernel(nowhere, budget=TINY), "give programs=")
 
 
 def test_a_plugin_of_which_one_thing_is_not_shown() -> None:
     with ext.using(plugin("kit-half", passes=[Idle(), Exchange()])):
-        report = testing.check_plugin("kit-half", budget="smoke")
+        report = testing.check_plugin("kit-half", budget=TINY)
     not_shown(report, "kit-idle")
     assert [each.what for each in report.missing if each.is_essential] == ["kit-idle"]
 
 
 def test_reports_of_earlier_versions_are_read() -> None:
-    report = testing.check_pass(Idle(), budget="smoke")
+    report = testing.check_pass(Idle(), budget=TINY)
     content = json.loads(report.json())
     content["format_version"] = 1
     for each in content["results"]:
@@ -152,3 +153,12 @@ def test_reports_of_earlier_versions_are_read() -> None:
     content["format_version"] = 3
     with pytest.raises(hlojit.HlojitError, match="version 3"):
         testing.Report.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "complex<f32>", "i32"])
+def test_scalars_that_differ_are_shown(element: str) -> None:
+    kind = tensor((), element)
+    one, two = (made_up(kind, (seed,)) for seed in (1, 2))
+    found = first_difference([one], [two], [kind])
+    assert found is not None
+    assert str(found).startswith("result 0 is ")

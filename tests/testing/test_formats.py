@@ -215,6 +215,25 @@ def test_a_wrong_encode_function_is_the_vendors() -> None:
     expect(check(fixed(encode=encode), "encodings"), "which encodes to")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda scaled: 12 if 9.1 < scaled < 9.4 else None, "lies between"),
+        (lambda scaled: 0 if scaled > 1e30 else None, "lies beyond"),
+        (lambda scaled: 7 if 7.5 < scaled < 8.5 else None, "which encodes to"),
+    ],
+)
+def test_encode_functions_that_are_wrong_of_a_few_numbers(wrong: Callable[[float], int | None], words: str) -> None:
+    def encode(value: float) -> int:
+        if value != value or value <= 0.0:
+            return 0
+        found = wrong(value * 2)
+        return found if found is not None else int(min(value * 2 + 0.5, 255))
+
+    row = fixed(decode=lambda code: code * 0.5, encode=encode)
+    expect(testing.check_format(row, backends=[], groups=["encodings", "rounding"], budget="smoke"), words)
+
+
 def test_the_report_as_text_json_and_page(monkeypatch: pytest.MonkeyPatch) -> None:
     right = rules._codes
     monkeypatch.setattr(rules, "_codes", lambda format: replace(right(format), nan=right(format).largest))

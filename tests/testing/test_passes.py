@@ -154,3 +154,31 @@ def test_a_pass_that_never_ends_is_a_finding(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(passes, "MOST_SECONDS", 0.2)
     report = testing.check_pass(Endless(), [DIVISION], budget="smoke")
     expect(report, "raises: PluginError", "had not ended after 0.2 s")
+
+
+def test_a_pass_that_is_wrong_of_one_element_type() -> None:
+    @dataclass(frozen=True)
+    class Narrow(Changing):
+        def run(self, module: Any) -> bool:
+            found = [each for each in module.walk() if each.name == "stablehlo.multiply"]
+            for each in found:
+                builder = Builder.in_front_of(each)
+                is_wrong = each.result.tensor_type.element_type.name == "bf16"
+                each.replace_with([(builder.add if is_wrong else builder.multiply)(*each.operands[::-1])])
+            return bool(found)
+
+    report = testing.check_pass(Narrow(), budget="smoke")
+    expect(report, "wrong: result", "bf16")
+    assert all("bf16" in finding.program for finding in report.findings)
+
+
+def test_a_pass_that_is_not_the_same_every_time() -> None:
+    @dataclass(frozen=True)
+    class Moody(Changing):
+        runs: ClassVar[list[int]] = []
+
+        def run(self, module: Any) -> bool:
+            self.runs.append(1)
+            return len(self.runs) % 2 == 1 and super().run(module)
+
+    expect(testing.check_pass(Moody(), budget="smoke"), "wrong: result")

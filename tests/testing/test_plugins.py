@@ -15,15 +15,16 @@ import pytest
 from hlojit import testing
 from hlojit.extensions import ElementwiseCall, Kernel, OpPattern
 
-from .plugins import Device, plugin
+from .plugins import TINY, Device, plugin
 
 
-def test_each_thing_that_a_plugin_brings_is_checked(tmp_path: Path) -> None:
+def test_each_thing_that_a_plugin_brings_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brought = plugin(
         "kit-vendor", custom_calls=[ElementwiseCall("kitvendor.half", function=lambda x: x * 0.5)], backends=[Device()]
     )
+    brought.hlojit_cases = cases(monkeypatch, [testing.Case("kitvendor.half", operands=["f32"])])
     with ext.using(brought):
-        report = testing.check_plugin("kit-vendor", budget="smoke").raise_if_failed()
+        report = testing.check_plugin("kit-vendor", budget=TINY).raise_if_failed()
     groups = {result.group.partition(":")[0] for result in report.results}
     assert groups == {"kitvendor.half", "kit-device"}
     for ending in ("html", "json", "txt"):
@@ -53,10 +54,10 @@ def test_a_plugin_says_how_its_things_are_tried(monkeypatch: pytest.MonkeyPatch)
     )
     brought = plugin("kit-cases", custom_calls=[ElementwiseCall("kitcases.power", function=power)])
     with ext.using(brought):
-        assert testing.check_plugin("kit-cases", budget="smoke").verdict == "not shown", "it needs a configuration"
+        assert testing.check_plugin("kit-cases", budget=TINY).verdict == "not shown", "it needs a configuration"
     brought.hlojit_cases = named
     with ext.using(brought):
-        report = testing.check_plugin("kit-cases", budget="smoke").raise_if_failed()
+        report = testing.check_plugin("kit-cases", budget=TINY).raise_if_failed()
     tried = {(each.group, each.name) for each in report.results}
     assert ("kitcases.power: case 0: kitcases.power(f32)", "alone, 3x5 on cpu") in tried
     assert ("kitcases.power: case 1: kitcases.power(f64)", "alone, 7 on cpu") in tried
@@ -74,7 +75,7 @@ def test_cases_that_are_none_are_said(listed: Any, message: str, monkeypatch: py
     brought = plugin("kit-cases", custom_calls=[ElementwiseCall("kitcases.power", function=power)])
     brought.hlojit_cases = cases(monkeypatch, listed)
     with ext.using(brought), pytest.raises(hlojit.HlojitError, match=message):
-        testing.check_plugin("kit-cases", budget="smoke")
+        testing.check_plugin("kit-cases", budget=TINY)
 
 
 def test_what_cannot_be_tried_on_this_machine_is_said_and_nobodys_fault() -> None:
@@ -86,7 +87,7 @@ def test_what_cannot_be_tried_on_this_machine_is_said_and_nobodys_fault() -> Non
 
     kernel = Kernel("kit.elsewhere", backend="kit-absent", pattern=OpPattern("stablehlo.abs"), build=lambda group: None)
     with ext.using(plugin("kit-absent", backends=[Absent(), Device()], kernels=[kernel])):
-        report = testing.check_plugin("kit-absent", budget="smoke").raise_if_failed()
+        report = testing.check_plugin("kit-absent", budget=TINY).raise_if_failed()
     assert report.verdict == "conforms as far as shown"
     assert {each.what: "no such card" in each.reason for each in report.missing} == {
         "kit.elsewhere": True,
@@ -102,9 +103,18 @@ def test_plugins_that_are_not_there_are_named() -> None:
 VENDOR = """
 from hlojit.extensions import ElementwiseCall, hookimpl
 
+hlojit_cases = "kit_vendor_cases"
+
 @hookimpl
 def hlojit_custom_calls():
     return [ElementwiseCall("kitpackage.double", function=lambda x: x + x)]
+"""
+
+
+CASES = """
+from hlojit.testing import Case
+
+CASES = [Case("kitpackage.double", operands=["f32"], shapes=[(5, 7)])]
 """
 
 
@@ -134,6 +144,7 @@ def hlojit_passes():
 def test_the_command_that_a_vendor_types(tmp_path: Path) -> None:
     """A package with an entry point, in a process of its own, with a pass that exchanges operands."""
     (tmp_path / "kit_vendor.py").write_text(VENDOR + WRONG)
+    (tmp_path / "kit_vendor_cases.py").write_text(CASES)
     metadata = tmp_path / "kit_vendor-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: kit-vendor\nVersion: 1.0\n")

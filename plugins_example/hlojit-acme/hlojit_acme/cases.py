@@ -1,4 +1,4 @@
-"""What hlojit's conformance kit is told: a program with the softmax that the kernel takes over."""
+"""What hlojit's conformance kit is told: programs with what a kernel takes over, and what a pass rewrites."""
 
 from __future__ import annotations
 
@@ -21,4 +21,17 @@ func.func @main(%x: !matrix) -> !matrix {
 }
 """
 
-CASES = [Case("acme.softmax", programs=[SOFTMAX_TEXT])]
+DIVISION_TEXT = """
+func.func @main(%x: tensor<5x7xf32>, %y: tensor<3xf64>) -> (tensor<5x7xf32>, tensor<5x7xf32>, tensor<3xf64>) {
+  %eighth = stablehlo.constant dense<-0.125> : tensor<f32>
+  %spread = stablehlo.broadcast_in_dim %eighth, dims = [] : (tensor<f32>) -> tensor<5x7xf32>
+  %three = stablehlo.constant dense<3.0> : tensor<5x7xf32>
+  %two = stablehlo.constant dense<2.0> : tensor<3xf64>
+  %0 = stablehlo.divide %x, %spread : tensor<5x7xf32>
+  %1 = stablehlo.divide %x, %three : tensor<5x7xf32>
+  %2 = stablehlo.divide %y, %two : tensor<3xf64>
+  return %0, %1, %2 : tensor<5x7xf32>, tensor<5x7xf32>, tensor<3xf64>
+}
+"""
+
+CASES = [Case("acme.softmax", programs=[SOFTMAX_TEXT]), Case("acme-division-by-constant", programs=[DIVISION_TEXT])]
