@@ -156,6 +156,7 @@ class DoubleNegation(Pass):
     name: ClassVar[str] = "NAME-double-negation"
     phase: ClassVar[str] = "simplify"
     before: ClassVar[tuple[str, ...]] = ("algebraic-simplifier",)
+    numeric_effect: ClassVar[str] = "exact"
     limit: int = 1_000_000
     """How many pairs to remove at most."""
 
@@ -316,8 +317,18 @@ def test_custom_call_kit() -> None:
     check_custom_call("NAME.swish", operands=["f32"], budget=BUDGET).raise_if_failed()
 
 
+NEGATIONS = """
+func.func @main(%x: tensor<5x7xf32>) -> tensor<5x7xf32> {
+  %0 = stablehlo.negate %x : tensor<5x7xf32>
+  %1 = stablehlo.negate %0 : tensor<5x7xf32>
+  %2 = stablehlo.add %1, %x : tensor<5x7xf32>
+  return %2 : tensor<5x7xf32>
+}
+"""
+
+
 def test_pass_kit() -> None:
-    check_pass(plugin.DoubleNegation(), effect="exact", budget=BUDGET).raise_if_failed()
+    check_pass(plugin.DoubleNegation(), [NEGATIONS], budget=BUDGET).raise_if_failed()
 
 
 def test_kernel_kit() -> None:

@@ -195,12 +195,12 @@ class _FormatCheck:
                         )
         for end, beyond in ((finite[:1], -1), (finite[-1:], 1)):
             far = [value + beyond * factor * (abs(value) or 1) for value in end for factor in (2, 2**20, 2**60, 2**110)]
-            for number in (*far, beyond * exact.INFINITY):
-                became = self.model.value(self.model.encode(number))
+            for wide in (*far, beyond * exact.INFINITY):
+                became = self.model.value(self.model.encode(wide))
                 count += 1
                 if isinstance(became, Fraction) and became * beyond < end[0] * beyond:
                     raise Found(
-                        f"{self.row}: {_shown(number)} lies beyond {_shown(end[0])}, and becomes {_shown(became)}"
+                        f"{self.row}: {_shown(wide)} lies beyond {_shown(end[0])}, and becomes {_shown(became)}"
                     )
         return count
 
