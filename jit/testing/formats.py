@@ -194,8 +194,10 @@ class _FormatCheck:
                             f"{_shown(became)} (code {code:#x})"
                         )
         for end, beyond in ((finite[:1], -1), (finite[-1:], 1)):
-            far = [value + beyond * factor * (abs(value) or 1) for value in end for factor in (2, 2**20, 2**60, 2**110)]
-            for wide in (*far, beyond * exact.INFINITY):
+            factors = (2, 2**20, 2**60, 2**110)
+            far: list[exact.Number] = [value + beyond * by * (abs(value) or 1) for value in end for by in factors]
+            far.append(beyond * exact.INFINITY)
+            for wide in far:
                 became = self.model.value(self.model.encode(wide))
                 count += 1
                 if isinstance(became, Fraction) and became * beyond < end[0] * beyond:
