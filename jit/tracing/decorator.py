@@ -264,6 +264,7 @@ class JittedFunction:
             for argument, leaf in zip(function.body.arguments, leaves)
         ]
         positional, named = unflatten(structure, tracers)
+        outer = Operations.in_work.set(operations)
         try:
             if static.values:
                 result = fork_gate.outside(self._call_bound, {**named, **static.values})
@@ -273,6 +274,7 @@ class JittedFunction:
             raise TracingError(f"{self._name} recurses without an end while it is traced: {error}") from error
         finally:
             operations.is_open = False
+            Operations.in_work.reset(outer)
         try:
             _, result_structure = flatten(result)
         except NestingError as error:

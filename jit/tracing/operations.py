@@ -6,7 +6,8 @@ import operator
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, ClassVar
 
 import numpy as np
 from hlojit.arrays import Array
@@ -40,6 +41,9 @@ def is_in_blocks(operand: Any) -> bool:
 
 class Operations:
     """The graph of one traced function, as rules see it."""
+
+    in_work: ClassVar[ContextVar[Operations | None]] = ContextVar("the function that is traced", default=None)
+    """What this thread traces: calls without a traced operand that belong into the program are found by it."""
 
     def __init__(self, builder: Builder, scopes: Scopes):
         self.builder = builder

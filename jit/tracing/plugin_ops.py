@@ -105,18 +105,33 @@ def custom_call(
     if not isinstance(target, str) or not target:
         raise HlojitError(f"a custom call target is a text such as 'nova.scale', not {target!r}")
     return _run(
-        f"custom call target {target!r}", operands, build, result, ("call", target, attributes, has_side_effect)
+        f"custom call target {target!r}",
+        operands,
+        build,
+        result,
+        ("call", target, attributes, has_side_effect),
+        has_effects=has_side_effect or _has_effects(target),
     )
+
+
+def _has_effects(target: str) -> bool:
+    call = registry().load().custom_call(target)
+    return call is not None and call.effects
 
 
 # ---------------------------------------------------------------------------------------------------- building calls
 
 
-def _run(what: str, operands: Sequence[Any], build: Build, result: Any, key: tuple[Any, ...]) -> Any:
+def _run(
+    what: str, operands: Sequence[Any], build: Build, result: Any, key: tuple[Any, ...], *, has_effects: bool = False
+) -> Any:
     place = user_location()
     with _naming(what, place):
         types = None if result is None else _types(result)
-    context = next((each.context for each in operands if isinstance(each, Tracer)), None)
+    context: Operations | None = next((each.context for each in operands if isinstance(each, Tracer)), None)
+    if context is None and (has_effects or not operands):
+        # Made once for each call of the program, not once when it is traced.
+        context = Operations.in_work.get()
     if context is not None:
         return _traced(what, context, operands, build, types, place)
     return _eager(what, operands, build, types, key, place)

@@ -382,6 +382,34 @@ def test_ctrl_c_ends_the_loops_of_a_numba_function() -> None:
     assert interrupted_after(0.1, lambda: run(np.ones(2, "f4"))) < 30
 
 
+def test_calls_with_effects_and_calls_without_operands_are_made_when_the_program_runs() -> None:
+    """Nothing that is traced tells that they belong into it: they were made once, when it was traced, or refused."""
+    seen: list[float] = []
+
+    def log(x):
+        seen.append(float(x[0]))
+        return x
+
+    def tick():
+        return np.float32(len(seen))
+
+    logs = ArrayCall("t.log", function=log, trust="python", effects=True, result_types=lambda call: call.operands[0])
+    ticks = ArrayCall("t.tick", function=tick, trust="python", effects=True)
+    with registered(logs, ticks):
+
+        @hlojit.jit
+        def function(x):
+            hlojit.custom_call("t.log", np.ones(1, "f4"))
+            return x + hlojit.custom_call("t.tick", result=((), "f4"))
+
+        assert [float(function(np.float32(0.5))) for _ in range(3)] == [1.5, 2.5, 3.5]
+        assert seen == [1, 1, 1]
+        hlojit.custom_call("t.log", np.zeros(1, "f4"))
+        assert seen == [1, 1, 1, 0]
+        with pytest.raises(TypeError, match="outside of a jitted function a call has operands"):
+            hlojit.custom_call("t.tick", result=((), "f4"))
+
+
 # ------------------------------------------------------------------------------------------------------------- native
 
 
