@@ -32,8 +32,8 @@ from hlojit.ir.types import TensorType
 
 _RUNTIME: Final = re.compile(r"NRT_\w+|numba_x+\w+|numba_(?:ez_|raw_|complex_|cpow|gcd|attempt_nocopy_reshape)\w*")
 """What numba's code calls of numba's own: its memory, BLAS and LAPACK as it wraps them, shapes."""
-_BLAS: Final = frozenset({"numba_gil_ensure", "numba_gil_release", "Py_FatalError"})
-"""What numba does where SciPy's BLAS is not there."""
+_BLAS: Final = frozenset({"numba_gil_ensure", "numba_gil_release", "numba_fatal_error", "Py_FatalError"})
+"""What numba does where SciPy's BLAS is not there, or is called in a way that numba should not have called it."""
 _C_LIBRARY: Final = frozenset({"memcpy", "memset", "memmove", "memcmp", "bcmp", "strlen"})
 _REFERENCE: Final = re.compile(rf"@(?P<name>{NAME})")
 _UNWRAP: Final = re.compile(r"@__excinfo_unwrap_args\w+")

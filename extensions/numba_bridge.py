@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from hlojit.extensions.checked_copies import checked_copy, omitted
@@ -180,6 +181,8 @@ def complaints(overload: Any, *, integers_wanted: bool, numbers: bool = True, de
             key in (numba.carray, numba.farray, as_strided) or isinstance(key, _Intrinsic)
         ):
             yield f"uses {getattr(key, '__name__', key)}, whose memory is not checked"
+        elif isinstance(kind, kinds.Function) and key in _unchecked_functions():
+            yield f"uses np.{key.__name__}, whose indices numba does not check: write the loop, or say bounds=False"
         elif isinstance(kind, (kinds.ExternalFunctionPointer, kinds.ExternalFunction, kinds.FunctionType)):
             yield "calls a C function through its address"
         elif isinstance(kind, (kinds.CPointer, kinds.RawPointer)):
@@ -194,8 +197,33 @@ def complaints(overload: Any, *, integers_wanted: bool, numbers: bool = True, de
                 yield from complaints(other, integers_wanted=integers_wanted, numbers=numbers, depth=depth + 1)
                 if integers_wanted and mixes_integers(other):
                     yield f"calls {kind.dispatcher.py_func.__qualname__}, which returns integers and floats: write int(x) there"
+    yield from _outputs(annotation)
     if numbers:
         yield from lost_numbers(annotation, integers_wanted=integers_wanted)
+
+
+@cache
+def _unchecked_functions() -> frozenset[Any]:
+    """Functions of NumPy that numba implements by loops in which indices are data and bounds nobody's."""
+    import numpy as np
+
+    return frozenset({np.bincount, np.delete, np.insert, np.take_along_axis, np.fill_diagonal})
+
+
+def _outputs(annotation: Any) -> Iterator[str]:
+    """Of functions that write into an array which they are given numba looks at that array's shape alone."""
+    import numpy as np
+
+    for expression, signature in annotation.calltypes.items():
+        if getattr(expression, "op", None) != "call" or signature is None:
+            continue
+        function = getattr(annotation.typemap.get(expression.func.name), "typing_key", None)
+        takes = function.nin if isinstance(function, np.ufunc) else 2 if function is np.outer else None
+        if takes is not None and len(signature.args) > takes:
+            yield (
+                f"gives np.{function.__name__} an array to write to, whose shape numba does not compare with the operands': "
+                f"write result[...] = np.{function.__name__}(...), or say bounds=False"
+            )
 
 
 def _unchecked(dispatcher: Any, overload: Any) -> Iterator[str]:

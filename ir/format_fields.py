@@ -23,7 +23,7 @@ from hlojit.ir.time_limit import call_within
 class NanEncoding(enum.Enum):
     """Which bit patterns of a float format mean "not a number"."""
 
-    IEEE = "all exponent bits set, mantissa not zero"
+    IEEE = "all exponent bits set, mantissa not zero, or infinity's code where there is no infinity"
     ALL_ONES = "exponent and mantissa all ones"
     NEGATIVE_ZERO = "the pattern of negative zero"
     NONE = "no pattern"

@@ -137,7 +137,8 @@ class FloatFormat(_Computed):
         Whether there is a pattern for infinity: with ``NanEncoding.IEEE`` the largest exponent with mantissa 0, otherwise the
         largest pattern that is not NaN.  Where there is none, infinity is treated like an overflow.
     nan
-        Which patterns are NaN.  In a format without any NaN becomes -0.0 (0 without a sign).
+        Which patterns are NaN; with ``NanEncoding.IEEE`` and no infinity, infinity's is, too.  In a format without any, NaN
+        becomes -0.0 (0 without a sign).
     overflow
         What is too large becomes.
     has_zero

@@ -94,7 +94,9 @@ def _codes(format: FloatFormat) -> Codes:
     if format.nan is NanEncoding.IEEE:
         special = ((1 << exponent_bits) - 1) << mantissa_bits
         infinity = special if format.has_infinity else None
-        nan, first_nan, largest = special | 1 << max(mantissa_bits - 1, 0), special + 1, special - 1
+        nan, largest = special | 1 << max(mantissa_bits - 1, 0), special - 1
+        # Nothing has the largest exponent but what is no number: without infinity its code is NaN, too.
+        first_nan = special + format.has_infinity
     else:
         largest = top
         if format.nan is NanEncoding.ALL_ONES:

@@ -24,6 +24,8 @@ from hlojit.ir.once import Once
 INTERRUPTED: Final = -1
 _KEPT: Final = 256
 """Exceptions of calls that failed for another reason before anybody asked, at most."""
+_LONGEST: Final = 2000
+"""Characters of what is said of an exception."""
 _Function: Final = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
 )
@@ -84,8 +86,13 @@ class _Wrong(Exception):
 
 def _told(error: BaseException, description: int, length: int) -> str:
     user, place, _, _, _ = _read(ctypes.string_at(description, length))
-    what = str(error) if isinstance(error, _Wrong) else f"its function raised {repr_of(error)}"
+    what = str(error) if isinstance(error, _Wrong) else f"its function raised {_cut(repr_of(error))}"
     return f"{user}: {what}{place and f'{chr(10)}  at {place}'}"
+
+
+def _cut(said: str) -> str:
+    """Not longer than can be read: where calls call programs, each tells what the next one told, with ever more backslashes."""
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]} ... ({len(said)} characters; the cause has them)"
 
 
 @lru_cache(maxsize=1024)

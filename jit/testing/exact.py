@@ -188,11 +188,6 @@ class ParametricModel(Model):
                 self.infinity, self.largest = self.largest, self.largest - 1
         self.mode = rounding_mode(format)
 
-    def is_unspecified(self, code: int) -> bool:
-        """Whether the fields say nothing of a code: where the largest exponent is reserved and there is no infinity."""
-        special = self.format.nan is NanEncoding.IEEE and not self.format.has_infinity
-        return special and (code & self.top) == self.largest + 1
-
     def _value(self, code: int) -> Number:
         magnitude = code & self.top
         negative = bool(code & self.sign)
@@ -200,7 +195,7 @@ class ParametricModel(Model):
             return NAN
         if magnitude == self.infinity:
             return -INFINITY if negative else INFINITY
-        if magnitude > self.largest and not self.is_unspecified(code):
+        if magnitude > self.largest:
             return NAN
         number = self._finite(magnitude)
         return negate(number) if negative else number

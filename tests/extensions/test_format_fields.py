@@ -8,6 +8,7 @@ from typing import Any
 
 import hlojit
 import hlojit.extensions as ext
+import numpy as np
 import pytest
 from hlojit.ir.format_fields import native_compute
 
@@ -101,3 +102,29 @@ def test_the_float_in_which_a_format_is_computed(fields: dict[str, Any], expecte
 def test_numbers_of_functions_decide_too(numbers: Any, expected: str) -> None:
     assert ext.FloatFormat("test", bits=8, decode=numbers, encode=int).compute == expected
     assert ext.FloatFormat("test", bits=16, decode=numbers, encode=int).compute == "f64"
+
+
+@pytest.mark.parametrize("overflow", [OVER.SATURATE, OVER.NAN])
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_without_infinity_its_code_in_ieee_formats_is_nan(backend: str, overflow: ext.Overflow) -> None:
+    """It was read as a number that rounding never gives, so that adding 0 changed it."""
+    reserved = made("reserved", mantissa_bits=2, has_infinity=False, nan=NAN.IEEE, overflow=overflow)
+    text = """
+    func.func @main(%x: tensor<2xreserved>) -> (tensor<2xf32>, tensor<2xf32>) {
+      %0 = stablehlo.convert %x : (tensor<2xreserved>) -> tensor<2xf32>
+      %zero = stablehlo.constant dense<0.0> : tensor<2xreserved>
+      %1 = stablehlo.add %x, %zero : tensor<2xreserved>
+      %2 = stablehlo.convert %1 : (tensor<2xreserved>) -> tensor<2xf32>
+      return %0, %2 : tensor<2xf32>, tensor<2xf32>
+    }
+    """
+
+    class Plugin:
+        @ext.hookimpl
+        def hlojit_formats(self) -> list[ext.FloatFormat]:
+            return [reserved]
+
+    with ext.using(Plugin()):
+        numbers, sums = hlojit.compile(text, backend=backend)(np.array([0b0111011, 0b0111100], "u1"))
+    np.testing.assert_array_equal(numbers, [224, np.nan])
+    np.testing.assert_array_equal(sums, [224, np.nan])
