@@ -182,7 +182,7 @@ def complaints(overload: Any, *, integers_wanted: bool, numbers: bool = True, de
         ):
             yield f"uses {getattr(key, '__name__', key)}, whose memory is not checked"
         elif isinstance(kind, kinds.Function) and key in _unchecked_functions():
-            yield f"uses np.{key.__name__}, whose indices numba does not check: write the loop, or say bounds=False"
+            yield f"uses np.{getattr(key, '__name__', key)}, whose indices numba does not check: write the loop, or say bounds=False"
         elif isinstance(kind, (kinds.ExternalFunctionPointer, kinds.ExternalFunction, kinds.FunctionType)):
             yield "calls a C function through its address"
         elif isinstance(kind, (kinds.CPointer, kinds.RawPointer)):
@@ -220,9 +220,10 @@ def _outputs(annotation: Any) -> Iterator[str]:
         function = getattr(annotation.typemap.get(expression.func.name), "typing_key", None)
         takes = function.nin if isinstance(function, np.ufunc) else 2 if function is np.outer else None
         if takes is not None and len(signature.args) > takes:
+            name = f"np.{getattr(function, '__name__', function)}"
             yield (
-                f"gives np.{function.__name__} an array to write to, whose shape numba does not compare with the operands': "
-                f"write result[...] = np.{function.__name__}(...), or say bounds=False"
+                f"gives {name} an array to write to, whose shape numba does not compare with the operands': "
+                f"write result[...] = {name}(...), or say bounds=False"
             )
 
 
