@@ -182,7 +182,8 @@ def complaints(overload: Any, *, integers_wanted: bool, numbers: bool = True, de
         ):
             yield f"uses {getattr(key, '__name__', key)}, whose memory is not checked"
         elif isinstance(kind, kinds.Function) and key in _unchecked_functions():
-            yield f"uses np.{getattr(key, '__name__', key)}, whose indices numba does not check: write the loop, or say bounds=False"
+            name = getattr(key, "__name__", key)
+            yield f"uses np.{name}, whose indices numba does not check: write the loop, or say bounds=False"
         elif isinstance(kind, (kinds.ExternalFunctionPointer, kinds.ExternalFunction, kinds.FunctionType)):
             yield "calls a C function through its address"
         elif isinstance(kind, (kinds.CPointer, kinds.RawPointer)):
