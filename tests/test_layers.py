@@ -121,6 +121,7 @@ JIT_ORDER = (
     ("device_call",),
     ("executable",),
     ("parallel_executable", "dynamic_executable", "bounded_executable", "refined_program"),
+    ("signature_executable",),
     ("nested_executable", "sized_executable", "block_executable", "partition"),
     ("outside",),
     ("program_cache", "cpu", "pipeline"),

@@ -51,7 +51,7 @@ def part_types(type: TensorType) -> list[TensorType]:
 
 def number_type(type: Type) -> Type:
     """The type of the numbers of a tensor in blocks, f32; any other type itself."""
-    return type if block_format(type) is None else tensor(type.shape, "f32")  # type: ignore[attr-defined]
+    return tensor(type.shape, "f32") if isinstance(type, TensorType) and block_format(type) is not None else type
 
 
 # decoding

@@ -33,8 +33,7 @@ def infer_blocks(record: OpDefinition, request: InferenceRequest) -> Sequence[Ty
 
 
 def _in_format(type: Type, format: BlockFormat) -> Type:
-    is_number = isinstance(type, TensorType) and type.element_type.name == "f32"
-    return tensor(type.shape, format) if is_number else type  # type: ignore[attr-defined]
+    return tensor(type.shape, format) if isinstance(type, TensorType) and type.element_type.name == "f32" else type
 
 
 def _moved(rule: BlockMove, request: InferenceRequest, format: BlockFormat, type: Type) -> Type:

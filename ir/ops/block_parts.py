@@ -254,7 +254,9 @@ def _moved(
 
     def moved(number: int, values: Callable[[BlockArray], Array]) -> Array:
         def type_of(type: Type) -> Type:
-            return tensor(type.shape, format.part_formats[number]) if block_format(type) else type  # type: ignore[attr-defined]
+            if not isinstance(type, TensorType) or block_format(type) is None:
+                return type
+            return tensor(type.shape, format.part_formats[number])
 
         arrays = [values(value) if isinstance(value, BlockArray) else value for value in operands]
         (found,) = run(AsNumbers(instruction, type_of), arrays)
