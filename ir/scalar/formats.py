@@ -158,7 +158,20 @@ def decode(b: ScalarBuilder, stored: Scalar, element: ElementType) -> Scalar:
     return _decode_generic(b, stored, element)
 
 
+def _native_of_upper_bits(format: FloatFormat) -> str:
+    """The native float of which a format's codes are the upper bits: its numbers, infinities and NaN; "" if there is none."""
+    usual = format.signed and format.has_zero and format.has_infinity and format.nan is NanEncoding.IEEE
+    fields = format.exponent_bits, format.bias
+    native = {(8, 127): "f32", (11, 1023): "f64"}.get(fields, "") if usual else ""
+    return native if native and format.mantissa_bits <= MANTISSA_BITS[native] else ""
+
+
 def _decode_generic(b: ScalarBuilder, stored: Scalar, format: FloatFormat) -> Scalar:
+    if native_name := _native_of_upper_bits(format):
+        kind = INTEGER_KIND[native_name]
+        missing = MANTISSA_BITS[native_name] - format.mantissa_bits
+        bits = b.shl(_to_width(b, stored, kind), b.constant(kind, missing))
+        return float_resized(b, b.bitcast(bits, native_name), format.compute)
     special, native = codes(format), NativeFloat(b, format.compute)
     wide = b.zext(stored, native.integer) if stored.kind != native.integer else stored
     magnitude = b.and_(wide, native.of(special.top))

@@ -249,7 +249,8 @@ class NumpyBuilder:
 
     def fpext(self, a: NumpyScalar) -> NumpyScalar:
         assert a.kind == "f32"
-        return NumpyScalar("f64", a.array.astype(np.float64))
+        with np.errstate(invalid="ignore"):  # a signaling NaN
+            return NumpyScalar("f64", a.array.astype(np.float64))
 
     def fptrunc(self, a: NumpyScalar) -> NumpyScalar:
         assert a.kind == "f64"

@@ -125,3 +125,29 @@ def test_a_branch_and_a_loop_compute_alike() -> None:
         number = rounded(number / divisor, row)
     for backend in ("cpu", "reference"):
         assert Fraction(float(hlojit.compile(text, backend=backend)(*given).to_values())) == number
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize(("exponent_bits", "mantissa_bits", "native"), [(8, 7, "f4"), (8, 15, "f4"), (11, 12, "f8")])
+def test_codes_that_are_upper_bits_of_a_native_float(
+    exponent_bits: int, mantissa_bits: int, native: str, backend: str
+) -> None:
+    """Subnormal numbers, infinities and signaling NaN among them."""
+    bias = (1 << (exponent_bits - 1)) - 1
+    row = ext.FloatFormat(
+        "upper", exponent_bits=exponent_bits, mantissa_bits=mantissa_bits, bias=bias, rounding=Rounding.TOWARD_ZERO
+    )
+    codes = np.random.default_rng(1).integers(0, 1 << row.bits, 4096, dtype="u8")
+    codes[:8] = 0, 1, 1 << (row.bits - 1), (1 << mantissa_bits) - 1, 1 << mantissa_bits, 3, 5, 7
+    special = ((1 << exponent_bits) - 1) << mantissa_bits
+    codes[8:11] = special, special | 1, special | 1 << (mantissa_bits - 1)
+    width = 8 * np.dtype(native).itemsize
+    with np.errstate(invalid="ignore"):
+        wanted = (codes << np.uint64(width - row.bits)).astype(f"u{width // 8}").view(native).astype("f8")
+    text = """func.func @main(%x: tensor<4096xupper>) -> tensor<4096xf64> {
+      %0 = stablehlo.convert %x : (tensor<4096xupper>) -> tensor<4096xf64>
+      return %0 : tensor<4096xf64> }"""
+    with ext.using(SimpleNamespace(__name__="upper", hlojit_formats=ext.hookimpl(lambda: [row]))):
+        x = hlojit.Array(codes.astype(row.storage), row)
+        np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(x), wanted)
+        np.testing.assert_array_equal(x.to_values().astype("f8"), wanted)
