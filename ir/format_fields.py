@@ -153,11 +153,19 @@ def is_exact_in(row: Fields, native: Native) -> bool:
     precision, lowest, above = row.mantissa_bits + 1, lowest_exponent(row), above_exponent(row)
     if row.rounding is Rounding.STOCHASTIC and native is not F64:
         return False
-    if row.rounding in DIRECTED and above + 1 - lowest > native.precision:
+    if row.has_zero and 1 - row.bias < native.lowest + native.precision - 1:
+        return False  # normal numbers would be subnormal ones there, whose bits are others
+    if row.rounding in DIRECTED and not _tells_sides(native, lowest, above):
         return False
     if (precision, lowest, above) == (native.precision, native.lowest, native.above):
         return not _tells_overflow(row) and row.rounding is Rounding.NEAREST_EVEN
     return _is_enough(native, precision, lowest, above, tells_overflow=_tells_overflow(row))
+
+
+def _tells_sides(native: Native, lowest: int, above: int) -> bool:
+    """Whether sums and products are exact, and quotients normal numbers."""
+    normal = native.lowest + native.precision - 1
+    return above + 1 - lowest <= native.precision and 2 * lowest >= native.lowest and lowest - above >= normal
 
 
 def is_rounded_twice(row: Fields) -> bool:

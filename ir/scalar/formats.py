@@ -301,7 +301,9 @@ def _encode_magnitude(native: NativeFloat, magnitude: Scalar, format: FloatForma
         larger = b.fmul(b.bitcast(magnitude, native.kind), native.power(64))
         rounded = rounder.bits(b.bitcast(larger, native.integer))
         low = b.sub(rounded, native.of((rebias + 64) << mantissa_bits))
-        code = b.select(b.icmp("ult", magnitude, native.of(native.power_bits(minimum + 4))), low, code)
+        code = b.select(
+            b.icmp("ult", magnitude, native.of(native.power_bits(max(minimum, 1 - native.bias) + 4))), low, code
+        )
     return b.select(b.icmp("slt", code, native.of(0)), native.of(0), code)
 
 

@@ -260,3 +260,38 @@ def test_what_is_rounded_to_odd_is_what_has_to_be() -> None:
         row.name for row in hlojit.ir.formats.element_types() if isinstance(row, FloatFormat) and rounds_twice(row)
     }
     assert built_in - {row.name for row in ROWS} == {"f8E8M0FNU"}
+
+
+def test_normal_numbers_below_those_of_f32_are_numbers() -> None:
+    """Of a large bias: all codes, and sums, on every back end."""
+    row = FloatFormat("exact5low", exponent_bits=3, mantissa_bits=1, bias=143)
+    codes = np.arange(14, dtype="u1")
+    wanted = [math.ldexp((code & 1) + 2 * (code > 1), max(code >> 1, 1) - 144) for code in range(14)]
+    with ext.using(SimpleNamespace(__name__="low", hlojit_formats=ext.hookimpl(lambda: [row]))):
+        given = hlojit.Array(codes, row)
+        assert given.to_values().tolist() == wanted
+        for backend in BACKENDS:
+            assert converted(row.name, "f64", given, backend).tolist() == wanted
+            assert converted("f64", row.name, np.array(wanted), backend).storage.tolist() == codes.tolist()
+            assert computed("maximum", row.name, given, given, backend).storage.tolist() == codes.tolist()
+
+
+LOW = [
+    FloatFormat("exactaway8", exponent_bits=3, mantissa_bits=4, bias=97, rounding=Rounding.AWAY_FROM_ZERO),
+    FloatFormat("exactnozero", exponent_bits=4, mantissa_bits=1, bias=143, signed=False, has_zero=False),
+]
+
+
+@pytest.mark.parametrize("row", LOW, ids=str)
+def test_products_below_the_numbers_of_f32_are_rounded_by_what_they_are(row: FloatFormat) -> None:
+    """Away from zero, or without one, the least number; and conversions of f32's subnormal numbers."""
+    with ext.using(SimpleNamespace(__name__="low", hlojit_formats=ext.hookimpl(lambda: [row]))):
+        codes = np.arange(1, 25, dtype="u1")
+        given = hlojit.Array(codes, row)
+        small = given.to_values()[:12]
+        for backend in BACKENDS:
+            found = computed("multiply", row.name, given, given, backend).to_values()
+            assert (found == min(given.to_values()[0], hlojit.Array(codes * 0, row).to_values()[0] or math.inf)).all()
+            narrow = converted("f32", row.name, small.astype("f4"), backend)
+            exact = small.astype("f4") == small
+            np.testing.assert_array_equal(narrow.storage[exact], codes[:12][exact])
