@@ -125,6 +125,8 @@ def test_without_infinity_its_code_in_ieee_formats_is_nan(backend: str, overflow
             return [reserved]
 
     with ext.using(Plugin()):
-        numbers, sums = hlojit.compile(text, backend=backend)(np.array([0b0111011, 0b0111100], "u1"))
+        numbers, sums = hlojit.compile(text, backend=backend)(
+            hlojit.Array(np.array([0b0111011, 0b0111100], "u1"), reserved)
+        )
     np.testing.assert_array_equal(numbers, [224, np.nan])
     np.testing.assert_array_equal(sums, [224, np.nan])
