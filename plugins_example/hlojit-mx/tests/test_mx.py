@@ -253,6 +253,11 @@ def test_the_layer_as_text(name: str) -> None:
     np.testing.assert_allclose(program(*arguments(X, given_weights(name))), expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_block_formats_conform(name: str) -> None:
+    testing.check_block_format(name, budget="smoke").raise_if_failed()
+
+
 def test_the_layer_as_text_on_the_reference() -> None:
     program = hlojit.compile(layer_text("mx_int4", 12, 96, 4), backend="reference")
     expected = layer_by_numpy(X, rounded_weights("mx_int4"), heads=4)
