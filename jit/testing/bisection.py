@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from hlojit.compile_options import checked_options
 from hlojit.compiler import default_pipeline, generate, parse
-from hlojit.extensions import Backend, CompileOptions
+from hlojit.extensions import Backend, CompileOptions, registry
 from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.ir.builder import build_function
 from hlojit.ir.environment import OPS, current, scope_for, tables
@@ -266,7 +266,9 @@ class _Search:
             complaint = self.complaint(alone, ran, wanted)
             if complaint:
                 self.evidence.append(f"alone it is wrong, too: {complaint}")
-                return "kernel", described_instruction(instruction), _brought_by(instruction)
+                for name, source in _kernels_taken(module, self.backend):
+                    self.evidence.append(f"the kernel {name} of {source} was taken")
+                return "kernel", described_instruction(instruction), _brought_by(instruction) or _origin_of(chosen)
         self.evidence.append("each instruction alone is computed as it should be")
         unfused = replace(self, options=replace(self.options, disable_passes=(FUSION,)), evidence=[])
         if chosen.fuses and not unfused.problem(module, arrays)[2]:
@@ -365,6 +367,22 @@ def described_instruction(instruction: Instruction) -> str:
         return f"{instruction.name} -> {types}"
     names = [each.name for each in instruction.regions[0] if not each.op.is_terminator]
     return f"{instruction.name} ({', '.join(dict.fromkeys(names))}) -> {types}"
+
+
+def _kernels_taken(module: Module, backend: str) -> list[tuple[str, str]]:
+    """Kernels of plugins that compute parts of a program, with who brought them."""
+    from hlojit.kernel_report import kernel_report
+
+    try:
+        return list(dict.fromkeys((each.kernel, each.plugin) for each in kernel_report(module, backend=backend).taken))
+    except HlojitError:
+        return []
+
+
+def _origin_of(backend: Backend) -> str:
+    """The plugin that brought a back end; empty for hlojit's own."""
+    found = [each for each in registry().load().records.values() if backend in each.backends and not each.built_in]
+    return found[0].source if found else ""
 
 
 def _brought_by(instruction: Instruction) -> str:

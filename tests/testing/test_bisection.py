@@ -164,6 +164,7 @@ def test_what_a_back_end_computes_wrongly_is_named() -> None:
     with ext.using(plugin("device", backends=[Device()])):
         found = testing.bisect(TEXT, backend="bisect-device")
     assert (found.kind, found.name) == ("kernel", "stablehlo.multiply -> tensor<1xf32>")
+    assert found.package == "plugin 'device'"
     assert "every pass keeps the program's meaning" in found.evidence
 
 
@@ -189,3 +190,37 @@ def test_an_expansion_is_the_expanders_and_its_plugins() -> None:
         assert (found.kind, found.name) == ("pass", "op-expander")
         assert "bis.twice" in found.script
         assert "the op bis.twice of twice" in found.script
+
+
+def test_a_plugins_kernel_in_a_loop_of_donated_memory_is_named() -> None:
+    def one_more(x: Any, result: Any) -> None:
+        for i in range(x.size):
+            result[i] = x[i] + 1
+
+    kernel = ext.Kernel(
+        "bis.negate",
+        backend="cpu",
+        pattern=ext.OpPattern("stablehlo.negate"),
+        build=lambda group: ext.ArrayFunction(one_more),
+    )
+    text = """func.func @main(%x: tensor<8xf32> {tf.aliasing_output = 0 : i32}) -> tensor<8xf32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<8xf32> cond {
+        %three = stablehlo.constant dense<3> : tensor<i32>
+        %c = stablehlo.compare LT, %i, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %w = stablehlo.negate %v : tensor<8xf32>
+        stablehlo.return %j, %w : tensor<i32>, tensor<8xf32>
+      }
+      return %r#1 : tensor<8xf32>
+    }"""
+    with ext.using(plugin("bis", kernels=[kernel])):
+        found = testing.bisect(text, seconds=10)
+    assert found.kind == "kernel"
+    assert "plugin 'bis'" in found.package
+    assert any("bis.negate" in each and "was taken" in each for each in found.evidence), found.evidence
+    assert "stablehlo.negate" in found.script
+    assert "while" not in found.script
