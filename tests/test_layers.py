@@ -53,6 +53,7 @@ MAY_IMPORT = {
         *(
             "hlojit.testing",
             "hlojit.compiler",
+            "hlojit.kernel_report",
             "hlojit.compile_options",
             "hlojit.arrays",
             "hlojit.placement",
