@@ -288,7 +288,14 @@ def test_constants_are_rounded_once_and_printed_exactly() -> None:
     assert str(hlojit.parse(str(module))) == str(module)
 
 
-def test_products_of_matrices_and_loops() -> None:
+def test_the_simulated_gpu_gives_the_same_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOJIT_CUDA", "simulator")
+    x, y = array([1.5, -2.25, 2.0**1000, 0.0, 7.0]), array([3.0, 4.0, 2.0**1000, -1.0, 7.0])
+    for one, other in zip(run(PROGRAM, x, y), run(PROGRAM, x, y, backend="cuda")):
+        assert np.array_equal(*(each.storage if isinstance(each, hlojit.Array) else each for each in (one, other)))
+
+
+def test_products_of_matrices() -> None:
     x, y = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
     text = """func.func @main(%x: tensor<2x3xwide60>, %y: tensor<3x4xwide60>) -> tensor<2x4xwide60> {
       %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<2x3xwide60>, tensor<3x4xwide60>) -> tensor<2x4xwide60>

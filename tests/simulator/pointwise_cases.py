@@ -118,7 +118,8 @@ def pointwise_ops() -> list[OpDefinition]:
 
 def format_ops() -> set[str]:
     """Names of ops that passes build for formats: ``tests/extensions`` and ``tests/blocks`` run them on the simulator."""
-    return {ROUND_STOCHASTIC.name, BLOCK_SCALE, *(record.name for record in TO_ODD.values())}
+    on_codes = {record.name for record in ops() if record.name.startswith("hlojit.soft_")}
+    return {ROUND_STOCHASTIC.name, BLOCK_SCALE, *(record.name for record in TO_ODD.values()), *on_codes}
 
 
 def cases_of(record: OpDefinition, number: int) -> Iterator[Case]:
