@@ -19,10 +19,31 @@ from hlojit.ir.formats import (
     element_type,
 )
 from hlojit.ir.ops import integer_floats as soft
+from hlojit.ir.ops.comparison import CLAMP, COMPARE
+from hlojit.ir.ops.constants import IOTA
+from hlojit.ir.ops.convert import BITCAST_CONVERT, CONVERT
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Indexed, OpDefinition, Pointwise
+from hlojit.ir.ops.elementwise import (
+    ABS,
+    ADD,
+    CEIL,
+    DIVIDE,
+    FLOOR,
+    IS_FINITE,
+    MAXIMUM,
+    MINIMUM,
+    MULTIPLY,
+    NEGATE,
+    ROUND_NEAREST_AFZ,
+    ROUND_NEAREST_EVEN,
+    SIGN,
+    SUBTRACT,
+)
 from hlojit.ir.ops.parts import Parts, RuleOfParts, each_part, with_element_type
+from hlojit.ir.ops.products import DOT_GENERAL
 from hlojit.ir.ops.quantization import STORAGE_CAST
+from hlojit.ir.ops.transcendental import SQRT
 from hlojit.ir.ops.views import CompareView
 from hlojit.ir.scalar.integer_floats import TO_ODD
 from hlojit.ir.types import TensorType, Type, tensor
@@ -93,8 +114,7 @@ def pointwise(
     builder: Any, instruction: Instruction, operands: Sequence[Parts], draw: Draw | None = None
 ) -> Sequence[Parts]:
     """Arithmetic and choices: the op on codes."""
-    name = instruction.op.name.removeprefix("stablehlo.")
-    record = soft.ARITHMETIC.get(name) or soft.CHOOSING[name]
+    record = _ON_CODES[instruction.op]
     type = instruction.results[0].tensor_type
     codes = [parts[0] for parts in operands]
     return [(_made(builder, record, codes, codes_type(type), draw, form=_form(type)),)]
@@ -242,20 +262,43 @@ def _summed(builder: Any, values: Value, dimensions: tuple[int, ...], form: tupl
     return made
 
 
-_RULES: Final[Mapping[str, RuleOfParts]] = MappingProxyType(
+_ROUNDED: Final[Mapping[OpDefinition, OpDefinition]] = MappingProxyType(
     {
-        **{f"stablehlo.{name}": pointwise for name in (*soft.ARITHMETIC, *soft.CHOOSING)},
-        "stablehlo.compare": _compared,
-        "stablehlo.is_finite": _finite,
-        "stablehlo.clamp": _clamped,
-        "stablehlo.convert": converted,
-        "stablehlo.iota": _counted,
-        "stablehlo.bitcast_convert": _recast,
-        "stablehlo.dot_general": _dot_general,
-        STORAGE_CAST.name: lambda builder, instruction, operands: [(operands[0][0],)],
+        ADD: soft.ARITHMETIC["add"],
+        SUBTRACT: soft.ARITHMETIC["subtract"],
+        MULTIPLY: soft.ARITHMETIC["multiply"],
+        DIVIDE: soft.ARITHMETIC["divide"],
+        SQRT: soft.ARITHMETIC["sqrt"],
+        NEGATE: soft.ARITHMETIC["negate"],
+        ABS: soft.ARITHMETIC["abs"],
+        FLOOR: soft.ARITHMETIC["floor"],
+        CEIL: soft.ARITHMETIC["ceil"],
+        ROUND_NEAREST_EVEN: soft.ARITHMETIC["round_nearest_even"],
+        ROUND_NEAREST_AFZ: soft.ARITHMETIC["round_nearest_afz"],
     }
 )
-ROUNDING: Final = frozenset({*(f"stablehlo.{name}" for name in soft.ARITHMETIC), "stablehlo.convert"})
+_ON_CODES: Final[Mapping[OpDefinition, OpDefinition]] = MappingProxyType(
+    {
+        **_ROUNDED,
+        MAXIMUM: soft.CHOOSING["maximum"],
+        MINIMUM: soft.CHOOSING["minimum"],
+        SIGN: soft.CHOOSING["sign"],
+    }
+)
+_RULES: Final[Mapping[OpDefinition, RuleOfParts]] = MappingProxyType(
+    {
+        **dict.fromkeys(_ON_CODES, pointwise),
+        COMPARE: _compared,
+        IS_FINITE: _finite,
+        CLAMP: _clamped,
+        CONVERT: converted,
+        IOTA: _counted,
+        BITCAST_CONVERT: _recast,
+        DOT_GENERAL: _dot_general,
+        STORAGE_CAST: lambda builder, instruction, operands: [(operands[0][0],)],
+    }
+)
+ROUNDING: Final = frozenset({*_ROUNDED, CONVERT})
 """Ops with results that a stochastic rounding rounds by random bits."""
 
 
@@ -265,9 +308,7 @@ def drawn(builder: Any, instruction: Instruction, draw: Draw) -> Value:
         (_cast(builder, value, codes_type(value.tensor_type)) if is_in_integers(value.type) else value,)
         for value in instruction.operands
     ]
-    parts = (converted if instruction.op.name == "stablehlo.convert" else pointwise)(
-        builder, instruction, operands, draw
-    )
+    parts = (converted if instruction.op == CONVERT else pointwise)(builder, instruction, operands, draw)
     assert parts is not None  # complex numbers are converted by way of their parts
     return _cast(builder, parts[0][0], instruction.results[0].tensor_type)
 
@@ -305,7 +346,7 @@ class IntegerFloatParts:
 
     def rule(self, record: OpDefinition) -> RuleOfParts | None:
         """By name, or what is the same for all types; what moves elements moves their codes."""
-        found = _RULES.get(record.name) or record.parts.get(ElementType)
+        found = _RULES.get(record) or record.parts.get(ElementType)
         if found is None and isinstance(record.lowering, (Indexed, Pointwise)) and record.lowering.moves:
             return each_part
         return found

@@ -159,7 +159,7 @@ class _Rounded:
 
     def _in_integers(self, b: Builder, instruction: Instruction, iteration: Value) -> None:
         """Give an op of a format that is computed in integers its bits; sums of many elements are rounded to nearest."""
-        if instruction.op.name in ROUNDING and not isinstance(_element(instruction), ComplexType):
+        if instruction.op in ROUNDING and not isinstance(_element(instruction), ComplexType):
             draw = (*self._place(b, instruction.result.tensor_type, iteration), next(self.numbers), self.seed)
             instruction.replace_with([drawn(b, instruction, draw)])
 
