@@ -20,7 +20,7 @@ h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin-t
 .bar { height: .6rem; border-radius: .3rem; background: var(--line); overflow: hidden; margin: .6rem 0 1.2rem; display: flex; }
 .bar div { height: 100%; } .bar .good { background: var(--good); } .bar .bad { background: var(--bad); }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; overflow-wrap: anywhere;
+th, td { text-align: left; vertical-align: top; overflow-wrap: break-word;
   padding: .25rem .6rem; border-bottom: 1px solid var(--line); }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 details { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem; margin: .6rem 0; }

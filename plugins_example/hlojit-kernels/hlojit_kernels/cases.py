@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.ir import TensorType
+from hlojit.ir import TensorType, tensor
 from hlojit.testing import Case, Tolerance
 
 from hlojit_kernels.foreign import smoothed
+from hlojit_kernels.sqlite import SQLITE_CALLS
 
 Array = np.ndarray[Any, Any]
 
@@ -96,6 +97,18 @@ def normed(x: Array, weight: Array, *, epsilon: float) -> Array:
     return wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * weight
 
 
+SQLITE = [
+    Case(
+        "kernels.sqlite",
+        operands=["f64"],
+        shapes=[(17,), (1,)],
+        config={"query": "select c0 * 2 from t order by rowid", "types": "f8"},
+        arguments=lambda types, random: [random.standard_normal(each.shape) for each in types],
+        oracle=lambda x: 2 * x,
+    ),
+    Case("kernels.sqlite_version", operands=[[]], shapes=[[]], results=[tensor((), "i32")]),
+]
+
 CASES = [
     Case(
         "kernels.quantize",
@@ -156,6 +169,7 @@ CASES = [
         shapes=[(65,), (1000,)],
         oracle=lambda x: np.roll(x, 1),
     ),
+    *(SQLITE if SQLITE_CALLS else []),
     Case("kernels.attention", programs=[ATTENTION_TEXT], isolate=False),
     Case("kernels.softmax", programs=[SOFTMAX_TEXT]),
     Case("kernels.hamming", programs=[HAMMING_TEXT]),
