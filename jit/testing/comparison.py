@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat
@@ -20,12 +20,18 @@ from hlojit.ir.types import TensorType, Type
 NDArray = np.ndarray[Any, Any]
 
 
+_NARROW_UNITS: Final = 2.0
+"""Of a narrow format: a result beside a tie is rounded the other way, and what it is added to is, too."""
+_F32_MANTISSA: Final = 23
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """How far two floats may be apart: ``ulps`` units in the last place of the larger, ``absolute``, or ``relative`` to it.
 
     ``scaled``: units are those of the largest finite number of the array, as sums that cancel need it.  ``zeros``: the sign of
-    a zero does not count.  The default is the same bits.
+    a zero does not count.  The default is the same bits.  Of formats narrower than f32 no more than two of their units count
+    beside that many of f32, in which they are computed: 512 units of f16 are half of the number, of f8 all of it.
     """
 
     ulps: float = 0.0
@@ -128,10 +134,15 @@ def _differ(found: NDArray, expected: NDArray, mantissa_bits: int, tolerance: To
         size = np.maximum(np.abs(wide), np.abs(other))
         if tolerance.scaled:
             size = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
-        unit = 2.0**-mantissa_bits
-        allowed = size * max(tolerance.ulps * unit, tolerance.relative)
+        allowed = size * max(_units(tolerance.ulps, mantissa_bits), tolerance.relative)
         near = np.abs(wide - other) <= np.maximum(allowed, tolerance.absolute)
     return np.asarray(wrong & ~near)
+
+
+def _units(ulps: float, mantissa_bits: int) -> float:
+    """So many units in the last place, as a part of the number."""
+    unit = 2.0**-mantissa_bits
+    return min(ulps * unit, _NARROW_UNITS * unit + ulps * 2.0**-_F32_MANTISSA)
 
 
 def spell(stored: Any, element: ElementType) -> str:
