@@ -45,6 +45,9 @@ MAY_COMPARE_NAMES = {
     "extensions/discovery.py": "plugins are found by name",
     "extensions/record_checks.py": "says whether an op's name can be written in a program",
     "ir/passes/anchored_fusion.py": "a back end lists the kernels that take in what follows them",
+    "ir/passes/prologue_fusion.py": "a back end lists the kernels that take in what computes their operands",
+    "jit/cpu/instruction_costs.py": "the table of rules is by the names that lowerings give kernels",
+    "jit/partition/partitioner.py": "finds what an error names among the instructions at its place",
     "ir/passes/fusion_cost.py": "remembers what a record can be in a fusion, by the name that it has in the table",
 }
 
