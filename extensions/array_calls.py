@@ -31,7 +31,7 @@ from hlojit.ir.ops.attribute_kinds import BOOL, F32, GENERIC, I64_MATRIX, STRING
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import AttributeSpec, HostFunction, OpDefinition, Operand, ReferenceCall, op
 from hlojit.ir.ops.foreign import ForeignCallError, merged_aliases
-from hlojit.ir.scalar.arrays import to_storage
+from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
 
 KERNEL: Final = "array_function"
@@ -142,7 +142,8 @@ def _record(call: ArrayCall) -> OpDefinition:
         run, types = on_arrays(record.instruction), [result.tensor_type for result in record.instruction.results]
         operands = [value.tensor_type for value in record.instruction.operands]
         given = [_read_only(to_storage(array, kind.element_type)) for array, kind in zip(arrays, operands)]
-        results = substituted(call.user, run, given, types)
+        found = substituted(call.user, run, given, types)
+        results = tuple(to_compute(each, kind.element_type) for each, kind in zip(found, types))
         return results[0] if len(results) == 1 else results
 
     return OpDefinition(
@@ -184,6 +185,9 @@ def on_arrays(instruction: Instruction) -> Callable[..., Any]:
     target, function = lowering.function
     operands = [value.tensor_type.element_type for value in instruction.operands]
     types = [result.tensor_type for result in instruction.results]
+    if function.trust != "native":
+        for element in (*operands, *(kind.element_type for kind in types)):
+            function.outside(element, f"custom call target {target!r}")
     run = function.on_arrays or _filling(target, function, types)
     keywords = keywords_of(instruction.attributes)
 

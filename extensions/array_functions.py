@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from hlojit.extensions.native_functions import ArgumentList, address_of, argument_list, may_raise
 from hlojit.ir.errors import PluginError
+from hlojit.ir.formats import ElementType
 
 FORMS: Final = ("numba", "python", "native")
 FAST_MATH: Final = ("nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc")
@@ -133,6 +134,17 @@ class ArrayFunction:
     def arguments(self) -> ArgumentList:
         """The parameters of a native function."""
         return argument_list(self.signature)
+
+    def outside(self, element: ElementType, user: str) -> np.dtype[Any]:
+        """The dtype of the arrays in which Python gets elements; raises ``PluginError`` where there is none, for ``user``."""
+        if element.dtype is not None:
+            return element.dtype
+        if not self.codes:
+            raise PluginError(
+                f"{user}: NumPy has no dtype for elements of {element}; convert them in the program (stablehlo.convert), or "
+                "take their codes as unsigned integers (codes=True)"
+            )
+        return element.storage
 
     @property
     def on_arrays(self) -> Callable[..., Any] | None:

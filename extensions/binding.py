@@ -135,6 +135,10 @@ def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
             raise PluginError(
                 f"{what}: {_EXPECTED} {returned!r}, not a list of the values that stand for its results{place(instruction)}"
             )
+        if any(value is own for value in values for own in instruction.results):
+            raise PluginError(
+                f"{what}: {_EXPECTED} the results of the instruction that it stands for; build others{place(instruction)}"
+            )
         types = tuple(value.type for value in values)
         if not compatible_lists(types, instruction.result_types):
             raise PluginError(

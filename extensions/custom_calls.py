@@ -61,6 +61,8 @@ class CustomCall(ABC):
 
     def complaint(self) -> str | None:
         """What is wrong with the fields, or None."""
+        if "*" in self.target and not self.is_family:
+            return "has a * in its target, which stands for other characters in an ExpansionCall only"
         for name in ("result_types", "jvp", "batching"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 return f"has {name}={getattr(self, name)!r}, which is not a function"

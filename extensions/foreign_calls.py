@@ -26,7 +26,7 @@ from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition, ReferenceCall
 from hlojit.ir.ops.foreign import ForeignCallError, ForeignCallView, foreign_call, foreign_record, plain
 from hlojit.ir.ops.layouts import LayoutError, Order, logical
-from hlojit.ir.scalar.arrays import to_storage
+from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
 
 CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
@@ -134,7 +134,8 @@ def _reference(user: str, substitute: Callable[..., Any] | None) -> Callable[...
         kinds = [result.tensor_type for result in record.instruction.results]
         types = [logical(kind, order) for kind, order in zip(kinds, view.result_orders)]
         found = substituted(user, lambda *values: substitute(*values, **named), given, types)
-        results = tuple(np.transpose(array, order) for array, order in zip(found, view.result_orders))
+        stored = (np.transpose(array, order) for array, order in zip(found, view.result_orders))
+        results = tuple(to_compute(array, kind.element_type) for array, kind in zip(stored, kinds))
         return results[0] if len(results) == 1 else results
 
     return reference

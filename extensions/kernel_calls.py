@@ -28,7 +28,7 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import BOOL
 from hlojit.ir.ops.custom_calls import has_side_effect
 from hlojit.ir.ops.definition import AttributeSpec, DeviceFunction, OpDefinition, Operand, ReferenceCall, op
-from hlojit.ir.scalar.arrays import to_storage
+from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
 
 MAXIMUM_BLOCKS: Final = (1 << 31) - 1
@@ -142,7 +142,8 @@ def kernel_record(call: KernelCall) -> OpDefinition:
         types = [result.tensor_type for result in record.instruction.results]
         operands = [value.tensor_type for value in record.instruction.operands]
         given = [to_storage(array, kind.element_type) for array, kind in zip(arrays, operands)]
-        return substituted(call.user, call.substitute, given, types)
+        found = substituted(call.user, call.substitute, given, types)
+        return tuple(to_compute(each, kind.element_type) for each, kind in zip(found, types))
 
     def geometry(operands: Sequence[TensorType], results: Sequence[TensorType]) -> tuple[int, int, int]:
         return launch_geometry(call.user, call.launch, KernelSite(call.target, tuple(operands), tuple(results)))

@@ -124,7 +124,8 @@ def wrap_array(values: Array, element: ElementType) -> Array:
     if not isinstance(element, IntegerType) or element.bits >= 8:
         return stored
     shift = 8 - element.bits
-    return (stored << shift) >> shift if element.signed else stored & element.maximum
+    # NumPy's operators make scalars of arrays of rank 0.
+    return np.asarray((stored << shift) >> shift if element.signed else stored & element.maximum)
 
 
 def to_compute(stored: Array, element: ElementType) -> Array:

@@ -232,6 +232,42 @@ def test_a_python_function_sees_arrays_as_a_caller_does(element: str) -> None:
         np.testing.assert_array_equal(result.storage if isinstance(result, hlojit.Array) else result, x[::-1])
 
 
+class NarrowFormats:
+    """Two formats without a NumPy dtype."""
+
+    @hookimpl
+    def hlojit_formats(self) -> list[FloatFormat]:
+        return [
+            FloatFormat("t5", exponent_bits=2, mantissa_bits=2, bias=1),
+            FloatFormat("t24", exponent_bits=8, mantissa_bits=15, bias=127),
+        ]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("element", ["t5", "t24"])
+def test_codes_come_back_as_codes(element: str, backend: str) -> None:
+    call = ArrayCall("t.f", function=lambda x: x[::-1], trust="python", codes=True)
+    with using(NarrowFormats()), registered(call):
+        x = hlojit.Array.from_values(np.array([0.5, 1.0, -1.5, 3.0]), element)
+        run = hlojit.compile(program(f"4x{element}", f"4x{element}"), backend=backend)
+        np.testing.assert_array_equal(run(x).storage, x.storage[::-1])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_elements_without_a_dtype_are_refused_everywhere(backend: str) -> None:
+    with using(NarrowFormats()), registered(ArrayCall("t.f", function=lambda x: x, trust="python")):
+        x = hlojit.Array.from_values(np.array([0.5, 1.0]), "t5")
+        with pytest.raises(HlojitError, match="'t.f'.*NumPy has no dtype for elements of t5"):
+            hlojit.compile(program("2xt5", "2xt5"), backend=backend)(x)
+
+
+@pytest.mark.parametrize("element", ["i2", "i4", "ui2", "ui4"])
+def test_a_scalar_of_few_bits_on_the_reference(element: str) -> None:
+    with registered(ArrayCall("t.f", function=lambda x: x, trust="python")):
+        x = np.array(1, hlojit.ir.element_type(element).dtype)
+        assert hlojit.compile(program(element, element), backend="reference")(x) == x
+
+
 WRONG: dict[str, tuple[Callable[..., Any], str]] = {
     "raises": (lambda x: {}["key"], r"its function raised KeyError\('key'\)"),
     "exits": (lambda x: sys.exit(3), r"its function raised SystemExit\(3\)"),

@@ -432,3 +432,16 @@ def test_unsigned_elements_are_python_integers(kind: str, backend: str) -> None:
     random, dtype = np.random.default_rng(0), np.dtype(kind.replace("ui", "uint"))
     x, y = random.integers(0, np.iinfo(dtype).max, (2, 1000), dtype, endpoint=True)
     np.testing.assert_array_equal(executable(x, y), -x.astype("f8") / 4 + (x.astype("i8") - y.astype("i8")))
+
+
+def test_an_expansion_that_returns_the_call_is_refused_by_name() -> None:
+    itself = ext.ExpansionCall("test.f", expand=lambda builder, instruction: list(instruction.results))
+    message = r"'test\.f': the expansion returned the results of the instruction that it stands for(.|\n)*at "
+    with ext.using(plugin(itself)), pytest.raises(hlojit.PluginError, match=message):
+        hlojit.compile(call("test.f"))
+
+
+def test_a_star_is_refused_in_a_form_that_has_no_families() -> None:
+    starred = ext.ElementwiseCall("test.*", function=lambda x: x)
+    with pytest.raises(hlojit.PluginError, match=r"test\.\*.*an ExpansionCall only"), ext.using(plugin(starred)):
+        pass

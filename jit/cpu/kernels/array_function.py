@@ -235,14 +235,7 @@ class _Emitter:
 
     def _form(self, kind: TensorType) -> tuple[str, str, tuple[int, ...]]:
         element = kind.element_type
-        outside = element.dtype
-        if outside is None:
-            if not self.function.codes:
-                raise PluginError(
-                    f"{self.site.user}: NumPy has no dtype for elements of {element}; convert them in the program "
-                    "(stablehlo.convert), or take their codes as unsigned integers (codes=True)"
-                )
-            outside = element.storage
+        outside = self.function.outside(element, self.site.user)
         return element.storage.name, outside.name, kind.shape
 
     # ------------------------------------------------------------------------------------------------------ native
