@@ -125,8 +125,10 @@ class Run:
         ready = READY
         if isinstance(made, Started):
             ready = self._named(step, made.done)
-        # What a machine hands through is the operand, which is freed once.
+        # What a machine hands through where only labels change is the operand, which is freed once.
         through = [next((held for held in operands if held.memory is each), None) for each in memories]
+        if not step.is_relabelled:
+            self._expect_new(step, operands, through)
         results = [
             Held(self._machine, each, type_, layout, ready) if held is None or held.layout != layout else held
             for each, held, type_, layout in zip(memories, through, types, step.made)
@@ -134,6 +136,16 @@ class Run:
         if not ready.is_settled:
             kept_until(ready, *results, *operands)
         return results
+
+    def _expect_new(self, step: Step, operands: Sequence[Held], through: Sequence[Held | None]) -> None:
+        """Others may still read an operand: a machine that computes in its place changes their numbers."""
+        for number, (held, result) in enumerate(zip(through, step.instruction.results)):
+            if held is not None and held.memory is not None and result.tensor_type.size != 0:
+                machine, operand = type(self._machine).__name__, operands.index(held)
+                raise PluginError(
+                    f"{_where(step)}: {machine} returned the memory of operand {operand} as result {number}; it returns "
+                    "new memory, a copy where nothing changes, since others may still read the operand"
+                )
 
     def _timed(self, step: Step, operands: Sequence[Held]) -> Any:
         """What the machine returns for an instruction; how long that took goes to whoever profiles."""

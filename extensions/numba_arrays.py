@@ -6,6 +6,7 @@ fit.  A function that could read or write memory that is not its own is refused 
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import itertools
 from collections import OrderedDict
@@ -52,6 +53,8 @@ def compile_arrays(
         kinds = [_pointer_to(kind) for kind in kinds]
     if has_range:
         kinds += [_integer(), _integer()]
+    if function.bounds:
+        _expect_written(python, len(operands), len(results), user)
     try:
         code = _code(function, tuple(kinds), user)
         said = f"{code.identity}{has_range}{takes_addresses}{', '.join(map(str, (*operands, '->', *results)))}"
@@ -63,6 +66,22 @@ def compile_arrays(
         return linked, code.unkeyable
     except Unfit as error:
         raise PluginError(f"{user}: {described_function(python)} {error}, so it cannot run inside a kernel") from None
+
+
+def _expect_written(python: Any, operands: int, results: int, user: str) -> None:
+    """``r = x * 2`` gives a name to another array, and leaves what lay in the result's memory there."""
+    code = getattr(getattr(python, "py_func", python), "__code__", None)
+    if code is None:
+        return
+    names = code.co_varnames[operands : operands + results]
+    steps = list(dis.get_instructions(code))
+    for before, step in zip(steps, steps[1:]):
+        in_place = before.opname == "BINARY_OP" and before.argrepr.endswith("=")
+        if step.opname == "STORE_FAST" and step.argval in names and not in_place:
+            raise PluginError(
+                f"{user}: {described_function(python)} assigns to {step.argval}, the array of its result, which it then does not "
+                f"write: say {step.argval}[...] = ..."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,14 @@ from typing import Any, ClassVar, Final, Literal, final
 import numpy as np
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.environment import scope_for
-from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, short_repr
+from hlojit.ir.errors import (
+    HlojitError,
+    PluginError,
+    TypeInferenceError,
+    UnsupportedError,
+    VerificationError,
+    short_repr,
+)
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.graph_state import graph_state, is_same
 from hlojit.ir.passes.pass_order import Circle, order_of_phase
@@ -244,6 +251,9 @@ def _run_foreign(pass_: Pass, module: Module, package: str, time_limit: float | 
         changed = call_vendor(what, call_within, time_limit, what, pass_.run, module)
     except UnsupportedError as error:
         raise error.about(f"pass {pass_.name!r} ({package}): the program") from error
+    except (TypeInferenceError, VerificationError) as error:
+        # Of what the pass builds, by a builder of hlojit's.
+        raise PluginError(f"{what()} raised {type(error).__name__}: {error}") from error
     if changed is not None and not isinstance(changed, (int, np.integer, np.bool_)):
         raise PluginError(
             f"{what()} returned {short_repr(changed)}; it rewrites the module in place and returns whether anything changed, "

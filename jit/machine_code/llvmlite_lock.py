@@ -15,12 +15,15 @@ from llvmlite.binding import ffi
 
 
 def _enter(self: Any) -> None:
-    self._lock.acquire()
+    before, taken = self._lock._is_owned(), False
     try:
+        taken = self._lock.acquire()
         for acquired, _ in self._cblist:
             acquired()
     except BaseException:
-        self._lock.release()
+        # Ctrl-C may have come between the lock and the note of it.
+        if taken or (not before and self._lock._is_owned()):
+            self._lock.release()
         raise
 
 

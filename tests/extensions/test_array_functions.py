@@ -735,3 +735,36 @@ def test_calls_within_calls_tell_what_ended_them_in_a_line_that_can_be_read() ->
     while error is not None and not isinstance(error, ValueError):
         error = error.__cause__
     assert str(error) == "innermost"
+
+
+def _rebinds(x: Any, r: Any) -> None:
+    r = x * 2  # noqa: F841
+
+
+def _in_place(x: Any, r: Any) -> None:
+    r[...] = x
+    r += x
+
+
+def _half(x: Any, r: Any) -> None:
+    r[0] = x[0]
+
+
+def test_a_function_that_gives_its_results_name_to_another_array_is_refused() -> None:
+    """What lay in memory came out."""
+    with (
+        registered(ArrayCall("t.f", function=_rebinds)),
+        pytest.raises(PluginError, match=r"assigns to r, .* say r\[...\] = "),
+    ):
+        hlojit.compile(program("4xf32", "4xf32"))
+    with registered(ArrayCall("t.f", function=_in_place)):
+        np.testing.assert_array_equal(hlojit.compile(program("4xf32", "4xf32"))(np.ones(4, "f4")), [2, 2, 2, 2])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_what_a_function_does_not_write_is_zero(backend: str) -> None:
+    with registered(ArrayCall("t.f", function=_half)):
+        run = hlojit.compile(program("1000xf32", "1000xf32"), backend=backend)
+    for _ in range(3):
+        np.full(1000, 7, "f4")
+        np.testing.assert_array_equal(run(np.ones(1000, "f4")), [1, *[0] * 999])

@@ -16,7 +16,7 @@ import hlojit.extensions as ext
 import numpy as np
 import pluggy
 import pytest
-from hlojit.ir import evaluate
+from hlojit.ir import Builder, evaluate
 
 from .mistakes import ABS, X, clean, nova, one_line, registering
 
@@ -237,6 +237,12 @@ def clears(self: Any, module: Any) -> bool:
     return True
 
 
+def builds_what_does_not_fit(self: Any, module: Any) -> bool:
+    builder = Builder.in_front_of(next(module.walk()))
+    builder.add(builder.constant(np.ones(7, "i1")), builder.constant(np.ones(3, "f4")))
+    return True
+
+
 def erases(self: Any, module: Any) -> bool:
     next(module.walk()).erase()
     return True
@@ -276,6 +282,7 @@ FAILING_PASSES: dict[str, tuple[Callable[[], Any], str]] = {
     "raises what cannot be printed": (pass_of(raises_unprintable), r"\(hlojit-nova 0\.1\.0\): run raised <Unprintable"),
     "exits": (pass_of(lambda self, module: sys.exit(3)), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised SystemExit\(3\)"),
     "returns the module": (pass_of(lambda self, module: module), r"run returned <Module @.*; it rewrites the module in place"),
+    "builds what does not fit": (pass_of(builds_what_does_not_fit), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised TypeInferenceError: .*add \(C1\)"),
     "erases what is used": (pass_of(erases), r"\(hlojit-nova 0\.1\.0\): run raised AssertionError\('stablehlo.abs is still used"),
     "leaves an invalid module": (pass_of(retypes), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\) left an invalid program behind"),
     "leaves no function": (pass_of(clears), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\) left an invalid program behind: its function @main is gone"),

@@ -210,6 +210,20 @@ def test_what_a_machine_raises_names_the_place(nova: Nova) -> None:
         hlojit.compile(SORTED, backend="nova")(X, Y)
 
 
+def test_a_machine_that_computes_in_place_is_named(nova: Nova) -> None:
+    """Others may still read the operand: its numbers had changed, without an error."""
+    machine = nova.made[0]
+
+    def in_place(instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]) -> list[Any]:
+        machine.memory[operands[0].memory][:] += 1
+        return [operands[0].memory]
+
+    machine.evaluate = in_place  # type: ignore[method-assign]
+    message = r"stablehlo.add at <string>:3:3: CountingMachine returned the memory of operand 0 as result 0; it returns new memory"
+    with pytest.raises(hlojit.HlojitError, match=message):
+        hlojit.compile(SORTED, backend="nova")(X, Y)
+
+
 def test_kernels_for_some_groups(nova: Nova) -> None:
     def negated(machine: Any, x: Held) -> list[int]:
         machine.evaluated.append("by kernel")

@@ -180,6 +180,8 @@ class _Emitter:
             b.declare(gate, f"declare void @{gate}()")
         for gate in gates[:1]:
             b.line(f"call void @{gate}()")
+        if self.function.bounds:
+            self._clear_results(passed[1:])
         outcome = b.emit("i32", 1, f"call i32 @{code.symbol}({', '.join(passed)})")
         for gate in gates[1:]:
             b.line(f"call void @{gate}()")
@@ -189,6 +191,17 @@ class _Emitter:
             following = self._if(f"icmp eq i32 {outcome.text}, {value}")
             self._report(context, f"{site.user}: {failure} in {name_of(self.function)}")
             self._end(following)
+
+    def _clear_results(self, arrays: Sequence[str]) -> None:
+        """What the function does not write is 0, as on ``reference``, and not what another program left in the memory."""
+        shared = {result for _, result in self.site.aliases}
+        first = len(self.site.operands)
+        for number, kind in enumerate(self.site.results):
+            if number not in shared and kind.nbytes:
+                self.b.declare("llvm.memset.p0.i64", "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+                self.b.line(
+                    f"call void @llvm.memset.p0.i64({arrays[first + number]}, i8 0, i64 {kind.nbytes}, i1 false)"
+                )
 
     def _bound(self) -> ArrayFunction:
         """The function with the attributes of the call as its defaults."""
@@ -341,3 +354,6 @@ class _TaskEmitter(_Emitter):
             takes_addresses=self.tasks.pointers,
         )
         return code, unkeyable, [f"i64 {each.text}" for each in self.range]
+
+    def _clear_results(self, arrays: Sequence[str]) -> None:
+        """Nothing: what other tasks have written already would go."""
