@@ -6,6 +6,8 @@ program; the key is the seed.  So the bits are the same wherever, whenever and i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 
 ROUNDS = 7
@@ -15,11 +17,9 @@ _WORD = 0xFFFFFFFF
 
 
 def random_bits(b: ScalarBuilder, place: Scalar, iteration: Scalar, number: int, seed: int) -> Scalar:
-    """32 bits (i32) for an element: ``place`` and ``iteration`` are i64."""
-    folded = b.xor(iteration, b.lshr(iteration, b.constant("i64", 32)))
-    words = [b.trunc(place, "i32"), _upper(b, place), b.trunc(folded, "i32"), b.constant("i32", number & _WORD)]
-    keys = [seed & _WORD, seed >> 32 & _WORD]
-    for _ in range(ROUNDS):
+    """32 bits (i32) for an element: ``place`` and ``iteration`` are i64, ``number`` and ``seed`` any 64 bits."""
+    words = [b.trunc(place, "i32"), _upper(b, place), b.trunc(iteration, "i32"), _upper(b, iteration)]
+    for keys in _keys(_key(number, seed)):
         first, second = (_product(b, words[2 * k], _MULTIPLIERS[k]) for k in range(2))
         words = [
             b.xor(b.xor(_upper(b, second), words[1]), b.constant("i32", keys[0])),
@@ -27,8 +27,22 @@ def random_bits(b: ScalarBuilder, place: Scalar, iteration: Scalar, number: int,
             b.xor(b.xor(_upper(b, first), words[3]), b.constant("i32", keys[1])),
             b.trunc(first, "i32"),
         ]
-        keys = [(key + step) & _WORD for key, step in zip(keys, _KEYS)]
     return words[0]
+
+
+def _key(number: int, seed: int) -> tuple[int, int]:
+    """The key of an op: a word for each half, of the counter ``number`` with the key ``seed``."""
+    words = [number & _WORD, number >> 32 & _WORD, 0, 0]
+    for keys in _keys((seed & _WORD, seed >> 32 & _WORD)):
+        first, second = (words[2 * k] * _MULTIPLIERS[k] for k in range(2))
+        words = [second >> 32 ^ words[1] ^ keys[0], second & _WORD, first >> 32 ^ words[3] ^ keys[1], first & _WORD]
+    return words[0], words[2]
+
+
+def _keys(key: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """The keys of the rounds."""
+    for step in range(ROUNDS):
+        yield (key[0] + step * _KEYS[0]) & _WORD, (key[1] + step * _KEYS[1]) & _WORD
 
 
 def _product(b: ScalarBuilder, word: Scalar, factor: int) -> Scalar:

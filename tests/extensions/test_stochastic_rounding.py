@@ -26,16 +26,21 @@ def formats() -> Any:
         yield
 
 
-def philox(place: int, iteration: int, number: int, seed: int) -> int:
-    """The first word of Philox4x32 with seven rounds, in Python's integers."""
+def philox(counter: int, key: int) -> list[int]:
+    """Philox4x32 with seven rounds, in Python's integers."""
     word = (1 << 32) - 1
-    counter = [place & word, place >> 32, (iteration ^ iteration >> 32) & word, number]
-    key = [seed & word, seed >> 32 & word]
+    words, keys = [counter >> 32 * each & word for each in range(4)], [key & word, key >> 32 & word]
     for _ in range(7):
-        first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
-        counter = [second >> 32 ^ counter[1] ^ key[0], second & word, first >> 32 ^ counter[3] ^ key[1], first & word]
-        key = [key[0] + 0x9E3779B9 & word, key[1] + 0xBB67AE85 & word]
-    return counter[0]
+        first, second = 0xD2511F53 * words[0], 0xCD9E8D57 * words[2]
+        words = [second >> 32 ^ words[1] ^ keys[0], second & word, first >> 32 ^ words[3] ^ keys[1], first & word]
+        keys = [keys[0] + 0x9E3779B9 & word, keys[1] + 0xBB67AE85 & word]
+    return words
+
+
+def random_word(place: int, iteration: int, number: int, seed: int) -> int:
+    """As the decision says: the key from number and seed, the counter from place and iteration."""
+    drawn = philox(number, seed)
+    return philox(place | (iteration & (1 << 64) - 1) << 64, drawn[0] | drawn[2] << 32)[0]
 
 
 def expected(values: Array, number: int, seed: int, iteration: int = 0, bias: int = 7, bits: int = 3) -> list[float]:
@@ -46,7 +51,7 @@ def expected(values: Array, number: int, seed: int, iteration: int = 0, bias: in
         unit = 2.0 ** (max(int(exponent) - 1, 1 - bias) - bits)
         whole = int(abs(value) / unit)
         rest = int((abs(value) / unit - whole) * 2**32)
-        up = rest + philox(place, iteration, number, seed) >= 2**32
+        up = rest + random_word(place, iteration, number, seed) >= 2**32
         found.append(np.copysign((whole + up) * unit, value))
     return found
 
@@ -176,7 +181,7 @@ def test_a_parameter_of_a_jitted_function_is_its_seed(backend: str) -> None:
 
     values = np.random.default_rng(1).uniform(-3, 3, 200)
     pair = [hlojit.Array.from_values(np.zeros(200), ROW), np.float32(1)]
-    for seed in (1, 2):
+    for seed in (1, 2, -1, -2, 1 << 32, 1 << 40 | 5):
         found, following = rounded(pair, values, seed)
         assert found.to_values().tolist() == expected(values, 0, 0, seed)
         assert following == seed + 1
@@ -184,6 +189,20 @@ def test_a_parameter_of_a_jitted_function_is_its_seed(backend: str) -> None:
     assert rounded(pair, values)[0].to_values().tolist() == expected(values, 0, 0, 3)
     for seed in (np.int32(2), np.uint8(2)):
         assert rounded(pair, seed=seed, x=values)[0].to_values().tolist() == expected(values, 0, 0, 2)
+
+
+def test_no_two_seeds_have_the_same_bits() -> None:
+    """-1 had those of 0, and 2**32 those of 1."""
+
+    @hlojit.jit(rounding_seed="seed")
+    def rounded(x: Any, seed: Any) -> Any:
+        return x.astype("s8")
+
+    values = np.full(200, 1.06)
+    drawn = {
+        tuple(rounded(values, np.int64(seed)).to_values().tolist()) for seed in (0, -1, 1, -2, 1 << 32, (1 << 32) + 1)
+    }
+    assert len(drawn) == 6
 
 
 def test_what_is_no_seed_is_refused() -> None:
