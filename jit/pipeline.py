@@ -87,6 +87,7 @@ def default_pipeline(
     plugin's pass does not.
     """
     from hlojit.ir.passes.registry import default_passes
+    from hlojit.ir.passes.stochastic_rounding import StochasticRounding
 
     legalizer = legalizer_of(backend, options, open_sizes=open_sizes)
     again = Legalization(legalizer=legalizer, fold_limit=options.fold_limit)
@@ -111,6 +112,9 @@ def default_pipeline(
         passes = _chosen_by_name(passes, options, again, packages)
     warn_of_places([*passes, again])
     chosen: Iterable[Pass] = (pass_ for pass_ in passes if backend.fuses or not pass_.needs_fusions)
+    if is_segment:
+        # Roundings have their numbers from the whole program, and what calls have become since has none.
+        chosen = (pass_ for pass_ in chosen if not isinstance(pass_, StochasticRounding))
     if open_sizes:
         chosen = _of_open_sizes(chosen, {each.pass_.name: each.source for each in brought})
     ordered = order_passes(chosen, packages)

@@ -205,6 +205,26 @@ def test_no_two_seeds_have_the_same_bits() -> None:
     assert len(drawn) == 6
 
 
+def test_a_plugins_call_is_rounded_alike_where_a_program_may_be_split() -> None:
+    """A part of the program drew bits for what the call had become by then."""
+
+    class Calls:
+        @ext.hookimpl
+        def hlojit_custom_calls(self) -> list[ext.CustomCall]:
+            return [ext.ElementwiseCall("s.more", function=lambda x: x * 1.1)]
+
+    text = """func.func @main(%x: tensor<200xs8>) -> tensor<200xs8> {
+      %0 = stablehlo.custom_call @s.more(%x) : (tensor<200xs8>) -> tensor<200xs8>
+      %1 = stablehlo.multiply %0, %x : tensor<200xs8>
+      return %1 : tensor<200xs8>
+    }"""
+    x = hlojit.Array.from_values(np.random.default_rng(0).normal(size=200), ROW)
+    with ext.using(Calls()):
+        found = [hlojit.compile(text, backend=each)(x).storage for each in ("cpu", "reference", ["cpu", "reference"])]
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
 def test_what_is_no_seed_is_refused() -> None:
     def double(x: Any, seed: Any = 0) -> Any:
         return x + x
