@@ -1,7 +1,7 @@
 """Random bits for roundings: Philox4x32 with 7 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 
-The counter is the element's place in the op's result, the iteration of the loops around the op, and the op's number in the
-program; the key is the seed.  So the bits are the same wherever, whenever and in whatever order elements are computed.
+The counter is the element's place in the op's result and the iteration of the loops around the op; the key is made of the
+op's number in the program and the seed.  So the bits are the same wherever, whenever and in whatever order elements are computed.
 """
 
 from __future__ import annotations
