@@ -233,7 +233,7 @@ class _Selection:
         try:
             found: Any = self._call(each, "match", pattern.match, instruction, where)
         except UnsupportedError as error:
-            self._decide(each, instruction.op.name, instruction, False, error.reason or _NO_REASON)
+            self._decline(each, instruction.op.name, instruction, error.reason or _NO_REASON)
             return None
         members = found
         if found is not None and not isinstance(found, (str, bytes, Instruction)):
@@ -269,7 +269,7 @@ class _Selection:
         try:
             yield _Offer(each, make())
         except NoGroup as reason:
-            self._decide(each, instruction.op.name, instruction, False, f"there is no such group: {reason}")
+            self._decline(each, instruction.op.name, instruction, f"there is no such group: {reason}")
 
     def _take(self, offers: Iterator[_Offer]) -> bool:
         """Ask the kernels of the highest priority, then others; put the best answer into the program."""
@@ -374,10 +374,10 @@ class _Selection:
             )
         )
 
-    def _decide(self, each: RegisteredKernel, group: str, instruction: Instruction, taken: bool, reason: str) -> None:
+    def _decline(self, each: RegisteredKernel, group: str, instruction: Instruction, reason: str) -> None:
         place = str(instruction.location)
         self.decisions.append(
-            KernelDecision(each.kernel.name, each.origin, group, place, taken, reason, None, instruction.op.name)
+            KernelDecision(each.kernel.name, each.origin, group, place, False, reason, None, instruction.op.name)
         )
 
 

@@ -9,61 +9,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions import ArrayCall, ArrayFunction, CustomCall, FloatFormat, hookimpl, using
+from hlojit.extensions import ArrayCall, FloatFormat, hookimpl, using
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError
 
+from .array_programs import cumulative, program, registered
+
 MEMCPY = ctypes.CDLL(None).memcpy
-
-
-class Calls:
-    """A plugin of some custom calls."""
-
-    def __init__(self, *calls: CustomCall):
-        self.calls = calls
-
-    @hookimpl
-    def hlojit_custom_calls(self) -> list[CustomCall]:
-        return list(self.calls)
-
-
-@contextmanager
-def registered(*calls: CustomCall) -> Iterator[None]:
-    with using(Calls(*calls)):
-        yield
-
-
-def program(operands: str, results: str, config: str = "", target: str = "t.f", attributes: str = "") -> str:
-    """One call: its types, its configuration."""
-    kinds, given = operands.split(), results.split()
-    arguments = ", ".join(f"%a{n}: tensor<{kind}>" for n, kind in enumerate(kinds))
-    names = ", ".join(f"%a{n}" for n in range(len(kinds)))
-    config = f"mhlo.backend_config = {{{config}}}" if config else ""
-    listed = ", ".join(filter(None, (config, attributes)))
-    types = ", ".join(f"tensor<{kind}>" for kind in kinds)
-    returned = ", ".join(f"tensor<{kind}>" for kind in given)
-    count = f":{len(given)}" if len(given) > 1 else ""
-    values = ", ".join(f"%r#{n}" for n in range(len(given))) if len(given) > 1 else "%r"
-    return f"""func.func @main({arguments}) -> ({returned}) {{
-  %r{count} = stablehlo.custom_call @{target}({names}) {{{listed}}} : ({types}) -> ({returned})
-  return {values} : {returned}
-}}"""
-
-
-def cumulative(x: Any, result: Any) -> None:
-    total = np.zeros(x.shape[1], np.float32)
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            total[j] += x[i, j]
-            result[i, j] = total[j]
 
 
 X = np.arange(20, dtype="f4").reshape(4, 5) / 4
@@ -446,104 +405,6 @@ def test_calls_with_effects_and_calls_without_operands_are_made_when_the_program
             hlojit.custom_call("t.tick", result=((), "f4"))
 
 
-# ------------------------------------------------------------------------------------------------------------- native
-
-
-def test_a_native_function_takes_what_its_signature_lists() -> None:
-    seen = []
-    kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_double, ctypes.c_int16)
-    made = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)
-
-    @made
-    def function(x: int, r: int, size: int, columns: int, factor: float, power: int) -> int:
-        seen.append((size, columns, factor, power))
-        ctypes.memmove(r, x, 4 * size)
-        return size - 6
-
-    call = ArrayCall(
-        "t.f",
-        function=ctypes.cast(function, ctypes.c_void_p).value,
-        trust="native",
-        signature="operand0, result0, operand0.size, operand0.shape1:i32, factor:f64, power:i16 -> status",
-        substitute=lambda x, factor, power: x,
-    )
-    config = "factor = 0.5 : f64, power = -3 : i64"
-    with registered(call):
-        run = hlojit.compile(program("2x3xf32", "2x3xf32", config))
-        x = np.arange(6, dtype="f4").reshape(2, 3)
-        np.testing.assert_array_equal(run(x), x)
-        np.testing.assert_array_equal(hlojit.compile(program("2x3xf32", "2x3xf32", config), backend="reference")(x), x)
-        failing = hlojit.compile(program("2x5xf32", "2x5xf32", config))
-    assert seen == [(6, 3, 0.5, -3)]
-    with pytest.raises(ExecutionError, match=r"(?s)target 't.f': its function returned 4\n  at .*:2:"):
-        failing(np.ones((2, 5), "f4"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "c_type", "value"),
-    [
-        ("i8", ctypes.c_int8, -7),
-        ("ui8", ctypes.c_uint8, 249),
-        ("i16", ctypes.c_int16, -700),
-        ("ui32", ctypes.c_uint32, 2**32 - 7),
-        ("i64", ctypes.c_int64, -(2**40)),
-        ("f32", ctypes.c_float, 0.375),
-        ("1x1xf64", ctypes.c_double, -1.1),
-    ],
-)
-def test_a_native_function_returns_the_element_of_a_result(kind: str, c_type: Any, value: float) -> None:
-    made = ctypes.CFUNCTYPE(c_type, ctypes.c_void_p)(lambda x: value)
-    pointer = ctypes.cast(made, ctypes.c_void_p).value
-    call = ArrayCall("t.f", function=pointer, trust="native", signature="operand0 -> result0")
-    assert call.level == "trusted native"
-    with registered(call):
-        assert np.asarray(hlojit.compile(program("4xf32", kind))(np.zeros(4, "f4"))).item() == value
-
-
-@pytest.mark.parametrize(
-    ("signature", "said"),
-    [
-        ("operand0 -> result0", "a C function returns one number of i8, i16.*, and it is a tensor<4xf32>"),
-        ("operand0 -> result2", "takes result2: the call has 1 result"),
-        ("operand1, result0", "takes operand1: the call has 1 operand"),
-        ("operand0.shape3", "takes operand0.shape3: it is a tensor<4xf32>"),
-        ("factor", "takes factor: the call has no attribute of that name"),
-    ],
-)
-def test_a_signature_that_does_not_fit_the_call_is_refused(signature: str, said: str) -> None:
-    call = ArrayCall("t.f", function=MEMCPY, trust="native", signature=signature)
-    with registered(call), pytest.raises(PluginError, match=f"(?s)'t.f': .*{said}"):
-        hlojit.compile(program("4xf32", "4xf32"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"trust": "gpu"}, "trust is one of 'numba', 'python', 'native'"),
-        ({"function": 3.0}, "cannot be called"),
-        ({"function": np.exp}, "is the ufunc exp"),
-        ({"trust": "native"}, "is a function of ctypes, cffi"),
-        ({"function": MEMCPY, "trust": "native"}, "needs signature="),
-        ({"function": MEMCPY, "trust": "native", "signature": "operandx:q"}, "numbers are i8"),
-        ({"function": MEMCPY, "trust": "native", "signature": "operand0 -> f64"}, "one of void, status, result0"),
-        (
-            {"function": MEMCPY, "trust": "native", "signature": "result0 -> result0"},
-            "is returned, and so no parameter",
-        ),
-        ({"function": MEMCPY, "trust": "native", "signature": "operand0, 7"}, "'7' is none of"),
-        ({"function": ctypes.CFUNCTYPE(None)(lambda: None), "trust": "native", "signature": ""}, "must not raise"),
-        ({"trust": "python", "signature": "operand0"}, "has no signature="),
-        ({"substitute": 3}, "substitute is 3"),
-    ],
-)
-def test_what_is_no_function_of_arrays_is_refused_where_it_is_made(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(PluginError, match=f"'t.f': .*{said}"):
-        ArrayCall("t.f", **{"function": cumulative, **arguments})
-    given = {"function": cumulative, **arguments}
-    with pytest.raises(PluginError, match=said):
-        ArrayFunction(given.pop("function"), given.pop("trust", "numba"), **given)
-
-
 # -------------------------------------------------------------------------------------------------- programs that are kept
 
 
@@ -675,96 +536,3 @@ def test_calls_in_the_region_of_a_reduction_are_made_for_each_pair() -> None:
     with registered(ArrayCall("t.f", function=lambda x, y: x + y, trust="python")):
         for backend in ("cpu", "reference"):
             np.testing.assert_array_equal(hlojit.compile(text, backend=backend)(x), x.sum(1))
-
-
-def _adds_to(x: Any, result: Any) -> None:
-    np.add(x, np.ones(3, np.float32), result)
-
-
-def _counts(x: Any, result: Any) -> None:
-    result[0] = np.bincount(np.array([-(10**8)]))[0]
-
-
-def _leaves_out(x: Any, result: Any) -> None:
-    result[0] = np.delete(x, np.array([10**8]))[0]
-
-
-def _takes(x: Any, result: Any) -> None:
-    result[0] = np.take_along_axis(x, np.array([10**8]), 0)[0]
-
-
-@pytest.mark.parametrize(("function", "named"), [
-    (_adds_to, "gives np.add an array to write to"),
-    (_counts, "uses np.bincount, whose indices numba does not check"),
-    (_leaves_out, "uses np.delete"),
-    (_takes, "uses np.take_along_axis"),
-])  # fmt: skip
-def test_functions_of_numpy_that_numba_does_not_check_are_refused(function: Any, named: str) -> None:
-    """They read and wrote outside of their arrays."""
-    with registered(ArrayCall("t.f", function=function)), pytest.raises(PluginError, match=named):
-        hlojit.compile(program("8xf32", "8xf32"))
-
-
-def test_linear_algebra_is_numbas() -> None:
-    def inverse(x: Any, result: Any) -> None:
-        result[:] = np.linalg.inv(x)
-
-    with registered(ArrayCall("t.f", function=inverse)):
-        run = hlojit.compile(program("4x4xf64", "4x4xf64"))
-    x = np.random.default_rng(0).random((4, 4))
-    np.testing.assert_allclose(run(x), np.linalg.inv(x))
-    with pytest.raises(ExecutionError, match="Matrix is singular"):
-        run(np.ones((4, 4)))
-
-
-def test_calls_within_calls_tell_what_ended_them_in_a_line_that_can_be_read() -> None:
-    """Each level told what the next one told: twice the backslashes, and so the length, a level."""
-    depth = [0]
-
-    def nested(x: Any) -> Any:
-        depth[0] += 1
-        if depth[0] > 30:
-            raise ValueError("innermost")
-        return hlojit.custom_call("t.f", x)
-
-    call = ArrayCall("t.f", function=nested, trust="python", result_types=lambda types: types.operands[0])
-    with registered(call), pytest.raises(ExecutionError) as raised:
-        hlojit.custom_call("t.f", np.ones(2, "f4"))
-    assert len(str(raised.value)) < 3000
-    error: BaseException | None = raised.value
-    while error is not None and not isinstance(error, ValueError):
-        error = error.__cause__
-    assert str(error) == "innermost"
-
-
-def _rebinds(x: Any, r: Any) -> None:
-    r = x * 2  # noqa: F841
-
-
-def _in_place(x: Any, r: Any) -> None:
-    r[...] = x
-    r += x
-
-
-def _half(x: Any, r: Any) -> None:
-    r[0] = x[0]
-
-
-def test_a_function_that_gives_its_results_name_to_another_array_is_refused() -> None:
-    """What lay in memory came out."""
-    with (
-        registered(ArrayCall("t.f", function=_rebinds)),
-        pytest.raises(PluginError, match=r"assigns to r, .* say r\[...\] = "),
-    ):
-        hlojit.compile(program("4xf32", "4xf32"))
-    with registered(ArrayCall("t.f", function=_in_place)):
-        np.testing.assert_array_equal(hlojit.compile(program("4xf32", "4xf32"))(np.ones(4, "f4")), [2, 2, 2, 2])
-
-
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_what_a_function_does_not_write_is_zero(backend: str) -> None:
-    with registered(ArrayCall("t.f", function=_half)):
-        run = hlojit.compile(program("1000xf32", "1000xf32"), backend=backend)
-    for _ in range(3):
-        np.full(1000, 7, "f4")
-        np.testing.assert_array_equal(run(np.ones(1000, "f4")), [1, *[0] * 999])
