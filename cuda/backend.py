@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, final
 
 from hlojit.cuda.nvptx import SM_90, NvptxDialect
-from hlojit.extensions.kernel_forms import CudaKernel
+from hlojit.extensions.kernels.forms import CudaKernel
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError

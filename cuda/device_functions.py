@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hlojit.cuda.assemblers.numba_cuda import NumbaAssembler, capability_of
 from hlojit.cuda.numba_import import numba_cuda
-from hlojit.extensions.checked_copies import copied_with
+from hlojit.extensions.functions.checked_copies import copied_with
 from hlojit.gpu.device_functions import function_code, geometry, types_of
 from hlojit.ir.errors import PluginError, UnsupportedError
 from hlojit.ir.graph import Instruction

@@ -6,9 +6,7 @@ A plugin that needs more than what is exported here needs a hook that is missing
 from collections.abc import Callable
 from typing import Any
 
-from hlojit.extensions.array_calls import ArrayCall
-from hlojit.extensions.array_functions import ArrayFunction
-from hlojit.extensions.backend import (
+from hlojit.extensions.backends.backend import (
     DECOMPOSE,
     YES,
     Backend,
@@ -19,9 +17,10 @@ from hlojit.extensions.backend import (
     can_decompose,
     no,
 )
-from hlojit.extensions.buffers import DEVICE_MEMORY, HOST_MEMORY, Buffer, MemorySpace
-from hlojit.extensions.checks import PluginRecord
-from hlojit.extensions.custom_calls import (
+from hlojit.extensions.backends.layouts import ROW_MAJOR, Layout, LayoutPlan, Layouts, assign_layouts
+from hlojit.extensions.backends.registered import API_VERSION
+from hlojit.extensions.calls.array_calls import ArrayCall
+from hlojit.extensions.calls.custom_calls import (
     CallTypes,
     CustomCall,
     DeclaredCall,
@@ -29,16 +28,17 @@ from hlojit.extensions.custom_calls import (
     call_config,
     called_functions,
 )
-from hlojit.extensions.devices import Device, DeviceProgram
-from hlojit.extensions.elementwise_calls import CallSite, ElementwiseCall
-from hlojit.extensions.events import READY, Event, Queue
-from hlojit.extensions.foreign_calls import ForeignCall, foreign_handler
-from hlojit.extensions.foreign_frames import ForeignFrame
-from hlojit.extensions.hooks import hookimpl, hookspec
-from hlojit.extensions.interpreted import InterpretedBackend, InterpretedDevice
-from hlojit.extensions.kernel_calls import KernelCall, KernelSite, Launch
-from hlojit.extensions.kernel_forms import CudaKernel, KernelPhase, LlvmKernel, TaskFunction
-from hlojit.extensions.kernels import (
+from hlojit.extensions.calls.elementwise_calls import CallSite, ElementwiseCall
+from hlojit.extensions.calls.foreign_calls import ForeignCall, foreign_handler
+from hlojit.extensions.calls.foreign_frames import ForeignFrame
+from hlojit.extensions.calls.kernel_calls import KernelCall, KernelSite, Launch
+from hlojit.extensions.devices.buffers import DEVICE_MEMORY, HOST_MEMORY, Buffer, MemorySpace
+from hlojit.extensions.devices.device import Device, DeviceProgram
+from hlojit.extensions.devices.events import READY, Event, Queue
+from hlojit.extensions.devices.profiles import Profile, Timing, profiling
+from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.extensions.kernels.forms import CudaKernel, KernelPhase, LlvmKernel, TaskFunction
+from hlojit.extensions.kernels.kernel import (
     AnchorPattern,
     BuiltKernel,
     CompositePattern,
@@ -49,12 +49,12 @@ from hlojit.extensions.kernels import (
     SubgraphPattern,
     kernel_answer,
 )
-from hlojit.extensions.layouts import ROW_MAJOR, Layout, LayoutPlan, Layouts, assign_layouts
-from hlojit.extensions.machines import Held, Machine, MachineKernel, Started
-from hlojit.extensions.op_fields import AttributeKinds
-from hlojit.extensions.profiles import Profile, Timing, profiling
-from hlojit.extensions.registered import API_VERSION
-from hlojit.extensions.registry import Registry, registry
+from hlojit.extensions.machines.interpreted import InterpretedBackend, InterpretedDevice
+from hlojit.extensions.machines.machine import Held, Machine, MachineKernel, Started
+from hlojit.extensions.registration.checks import PluginRecord
+from hlojit.extensions.registration.hooks import hookimpl, hookspec
+from hlojit.extensions.registration.op_fields import AttributeKinds
+from hlojit.extensions.registration.registry import Registry, registry
 from hlojit.ir.attributes import (
     Attribute,
     ConvDimensionNumbers,
@@ -91,7 +91,7 @@ from hlojit.ir.types import TensorType, Type
 
 
 def _compile_function(function: Callable[..., Any], kinds: tuple[str, ...], result: str, user: str) -> ScalarFunction:
-    from hlojit.extensions.numba_bridge import compile_scalar
+    from hlojit.extensions.functions.numba_bridge import compile_scalar
 
     return compile_scalar(function, kinds, result, user)
 
@@ -100,7 +100,7 @@ set_function_compiler(_compile_function)
 
 
 def _evaluate_function(function: Callable[..., Any], kinds: tuple[str, ...], result: str) -> Callable[..., Any]:
-    from hlojit.extensions.array_evaluation import applied
+    from hlojit.extensions.functions.array_evaluation import applied
 
     return applied(function, kinds, result)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hlojit.extensions.custom_calls import CustomCall, listed_devices
-from hlojit.extensions.elementwise_calls import ElementwiseCall
-from hlojit.extensions.registry import registry
+from hlojit.extensions.calls.custom_calls import CustomCall, listed_devices
+from hlojit.extensions.calls.elementwise_calls import ElementwiseCall
+from hlojit.extensions.registration.registry import registry
 from hlojit.ir.errors import PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Value

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
-from hlojit.extensions.backend import Backend, Capability, CompileOptions, Support, no
+from hlojit.extensions.backends.backend import Backend, Capability, CompileOptions, Support, no
+from hlojit.extensions.backends.registered import api_of
 from hlojit.extensions.binding import expansion_or_binding, is_foreign, reason_against_devices
 from hlojit.extensions.origins import backend_text
-from hlojit.extensions.registered import api_of
-from hlojit.extensions.registry import registry
+from hlojit.extensions.registration.registry import registry
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, repr_of, short_repr
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Block, Instruction, Module

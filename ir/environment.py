@@ -139,7 +139,7 @@ class Snapshot:
         self.inferred_types: Bounded[Hashable, Sequence[Type]] = Bounded(_KNOWN_TYPES)
         """Result types of elementwise ops, which programs apply to few combinations of types over and over."""
         self.kernels: Any = None
-        """Kernels by back end and by what they are offered, when somebody has asked (``hlojit.extensions.kernel_table``)."""
+        """Kernels by back end and by what they are offered, when somebody has asked (``hlojit.extensions.kernels.table``)."""
         self._changes: int = base._changes if base else environment._changes
         self.identity = _identity(self._changes, kept)
         """Equal for snapshots with equal plugins; what was compiled under one serves under the other."""

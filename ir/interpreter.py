@@ -33,7 +33,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 class Process(Protocol):
-    """One of several processes that run a program together; see ``hlojit.extensions.rendezvous``."""
+    """One of several processes that run a program together; see ``hlojit.extensions.devices.rendezvous``."""
 
     @property
     def process(self) -> int:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hlojit.compiler import compile, load, parse, verify
     from hlojit.executable import Executable
     from hlojit.extensions import CompileOptions
-    from hlojit.extensions.channels import channel
-    from hlojit.extensions.profiles import profile
+    from hlojit.extensions.devices.channels import channel
+    from hlojit.extensions.devices.profiles import profile
     from hlojit.ir.errors import (
         ArgumentError,
         ExecutionError,
@@ -59,8 +59,8 @@ _HOME = {
     "verify": "hlojit.compiler",
     "Executable": "hlojit.executable",
     "CompileOptions": "hlojit.extensions",
-    "channel": "hlojit.extensions.channels",
-    "profile": "hlojit.extensions.profiles",
+    "channel": "hlojit.extensions.devices.channels",
+    "profile": "hlojit.extensions.devices.profiles",
     "Module": "hlojit.ir.graph",
     "kernel_report": "hlojit.kernel_report",
     "devices": "hlojit.placement",

@@ -35,8 +35,8 @@ from hlojit.ir.types import TensorType, tensor
 from hlojit.plain_arrays import as_ndarray, described_array, on_the_host, plain, with_shape
 
 if TYPE_CHECKING:
-    from hlojit.extensions.buffers import Buffer
-    from hlojit.extensions.devices import Device
+    from hlojit.extensions.devices.buffers import Buffer
+    from hlojit.extensions.devices.device import Device
 
 NDArray = np.ndarray[Any, Any]
 

@@ -299,7 +299,7 @@ def _plugins(options: argparse.Namespace) -> int:
 
 def _devices(options: argparse.Namespace) -> int:
     from hlojit.extensions import registry
-    from hlojit.extensions.backend_checks import devices_of, why_unavailable
+    from hlojit.extensions.backends.backend_checks import devices_of, why_unavailable
     from hlojit.placement import default_backend
     from rich.console import Console
     from rich.table import Table
@@ -329,7 +329,7 @@ def _devices(options: argparse.Namespace) -> int:
 
 def _status(backend: Any) -> str:
     """Why a back end cannot be used, or what is wrong with its answer."""
-    from hlojit.extensions.backend_checks import why_unavailable
+    from hlojit.extensions.backends.backend_checks import why_unavailable
 
     try:
         return why_unavailable(backend)

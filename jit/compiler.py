@@ -15,9 +15,9 @@ from typing import Any
 from hlojit.compile_options import checked_options
 from hlojit.compiled import CompiledProgram, read
 from hlojit.extensions import Backend, CompileOptions, DeviceProgram, SizedCode, registry
-from hlojit.extensions.backend_checks import why_unavailable
+from hlojit.extensions.backends.backend_checks import why_unavailable
 from hlojit.extensions.binding import elementwise_binding, refined_call
-from hlojit.extensions.elementwise_calls import one_compilation
+from hlojit.extensions.calls.elementwise_calls import one_compilation
 from hlojit.extensions.origins import BACKENDS, backend_text
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated

@@ -17,12 +17,12 @@ from typing import Any, final
 import numpy as np
 from hlojit.arrays import Array, NDArray, to_storage
 from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
-from hlojit.extensions.backend_checks import devices_of
-from hlojit.extensions.buffers import failure
-from hlojit.extensions.events import Event
-from hlojit.extensions.holds import Hold
-from hlojit.extensions.host_device import HostDevice
-from hlojit.extensions.turns import Turn
+from hlojit.extensions.backends.backend_checks import devices_of
+from hlojit.extensions.devices.buffers import failure
+from hlojit.extensions.devices.events import Event
+from hlojit.extensions.devices.holds import Hold
+from hlojit.extensions.devices.host_device import HostDevice
+from hlojit.extensions.devices.turns import Turn
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.formats import ElementType, QuantizedType

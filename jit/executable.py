@@ -25,7 +25,7 @@ from hlojit.compiled import CompiledProgram, write
 from hlojit.device_call import DeviceCall, has_device_array, refuse_keywords
 from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
-from hlojit.extensions.function_places import function_places, with_place
+from hlojit.extensions.calls.function_places import function_places, with_place
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, repr_of
 from hlojit.ir.types import TensorType

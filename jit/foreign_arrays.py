@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from hlojit.arrays import Array
 from hlojit.extensions import Device
-from hlojit.extensions.devices import ForeignMemory
+from hlojit.extensions.devices.device import ForeignMemory
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import element_type_of

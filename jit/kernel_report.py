@@ -13,9 +13,9 @@ from typing import final
 
 from hlojit.compiler import lower, parse, verify
 from hlojit.extensions import Backend, CompileOptions, registry
-from hlojit.extensions.elementwise_calls import one_compilation
-from hlojit.extensions.kernel_selection import KernelDecision, KernelSelection, unmatched
-from hlojit.extensions.kernel_table import kernels_for
+from hlojit.extensions.calls.elementwise_calls import one_compilation
+from hlojit.extensions.kernels.selection import KernelDecision, KernelSelection, unmatched
+from hlojit.extensions.kernels.table import kernels_for
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Module

@@ -19,8 +19,8 @@ from hlojit.compiled import CompiledProgram
 from hlojit.device_call import has_device_array
 from hlojit.executable import Executable, ExecutableSpec
 from hlojit.extensions import Buffer, Device
-from hlojit.extensions.events import Event
-from hlojit.extensions.rendezvous import Meeting
+from hlojit.extensions.devices.events import Event
+from hlojit.extensions.devices.rendezvous import Meeting
 from hlojit.ir.current_process import in_children
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, text_of
 from hlojit.ir.process_grid import ProcessGrid

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import cast
 
 from hlojit.extensions import Backend, CompileOptions, registry
+from hlojit.extensions.backends.fusion_policy import fusion_policy
+from hlojit.extensions.backends.registered import RegisteredPass
 from hlojit.extensions.binding import refined_call
-from hlojit.extensions.fusion_policy import fusion_policy
-from hlojit.extensions.kernel_selection import KernelSelection, declined_by, selections
+from hlojit.extensions.kernels.selection import KernelSelection, declined_by, selections
 from hlojit.extensions.legalization import Legalization, Legalizer
-from hlojit.extensions.pass_places import warn_of_places
-from hlojit.extensions.registered import RegisteredPass
+from hlojit.extensions.registration.pass_places import warn_of_places
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Module

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array, NDArray, from_storage, is_in_blocks, plain_storage
 from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
-from hlojit.extensions.backend_checks import devices_of, why_unavailable
+from hlojit.extensions.backends.backend_checks import devices_of, why_unavailable
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.switches import BACKEND

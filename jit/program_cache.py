@@ -14,8 +14,8 @@ from typing import Any
 from hlojit.compiled import CompiledProgram, Provenance, decode, encode
 from hlojit.disk_cache import disk_cache
 from hlojit.extensions import Backend, CompileOptions, PluginRecord
+from hlojit.extensions.backends.registered import api_of
 from hlojit.extensions.origins import backend_text
-from hlojit.extensions.registered import api_of
 from hlojit.ir.binary import FormatError
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, PluginError, short_repr

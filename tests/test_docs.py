@@ -161,7 +161,7 @@ def test_every_switch_is_documented_and_every_documented_switch_exists() -> None
 
 
 def test_the_built_in_plugins_page_names_every_hook() -> None:
-    from hlojit.extensions.checks import HOOKS
+    from hlojit.extensions.registration.checks import HOOKS
 
     assert registry().load().backends
     page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")

@@ -108,6 +108,18 @@ IR_ORDER = (
 """The order inside of ``hlojit.ir``: a file or folder imports only what stands above it here.  Records (``ops``) know the
 graph and element types, and neither the builder nor the text."""
 
+EXTENSIONS_ORDER = (
+    ("origins",),
+    ("devices", "functions"),
+    ("backends",),
+    ("calls",),
+    ("kernels",),
+    ("registration", "machines"),
+    ("binding",),
+    ("legalization",),
+)
+"""The same for ``hlojit.extensions``: what the others stand on, what plugins write, and what asks them."""
+
 JIT_ORDER = (
     ("progress", "donation", "disk_cache", "lowering", "nesting", "reference", "sized_program", "compile_options"),
     ("compiled", "machine_code", "llvm"),
@@ -231,6 +243,10 @@ def wrong_order(package: str, order: tuple[tuple[str, ...], ...], sources: Itera
 
 def test_the_inner_folders_of_ir_have_an_order() -> None:
     assert wrong_order("hlojit.ir", IR_ORDER, modules()) == []
+
+
+def test_the_folders_of_extensions_have_an_order() -> None:
+    assert wrong_order("hlojit.extensions", EXTENSIONS_ORDER, modules()) == []
 
 
 def test_the_modules_of_the_driver_have_an_order() -> None:

@@ -28,7 +28,7 @@ MAY_NAME_OPS = {
     "jit/tracing/": "builds what NumPy's functions mean",
     "jit/testing/": "writes programs that are tried",
     "extensions/binding.py": "replaces custom calls",
-    "extensions/elementwise_calls.py": "builds what custom calls become",
+    "extensions/calls/elementwise_calls.py": "builds what custom calls become",
 }
 """Folders and files in which op names may stand, and why."""
 
@@ -40,10 +40,10 @@ MAY_COMPARE_NAMES = {
     "jit/lowering/structure.py": "the identity of a kernel",
     "jit/simt/kernels.py": "the table of kernels is by the names that lowerings give them",
     "ir/resolution.py": "exchanges records for those that now have the same names",
-    "extensions/kernel_selection.py": "kernels are offered what their patterns name",
-    "extensions/registry.py": "plugins and what they bring are found by name",
-    "extensions/discovery.py": "plugins are found by name",
-    "extensions/record_checks.py": "says whether an op's name can be written in a program",
+    "extensions/kernels/selection.py": "kernels are offered what their patterns name",
+    "extensions/registration/registry.py": "plugins and what they bring are found by name",
+    "extensions/registration/discovery.py": "plugins are found by name",
+    "extensions/registration/record_checks.py": "says whether an op's name can be written in a program",
     "ir/passes/anchored_fusion.py": "a back end lists the kernels that take in what follows them",
     "ir/passes/prologue_fusion.py": "a back end lists the kernels that take in what computes their operands",
     "jit/cpu/instruction_costs.py": "the table of rules is by the names that lowerings give kernels",

@@ -4,8 +4,8 @@
     %t2 = send(%y, %t1), host       =>       custom_call @hlojit.host_transfer(%y) {channel = "7", direction = "to host"}
     send and recv of one channel    =>  collective_permute along their pairs, where it is received
 
-The host's side of a channel is ``hlojit.extensions.channels``.  Tokens say an order that the program's instructions have anyway:
-what has effects is never moved.
+The host's side of a channel is ``hlojit.extensions.devices.channels``.  Tokens say an order that the program's instructions
+have anyway: what has effects is never moved.
 """
 
 from __future__ import annotations

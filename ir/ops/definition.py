@@ -235,7 +235,7 @@ class Kernel(Lowering):
 
 @dataclass(frozen=True, slots=True)
 class HostFunction(Kernel):
-    """A kernel that is a plugin's function of arrays, which the host calls (``hlojit.extensions.array_functions``)."""
+    """A kernel that is a plugin's function of arrays, which the host calls (``hlojit.extensions.functions.array_functions``)."""
 
     function: Any = None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
-from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
+from hlojit.extensions.backends.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, QuantizedType
 from hlojit.ir.graph import Instruction, Module, Value

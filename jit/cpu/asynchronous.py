@@ -12,8 +12,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, final
 
-from hlojit.extensions.events import Event, Queue
-from hlojit.extensions.rendezvous import current_participant
+from hlojit.extensions.devices.events import Event, Queue
+from hlojit.extensions.devices.rendezvous import current_participant
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.once import Once
 from hlojit.lowering.abi import CONTEXT, CONTEXT_BYTES, Status

@@ -18,9 +18,9 @@ from hlojit.cpu.imports import imported_symbols
 from hlojit.cpu.instruction_costs import InstructionCosts
 from hlojit.cpu.kernels import BACKEND_NAME, has_kernel, kernel_emitter
 from hlojit.extensions import Device
-from hlojit.extensions.array_functions import ArrayFunction
-from hlojit.extensions.backend import Backend, Capability, CompileOptions, SizedCode
-from hlojit.extensions.kernel_forms import LlvmKernel, TaskFunction
+from hlojit.extensions.backends.backend import Backend, Capability, CompileOptions, SizedCode
+from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.extensions.kernels.forms import LlvmKernel, TaskFunction
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module

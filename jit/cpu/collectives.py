@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from hlojit.extensions.rendezvous import Participant, current_participant
+from hlojit.extensions.devices.rendezvous import Participant, current_participant
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.once import Once
 from hlojit.lowering.abi import Status

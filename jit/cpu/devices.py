@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlojit.extensions.events import at_closing
-from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.devices.events import at_closing
+from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.ir.once import Once
 from hlojit.ir.switches import CPU_DEVICES
 from hlojit.runtime.native import stop_other_threads

@@ -1,6 +1,7 @@
 """The handler behind ops on channels: a function of XLA's FFI that is Python, and runs on the thread of the call.
 
-It takes the call frame's buffers as arrays, and the host's side of the channel (``hlojit.extensions.channels``) does the rest.
+It takes the call frame's buffers as arrays, and the host's side of the channel (``hlojit.extensions.devices.channels``) does the
+rest.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from hlojit.extensions.channels import matching, transferred
-from hlojit.extensions.foreign_calls import ForeignCall
+from hlojit.extensions.calls.foreign_calls import ForeignCall
+from hlojit.extensions.devices.channels import matching, transferred
 from hlojit.ir.errors import text_of
 from hlojit.ir.formats import element_type
 from hlojit.ir.once import Once

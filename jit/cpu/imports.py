@@ -17,11 +17,11 @@ from typing import Final
 
 from hlojit.cpu import lapack_library
 from hlojit.extensions import registry
-from hlojit.extensions.array_calls import ArrayCall
-from hlojit.extensions.array_functions import ArrayFunction, function_of
-from hlojit.extensions.elementwise_calls import ElementwiseCall
-from hlojit.extensions.foreign_calls import ForeignCall
-from hlojit.extensions.native_scalars import NativeScalar
+from hlojit.extensions.calls.array_calls import ArrayCall
+from hlojit.extensions.calls.elementwise_calls import ElementwiseCall
+from hlojit.extensions.calls.foreign_calls import ForeignCall
+from hlojit.extensions.functions.array_functions import ArrayFunction, function_of
+from hlojit.extensions.functions.native_scalars import NativeScalar
 from hlojit.ir.errors import HlojitError
 from hlojit.runtime import ffi, python_calls
 
@@ -106,7 +106,7 @@ def _trampoline(_: str) -> Found:
 def _numba(name: str) -> Found:
     """Of numba, which has told LLVM by then."""
     import llvmlite.binding as llvm
-    from hlojit.extensions.numba_bridge import numbas_lock
+    from hlojit.extensions.functions.numba_bridge import numbas_lock
     from numba.core.registry import cpu_target
 
     with numbas_lock():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hlojit.extensions.custom_calls import ExpansionCall
+from hlojit.extensions.calls.custom_calls import ExpansionCall
 from hlojit.ir.attributes import Attribute, BoolAttr, DictAttr, IntegerAttr, StringAttr
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value

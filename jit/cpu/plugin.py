@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlojit.extensions import Backend, CustomCall, hookimpl
-from hlojit.extensions.kernels import Kernel
+from hlojit.extensions.kernels.kernel import Kernel
 
 hlojit_api = (1, 1)
 

@@ -15,7 +15,7 @@ from hlojit.codegen.programs import sized_program
 from hlojit.compiled import CompiledProgram
 from hlojit.cpu.imports import imported_symbols
 from hlojit.executable import ExecutableSpec
-from hlojit.extensions.backend import DECOMPOSE, YES, Capability, no
+from hlojit.extensions.backends.backend import DECOMPOSE, YES, Capability, no
 from hlojit.ir.errors import ArgumentError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.accuracy import unmet_accuracy

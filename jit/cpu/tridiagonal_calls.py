@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from hlojit.extensions.custom_calls import ExpansionCall, call_config
+from hlojit.extensions.calls.custom_calls import ExpansionCall, call_config
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.lapack import LETTERS

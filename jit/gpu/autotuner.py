@@ -21,7 +21,7 @@ from typing import Final, final
 
 from hlojit.codegen.kernel_cache import KernelCache
 from hlojit.disk_cache import disk_cache
-from hlojit.extensions.backend import CompileOptions
+from hlojit.extensions.backends.backend import CompileOptions
 from hlojit.gpu.driver import Driver, DriverError, Grid, Stream
 from hlojit.gpu.libraries import with_libraries
 from hlojit.gpu.measuring import LostDevice, Run, buffers, measured, settled

@@ -22,9 +22,9 @@ from hlojit.codegen.kernel_cache import KernelCache
 from hlojit.codegen.programs import ProgramKernels, check_loadable, compiled_program, kernels_of
 from hlojit.codegen.support import Support
 from hlojit.compiled import CompiledProgram
-from hlojit.extensions.backend import Backend, Capability, CompileOptions, no
-from hlojit.extensions.devices import Device, DeviceProgram
-from hlojit.extensions.function_places import function_places
+from hlojit.extensions.backends.backend import Backend, Capability, CompileOptions, no
+from hlojit.extensions.calls.function_places import function_places
+from hlojit.extensions.devices.device import Device, DeviceProgram
 from hlojit.gpu.autotuner import ANY, SAME_BITS, Autotuner
 from hlojit.gpu.conditional_graphs import ConditionImages
 from hlojit.gpu.device import GpuDevice

@@ -21,11 +21,11 @@ from functools import partial
 from typing import Final, final
 
 import numpy as np
-from hlojit.extensions.buffers import DEVICE_MEMORY, Buffer, MemorySpace, NDArray
-from hlojit.extensions.devices import Device, DeviceProgram, ForeignMemory
-from hlojit.extensions.events import READY, Event, Queue, at_closing, without_frames
-from hlojit.extensions.holds import Given
-from hlojit.extensions.rendezvous import Participant
+from hlojit.extensions.devices.buffers import DEVICE_MEMORY, Buffer, MemorySpace, NDArray
+from hlojit.extensions.devices.device import Device, DeviceProgram, ForeignMemory
+from hlojit.extensions.devices.events import READY, Event, Queue, at_closing, without_frames
+from hlojit.extensions.devices.holds import Given
+from hlojit.extensions.devices.rendezvous import Participant
 from hlojit.gpu.conditional_graphs import ConditionImages, reason_for_host
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Mark, Properties, Stream
 from hlojit.gpu.memory import BorrowedMemory, DeviceMemory, Handle

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
-from hlojit.extensions.array_calls import on_arrays
-from hlojit.extensions.kernel_calls import substituted
+from hlojit.extensions.calls.array_calls import on_arrays
+from hlojit.extensions.calls.kernel_calls import substituted
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import DeviceFunction, HostFunction

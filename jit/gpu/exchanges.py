@@ -1,9 +1,9 @@
 """Collectives among GPUs: every one fetches its pieces from the others' memory, on its own stream.
 
-Host threads meet twice (``hlojit.extensions.rendezvous``), and nothing waits for the devices: first they lend each other their
-sources, with marks that these are filled, for the streams to wait for; then they give them back, with marks that all has been
-fetched, so that no stream goes on to write over what another one still reads, or to free it, after a failure as well.  A stream
-that met a fault hands it on with its marks.
+Host threads meet twice (``hlojit.extensions.devices.rendezvous``), and nothing waits for the devices: first they lend each other
+their sources, with marks that these are filled, for the streams to wait for; then they give them back, with marks that all has
+been fetched, so that no stream goes on to write over what another one still reads, or to free it, after a failure as well.  A
+stream that met a fault hands it on with its marks.
 
 With a library that moves (``Driver.communicator``), streams wait for each other in it, and host threads meet to know that all
 of them are there and that all have put it on their streams.
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from hlojit.extensions.rendezvous import Loan, Participant
+from hlojit.extensions.devices.rendezvous import Loan, Participant
 from hlojit.gpu.driver import Communicator, DeviceFault, Driver, DriverError, Mark, Message, Stream
 from hlojit.gpu.operations import Exchange
 from hlojit.ir.errors import ExecutionError

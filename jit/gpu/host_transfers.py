@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from hlojit.extensions.channels import matching, transferred
-from hlojit.extensions.rendezvous import Participant
+from hlojit.extensions.devices.channels import matching, transferred
+from hlojit.extensions.devices.rendezvous import Participant
 from hlojit.gpu.driver import Driver, Stream
 from hlojit.gpu.operations import Talk
 from hlojit.ir.errors import ExecutionError, text_of

@@ -27,8 +27,8 @@ from hlojit.ir.errors import ArgumentError
 if TYPE_CHECKING:
     from hlojit.arrays import Array
     from hlojit.executable import Executable
-    from hlojit.extensions.buffers import Buffer
-    from hlojit.extensions.devices import Device
+    from hlojit.extensions.devices.buffers import Buffer
+    from hlojit.extensions.devices.device import Device
 
 WARM_UP: Final = 3
 """Runs before those that count; a graph is made in the second."""

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 
 import numpy as np
 from hlojit.compiled import CompiledProgram
-from hlojit.extensions.rendezvous import Participant
+from hlojit.extensions.devices.rendezvous import Participant
 from hlojit.gpu.conditional_graphs import KEPT_GRAPHS, ConditionalGraphs, ConditionImages, load_conditions
 from hlojit.gpu.driver import DeviceFault, Driver, DriverError, Function, Graph, Stream
 from hlojit.gpu.exchanges import Exchanger, moves_for

@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from typing import Final, final
 
 import numpy as np
-from hlojit.extensions.events import Event, Queue
+from hlojit.extensions.devices.events import Event, Queue
 from hlojit.gpu.device_functions import SubstituteModule, substitute_module
 from hlojit.gpu.driver import (
     ALIGNMENT,

@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from hlojit.extensions.buffers import Buffer, Memory, failure
-from hlojit.extensions.devices import DeviceProgram
-from hlojit.extensions.events import Event, without_frames
-from hlojit.extensions.holds import Given, give
+from hlojit.extensions.devices.buffers import Buffer, Memory, failure
+from hlojit.extensions.devices.device import DeviceProgram
+from hlojit.extensions.devices.events import Event, without_frames
+from hlojit.extensions.devices.holds import Given, give
 from hlojit.gpu.driver import DeviceFault, DriverError, Mark
 from hlojit.gpu.memory import DeviceMemory, Shelf
 from hlojit.gpu.native_launch import NativeDriver, NativeProgram, Watch

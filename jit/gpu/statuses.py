@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
-from hlojit.extensions.function_places import with_place
+from hlojit.extensions.calls.function_places import with_place
 from hlojit.gpu.driver import ALIGNMENT, DeviceFault, Driver, Stream
 from hlojit.gpu.memory import DeviceMemory, MemoryPool
 from hlojit.ir.errors import ExecutionError

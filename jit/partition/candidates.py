@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, final
 
-from hlojit.extensions.backend import Backend, Support
+from hlojit.extensions.backends.backend import Backend, Support
 from hlojit.extensions.binding import expansion_or_binding
-from hlojit.extensions.kernel_selection import is_offered, selections
+from hlojit.extensions.kernels.selection import is_offered, selections
 from hlojit.extensions.legalization import Legalizer, ask, program_instructions
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, short_repr

@@ -18,11 +18,11 @@ from hlojit.arrays import Array, NDArray, from_storage
 from hlojit.device_call import checked_argument, has_device_array, refuse_keywords
 from hlojit.executable import ExecutableSpec
 from hlojit.extensions import Buffer, Device, Queue
-from hlojit.extensions.buffers import PromisedMemory
-from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT
-from hlojit.extensions.events import Event, without_frames
-from hlojit.extensions.host_device import HostDevice
-from hlojit.extensions.pending import Pending
+from hlojit.extensions.devices.buffers import PromisedMemory
+from hlojit.extensions.devices.device import MAXIMUM_IN_FLIGHT
+from hlojit.extensions.devices.events import Event, without_frames
+from hlojit.extensions.devices.host_device import HostDevice
+from hlojit.extensions.devices.pending import Pending
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.types import TensorType

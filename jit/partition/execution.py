@@ -13,8 +13,8 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.arrays import NDArray
 from hlojit.extensions import Buffer, Device, Timing, profiling
-from hlojit.extensions.events import Event
-from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.devices.events import Event
+from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.ir.types import TensorType
 from hlojit.partition.plan import BlockPlan, Branch, Loop, Plan, Segment
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from hlojit.extensions import Backend, Capability, CompileOptions, Device, Support
-from hlojit.extensions.backend_checks import devices_of, why_unavailable
-from hlojit.extensions.kernel_selection import is_offered
+from hlojit.extensions.backends.backend_checks import devices_of, why_unavailable
+from hlojit.extensions.kernels.selection import is_offered
 from hlojit.extensions.legalization import Legalizer, program_instructions
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.graph import Instruction, Module

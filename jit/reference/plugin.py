@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.extensions import YES, Backend, Capability, CompileOptions, hookimpl, no
-from hlojit.extensions.devices import Device
-from hlojit.extensions.host_device import HostDevice
-from hlojit.extensions.rendezvous import current_participant
+from hlojit.extensions.devices.device import Device
+from hlojit.extensions.devices.host_device import HostDevice
+from hlojit.extensions.devices.rendezvous import current_participant
 from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction, Module

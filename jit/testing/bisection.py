@@ -19,7 +19,7 @@ import numpy as np
 from hlojit.compile_options import checked_options
 from hlojit.compiler import default_pipeline, generate, parse
 from hlojit.extensions import Backend, CompileOptions, registry
-from hlojit.extensions.elementwise_calls import one_compilation
+from hlojit.extensions.calls.elementwise_calls import one_compilation
 from hlojit.ir.builder import build_function
 from hlojit.ir.environment import OPS, current, scope_for, tables
 from hlojit.ir.errors import HlojitError

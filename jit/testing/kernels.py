@@ -14,7 +14,7 @@ from typing import Any
 from hlojit.compiler import compile as compile_program
 from hlojit.compiler import parse
 from hlojit.extensions import hookimpl, using
-from hlojit.extensions.kernels import Declined, Kernel, KernelGroup
+from hlojit.extensions.kernels.kernel import Declined, Kernel, KernelGroup
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for

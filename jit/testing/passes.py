@@ -14,7 +14,7 @@ from functools import partial
 
 from hlojit.compiler import default_pipeline
 from hlojit.extensions import CompileOptions, Pass, registry
-from hlojit.extensions.elementwise_calls import one_compilation
+from hlojit.extensions.calls.elementwise_calls import one_compilation
 from hlojit.ir.compare import structurally_equal
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError

@@ -21,7 +21,7 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.arrays import Array
 from hlojit.extensions import registry
-from hlojit.extensions.elementwise_calls import ElementwiseCall
+from hlojit.extensions.calls.elementwise_calls import ElementwiseCall
 from hlojit.ir.attribute_values import attribute_of
 from hlojit.ir.attributes import Attribute, BoolAttr, DenseArrayAttr, FloatAttr, IntegerAttr, StringAttr
 from hlojit.ir.environment import tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.devices.host_device import HostDevice
 
 DEVICES = 8
 

@@ -9,7 +9,7 @@ import numpy as np
 from hlojit.compiler import lower
 from hlojit.cpu.backend import CpuBackend
 from hlojit.extensions import registry
-from hlojit.extensions.backend import CompileOptions
+from hlojit.extensions.backends.backend import CompileOptions
 from hlojit.ir.process_grid import ProcessGrid, state_grid
 from hlojit.lowering.program import Program
 from hlojit.lowering.program_check import check

@@ -7,7 +7,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions.devices import Device
+from hlojit.extensions.devices.device import Device
 from hlojit.parallel_executable import _Run
 
 SUM = """

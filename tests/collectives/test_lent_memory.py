@@ -11,7 +11,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.cpu import collectives
-from hlojit.extensions.rendezvous import Meeting, current_participant
+from hlojit.extensions.devices.rendezvous import Meeting, current_participant
 from hlojit.gpu.exchanges import Exchanger
 from hlojit.gpu.operations import Exchange, Place
 from hlojit.gpu.simulated_driver import SimulatedDriver

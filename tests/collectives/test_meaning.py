@@ -10,7 +10,7 @@ import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
-from hlojit.extensions.rendezvous import Meeting
+from hlojit.extensions.devices.rendezvous import Meeting
 from hlojit.ir.interpreter import evaluate
 
 from ..ops.test_regions import GCD, S

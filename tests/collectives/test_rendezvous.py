@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hlojit.extensions.events import Event
-from hlojit.extensions.rendezvous import Meeting, Participant, current_participant
+from hlojit.extensions.devices.events import Event
+from hlojit.extensions.devices.rendezvous import Meeting, Participant, current_participant
 from hlojit.ir.errors import ExecutionError
 
 

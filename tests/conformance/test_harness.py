@@ -13,7 +13,7 @@ import hlojit
 import ml_dtypes
 import numpy as np
 import pytest
-from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.devices.host_device import HostDevice
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tools.conformance import __main__ as command

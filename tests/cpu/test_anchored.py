@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hlojit.compiler import lower, parse
 from hlojit.cpu.backend import CpuBackend
-from hlojit.extensions.backend import CompileOptions
+from hlojit.extensions.backends.backend import CompileOptions
 from hlojit.ir.ops.internal import is_fusion
 
 Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ import pytest
 from hlojit.compiler import lower, parse
 from hlojit.cpu.backend import CpuBackend
 from hlojit.cpu.processor import host_target
-from hlojit.extensions.backend import CompileOptions
+from hlojit.extensions.backends.backend import CompileOptions
 from hlojit.ir.interpreter import evaluate
 from hlojit.ir.ops.internal import is_fusion
 

@@ -13,7 +13,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.cuda import nccl
-from hlojit.extensions.rendezvous import Meeting
+from hlojit.extensions.devices.rendezvous import Meeting
 from hlojit.gpu.driver import DeviceFault, DriverError, Message
 from hlojit.gpu.exchanges import Exchanger, _GiveUp
 from hlojit.gpu.operations import Exchange, Place

@@ -14,7 +14,7 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.cuda.backend import CudaBackend
-from hlojit.extensions.events import Event
+from hlojit.extensions.devices.events import Event
 from hlojit.gpu.device import GpuDevice
 from hlojit.gpu.memory import DeviceMemory
 from hlojit.gpu.program_runner import Resident

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hlojit import Array, ExecutionError
 from hlojit.extensions import registry
-from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT
+from hlojit.extensions.devices.device import MAXIMUM_IN_FLIGHT
 
 from .vendor import TestBackend
 

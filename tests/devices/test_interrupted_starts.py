@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import hlojit
+import hlojit.extensions.devices.device as devices_module
 import numpy as np
 import pytest
 from hlojit.extensions import Event
-from hlojit.extensions import devices as devices_module
-from hlojit.extensions.buffers import Memory
-from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT, Device
-from hlojit.extensions.holds import Hold
-from hlojit.extensions.turns import Turn
+from hlojit.extensions.devices.buffers import Memory
+from hlojit.extensions.devices.device import MAXIMUM_IN_FLIGHT, Device
+from hlojit.extensions.devices.holds import Hold
+from hlojit.extensions.devices.turns import Turn
 from hlojit.gpu.memory import DeviceMemory
 
 from .vendor import TestBackend

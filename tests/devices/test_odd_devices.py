@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hlojit import ExecutionError, PluginError
 from hlojit.extensions import READY, YES, Backend, Capability, Device, DeviceProgram, Event, registry
-from hlojit.extensions.devices import MAXIMUM_IN_FLIGHT
+from hlojit.extensions.devices.device import MAXIMUM_IN_FLIGHT
 
 from .test_asynchronous import X, failing, program
 from .vendor import Plugin, TestBackend, TestDevice

@@ -12,7 +12,7 @@ import pytest
 from hlojit import Array, ExecutionError
 from hlojit.device_call import DeviceCall
 from hlojit.extensions import DeviceProgram
-from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.ir.formats import element_type
 from hlojit.ir.types import tensor
 

@@ -73,7 +73,7 @@ def test_a_numba_function_may_allocate_and_call_blas_and_helpers() -> None:
 
 
 def test_numba_compiles_a_function_once_for_all_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import hlojit.extensions.numba_arrays as module
+    import hlojit.extensions.functions.numba_arrays as module
 
     def negate(x: Any, result: Any) -> None:
         for i in range(x.size):

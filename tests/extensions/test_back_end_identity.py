@@ -11,7 +11,7 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
-from hlojit.extensions.host_device import HostDevice
+from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
 from hlojit.gpu.simulated_platform import simulated_platform
@@ -101,7 +101,7 @@ def test_a_back_end_that_has_run_is_what_it_was(make: type[Any], visited: Counte
     with ext.using(plugin):
         assert tables().identity == before
     assert visited.total() <= first
-    inside = ("hlojit.gpu.", "hlojit.extensions.events", "hlojit.runtime.", "threading.", "_thread.")
+    inside = ("hlojit.gpu.", "hlojit.extensions.devices.events", "hlojit.runtime.", "threading.", "_thread.")
     runtime = [name for name in visited if name.startswith(inside) and "Platform" not in name]
     assert not runtime, "nothing that belongs to runs"
 

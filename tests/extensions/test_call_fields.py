@@ -246,7 +246,7 @@ def test_an_unknown_target_names_near_ones_and_who_may_bring_it() -> None:
     ):
         hlojit.compile(text("").replace("@t.f", "@t.ff"))
     # The error of the process that has the plugin turned off.
-    from hlojit.extensions.checks import PluginRecord, failed
+    from hlojit.extensions.registration.checks import PluginRecord, failed
     from hlojit.ir.environment import process_environment
 
     record = PluginRecord("nova", "hlojit-nova", "0.1.0", error="disabled by HLOJIT_DISABLE_PLUGINS")

@@ -12,8 +12,8 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
-from hlojit.extensions.implementations import foreign_implementations
-from hlojit.extensions.numba_bridge import compile_scalar
+from hlojit.extensions.functions.implementations import foreign_implementations
+from hlojit.extensions.functions.numba_bridge import compile_scalar
 from hlojit.ir.fingerprint import fingerprint
 
 from .processes import run
@@ -21,7 +21,7 @@ from .processes import run
 SCRIPT = """
     import hlojit, math, numpy as np, operator, sys, types
     from hlojit.extensions import hookimpl, register
-    from hlojit.extensions.elementwise_calls import ElementwiseCall
+    from hlojit.extensions.calls.elementwise_calls import ElementwiseCall
     from numba.core import types as kinds
     from numba.extending import overload, overload_attribute, overload_method
     def helper(x): pass
@@ -60,8 +60,8 @@ def test_what_changed_in_an_implementation_counts(tmp_path: Path, register: str,
 
 EVERY_REGISTRATION = """
 import hlojit, math, numba, numpy as np, operator, sys, types
-from hlojit.extensions.implementations import foreign_implementations
-from hlojit.extensions.numba_bridge import compile_scalar
+from hlojit.extensions.functions.implementations import foreign_implementations
+from hlojit.extensions.functions.numba_bridge import compile_scalar
 from numba.core import types as kinds
 from numba.core.imputils import impl_ret_untracked
 import numba.core.typing.templates as templates
@@ -171,7 +171,7 @@ def test_every_way_to_register_with_numba_is_seen(tmp_path: Path) -> None:
 def test_a_rewriting_pass_of_a_plugin_is_seen(tmp_path: Path) -> None:
     code = """
         import types
-        from hlojit.extensions.numba_bridge import compile_scalar
+        from hlojit.extensions.functions.numba_bridge import compile_scalar
         from numba.core.rewrites import Rewrite, register_rewrite
         Acme = type("Acme", (Rewrite,), {"match": lambda *arguments: False, "__module__": "acme_rewrites"})
         assert not compile_scalar(lambda x: x + 1.0, ("f64",), "f64", "the test").unkeyable
@@ -251,7 +251,7 @@ def test_messages_of_kernels_do_not_name_files() -> None:
 
 
 def test_numbas_tables_are_looked_at_while_nobody_else_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hlojit.extensions import numba_bridge
+    from hlojit.extensions.functions import numba_bridge
     from numba.core.compiler_lock import global_compiler_lock
 
     held = []

@@ -30,8 +30,8 @@ from hlojit.extensions import (
     no,
     using,
 )
-from hlojit.extensions.backend import YES, Backend, Capability
-from hlojit.extensions.numba_arrays import compile_arrays
+from hlojit.extensions.backends.backend import YES, Backend, Capability
+from hlojit.extensions.functions.numba_arrays import compile_arrays
 from hlojit.ir import Instruction, Module, evaluate, tensor
 from hlojit.ir.ops.definition import Kernel as KernelLowering
 from hlojit.ir.ops.definition import OpDefinition, Operand

@@ -12,7 +12,7 @@ import hlojit.extensions as ext
 import numpy as np
 import pytest
 from hlojit.compiler import lower
-from hlojit.extensions.custom_calls import CustomCall
+from hlojit.extensions.calls.custom_calls import CustomCall
 from hlojit.ir import Builder, evaluate
 from hlojit.ir.ops.definition import Expand, OpDefinition, Operand
 

@@ -12,7 +12,7 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
-from hlojit.extensions.registered import api_of
+from hlojit.extensions.backends.registered import api_of
 from hlojit.ir import evaluate
 from hlojit.ir.environment import tables
 from hlojit.ir.ops.definition import OpDefinition, find_op

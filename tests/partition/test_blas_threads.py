@@ -13,7 +13,7 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions.blas_threads import BlasShare
+from hlojit.extensions.machines.blas_threads import BlasShare
 
 from .test_kernel_report import Kernelled, Plain
 
@@ -63,7 +63,7 @@ def test_without_the_library_nothing_is_limited(monkeypatch: pytest.MonkeyPatch)
 def test_programs_of_two_machines_share(told: list[Any], registered: Register, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where one of them fails."""
     meeting = threading.Barrier(2)
-    monkeypatch.setattr("hlojit.extensions.interpreted.BLAS", BlasShare())
+    monkeypatch.setattr("hlojit.extensions.machines.interpreted.BLAS", BlasShare())
 
     class Meeting(Plain):
         def evaluate(self, instruction: Any, operands: Any, layouts: Any) -> Any:

@@ -10,8 +10,8 @@ import hlojit.extensions as ext
 import numpy as np
 import pytest
 from hlojit import testing
-from hlojit.extensions.array_functions import ArrayFunction
-from hlojit.extensions.kernels import Declined, Kernel, OpPattern
+from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.extensions.kernels.kernel import Declined, Kernel, OpPattern
 
 from .formats import plain
 from .plugins import TINY, Device, expect, plugin

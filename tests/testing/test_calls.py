@@ -11,7 +11,9 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit import testing
-from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall, elementwise_calls, linked_code
+from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall
+from hlojit.extensions.calls import elementwise_calls
+from hlojit.extensions.functions import linked_code
 from hlojit.ir import tensor
 from hlojit.ir.ops.definition import Expand, OpDefinition, Operand, Pointwise, Trait
 

@@ -11,7 +11,7 @@ import hlojit.extensions as ext
 import pytest
 from hlojit import testing
 from hlojit.extensions import ArrayCall, ElementwiseCall, ExpansionCall, Kernel, OpPattern, Pass
-from hlojit.extensions.kernels import Declined
+from hlojit.extensions.kernels.kernel import Declined
 from hlojit.ir import tensor
 from hlojit.testing import Status
 from hlojit.testing.arguments import made_up

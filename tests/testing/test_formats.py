@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from hlojit import testing
 from hlojit.cpu.kernels import key_sort, merge_sort, scatter
-from hlojit.extensions import FloatFormat, linked_code
+from hlojit.extensions import FloatFormat
+from hlojit.extensions.functions import linked_code
 from hlojit.ir.format_fields import Rounding
 from hlojit.ir.formats import BUILT_IN, element_types
 from hlojit.ir.scalar import formats as rules

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 import hlojit
-from hlojit.extensions.rendezvous import current_participant
+from hlojit.extensions.devices.rendezvous import current_participant
 
 Arrays = tuple[Any, ...]
 SECONDS: Final = 20.0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from hlojit.extensions.kernel_table import kernels_for
-from hlojit.extensions.kernels import Kernel, KernelGroup, LoweringPattern
+from hlojit.extensions.kernels.kernel import Kernel, KernelGroup, LoweringPattern
+from hlojit.extensions.kernels.table import kernels_for
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.target import Target
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.cpu.kernels.update import load_buffer
-from hlojit.extensions.array_calls import keywords_of
-from hlojit.extensions.array_functions import ArrayFunction, name_of, numbered
-from hlojit.extensions.kernel_forms import TaskFunction
-from hlojit.extensions.linked_arrays import LinkedArrays, is_library
-from hlojit.extensions.native_functions import NUMBERS, Argument
-from hlojit.extensions.numba_arrays import compile_arrays
+from hlojit.extensions.calls.array_calls import keywords_of
+from hlojit.extensions.functions.array_functions import ArrayFunction, name_of, numbered
+from hlojit.extensions.functions.linked_arrays import LinkedArrays, is_library
+from hlojit.extensions.functions.native_functions import NUMBERS, Argument
+from hlojit.extensions.functions.numba_arrays import compile_arrays
+from hlojit.extensions.kernels.forms import TaskFunction
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import HostFunction
@@ -207,7 +207,7 @@ class _Emitter:
         """The function with the attributes of the call as its defaults."""
         if not self.site.keywords:
             return self.function
-        from hlojit.extensions.keywords import with_keywords
+        from hlojit.extensions.functions.keywords import with_keywords
 
         count = len(self.site.operands) + len(self.site.results)
         return replace(

@@ -1,4 +1,4 @@
-"""Kernels that plugins have built for a group, from the forms in which they answer (``hlojit.extensions.kernel_forms``)."""
+"""Kernels that plugins have built for a group, from the forms in which they answer (``hlojit.extensions.kernels.forms``)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import hashlib
 from typing import Any, Final
 
 from hlojit.cpu.kernels.array_function import FunctionSite, emit_array_function, emit_task_function
-from hlojit.extensions.array_functions import ArrayFunction
-from hlojit.extensions.kernel_forms import LlvmKernel, TaskFunction
-from hlojit.extensions.kernels import BuiltKernel, kernel_answer
+from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.extensions.kernels.forms import LlvmKernel, TaskFunction
+from hlojit.extensions.kernels.kernel import BuiltKernel, kernel_answer
 from hlojit.ir.environment import Bounded
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.graph import Instruction

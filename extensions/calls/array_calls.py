@@ -1,0 +1,214 @@
+"""Custom calls that are functions of whole arrays: numba's, plain Python, or native.
+
+    def cumulative(x, result):
+        total = 0.0
+        for i in range(x.size):
+            total += x[i]
+            result[i] = total
+
+    ArrayCall("acme.cumulative", function=cumulative)
+    %1 = stablehlo.custom_call @acme.cumulative(%0) : (tensor<8xf32>) -> tensor<8xf32>
+
+A call becomes one instruction of the op ``hlojit.array.acme.cumulative``, which the host runs in one piece, on the thread of the
+program's call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from hlojit.extensions.calls.custom_calls import CustomCall, config_attribute, plain_value
+from hlojit.extensions.calls.kernel_calls import substituted
+from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.ir.attributes import Attribute
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
+from hlojit.ir.formats import QuantizedType
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.ops.attribute_kinds import BOOL, F32, GENERIC, I64_MATRIX, STRING
+from hlojit.ir.ops.custom_calls import described
+from hlojit.ir.ops.definition import AttributeSpec, HostFunction, OpDefinition, Operand, ReferenceCall, op
+from hlojit.ir.ops.foreign import ForeignCallError, merged_aliases
+from hlojit.ir.scalar.arrays import to_compute, to_storage
+from hlojit.ir.types import TensorType
+
+KERNEL: Final = "array_function"
+"""The kernel that a back end has if it can call such functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayCall(CustomCall):
+    """A function of arrays.
+
+    ``function``, ``trust``, ``signature``, ``codes``, ``bounds``, ``fastmath``, ``substitute``: as in ``ArrayFunction``.
+    The dictionary of a call's configuration is given by keyword, ``function(*arrays, factor=2.0)``: for numba its numbers are
+    constants.  ``aliases`` count beside those that the program names in ``output_operand_aliases``.
+    """
+
+    hlojit_runtime = ("function",)
+    function: Any = field(default=None, kw_only=True)
+    trust: str = field(default="numba", kw_only=True)
+    signature: str = field(default="", kw_only=True)
+    codes: bool = field(default=False, kw_only=True)
+    bounds: bool = field(default=True, kw_only=True)
+    fastmath: bool | Collection[str] = field(default=False, kw_only=True)
+    substitute: Callable[..., Any] | None = field(default=None, kw_only=True)
+    implementation: ArrayFunction = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            made = ArrayFunction(
+                self.function,
+                self.trust,
+                signature=self.signature,
+                codes=self.codes,
+                bounds=self.bounds,
+                fastmath=self.fastmath,
+                substitute=self.substitute,
+            )
+        except PluginError as error:
+            raise PluginError(f"{self.user}: {error}") from None
+        object.__setattr__(self, "implementation", made)
+
+    @property
+    def level(self) -> str:
+        return self.implementation.level
+
+    def records(self) -> Sequence[OpDefinition]:
+        """The op that calls of the target become."""
+        return (_record(self),)
+
+    def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
+        """One instruction of that op."""
+        for kind in (*instruction.operand_types, *instruction.result_types):
+            if not isinstance(kind, TensorType) or not kind.is_static:
+                reason = f"a function of arrays takes and gives tensors of known shapes, not {kind}"
+                raise UnsupportedError(described(instruction), "", reason, instruction.location)
+            if isinstance(kind.element_type, QuantizedType):
+                raise self._refusal(
+                    instruction,
+                    f"a function of arrays is not given {kind}: convert to numbers (stablehlo.uniform_dequantize) or to the "
+                    "stored integers (stablehlo.bitcast_convert) in front of the call, and back behind it",
+                )
+        if instruction.attributes.get("called_computations"):
+            raise self._refusal(instruction, "a function of arrays cannot run called_computations")
+        attributes: dict[str, Any] = {"place": str(instruction.location), "aliases": self._aliases(instruction)}
+        config = config_attribute(instruction.attributes, instruction.discardable)
+        if config is not None:
+            if not isinstance(plain_value(config), dict):
+                raise self._refusal(
+                    instruction,
+                    f"the configuration is {plain_value(config)!r}, not a dictionary: its entries are given by keyword",
+                )
+            attributes["config"] = config
+        cost = self.nanoseconds(instruction)
+        if cost is not None:
+            attributes["cost"] = cost
+        attributes["has_side_effect"] = self.effects or bool(instruction.attributes.get("has_side_effect"))
+        bound = Instruction(
+            op(record_name(self.target)),
+            instruction.operands,
+            instruction.result_types,
+            attributes,
+            location=instruction.location,
+        )
+        return list(builder.insert(bound).results)
+
+    def _aliases(self, instruction: Instruction) -> tuple[tuple[int, int], ...]:
+        try:
+            return merged_aliases(instruction, self.aliases)
+        except ForeignCallError as error:
+            raise self._refusal(instruction, str(error)) from None
+
+    def _refusal(self, instruction: Instruction, reason: str) -> PluginError:
+        return PluginError(f"{self.user}: {reason}\n  at {instruction.location}")
+
+
+def record_name(target: str) -> str:
+    """The name of the op that calls of a target become."""
+    return f"hlojit.array.{target}"
+
+
+def keywords_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a bound call gives its function by keyword."""
+    config = attributes.get("config")
+    return dict(plain_value(config)) if isinstance(config, Attribute) else {}
+
+
+def _record(call: ArrayCall) -> OpDefinition:
+    def reference(record: ReferenceCall, *arrays: Any) -> Any:
+        run, types = on_arrays(record.instruction), [result.tensor_type for result in record.instruction.results]
+        operands = [value.tensor_type for value in record.instruction.operands]
+        given = [_read_only(to_storage(array, kind.element_type)) for array, kind in zip(arrays, operands)]
+        found = substituted(call.user, run, given, types)
+        results = tuple(to_compute(each, kind.element_type) for each, kind in zip(found, types))
+        return results[0] if len(results) == 1 else results
+
+    return OpDefinition(
+        record_name(call.target),
+        operands=(Operand("operands", variadic=True),),
+        attributes=(
+            AttributeSpec("config", GENERIC, optional=True),
+            AttributeSpec("aliases", I64_MATRIX, optional=True, default=()),
+            AttributeSpec("place", STRING, optional=True, default=""),
+            AttributeSpec("cost", F32, optional=True),
+            AttributeSpec("has_side_effect", BOOL, optional=True, default=False),
+        ),
+        reference=reference,
+        effect=_has_side_effect,
+        lowering=HostFunction(
+            KERNEL,
+            without=f"{call.user} is a function of arrays that runs on the host",
+            takes_pairs=True,
+            function=(call.target, call.implementation),
+        ),
+        summary="a plugin's function of arrays",
+    )
+
+
+def _has_side_effect(instruction: Instruction) -> bool:
+    return bool(instruction.attributes.get("has_side_effect"))
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def on_arrays(instruction: Instruction) -> Callable[..., Any]:
+    """What computes a bound call from arrays of storage dtypes, on the host; raises ``HlojitError`` where there is nothing."""
+    lowering = instruction.op.lowering
+    assert isinstance(lowering, HostFunction)
+    target, function = lowering.function
+    operands = [value.tensor_type.element_type for value in instruction.operands]
+    types = [result.tensor_type for result in instruction.results]
+    if function.trust != "native":
+        for element in (*operands, *(kind.element_type for kind in types)):
+            function.outside(element, f"custom call target {target!r}")
+    run = function.on_arrays or _filling(target, function, types)
+    keywords = keywords_of(instruction.attributes)
+
+    def computed(*arrays: Any) -> Any:
+        outside = [array.astype(kind.dtype or kind.storage, copy=False) for array, kind in zip(arrays, operands)]
+        return run(*map(_read_only, outside), **keywords)
+
+    return computed
+
+
+def _filling(target: str, function: ArrayFunction, types: Sequence[TensorType]) -> Callable[..., Any]:
+    """A numba function as one that returns its results, run by Python."""
+    if function.function is None:
+        raise HlojitError(
+            f"custom call target {target!r} is a native function, and has no substitute= for back ends without such"
+        )
+    python: Callable[..., Any] = getattr(function.function, "py_func", function.function)
+
+    def run(*operands: Any, **keywords: Any) -> Any:
+        results = [np.zeros(kind.shape, kind.element_type.dtype or kind.element_type.storage) for kind in types]
+        python(*operands, *results, **keywords)
+        return tuple(results)
+
+    return run

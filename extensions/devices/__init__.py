@@ -1,0 +1,1 @@
+"""Devices: their buffers and events, programs that run on them, and where several processes of one program meet."""

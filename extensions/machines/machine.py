@@ -1,0 +1,174 @@
+"""What a vendor writes of a device in Python alone: a machine, which has memory and evaluates one instruction at a time.
+
+    class Abacus(Machine):
+        def put(self, array, type, layout): return self.memory.store(layout.pack(array))
+        def get(self, memory, type, layout): return layout.unpack(self.memory.load(memory), type.shape)
+        def evaluate(self, instruction, operands, layouts): ...
+
+Whoever has a command stream returns ``Started(memories, done)`` and does not wait.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from hlojit.extensions.backends.layouts import ROW_MAJOR, Layout
+from hlojit.extensions.devices.events import READY, Event
+from hlojit.ir.current_process import process
+from hlojit.ir.errors import PluginError, short_repr
+from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.interpreter import evaluate_instruction
+from hlojit.ir.types import TensorType
+
+NDArray = np.ndarray[Any, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a machine returns that does not wait for its own commands: memories that are being written, and when they are.
+
+    ``done`` is completed when they are written, or with the error why not, from any thread; what it waits for may be ended early
+    by its ``stop``.  With ``done.nanoseconds`` it says how long that took.  Until then nothing that the command reads or writes
+    is given back.
+    """
+
+    memories: Sequence[Any]
+    done: Event
+
+
+@final
+class Held:
+    """A tensor in a machine's memory: what ``put`` or ``evaluate`` returned, its type, and how it lies there.
+
+    Its contents do not change; the machine's ``free`` is called when nobody refers to it any more.  ``ready`` is the event that
+    they are written, of a machine that returns ``Started``: the machine has its commands run behind it, in whichever stream.
+    """
+
+    __slots__ = ("_machine", "_process", "layout", "memory", "ready", "type")
+
+    def __init__(self, machine: Machine, memory: Any, type: TensorType, layout: Layout, ready: Event = READY):
+        self.ready = ready
+        self._machine = machine
+        self._process = process.id
+        self.memory = memory
+        self.type = type
+        self.layout = layout
+
+    def __del__(self) -> None:
+        # What a parent process made is the parent's to free.
+        if hasattr(self, "type") and self._process == process.id:
+            self._machine.free(self.memory)
+
+    def read(self) -> NDArray:
+        """The elements on the host; waits until they are written."""
+        self.ready.wait()
+        return self._machine.get(self.memory, self.type, self.layout)
+
+
+class Machine(ABC):
+    """What a vendor writes: memory, and the evaluation of one instruction.  One thread uses a machine for programs; ``put`` and
+    ``get`` may be called by others meanwhile.
+
+    Memory is whatever the vendor likes: an array, an address, an object of a driver.  ``put``, ``evaluate``, ``convert`` and
+    ``relabelled`` may return before they have done it, with ``Started``; the others wait.
+    """
+
+    @abstractmethod
+    def put(self, array: NDArray, type: TensorType, layout: Layout) -> Any:
+        """Copy an array of the type's storage dtype into the machine's memory, to lie there in a layout."""
+
+    @abstractmethod
+    def get(self, memory: Any, type: TensorType, layout: Layout) -> NDArray:
+        """The elements of a memory as a new array of the type's storage dtype, row-major."""
+
+    @abstractmethod
+    def evaluate(
+        self, instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]
+    ) -> Sequence[Any] | Started:
+        """Compute one instruction, or one fusion; returns a new memory for each result, in these layouts.
+
+        ``operands`` lie in the layouts that ``preferred_layouts`` asked for, or alike where the op is elementwise.
+        """
+
+    def empty(self, type: TensorType) -> Any:
+        """A memory without contents; by default zeros are put."""
+        return self.put(np.zeros(type.shape, type.element_type.storage), type, ROW_MAJOR)
+
+    def free(self, memory: Any) -> None:  # noqa: B027  a machine whose memory Python frees needs nothing here
+        """Give a memory back: nobody refers to it."""
+
+    def convert(self, held: Held, layout: Layout) -> Any:
+        """A memory with the same tensor in another layout; by default through the host."""
+        return self.put(held.read(), held.type, layout)
+
+    def relabelled(self, held: Held, type: TensorType, layout: Layout) -> Any:
+        """A memory with a transposed tensor that lies as the one it is the transpose of; by default a copy."""
+        return self.put(layout.unpack(held.layout.pack(held.read()), type.shape), type, layout)
+
+    def by_reference(
+        self,
+        instruction: Instruction,
+        operands: Sequence[Held],
+        layouts: Sequence[Layout],
+        captured: Mapping[Value, Held] | None = None,
+    ) -> Sequence[Any] | Started:
+        """What ``evaluate`` returns, computed by the op's reference semantics on the host."""
+        arrays = [each.read() for each in operands]
+        outside = {value: each.read() for value, each in (captured or {}).items()}
+        results = evaluate_instruction(instruction, arrays, captured=outside)
+        types = [result.tensor_type for result in instruction.results]
+        return _together([self.put(each, type_, layout) for each, type_, layout in zip(results, types, layouts)])
+
+    def nanoseconds(self) -> float:
+        """The machine's clock; by default the host's.  Differences of it are how long programs took (``Event.nanoseconds``)."""
+        return float(time.perf_counter_ns())
+
+
+def _together(made: Sequence[Any]) -> Sequence[Any] | Started:
+    """What several calls of ``put`` returned, as one."""
+    events = [each.done for each in made if isinstance(each, Started)]
+    memories = [memory for each in made for memory in (each.memories if isinstance(each, Started) else (each,))]
+    return Started(memories, Event.all(events)) if events else memories
+
+
+@dataclass(frozen=True)
+class MachineKernel:
+    """A form in which a kernel (``hlojit_kernels``) answers on such a back end.
+
+    ``function(machine, *operands)`` takes tensors that are ``Held``, row-major, and returns a new memory for each result.
+    """
+
+    function: Callable[..., Any]
+
+
+def held_of(machine: Machine, made: Any, type: TensorType, layout: Layout) -> Held:
+    """A tensor of what a machine returned for it: a memory, or ``Started`` with one."""
+    if not isinstance(made, Started):
+        return Held(machine, made, type, layout)
+    (memory,) = memories_of(machine, made, 1)
+    return kept_until(made.done, Held(machine, memory, type, layout, made.done))
+
+
+def memories_of(machine: Machine, made: Any, count: int) -> Sequence[Any]:
+    """The memories that a machine returned, checked."""
+    memories = made.memories if isinstance(made, Started) else made
+    if isinstance(made, Started) and not isinstance(made.done, Event):
+        raise PluginError(
+            f"{machine.__class__.__name__} returned Started with {short_repr(made.done)} for done; it is an Event"
+        )
+    if not isinstance(memories, (list, tuple)) or len(memories) != count:
+        raise PluginError(f"{machine.__class__.__name__} returned {made!r}, not a list of {count} memories")
+    return memories
+
+
+def kept_until(done: Event, held: Held, *others: Held) -> Held:
+    """The first of tensors, none of which is given back before an event."""
+    kept = [held, *others]
+    done.then(lambda _: kept.clear())
+    return held
