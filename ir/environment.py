@@ -169,11 +169,12 @@ class Snapshot:
     @contextmanager
     def activate(self) -> Iterator[Snapshot]:
         """Look names up in this very state inside a ``with`` block, whatever is registered meanwhile."""
-        token = _scope.set(self)
+        before = _scope.get()
         try:
+            _scope.set(self)
             yield self
         finally:
-            _scope.reset(token)
+            _scope.set(before)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.identity}: {', '.join(self.contributions)}>"
@@ -284,8 +285,8 @@ class Environment:
     def activate(self) -> Iterator[Environment]:
         """Make this the environment of the current context (thread, task) inside a ``with`` block."""
         before = _scope.get()
-        _scope.set(self)
         try:
+            _scope.set(self)
             yield self
         finally:
             _leave(self, before)

@@ -20,8 +20,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from operator import methodcaller
 from typing import Any, Final, ParamSpec, TypeVar, final
 
@@ -31,6 +31,7 @@ _Result = TypeVar("_Result")
 _COURTESY: Final = 5.0
 """Seconds that a thread lets another one fork before it comes inside: who is inside may be waiting for it."""
 _COURTESY_STEP: Final = 0.002
+_STEPS_OUTSIDE: Final = 10
 _PATIENCE: Final = 0.02
 """Seconds between looks at a thread that is inside: it may begin to wait for a fork itself."""
 _LIBRARY_SECONDS: Final = 0.001
@@ -52,6 +53,8 @@ class ForkGate:
         """Held by a thread that forks or sees whether it can; never while it waits."""
         self._held: dict[int, list[Any]] = {}
         """What a thread that forks has taken, or was about to take."""
+        self._wanted: list[int] = []
+        """Threads that somebody waits for until they are outside."""
         self._local = _OfThread(self)
         self.libraries: list[tuple[Callable[[], int], Callable[[], None]]] = []
         """Gates of foreign libraries that cannot be forked in the middle of a call: what closes one and says how many calls
@@ -61,11 +64,13 @@ class ForkGate:
     def inside(self) -> Any:
         """The lock of this thread, for a ``with`` block: no other thread forks before its end.
 
-        Who is not inside yet lets those fork who wait for that, or they would wait for as long as several threads compile.
+        Who is not inside yet lets those fork who wait for that, or they would wait for as long as several threads compile;
+        a thread that is wanted outside stays there for a moment.
         """
         gate: Any = self._local.gate
-        if self._held and not gate._is_owned():
+        if (self._held or self._wanted) and not gate._is_owned():
             self._let_others_fork()
+            self._stay_outside()
         return gate
 
     @property
@@ -79,6 +84,21 @@ class ForkGate:
         patient_until = time.monotonic() + self._courtesy
         while self._held and not self.is_forking() and time.monotonic() < patient_until:
             time.sleep(_COURTESY_STEP)
+
+    def _stay_outside(self) -> None:
+        # Not for long: it may be wanted out of something else as well.
+        for _ in range(_STEPS_OUTSIDE):
+            if threading.get_ident() in self._wanted:
+                time.sleep(_COURTESY_STEP)
+
+    @contextmanager
+    def wanted_outside(self, thread: int) -> Iterator[None]:
+        """While this block runs, the thread pauses before it comes inside."""
+        self._wanted.append(thread)
+        try:
+            yield
+        finally:
+            self._wanted.remove(thread)
 
     def is_forking(self) -> bool:
         """Whether this thread is about to fork, or has just done so: it may hold what others wait for."""
@@ -157,7 +177,7 @@ class ForkGate:
         me = threading.get_ident()
         self.after_fork_in_parent()
         self._gates = {me: self._gates[me]} if me in self._gates else {}
-        self._forking, self._held, self._closing = set(), {}, threading.RLock()
+        self._forking, self._held, self._wanted, self._closing = set(), {}, [], threading.RLock()
 
     def foreign_locks(self) -> list[Any]:
         """numba's lock and llvmlite's, as far as they are loaded, in the order in which numba takes them.

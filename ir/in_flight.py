@@ -82,18 +82,19 @@ class InFlight:
         ``take_over=False`` it stays ``BESIDE``.
         """
         mine = _Work(get_ident())
-        work = self._works.setdefault(key, mine)
-        if work is not mine:
-            role = self._wait(work)
-            if role is not Role.BESIDE or not take_over:
-                yield role
-                return
-            # Whoever was faster is the one to wait for: the caller looks again, and comes back.
-            if self._works.get(key) is not work:
-                yield Role.AFTER
-                return
-            self._works[key] = mine
+        # Around the entry as well: Ctrl-C may come behind it.
         try:
+            work = self._works.setdefault(key, mine)
+            if work is not mine:
+                role = self._wait(work)
+                if role is not Role.BESIDE or not take_over:
+                    yield role
+                    return
+                # Whoever was faster is the one to wait for: the caller looks again, and comes back.
+                if self._works.get(key) is not work:
+                    yield Role.AFTER
+                    return
+                self._works[key] = mine
             yield Role.FIRST
         finally:
             if self._works.get(key) is mine:

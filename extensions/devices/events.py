@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Final, Protocol, final
 
 from hlojit.ir.current_process import in_children, process
 from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, text_of
+from hlojit.ir.time_limit import uninterrupted
 
 _local = threading.local()
 # Of all events: it is held for moments.  Reentrant: the collector may free a buffer, and a vendor's `free` use an event, within
@@ -120,16 +121,18 @@ class Event:
 
     def settle(self, error: BaseException | None = None) -> bool:
         """``complete`` it unless it is already, and return whether it was not: for sources, which several threads ask."""
-        with _lock:
-            if self._is_ready:
-                return False
-            self._error = error
-            self._is_ready = True
-            self.source = None
-            callbacks = self._callbacks
-            self._callbacks = []
-        for callback in callbacks:
-            self._call(callback)
+        # Together: nobody says it again to those who have not heard.
+        with uninterrupted():
+            with _lock:
+                if self._is_ready:
+                    return False
+                self._error = error
+                self._is_ready = True
+                self.source = None
+                callbacks = self._callbacks
+                self._callbacks = []
+            for callback in callbacks:
+                self._call(callback)
         return True
 
     def stop(self) -> None:

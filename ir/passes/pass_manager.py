@@ -148,8 +148,8 @@ class PassPipeline:
 
         ``verify`` says after which passes the module is verified.  A third-party pass that raises, or that leaves an
         invalid module behind, ends in a ``PluginError`` that names the pass and its package; so does one that has not
-        ended after ``time_limit`` seconds.  ``callback`` is called after every pass (dumping, timing and progress all hang
-        on it).
+        ended after ``time_limit`` seconds.  After an error the module is to be thrown away.
+        ``callback`` is called after every pass (dumping, timing and progress all hang on it).
         """
         run = _Run(module, self.packages, verify, time_limit)
         with scope_for(module.environment).activate(), collection_paused():
