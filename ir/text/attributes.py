@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 from hlojit.ir.attributes import (
     ArrayAttr,
     Attribute,
@@ -22,7 +21,8 @@ from hlojit.ir.attributes import (
     UnitAttr,
 )
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, QuantizedType, find_element_type
-from hlojit.ir.text.dense import Resource, dense, elided, encode_floats, float_from_bits, from_resource, read_dense_body
+from hlojit.ir.text.decimals import read_number
+from hlojit.ir.text.dense import Resource, dense, elided, float_from_bits, from_resource, read_dense_body
 from hlojit.ir.text.dimension_numbers import RECORDS, RecordReader
 from hlojit.ir.text.lexer import NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.text.meshes import MESH_RECORDS
@@ -192,10 +192,7 @@ class AttributeReader:
             if pattern < 0 or pattern >> row.bits:
                 self.cursor.fail(f"{text[:40]} is out of range for {row}", start)
             return float_from_bits(pattern, row)
-        value = float(text)
-        if row.name == "f64" or row.dtype is None:
-            return value
-        return float(encode_floats(np.array([value]), row)[0])
+        return read_number(text, row)
 
     def _true(self) -> Attribute:
         return BoolAttr(True)

@@ -23,6 +23,7 @@ from hlojit.ir.formats import (
     QuantizedType,
     element_type,
 )
+from hlojit.ir.text.decimals import encode_floats, read_decimals
 from hlojit.ir.text.lexer import STRING, Cursor
 from hlojit.ir.types import TensorType
 
@@ -225,26 +226,6 @@ def _intermediate(element: ElementType) -> Any:
     return element.storage
 
 
-def encode_floats(values: Array, element: FloatFormat) -> Array:
-    """Round f64 values once to a float format, in its storage dtype."""
-    if element.dtype is None:
-        from hlojit.ir.scalar.arrays import encode_array
-
-        return np.asarray(encode_array(values, element))
-    if element.dtype in (np.float64, np.float32, np.float16):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return values.astype(element.dtype)
-    # ml_dtypes rounds by way of f32: rounding to odd there makes the second rounding the only one.
-    with np.errstate(over="ignore", invalid="ignore"):
-        narrow = values.astype(np.float32)
-    bits = narrow.view(np.uint32).copy()
-    away = np.abs(narrow.astype(np.float64)) > np.abs(values)
-    inexact = (narrow.astype(np.float64) != values) & np.isfinite(values)
-    bits[away & inexact] -= 1
-    bits[inexact] |= 1
-    return bits.view(np.float32).astype(element.dtype)
-
-
 class Converter(ABC):
     """How the words of a list become the elements of one type."""
 
@@ -317,18 +298,17 @@ class FloatConverter(Converter):
     def convert(self, words: list[bytes], index: int) -> list[Any]:
         """See the base class."""
         if not self.has_hex:
-            return list(map(float, words))
-        values = []
-        for position, word in enumerate(words, index):
+            return read_decimals(words, self.part)
+        decimals = list(words)
+        for at, word in enumerate(words):
             if b"x" not in word:
-                values.append(float(word))
                 continue
             pattern = int(word, 16)
             if pattern < 0 or pattern >> self.part.bits:
                 raise OverflowError
-            self.patterns.append((position, pattern))
-            values.append(0.0)
-        return values
+            self.patterns.append((index + at, pattern))
+            decimals[at] = b"0"
+        return read_decimals(decimals, self.part)
 
     def finish(self, values: Array) -> Array:
         """Round to the format and put the bit patterns where they belong."""

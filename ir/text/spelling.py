@@ -43,7 +43,8 @@ from hlojit.ir.attributes import (
 )
 from hlojit.ir.formats import FloatFormat, find_element_type
 from hlojit.ir.location import CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
-from hlojit.ir.text.dense import encode_floats, print_dense, print_float
+from hlojit.ir.text.decimals import encode_floats
+from hlojit.ir.text.dense import print_dense, print_float
 
 ELIDED: Final = "__elided__"
 """The resource that MLIR names in the place of a constant's elements that it does not print."""

@@ -5,11 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from math import isfinite
 from typing import Final
 
 from hlojit.ir.environment import tables
-from hlojit.ir.formats import INDEX, ElementType, IntegerType, QuantizedType, element_types, find_element_type
+from hlojit.ir.formats import (
+    INDEX,
+    ElementType,
+    FloatFormat,
+    IntegerType,
+    QuantizedType,
+    element_types,
+    find_element_type,
+)
 from hlojit.ir.quantized import element_complaint, quantized_type
+from hlojit.ir.text.decimals import read_decimals
 from hlojit.ir.text.lexer import KEYWORD, NESTING_LIMIT, NUMBER, WORD, Cursor
 from hlojit.ir.types import (
     BOUNDS_PREFIX,
@@ -344,7 +354,7 @@ class TypeReader:
             else:
                 axis = cursor.integer("the quantized dimension", minimum=0)
         cursor.expect(",")
-        parameters: list[tuple[float, int]] = []
+        parameters: list[tuple[str, int]] = []
         grid: list[int] = []
         if axis is None and not blocks:
             self._parameters(parameters)
@@ -352,7 +362,8 @@ class TypeReader:
             grid = self._parameter_tree(parameters)
         else:
             cursor.items("{", "}", lambda: self._parameters(parameters))
-        scales, zeros = zip(*parameters) if parameters else ((), ())
+        words, zeros = zip(*parameters) if parameters else ((), ())
+        scales = _scales(words, find_element_type(expressed))
         return quantized_type(
             storage, expressed, scales, zeros, axis, storage_min=low, storage_max=high, blocks=blocks, grid=grid
         )
@@ -372,15 +383,15 @@ class TypeReader:
             cursor.fail(f"{name!r} is no storage type; expected an integer type", start)
         return name
 
-    def _parameters(self, parameters: list[tuple[float, int]]) -> None:
+    def _parameters(self, parameters: list[tuple[str, int]]) -> None:
         cursor = self.cursor
         start = cursor.pos
         scale = cursor.take(NUMBER, "a scale")
         if "x" in scale:
             cursor.fail("expected a decimal number for a scale", start)
-        parameters.append((float(scale), cursor.integer("a zero point") if cursor.accept(":") else 0))
+        parameters.append((scale, cursor.integer("a zero point") if cursor.accept(":") else 0))
 
-    def _parameter_tree(self, parameters: list[tuple[float, int]]) -> list[int]:
+    def _parameter_tree(self, parameters: list[tuple[str, int]]) -> list[int]:
         """Read nested braces with parameters; return the shape of the array that they are."""
         cursor = self.cursor
         if not cursor.at("{"):
@@ -393,6 +404,14 @@ class TypeReader:
         if any(shape != shapes[0] for shape in shapes):
             cursor.fail("lists of scales of one level must have one size", start)
         return [len(shapes), *(shapes[0] if shapes else [])]
+
+
+def _scales(words: Sequence[str], expressed: ElementType | None) -> list[float]:
+    """Scales, which round once to the expressed type; what f64 does not hold is infinite, for the checks to say."""
+    scales = list(map(float, words))
+    if not isinstance(expressed, FloatFormat) or not all(map(isfinite, scales)):
+        return scales
+    return read_decimals(words, expressed)
 
 
 def dimensions(text: str) -> tuple[int, ...]:
