@@ -166,3 +166,10 @@ def test_the_built_in_plugins_page_names_every_hook() -> None:
     assert registry().load().backends
     page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
     assert [hook for hook in HOOKS if f"`{hook}`" not in page] == []
+
+
+def test_the_page_about_the_architecture_names_every_folder() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    sources = [path.parent for folder in ("ir", "jit", "extensions", "cuda") for path in (ROOT / folder).rglob("*.py")]
+    folders = {f"{folder.relative_to(ROOT).as_posix()}/" for folder in sources}
+    assert sorted(folder for folder in folders if f"`{folder}`" not in page) == []
