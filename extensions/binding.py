@@ -22,6 +22,7 @@ from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 from hlojit.ir.types import Type
+from hlojit.ir.vendor_places import told, written_at
 
 
 def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
@@ -34,9 +35,11 @@ def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
         call = registry().custom_call(target)
         if call is None:
             return CALL_EXPANSIONS.get(target)
-        return _checked(f"custom call target {target!r}", _bound(call)) if is_foreign(instruction) else call.replace
+        return (
+            _checked(f"custom call target {target!r}", _bound(call), call) if is_foreign(instruction) else call.replace
+        )
     rule = expansion_of(instruction)
-    return _checked(f"op {instruction.op.name!r}", rule) if rule is not None and is_foreign(instruction) else rule
+    return _checked(f"op {instruction.op.name!r}", rule, rule) if rule is not None and is_foreign(instruction) else rule
 
 
 def _bound(call: CustomCall) -> ExpansionRule:
@@ -83,7 +86,9 @@ def refined_call(instruction: Instruction) -> Sequence[Type] | None:
     except UnsupportedError as error:
         raise error.about(described(instruction), location=instruction.location) from error
     except Exception as error:
-        raise PluginError(f"custom call target {target!r}: its refine failed: {error!r}{place(instruction)}") from error
+        raise PluginError(
+            f"custom call target {target!r}: its refine failed: {told(error, call.refine)}{place(instruction)}"
+        ) from error
     if types is None or (
         isinstance(types, Sequence)
         and len(types) == len(instruction.results)
@@ -116,34 +121,41 @@ def _listed(types: Sequence[Any]) -> str:
     return f"[{', '.join(map(str, types))}]"
 
 
-def _checked(what: str, rule: ExpansionRule) -> ExpansionRule:
+def _checked(what: str, rule: ExpansionRule, vendors: CustomCall | ExpansionRule) -> ExpansionRule:
+    function = getattr(vendors, "expand", None) or (vendors.replace if isinstance(vendors, CustomCall) else vendors)
+
     def replace(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
+        def where() -> str:
+            at = written_at(function)
+            return f"{at and f' ({at[1:]})'}{place(instruction)}"
+
         try:
             returned = fork_gate.outside(rule, builder, instruction)
             if returned is None and not is_custom_call(instruction):
                 return None
             if isinstance(returned, Value):
-                raise PluginError(f"{what}: {_EXPECTED} a Value, not a list of one: return [value]{place(instruction)}")
+                raise PluginError(f"{what}: {_EXPECTED} a Value, not a list of one: return [value]{where()}")
             values = list(returned or ())
         except UnsupportedError as error:
             raise error.about(described(instruction), location=instruction.location) from error
-        except PluginError:
-            raise
         except Exception as error:
-            raise PluginError(f"{what}: the expansion failed: {error!r}{place(instruction)}") from error
+            if isinstance(error, PluginError) and str(error).startswith(what):
+                raise
+            found = f"{told(error, function)}"
+            raise PluginError(f"{what}: the expansion failed: {found}{place(instruction)}") from error
         if not all(isinstance(value, Value) for value in values):
             raise PluginError(
-                f"{what}: {_EXPECTED} {returned!r}, not a list of the values that stand for its results{place(instruction)}"
+                f"{what}: {_EXPECTED} {returned!r}, not a list of the values that stand for its results{where()}"
             )
         if any(value is own for value in values for own in instruction.results):
             raise PluginError(
-                f"{what}: {_EXPECTED} the results of the instruction that it stands for; build others{place(instruction)}"
+                f"{what}: {_EXPECTED} the results of the instruction that it stands for; build others{where()}"
             )
         types = tuple(value.type for value in values)
         if not compatible_lists(types, instruction.result_types):
             raise PluginError(
                 f"{what}: {_EXPECTED} {_listed(types) if values else repr(returned)}; expected one value for each result, "
-                f"{_listed(instruction.result_types)}{place(instruction)}"
+                f"{_listed(instruction.result_types)}{where()}"
             )
         return values
 

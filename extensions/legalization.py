@@ -20,7 +20,7 @@ from hlojit.extensions.backends.registered import api_of
 from hlojit.extensions.binding import expansion_or_binding, is_foreign, reason_against_devices
 from hlojit.extensions.origins import backend_text
 from hlojit.extensions.registration.registry import registry
-from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, repr_of, short_repr
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, VerificationError, short_repr
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.custom_calls import PARTITIONER, PARTITIONER_TARGETS, described, is_custom_call
@@ -33,6 +33,7 @@ from hlojit.ir.passes.op_expander import ExpansionRule, OpExpander
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.passes.registry import simplification_passes
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
+from hlojit.ir.vendor_places import told, written_at
 
 _MOST_ROUNDS = 32
 """Expansions that build calls of functions whose bodies hold expansions, and so on: beyond this they are a circle."""
@@ -136,12 +137,12 @@ def ask(backend: Backend, instruction: Instruction, *, open_sizes: bool = False)
         raise
     except (Exception, SystemExit) as error:
         raise PluginError(
-            f"{backend_text(backend.name)}: {asked} raised {repr_of(error)} when it was asked about "
+            f"{backend_text(backend.name)}: {asked} raised {told(error, question)} when it was asked about "
             f"{described(instruction)}\n  at {instruction.location}"
         ) from error
     if not isinstance(answer, Capability):
         raise PluginError(
-            f"{backend_text(backend.name)}: {asked} returned {short_repr(answer)} when it was asked about "
+            f"{backend_text(backend.name)}: {asked}{written_at(question)} returned {short_repr(answer)} when it was asked about "
             f"{described(instruction)}; return YES, DECOMPOSE or no(reason) of hlojit.extensions"
             f"\n  at {instruction.location}"
         )

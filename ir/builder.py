@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from keyword import iskeyword
+from operator import index
 from typing import Any, final
 
 import numpy as np
-from hlojit.ir.attributes import Attribute, Dense
+from hlojit.ir.attributes import Attribute, Dense, DotDimensionNumbers
 from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.environment import scope_for, tables
-from hlojit.ir.errors import HlojitError, PluginError, TypeInferenceError
+from hlojit.ir.errors import HlojitError, PluginError, TypeInferenceError, short_repr
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value, clone_instruction
@@ -170,6 +172,22 @@ class Builder:
             result_types=[type],
         ).result
 
+    def dot_general(
+        self,
+        lhs: Value,
+        rhs: Value,
+        *attributes: Any,
+        contracting_dims: tuple[Sequence[int], Sequence[int]] | None = None,
+        batching_dims: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        **named: Any,
+    ) -> Value:
+        """A product; dimensions of both sides as in the text, ``contracting_dims=([1], [0])``, or as ``DotDimensionNumbers``."""
+        if contracting_dims is not None:
+            pairs = (_pair("batching_dims", batching_dims), _pair("contracting_dims", contracting_dims))
+            named["dot_dimension_numbers"] = DotDimensionNumbers(*pairs[0], *pairs[1])
+        product: Value = self._call(op("stablehlo.dot_general"), (lhs, rhs, *attributes), named)
+        return product
+
     def reshape(self, operand: Value, shape: Sequence[int] | TensorType) -> Value:
         """The same elements, in order, in another shape."""
         type = shape if isinstance(shape, TensorType) else operand.tensor_type.with_shape(shape)
@@ -278,6 +296,17 @@ class DialectBuilder:
         return self._builder._method(record)
 
 
+def _pair(name: str, given: object) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dimensions of the left and of the right side of a product."""
+    try:
+        left, right = (tuple(index(each) for each in side) for side in given)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise TypeInferenceError(
+            f"dot_general: {name} is {short_repr(given)}; it is a list of dimensions for each side: ([1], [0])"
+        ) from None
+    return left, right
+
+
 def _as_method(mnemonic: str) -> str:
     return f"{mnemonic}_" if iskeyword(mnemonic) else mnemonic
 
@@ -348,19 +377,26 @@ def signature_complaint(record: OpDefinition, operands: int, attributes: Mapping
         names = ", ".join(operand.name for operand in record.operands)
         return f"takes {expected} operand{'' if expected == '1' else 's'} ({names}), found {operands}"
     specs = record.attributes
-    for spec in specs:
-        if not spec.optional and spec.name not in attributes:
-            return f"attribute {spec.name} is missing; it is {spec.kind.expected}"
     if record.registered and len(attributes) and not attributes.keys() <= {spec.name for spec in specs}:
         unknown = sorted(attributes.keys() - {spec.name for spec in specs})
         known = ", ".join(spec.name for spec in specs) or "none"
-        return f"has no attribute {unknown[0]}; its attributes: {known}"
+        near = did_you_mean(unknown[0], [spec.name for spec in specs])
+        return f"has no attribute {unknown[0]}; its attributes: {known}{near}"
+    for spec in specs:
+        if not spec.optional and spec.name not in attributes:
+            return f"attribute {spec.name} is missing; it is {spec.kind.expected}{_fields(spec.kind)}"
     names_of_regions = record.regions
     any_number = bool(names_of_regions) and names_of_regions[-1].endswith("*")
     least = len(names_of_regions) - any_number
     if regions < least or (not any_number and regions > least):
         return f"takes {least}{' or more' if any_number else ''} regions, found {regions}"
     return None
+
+
+def _fields(kind: object) -> str:
+    """Of a kind of attributes that are records: what they are made of."""
+    record = getattr(kind, "record", None)
+    return f" of {', '.join(each.name for each in fields(record))}" if is_dataclass(record) else ""
 
 
 def infer_types(

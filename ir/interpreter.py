@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from hlojit.ir.environment import scope_for
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, repr_of, short_repr
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, PluginError, short_repr
 from hlojit.ir.graph import Block, Instruction, Module, Value
 from hlojit.ir.ops.block_arithmetic import block_format, part_types
 from hlojit.ir.ops.block_parts import BlockArray, evaluate_blocks, has_blocks
@@ -28,6 +28,7 @@ from hlojit.ir.quantized import is_quantized
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import round_array, to_compute, to_storage
 from hlojit.ir.types import DYNAMIC, TensorType, TokenType, TupleType, Type
+from hlojit.ir.vendor_places import told
 
 NDArray = np.ndarray[Any, Any]
 
@@ -152,7 +153,7 @@ class Interpreter:
         except Exception as error:
             if not is_foreign(record):
                 raise
-            text = f"op {record.name!r}: reference raised {repr_of(error)}\n  at {instruction.location}"
+            text = f"op {record.name!r}: reference raised {told(error, record.reference)}\n  at {instruction.location}"
             raise PluginError(text) from error
         results = outcome if isinstance(outcome, tuple) else (outcome,)
         if len(results) != len(instruction.results):

@@ -2,7 +2,7 @@
 
     answer = call_vendor(lambda: "back end 'nova' (hlojit-nova 0.1.0): capability", backend.capability, instruction)
 
-``PluginError: back end 'nova' (hlojit-nova 0.1.0): capability raised KeyError('f8')``
+``PluginError: back end 'nova' (hlojit-nova 0.1.0): capability raised KeyError('f8') at nova/device.py:12``
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hlojit.ir.errors import HlojitError, PluginError, repr_of
+from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.vendor_places import raised_at, told
 
 _Result = TypeVar("_Result")
 
@@ -30,7 +31,7 @@ def call_vendor(
         if type(error) is not HlojitError:
             raise
         # Of something that the function did: "the module is frozen".
-        raise PluginError(f"{what()}{where}: {error}") from error
+        raise PluginError(f"{what()}{raised_at(error, function)}{where}: {error}") from error
 
 
 def call_named(
@@ -45,4 +46,4 @@ def call_named(
     except (HlojitError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{what()} raised {repr_of(error)}{where}") from error
+        raise PluginError(f"{what()} raised {told(error, function)}{where}") from error

@@ -36,6 +36,7 @@ from hlojit.ir.ops.foreign_rules import is_foreign, whose, wrong_types
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
 from hlojit.ir.types import TensorType, Type, UnrankedTensorType
+from hlojit.ir.vendor_places import raised_at
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
 """What a check may raise on an instruction that is broken in a way that another check reports."""
@@ -293,7 +294,8 @@ class _FunctionCheck:
             return
         except _CANNOT_CHECK as error:
             by = f"{whose(record, 'infer')} raised " if is_foreign(record) else ""
-            self.fault(instruction, f"result types cannot be inferred: {by}{type(error).__name__}: {error}")
+            at = raised_at(error, record.infer) if by else ""
+            self.fault(instruction, f"result types cannot be inferred: {by}{type(error).__name__}: {error}{at}")
             return
         if is_foreign(record) and (wrong := wrong_types(expected)):
             self.fault(instruction, f"result types cannot be inferred: {whose(record, 'infer')} {wrong}")

@@ -27,8 +27,9 @@ from hlojit.donation import CopyingCall, GivingCall
 from hlojit.extensions import Backend, Device, DeviceProgram
 from hlojit.extensions.calls.function_places import function_places, with_place
 from hlojit.extensions.origins import backend_text
-from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError, repr_of
+from hlojit.ir.errors import ArgumentError, ExecutionError, HlojitError
 from hlojit.ir.types import TensorType
+from hlojit.ir.vendor_places import told
 from hlojit.lowering.abi import Status
 from hlojit.runtime import layout, objects
 from hlojit.runtime.ffi import explained
@@ -425,7 +426,7 @@ class _Checking:
             raise
         except (Exception, SystemExit) as error:
             who = self.backend or "its function"
-            raise ExecutionError(f"{self.spec.name}: {who} raised {repr_of(error)}") from error
+            raise ExecutionError(f"{self.spec.name}: {who} raised {told(error)}") from error
         if not isinstance(returned, Iterable):
             raise ExecutionError(f"{self._who} returned {type(returned).__name__}, not a sequence of results")
         results = list(returned)

@@ -86,6 +86,7 @@ IR_ORDER = (
     ),
     ("once",),
     ("errors", "outside_reads"),
+    ("vendor_places",),
     ("vendor_calls", "warn", "time_limit"),
     ("format_fields",),
     ("environment", "fingerprint", "versions", "frozen", "switches", "sizes"),

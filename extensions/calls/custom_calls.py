@@ -15,12 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
+import numpy as np
 from hlojit.ir.attributes import Attribute
-from hlojit.ir.errors import PluginError, UnsupportedError, repr_of
+from hlojit.ir.errors import PluginError, UnsupportedError, short_repr
 from hlojit.ir.graph import Function, Instruction, Value
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.types import Type
+from hlojit.ir.vendor_places import told, written_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,7 @@ class CustomCall(ABC):
             return f"has effects={self.effects!r}, which is neither True nor False"
         if not _are_pairs(self.aliases):
             return f"has aliases={self.aliases!r}; they are pairs of an operand's and a result's number, each once: ((0, 0),)"
-        is_number = isinstance(self.cost, (int, float)) and not isinstance(self.cost, bool)
-        if not (self.cost is None or callable(self.cost) or (is_number and self.cost >= 0)):
+        if not (self.cost is None or callable(self.cost) or _is_time(self.cost)):
             return f"has cost={self.cost!r}, which is neither nanoseconds nor a function of the call's types"
         if isinstance(self.devices, str) or not all(isinstance(each, str) and each for each in self.devices):
             return f"has devices={self.devices!r}; they are names of back ends: ('nova',)"
@@ -127,7 +128,9 @@ class CustomCall(ABC):
             raise error.about(self.user) from error
         except Exception as error:
             listed = ", ".join(map(str, operands))
-            raise PluginError(f"{self.user}: result_types failed for ({listed}): {repr_of(error)}") from error
+            raise PluginError(
+                f"{self.user}: result_types failed for ({listed}): {told(error, self.result_types)}"
+            ) from error
         types = [found] if isinstance(found, Type) else found
         if not isinstance(types, (list, tuple)) or not all(isinstance(each, Type) for each in types):
             raise PluginError(
@@ -137,12 +140,19 @@ class CustomCall(ABC):
 
     def nanoseconds(self, instruction: Instruction) -> float | None:
         """What a call takes as ``cost`` says, or None."""
-        if self.cost is None or isinstance(self.cost, (int, float)):
-            return self.cost
+        if self.cost is None or not callable(self.cost):
+            return None if self.cost is None else float(self.cost)
         try:
-            return float(self.cost(CallTypes(self.target, tuple(instruction.operand_types), call_config(instruction))))
+            stated: Any = self.cost(CallTypes(self.target, tuple(instruction.operand_types), call_config(instruction)))
         except Exception as error:
-            raise PluginError(f"{self.user}: cost failed: {repr_of(error)}\n  at {instruction.location}") from error
+            found = f"{told(error, self.cost)}"
+            raise PluginError(f"{self.user}: cost failed: {found}\n  at {instruction.location}") from error
+        if not _is_time(stated):
+            raise PluginError(
+                f"{self.user}: cost{written_at(self.cost)} returned {short_repr(stated)}, which is no number of nanoseconds"
+                f"\n  at {instruction.location}"
+            )
+        return float(stated)
 
     @abstractmethod
     def replace(self, builder: Any, instruction: Instruction) -> Sequence[Value]:
@@ -195,6 +205,12 @@ class DeclaredCall(CustomCall):
 def listed_devices(call: CustomCall) -> str:
     """The back ends that a call is for, in a message."""
     return f"the back end{'s' if len(call.devices) > 1 else ''} {', '.join(map(repr, call.devices))}"
+
+
+def _is_time(stated: object) -> bool:
+    return (
+        isinstance(stated, (int, float, np.number)) and not isinstance(stated, (bool, np.bool_)) and bool(stated >= 0)
+    )
 
 
 def _are_pairs(aliases: Any) -> bool:

@@ -39,6 +39,7 @@ from hlojit.ir.ops.attribute_kinds import GENERIC, I32, STRING
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, called
 from hlojit.ir.types import DYNAMIC, TensorType, Type
+from hlojit.ir.vendor_places import told
 
 _LONGEST_CONFIG = 200
 """Characters of a configuration in a message."""
@@ -266,7 +267,7 @@ def _ask(
         raise error.about(call.user) from error
     except Exception as error:
         raise PluginError(
-            f"custom call target {call.target!r}: the factory failed for {_short(site)}: {error!r}"
+            f"custom call target {call.target!r}: the factory failed for {_short(site)}: {told(error, call.factory)}"
         ) from error
     if not callable(function):
         raise PluginError(
@@ -298,7 +299,9 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
         try:
             results = np.frompyfunc(lambda *values: called(python, values), len(arrays), 1)(*arrays)
         except Exception as error:
-            raise HlojitError(f"custom call target {call.target!r}: its function raised {error!r}") from error
+            raise HlojitError(
+                f"custom call target {call.target!r}: its function raised {told(error, python)}"
+            ) from error
         # Without operands there is one number for all elements.
         shape = record.instruction.result.tensor_type.shape if not arrays else np.shape(results)
         flat = np.asarray(results, dtype=object).ravel().tolist()

@@ -30,6 +30,7 @@ from hlojit.ir.ops.custom_calls import has_side_effect
 from hlojit.ir.ops.definition import AttributeSpec, DeviceFunction, OpDefinition, Operand, ReferenceCall, op
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
+from hlojit.ir.vendor_places import told
 
 MAXIMUM_BLOCKS: Final = (1 << 31) - 1
 _NUMBA_CUDA: Final = ("numba.cuda", "numba_cuda")
@@ -185,7 +186,7 @@ def launch_geometry(user: str, launch: Callable[[KernelSite], Launch], site: Ker
     except PluginError as error:
         raise PluginError(f"{user}: {error}") from error
     except Exception as error:
-        raise PluginError(f"{user}: launch failed: {error!r}") from error
+        raise PluginError(f"{user}: launch failed: {told(error, launch)}") from error
     if not isinstance(made, Launch):
         raise PluginError(f"{user}: launch returned {made!r}, not a Launch(blocks, threads)")
     written = [kind for kind in site.results if kind.size]

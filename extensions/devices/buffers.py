@@ -12,8 +12,9 @@ from hlojit.extensions.devices.events import Event
 from hlojit.extensions.devices.holds import Hold
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.current_process import process
-from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, repr_of, text_of
+from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, text_of
 from hlojit.ir.types import TensorType
+from hlojit.ir.vendor_places import told
 
 if TYPE_CHECKING:
     from hlojit.extensions.devices.device import Device
@@ -39,7 +40,7 @@ def failure(what: str, device: Device, error: BaseException) -> ExecutionError:
     if isinstance(error, HlojitError):
         made = ExecutionError(f"{what} on {device}: {text_of(error).removeprefix(f'{what}: ')}")
     else:
-        made = ExecutionError(f"{what} on {device}: {backend_text(device.backend)} raised {repr_of(error)}")
+        made = ExecutionError(f"{what} on {device}: {backend_text(device.backend)} raised {told(error)}")
     made.__cause__ = error
     return made
 

@@ -21,6 +21,7 @@ from hlojit.extensions.kernels.kernel import kernel_answer
 from hlojit.extensions.machines.interpreted_schedule import Schedule, Step
 from hlojit.extensions.machines.machine import Held, Machine, Started, held_of, kept_until, memories_of
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, repr_of
+from hlojit.ir.vendor_places import told
 
 
 @final
@@ -187,7 +188,9 @@ class Run:
         except HlojitError:
             raise
         except (Exception, SystemExit) as error:
-            raise ExecutionError(f"{_where(step)}: {type(self._machine).__name__} raised {repr_of(error)}") from error
+            raise ExecutionError(
+                f"{_where(step)}: {type(self._machine).__name__} raised {told(error, function)}"
+            ) from error
 
     def _named(self, step: Step, done: Event) -> Event:
         """The end of an instruction that was begun, with an error that names it."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from hlojit.ir.environment import OPS, tables
-from hlojit.ir.errors import HlojitError, PluginError, repr_of, short_repr
+from hlojit.ir.errors import HlojitError, PluginError, short_repr
 from hlojit.ir.ops.definition import OpDefinition, Pointwise, PointwiseCall
 from hlojit.ir.scalar import formats
+from hlojit.ir.scalar.builder import Pair
+from hlojit.ir.scalar.rule_builder import Misuse, RuleBuilder, RuleScalar, UnknownName
 from hlojit.ir.types import Type
+from hlojit.ir.vendor_places import raised_at, told, written_at
 
 
 def is_foreign(record: OpDefinition) -> bool:
@@ -27,23 +30,33 @@ def pointwise(record: OpDefinition, builder: Any, call: PointwiseCall, *scalars:
     assert isinstance(lowering, Pointwise)
     if not is_foreign(record):
         return lowering.rule(builder, call, *scalars)
-    what = f"op {record.name!r}: the rule of Pointwise"
+    checked = RuleBuilder(builder)
+    rule = lowering.rule
     try:
-        made: object = lowering.rule(builder, call, *scalars)
+        made: object = rule(checked, call, *map(checked.wrap, scalars))
+        found: Any = checked.unwrap(made) if isinstance(made, (RuleScalar, Pair)) else None
     except (HlojitError, MemoryError):
         raise
+    except (Misuse, UnknownName) as error:
+        raise PluginError(f"{_rule(record)}{raised_at(error, rule)}: {error}") from error
     except Exception as error:
-        raise PluginError(f"{what} raised {repr_of(error)}") from error
-    kind = getattr(made, "kind", None)
-    if not isinstance(kind, str):
-        raise PluginError(f"{what} returned {short_repr(made)}; it returns a scalar that the builder made")
-    if not lowering.moves and not kind.startswith("complex"):
+        raise PluginError(f"{_rule(record)} raised {told(error, rule)}") from error
+    if found is None:
+        raise PluginError(
+            f"{_rule(record)}{written_at(rule)} returned {short_repr(made)}; it returns a scalar that the builder made"
+        )
+    if not lowering.moves and not found.kind.startswith("complex"):
         expected = formats.compute_kind(call.result_type)
-        if kind != expected:
+        if found.kind != expected:
             raise PluginError(
-                f"{what} returned a scalar of kind {kind}, expected {expected}, in which {call.result_type.name} is computed"
+                f"{_rule(record)}{written_at(rule)} returned a scalar of kind {found.kind}, expected {expected}, in which "
+                f"{call.result_type.name} is computed"
             )
-    return made
+    return found
+
+
+def _rule(record: OpDefinition) -> str:
+    return f"op {record.name!r}: the rule of Pointwise"
 
 
 def wrong_types(inferred: object) -> str:

@@ -35,7 +35,6 @@ from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import (
     HlojitError,
     PluginError,
-    TypeInferenceError,
     UnsupportedError,
     VerificationError,
     short_repr,
@@ -45,6 +44,7 @@ from hlojit.ir.passes.graph_state import graph_state, is_same
 from hlojit.ir.passes.pass_order import Circle, order_of_phase
 from hlojit.ir.time_limit import call_within
 from hlojit.ir.vendor_calls import call_vendor
+from hlojit.ir.vendor_places import told
 
 PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
 """The phases in the order in which they run."""
@@ -251,9 +251,11 @@ def _run_foreign(pass_: Pass, module: Module, package: str, time_limit: float | 
         changed = call_vendor(what, call_within, time_limit, what, pass_.run, module)
     except UnsupportedError as error:
         raise error.about(f"pass {pass_.name!r} ({package}): the program") from error
-    except (TypeInferenceError, VerificationError) as error:
-        # Of what the pass builds, by a builder of hlojit's.
-        raise PluginError(f"{what()} raised {type(error).__name__}: {error}") from error
+    except HlojitError as error:
+        if str(error).startswith(what()):
+            raise
+        # Of what the pass builds, by a builder of hlojit's, or compiles.
+        raise PluginError(f"{what()} raised {told(error)}") from error
     if changed is not None and not isinstance(changed, (int, np.integer, np.bool_)):
         raise PluginError(
             f"{what()} returned {short_repr(changed)}; it rewrites the module in place and returns whether anything changed, "

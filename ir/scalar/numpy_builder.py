@@ -20,6 +20,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.scalar.calls import called as called  # noqa: PLC0414
 from hlojit.ir.scalar.calls import code_bits, plain_kind
 from hlojit.ir.scalar.formats import as_result
+from hlojit.ir.vendor_places import raised_at
 
 Array = np.ndarray[Any, Any]
 
@@ -316,7 +317,9 @@ class NumpyBuilder:
             try:
                 results.append(called(python, values))
             except Exception as error:
-                raise HlojitError(f"{user} raised {error!r} for {', '.join(map(repr, values))}") from error
+                raise HlojitError(
+                    f"{user} raised {error!r} for {', '.join(map(repr, values))}{raised_at(error, python)}"
+                ) from error
         bits = code_bits(result_kind)
         if bits:
             flat = _codes(results, bits, plain_kind(result_kind), user)
