@@ -22,7 +22,7 @@ from hlojit.ir.ops.exported_calls import CALL_EXPANSIONS
 from hlojit.ir.ops.rules import compatible_lists
 from hlojit.ir.passes.op_expander import ExpansionRule, expansion_of
 from hlojit.ir.types import Type
-from hlojit.ir.vendor_places import told, written_at
+from hlojit.ir.vendor_places import place_of, told
 
 
 def expansion_or_binding(instruction: Instruction) -> ExpansionRule | None:
@@ -126,8 +126,7 @@ def _checked(what: str, rule: ExpansionRule, vendors: CustomCall | ExpansionRule
 
     def replace(builder: Any, instruction: Instruction) -> Sequence[Value] | None:
         def where() -> str:
-            at = written_at(function)
-            return f"{at and f' ({at[1:]})'}{place(instruction)}"
+            return f"{place_of(function)}{place(instruction)}"
 
         try:
             returned = fork_gate.outside(rule, builder, instruction)

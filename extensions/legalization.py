@@ -33,7 +33,7 @@ from hlojit.ir.passes.op_expander import ExpansionRule, OpExpander
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.passes.registry import simplification_passes
 from hlojit.ir.passes.type_legalizer import TypeLegalizer
-from hlojit.ir.vendor_places import told, written_at
+from hlojit.ir.vendor_places import place_of, told
 
 _MOST_ROUNDS = 32
 """Expansions that build calls of functions whose bodies hold expansions, and so on: beyond this they are a circle."""
@@ -142,8 +142,8 @@ def ask(backend: Backend, instruction: Instruction, *, open_sizes: bool = False)
         ) from error
     if not isinstance(answer, Capability):
         raise PluginError(
-            f"{backend_text(backend.name)}: {asked}{written_at(question)} returned {short_repr(answer)} when it was asked about "
-            f"{described(instruction)}; return YES, DECOMPOSE or no(reason) of hlojit.extensions"
+            f"{backend_text(backend.name)}: {asked} returned {short_repr(answer)} when it was asked about "
+            f"{described(instruction)}; return YES, DECOMPOSE or no(reason) of hlojit.extensions{place_of(question)}"
             f"\n  at {instruction.location}"
         )
     return answer

@@ -32,8 +32,14 @@ def raised_at(error: BaseException, function: Any = None) -> str:
     return found or written_at(function)
 
 
+def place_of(function: Any) -> str:
+    """Where a function begins that returned something odd, behind what it returned: `` (at nova/passes.py:12)``."""
+    found = written_at(function)
+    return found and f" ({found[1:]})"
+
+
 def written_at(function: Any) -> str:
-    """Where a function, method or class of the vendor's begins."""
+    """Where a function or method of the vendor's begins."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "py_func", function)

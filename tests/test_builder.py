@@ -114,3 +114,24 @@ def test_lift_region_applies_scalar_code_to_tensors(builder: Builder) -> None:
     assert [instruction.op.mnemonic for instruction in builder.block] == ["multiply", "constant", "add"]
     summed = builder.region([scalar] * 2, lambda b, p, q: b.reshape(p, (1,)))
     assert builder.lift_region(summed, [x, y], F32.shape) is None
+
+
+def test_products_take_dimensions_as_the_text_has_them() -> None:
+    module = Module()
+    with build_function(module, "main", [tensor((2, 3, 4), "f32"), tensor((2, 4, 5), "f32")]) as builder:
+        x, w = builder.arguments
+        made = builder.dot_general(x, w, batching_dims=([0], [0]), contracting_dims=([2], np.array([1])))
+        builder.return_(made)
+    assert "batching_dims = [0] x [0], contracting_dims = [2] x [1]" in str(module)
+    for wrong in (1, [1], ([1], 0), "[1] x [0]"):
+        with pytest.raises(
+            TypeInferenceError, match=r"contracting_dims is .*; it is a list of dimensions for each side"
+        ):
+            builder.dot_general(x, w, contracting_dims=wrong)
+    with pytest.raises(TypeInferenceError, match=r"has no attribute contracting_dim; its attributes: dot_dimension_n"):
+        builder.dot_general(x, w, contracting_dim=([2], [1]))
+    missing = (
+        r"dot_dimension_numbers is missing; it is a DotDimensionNumbers attribute of lhs_batching, rhs_batching, lhs_co"
+    )
+    with pytest.raises(TypeInferenceError, match=missing):
+        builder.dot_general(x, w)

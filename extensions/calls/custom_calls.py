@@ -22,7 +22,7 @@ from hlojit.ir.graph import Function, Instruction, Value
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.types import Type
-from hlojit.ir.vendor_places import told, written_at
+from hlojit.ir.vendor_places import place_of, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class CustomCall(ABC):
             raise PluginError(f"{self.user}: cost failed: {found}\n  at {instruction.location}") from error
         if not _is_time(stated):
             raise PluginError(
-                f"{self.user}: cost{written_at(self.cost)} returned {short_repr(stated)}, which is no number of nanoseconds"
+                f"{self.user}: cost returned {short_repr(stated)}, which is no number of nanoseconds{place_of(self.cost)}"
                 f"\n  at {instruction.location}"
             )
         return float(stated)

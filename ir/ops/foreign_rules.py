@@ -11,7 +11,7 @@ from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Pair
 from hlojit.ir.scalar.rule_builder import Misuse, RuleBuilder, RuleScalar, UnknownName
 from hlojit.ir.types import Type
-from hlojit.ir.vendor_places import raised_at, told, written_at
+from hlojit.ir.vendor_places import place_of, raised_at, told
 
 
 def is_foreign(record: OpDefinition) -> bool:
@@ -43,14 +43,14 @@ def pointwise(record: OpDefinition, builder: Any, call: PointwiseCall, *scalars:
         raise PluginError(f"{_rule(record)} raised {told(error, rule)}") from error
     if found is None:
         raise PluginError(
-            f"{_rule(record)}{written_at(rule)} returned {short_repr(made)}; it returns a scalar that the builder made"
+            f"{_rule(record)} returned {short_repr(made)}; it returns a scalar that the builder made{place_of(rule)}"
         )
     if not lowering.moves and not found.kind.startswith("complex"):
         expected = formats.compute_kind(call.result_type)
         if found.kind != expected:
             raise PluginError(
-                f"{_rule(record)}{written_at(rule)} returned a scalar of kind {found.kind}, expected {expected}, in which "
-                f"{call.result_type.name} is computed"
+                f"{_rule(record)} returned a scalar of kind {found.kind}, expected {expected}, in which "
+                f"{call.result_type.name} is computed{place_of(rule)}"
             )
     return found
 

@@ -237,7 +237,8 @@ class RuleBuilder:
         known = _PREDICATES[name]
         if predicate not in known:
             meant = f"{'o' if name == 'fcmp' else 's'}{_MEANT[predicate]}" if predicate in _MEANT else ""
-            meant = meant if meant in known else meant[1:]
+            # Python's != holds for NaN.
+            meant = {"one": "une"}.get(meant, meant if meant in known else meant[1:])
             hint = f"; write {meant!r}" if meant else did_you_mean(str(predicate), known)
             raise Misuse(f"b.{name} has no predicate {short_repr(predicate)}; it has {' '.join(known)}{hint}")
         return self.wrap(getattr(self._builder, name)(predicate, *inside))

@@ -148,11 +148,26 @@ def test_divisions_by_zero_are_numpys_on_all_back_ends(backend: str) -> None:
 @pytest.mark.parametrize(
     ("expand", "message"),
     [
-        (lambda b, i: i.operands[0], r"returned a Value, not a list of one: return \[value\]\n  at .*3:"),
-        (lambda b, i: [], r"returned \[\]; expected one value for each result, \[tensor<1000xf32>\]\n  at .*3:"),
-        (lambda b, i: None, r"returned None; expected one value for each result, \[tensor<1000xf32>\]\n  at .*3:"),
-        (lambda b, i: [3], r"returned \[3\], not a list of the values that stand for its results\n  at .*3:"),
-        (lambda b, i: [*i.operands, *i.operands], r"returned \[tensor<1000xf32>, tensor<1000xf32>\]; .*\n  at .*3:"),
+        (
+            lambda b, i: i.operands[0],
+            r"returned a Value, not a list of one: return \[value\] \(at \S+:\d+\)\n  at .*3:",
+        ),
+        (
+            lambda b, i: [],
+            r"returned \[\]; expected one value for each result, \[tensor<1000xf32>\] \(at \S+:\d+\)\n  at .*3:",
+        ),
+        (
+            lambda b, i: None,
+            r"returned None; expected one value for each result, \[tensor<1000xf32>\] \(at \S+:\d+\)\n  at .*3:",
+        ),
+        (
+            lambda b, i: [3],
+            r"returned \[3\], not a list of the values that stand for its results \(at \S+:\d+\)\n  at .*3:",
+        ),
+        (
+            lambda b, i: [*i.operands, *i.operands],
+            r"returned \[tensor<1000xf32>, tensor<1000xf32>\]; .* \(at \S+:\d+\)\n  at .*3:",
+        ),
     ],
 )
 def test_what_an_expansion_may_not_return(expand: Any, message: str) -> None:
