@@ -234,7 +234,7 @@ def test_costs_are_asked_for_and_named_when_they_fail() -> None:
         assert launch.kernel.phases[0].cost == 28.0
     with (
         registered(FORMS["array"](cost=lambda call: None)),
-        pytest.raises(PluginError, match=r"(?s)'t\.f': cost failed.*:3:"),
+        pytest.raises(PluginError, match=r"(?s)'t\.f': cost returned None, which is no number of nanoseconds.*:3:"),
     ):
         hlojit.compile(text(""))
 
