@@ -83,6 +83,7 @@ IR_ORDER = (
         "fork_gate",
         "in_flight",
         "near_names",
+        "unwritten",
     ),
     ("once",),
     ("errors", "outside_reads"),

@@ -23,6 +23,7 @@ import numpy as np
 from hlojit.extensions.calls.custom_calls import CustomCall, config_attribute, plain_value
 from hlojit.extensions.calls.kernel_calls import substituted
 from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.ir import unwritten
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.formats import QuantizedType
@@ -207,7 +208,7 @@ def _filling(target: str, function: ArrayFunction, types: Sequence[TensorType]) 
     python: Callable[..., Any] = getattr(function.function, "py_func", function.function)
 
     def run(*operands: Any, **keywords: Any) -> Any:
-        results = [np.zeros(kind.shape, kind.element_type.dtype or kind.element_type.storage) for kind in types]
+        results = [unwritten.zeros(kind.shape, kind.element_type.dtype or kind.element_type.storage) for kind in types]
         python(*operands, *results, **keywords)
         return tuple(results)
 

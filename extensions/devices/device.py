@@ -47,6 +47,7 @@ from hlojit.extensions.devices.holds import Given, Hold, give
 from hlojit.extensions.devices.pending import Pending
 from hlojit.extensions.devices.rendezvous import Participant
 from hlojit.extensions.origins import backend_text
+from hlojit.ir import unwritten
 from hlojit.ir.donation import donated_arguments
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.formats import element_type_of
@@ -165,7 +166,7 @@ class Device(ABC):
 
     def reserve(self, type: TensorType, space: MemorySpace) -> Any:
         """A handle of memory without contents; by default zeros are transferred."""
-        handle, event = self.transfer_in(np.zeros(type.shape, type.element_type.storage), type, space)
+        handle, event = self.transfer_in(unwritten.zeros(type.shape, type.element_type.storage), type, space)
         event.wait()
         return handle
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
-import numpy as np
 from hlojit.extensions.devices.buffers import HOST_MEMORY, Buffer, Memory, MemorySpace, NDArray
 from hlojit.extensions.devices.device import Device, DeviceProgram
 from hlojit.extensions.devices.events import READY, Event, Queue
 from hlojit.extensions.devices.rendezvous import Participant
+from hlojit.ir import unwritten
 from hlojit.ir.errors import ExecutionError
 from hlojit.ir.types import TensorType
 
@@ -50,7 +50,7 @@ class HostDevice(Device):
 
     def reserve(self, type: TensorType, space: MemorySpace) -> HostMemory:
         """An array without contents."""
-        return HostMemory(np.empty(type.shape, type.element_type.storage))
+        return HostMemory(unwritten.zeros(type.shape, type.element_type.storage))
 
     def adopt(self, array: NDArray, type: TensorType) -> Buffer:
         """A buffer that is the array, without a copy: nobody else may write to it."""

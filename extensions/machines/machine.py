@@ -19,6 +19,7 @@ from typing import Any, final
 import numpy as np
 from hlojit.extensions.backends.layouts import ROW_MAJOR, Layout
 from hlojit.extensions.devices.events import READY, Event
+from hlojit.ir import unwritten
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import PluginError, short_repr
 from hlojit.ir.graph import Instruction, Value
@@ -98,7 +99,7 @@ class Machine(ABC):
 
     def empty(self, type: TensorType) -> Any:
         """A memory without contents; by default zeros are put."""
-        return self.put(np.zeros(type.shape, type.element_type.storage), type, ROW_MAJOR)
+        return self.put(unwritten.zeros(type.shape, type.element_type.storage), type, ROW_MAJOR)
 
     def free(self, memory: Any) -> None:  # noqa: B027  a machine whose memory Python frees needs nothing here
         """Give a memory back: nobody refers to it."""

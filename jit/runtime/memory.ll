@@ -23,12 +23,15 @@
 
 @memory.cap    = internal global i64 4294967296   ; bytes that may wait in lists of large blocks
 @memory.limit  = internal global i64 9223372036854775807   ; bytes that may be mapped
+@memory.unwritten = internal global i32 -1        ; a byte that blocks are filled with; negative: as they are
 @memory.slab   = internal global ptr null   ; what is left of the current slab
 @memory.slab_left = internal global i64 0
 @memory.arriving = internal global i64 0   ; mappings that are being made
 @memory.leaving = internal global i64 0    ; parts that are being unmapped
 
 declare i64 @llvm.ctlz.i64(i64, i1)
+declare i32 @llvm.smax.i32(i32, i32)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; The lock when no thread is in the system's hands either: what a child of fork may inherit.
 define private void @memory.acquire_settled() {
@@ -109,6 +112,44 @@ define private { i64, i64 } @memory.class(i64 %bytes) alwaysinline {
 }
 
 define ptr @hlojit_allocate(i64 %bytes) {
+entry:
+  %block = call ptr @memory.allocate(i64 %bytes)
+  %byte = load atomic i32, ptr @memory.unwritten monotonic, align 4
+  %is_usual = icmp slt i32 %byte, 0
+  br i1 %is_usual, label %done, label %fill
+fill:
+  call void @memory.fill(ptr %block, i32 %byte)
+  br label %done
+done:
+  ret ptr %block
+}
+
+; A block as whoever looks for elements that are not written wants it, to its end.
+define private void @memory.fill(ptr %block, i32 %byte) noinline cold {
+entry:
+  %is_null = icmp eq ptr %block, null
+  br i1 %is_null, label %done, label %fill
+fill:
+  %size_at = getelementptr inbounds i8, ptr %block, i64 -56
+  %size = load i64, ptr %size_at, align 8
+  %usable = sub i64 %size, 64
+  %byte8 = trunc i32 %byte to i8
+  call void @llvm.memset.p0.i64(ptr %block, i8 %byte8, i64 %usable, i1 false)
+  br label %done
+done:
+  ret void
+}
+
+; void hlojit_clear(ptr memory, i64 bytes): what is to be written by a function that may not write it.
+define void @hlojit_clear(ptr %memory, i64 %bytes) {
+  %byte = load atomic i32, ptr @memory.unwritten monotonic, align 4
+  %chosen = call i32 @llvm.smax.i32(i32 %byte, i32 0)
+  %byte8 = trunc i32 %chosen to i8
+  call void @llvm.memset.p0.i64(ptr %memory, i8 %byte8, i64 %bytes, i1 false)
+  ret void
+}
+
+define private ptr @memory.allocate(i64 %bytes) {
 entry:
   ; Sizes beyond 2^46 are refused here, so that no sum below can overflow.
   %is_sane = icmp ule i64 %bytes, 70368744177664
@@ -411,6 +452,11 @@ define void @hlojit_memory_setup(i64 %cap, i64 %limit) {
   store i64 %cap, ptr @memory.cap, align 8
   store i64 %limit, ptr @memory.limit, align 8
   call void @memory.free_lock()
+  ret void
+}
+
+define void @hlojit_memory_fill(i32 %byte) {
+  store atomic i32 %byte, ptr @memory.unwritten monotonic, align 4
   ret void
 }
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
+from hlojit.ir import unwritten
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.once import Once
 from hlojit.ir.switches import MEMORY_CACHE, MEMORY_LIMIT
@@ -31,6 +32,7 @@ CORE_SYMBOLS: Final = (
     "hlojit_fail",
     "hlojit_allocate",
     "hlojit_release",
+    "hlojit_clear",
     "hlojit_enter_program",
     "hlojit_leave_program",
     "hlojit_library_enter",
@@ -57,6 +59,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "hlojit_memory_trim": (None, ()),
     "hlojit_memory_setup": (None, (ctypes.c_int64, ctypes.c_int64)),
     "hlojit_memory_counters": (ctypes.c_void_p, ()),
+    "hlojit_memory_fill": (None, (ctypes.c_int32,)),
     "hlojit_python_fork_child": (None, ()),
     "hlojit_library_close": (ctypes.c_int64, ()),
     "hlojit_library_open": (None, ()),
@@ -215,6 +218,7 @@ class Native:
 
 def _begin(created: Native) -> None:
     atexit.register(created.hlojit_pool_shutdown)
+    unwritten.watch(created.hlojit_memory_fill)
     if hasattr(os, "fork"):
         created.register_fork_handlers()
         fork_gate.libraries.append((created.hlojit_library_close, created.hlojit_library_open))

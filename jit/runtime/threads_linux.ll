@@ -39,7 +39,6 @@ declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @prctl(i32, ...)
 declare i32 @sched_yield()
-declare i32 @llvm.smax.i32(i32, i32)
 declare i32 @llvm.smin.i32(i32, i32)
 declare i32 @llvm.umin.i32(i32, i32)
 
@@ -364,8 +363,6 @@ done:
   %restored = call i32 @pthread_sigmask(i32 2, ptr %previous, ptr null)
   ret void
 }
-
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; ------------------------------------------------------------------------------------------------------- for Python
 

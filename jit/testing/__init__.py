@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hlojit.testing.findings import Finding, Result, Status, Timing
     from hlojit.testing.formats import check_format
     from hlojit.testing.kernels import check_kernel
+    from hlojit.testing.memory import unwritten_memory
     from hlojit.testing.ops import check_op
     from hlojit.testing.passes import check_pass
     from hlojit.testing.plugins import check_plugin, write_report
@@ -41,6 +42,7 @@ _HOME = {
     "corpus": ("CorpusProgram", "corpus"),
     "coverage": ("Missing",),
     "kernels": ("check_kernel",),
+    "memory": ("unwritten_memory",),
     "ops": ("check_op",),
     "passes": ("check_pass",),
     "plugins": ("check_plugin", "write_report"),
@@ -81,6 +83,7 @@ __all__ = [
     "random_module",
     "reduce",
     "reduce_with_arguments",
+    "unwritten_memory",
     "write_report",
 ]
 

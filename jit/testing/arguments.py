@@ -28,10 +28,15 @@ class Values(enum.Enum):
     SMALL = "small integers, whose sums and products are exact"
     ORDINARY = "numbers about one"
     SPECIAL = "ordinary ones, and one in four that is a special value"
+    SPARSE = "ordinary ones, and in a few places special values"
     CODES = "every code of a format, at random"
 
 
 SPECIALS = (0.0, -0.0, float("nan"), float("inf"), float("-inf"), 1.0, -1.0, 0.5)
+
+
+SETS: tuple[Values, ...] = (Values.SPARSE, Values.SPECIAL, Values.SMALL)
+"""Kinds of numbers that a program is tried with in turn where one kind may show nothing."""
 
 
 def arguments_for(module: Module, *, seed: int = 0, values: Values = Values.SPECIAL) -> list[NDArray]:
@@ -41,11 +46,29 @@ def arguments_for(module: Module, *, seed: int = 0, values: Values = Values.SPEC
 
 def made_up(kind: TensorType, seed: Iterable[int], values: Values = Values.SPECIAL) -> NDArray:
     """Elements of a tensor type; a single one is ordinary, since of 0, infinity and NaN too much is the same."""
-    if kind.size == 1 and values is Values.SPECIAL:
+    if kind.size == 1 and values in (Values.SPECIAL, Values.SPARSE):
         values = Values.ORDINARY
     generator = np.random.default_rng([*seed, zlib.crc32(kind.element_type.name.encode())])
-    flat = elements(kind.element_type, kind.size, generator, values)
+    if values is not Values.SPARSE:
+        return elements(kind.element_type, kind.size, generator, values).reshape(kind.shape)
+    flat = elements(kind.element_type, kind.size, generator, Values.ORDINARY)
+    if flat.size:
+        # In one place: a sum that meets it is NaN, and most sums meet none.
+        flat[generator.integers(flat.size)] = _one_special(kind.element_type, generator)
     return flat.reshape(kind.shape)
+
+
+def _one_special(element: ElementType, generator: np.random.Generator) -> Any:
+    if isinstance(element, BooleanType):
+        return True
+    if isinstance(element, IntegerType):
+        return generator.choice(np.array([element.minimum, element.maximum], element.storage))
+    number = np.array([generator.choice(np.array(SPECIALS[:5]))])
+    with np.errstate(all="ignore"):
+        if isinstance(element, ComplexType):
+            return number.astype(element.storage)[0]
+        assert isinstance(element, FloatFormat), element
+        return encode_array(number, element)[0]
 
 
 def elements(element: ElementType, count: int, generator: np.random.Generator, values: Values) -> NDArray:

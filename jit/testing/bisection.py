@@ -33,7 +33,8 @@ from hlojit.ir.passes.rewriting import limited_rules
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
 from hlojit.placement import named_backend
-from hlojit.testing.comparison import Difference, Tolerance, first_difference, tolerance_for
+from hlojit.testing.arguments import SETS
+from hlojit.testing.comparison import Difference, Tolerance, first_difference, lost_numbers, tolerance_for
 from hlojit.testing.execution import (
     Outcome,
     execute,
@@ -44,6 +45,7 @@ from hlojit.testing.execution import (
     result_types,
     run_executable,
 )
+from hlojit.testing.narrowing import TRIES
 from hlojit.testing.reduction import reduce_with_arguments
 from hlojit.testing.script import script
 from hlojit.testing.signatures import arguments_of, of_parts
@@ -94,15 +96,17 @@ def bisect(
 ) -> Bisection:
     """Find what makes ``program`` wrong on a back end, beside what another one computes.
 
-    ``arguments`` are arrays in storage form, ``hlojit.Array``s where the type is in blocks (default: made up from ``seed``);
-    ``tolerance`` says what counts as equal (default: the same bits where the specification leaves no choice).  Raises
-    ``HlojitError`` if nothing is wrong.  ``seconds`` bounds the time for making the program smaller.
+    ``arguments`` are arrays in storage form, ``hlojit.Array``s where the type is in blocks (default: several sets, made up from
+    ``seed``: numbers about one with few edge values, with many, and small integers); ``tolerance`` says what counts as equal
+    (default: the same bits where the specification leaves no choice).  Raises ``HlojitError`` if nothing is wrong, or if
+    nothing could be compared.  ``seconds`` bounds the time for making the program smaller.
     """
     whole = parse(program) if isinstance(program, str) else program
-    module, arrays = of_parts(whole, arguments_of(whole, seed) if arguments is None else arguments)
-    chosen = tolerance_for(module) if tolerance is None else tolerance
+    given = [arguments_of(whole, seed, values) for values in SETS] if arguments is None else [arguments]
+    tried = [of_parts(whole, each) for each in given]
+    chosen = tolerance_for(tried[0][0]) if tolerance is None else tolerance
     search = _Search(backend, against, chosen, checked_options(options, None, None), progress or (lambda text: None))
-    return search.run(module, arrays, seconds)
+    return search.run(tried, seconds)
 
 
 @dataclass
@@ -115,22 +119,39 @@ class _Search:
     in_child: bool = False
     evidence: list[str] = field(default_factory=list)
 
-    def run(self, module: Module, arrays: list[NDArray], seconds: float) -> Bisection:
+    def run(self, tried: Sequence[tuple[Module, list[NDArray]]], seconds: float) -> Bisection:
+        """The first of the sets of arguments that shows something."""
         self.in_child = True
-        outcome, expected, problem = self.problem(module, arrays)
-        if not problem:
-            raise HlojitError(
-                f"nothing is wrong: {self.backend!r} computes what {self.against!r} does, for these arguments"
-            )
+        compared = _Compared()
+        for module, arrays in tried:
+            outcome, expected, problem = self.problem(module, arrays)
+            if problem:
+                return self._found(module, arrays, outcome, problem, seconds)
+            compared.note(module, expected)
+        raise HlojitError(compared.verdict(self.backend, self.against))
+
+    def _found(
+        self, module: Module, arrays: list[NDArray], outcome: Outcome, problem: str, seconds: float
+    ) -> Bisection:
         self.in_child = outcome.kind in ("crash", "endless")
 
         def same(module: Module, arrays: Sequence[NDArray]) -> bool:
             found, _, complaint = self.problem(module, arrays)
             return bool(complaint) and found.kind == outcome.kind
 
+        if not any(same(module, arrays) for _ in range(TRIES)):
+            raise HlojitError(
+                f"not reproducible: {problem}, and not in {TRIES} more runs with the same arguments; what comes and goes depends "
+                "on memory that nobody has written, on time or on threads"
+            )
         self.progress(f"{problem}; making the program smaller")
-        module, arrays = reduce_with_arguments(module, arrays, same, seconds=seconds, progress=self.progress)
-        outcome, expected, problem = self.problem(module, arrays)
+        small, fewer = reduce_with_arguments(module, arrays, same, seconds=seconds, progress=self.progress)
+        again, meant, said = self.problem(small, fewer)
+        if said:
+            module, arrays, outcome, problem = small, fewer, again, said
+        else:
+            self.evidence.append("it comes and goes: the program that was made smaller is right now and then")
+        expected = meant if said else self.expected(module, arrays)
         kind, name, package = self.guilty(module, arrays, outcome, expected)
         plugins = list(self.plugins_without_which_it_is_right(module, arrays))
         if plugins and not package:
@@ -309,6 +330,38 @@ class _Search:
             if expected.is_good and not complaint:
                 self.evidence.append(f"without the plugin {name} it is right")
                 yield name
+
+
+@dataclass
+class _Compared:
+    """What was compared of programs in which nothing is wrong."""
+
+    sets: int = 0
+    elements: int = 0
+    lost: int = 0
+    unknown: str = ""
+
+    def note(self, module: Module, expected: Outcome) -> None:
+        if expected.results is None:
+            self.unknown = expected.describe()
+            return
+        self.sets += 1
+        self.elements += sum(each.size for each in expected.results)
+        self.lost += lost_numbers(expected.results, result_types(module))
+
+    def verdict(self, backend: str, against: str) -> str:
+        if not self.sets:
+            return f"nothing was compared: {against!r} does not tell what the program means: {self.unknown}"
+        of = f"{self.elements} elements, of {self.sets} set{'s' if self.sets > 1 else ''} of arguments"
+        if self.elements and self.lost == self.elements:
+            return (
+                f"nothing that could differ was compared: all {of}, are NaN or infinite with both {backend!r} and {against!r}; "
+                "give arguments that the program is meant for (--input)"
+            )
+        most = ""
+        if 2 * self.lost > self.elements:
+            most = f"; {self.lost} of these are NaN or infinite, which tells little: give arguments that the program is meant for"
+        return f"nothing is wrong: {backend!r} computes what {against!r} does, for these arguments ({of}{most})"
 
 
 def _steps(lowered: Module, arrays: Sequence[NDArray]) -> Iterator[tuple[Instruction, list[NDArray]]]:

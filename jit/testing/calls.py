@@ -24,7 +24,7 @@ from hlojit.ir.scalar.arrays import encode_array, to_compute
 from hlojit.ir.types import TensorType, tensor
 from hlojit.ir.verifier import collect_faults
 from hlojit.testing.comparison import INEXACT, Tolerance
-from hlojit.testing.contexts import Sample, alone, context_arguments, programs
+from hlojit.testing.contexts import Sample, alone, programs, two_sets
 from hlojit.testing.exact import plain_function
 from hlojit.testing.execution import NDArray
 from hlojit.testing.recorder import Budget, Found, Recorder, Skipped, Unreached, budget_of
@@ -131,13 +131,13 @@ def _check(
         if faults:
             recorder.run(str(sample), f"{name}: is a valid program", partial(_invalid, faults))
             continue
-        arrays = tuple(context_arguments(sample, name, module, recorder.seed))
-        trial = Trial(f"{sample} {name}", module, arrays, tolerance or INEXACT)
+        arrays, second = (tuple(each) for each in two_sets(sample, name, module, recorder.seed))
+        trial = Trial(f"{sample} {name}", module, arrays, tolerance or INEXACT, second=second)
         if name.startswith("alone"):
-            trial = Trial(trial.name, module, arrays, tolerance or NEAR, oracle)
+            trial = Trial(trial.name, module, arrays, tolerance or NEAR, oracle, second)
             threaded.append(trial)
         for backend in backends:
-            recorder.run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend), backend=backend)
+            recorder.run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend, times=2), backend=backend)
     for backend in backends:
         threads = partial(trials.threads, threaded, backend, recorder.budget.threads)
         recorder.run(str(sample), f"in threads on {backend}", threads, backend=backend)

@@ -83,10 +83,21 @@ class Difference:
     count: int
     size: int
 
+    @property
+    def where(self) -> str:
+        """The element."""
+        return f"result {self.result}" + (f"[{', '.join(map(str, self.index))}]" if self.index else "")
+
+    @property
+    def _rest(self) -> str:
+        return f"; {self.count} of {self.size} elements differ" if self.size > 1 else ""
+
     def __str__(self) -> str:
-        where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
-        rest = f"; {self.count} of {self.size} elements differ" if self.size > 1 else ""
-        return f"result {self.result}{where} is {self.found}, expected {self.expected}{rest}"
+        return f"{self.where} is {self.found}, expected {self.expected}{self._rest}"
+
+    def between(self, run: int) -> str:
+        """Of two runs, of which the first is what was expected."""
+        return f"{self.where} is {self.expected} at first and {self.found} in run {run}{self._rest}"
 
 
 def first_difference(
@@ -143,6 +154,18 @@ def _units(ulps: float, mantissa_bits: int) -> float:
     """So many units in the last place, as a part of the number."""
     unit = 2.0**-mantissa_bits
     return min(ulps * unit, _NARROW_UNITS * unit + ulps * 2.0**-_F32_MANTISSA)
+
+
+def lost_numbers(results: Sequence[NDArray], types: Sequence[TensorType]) -> int:
+    """How many elements are NaN or infinite: what was computed on the way to these cannot be told."""
+    return sum(int(np.count_nonzero(~_is_finite(array, kind.element_type))) for array, kind in zip(results, types))
+
+
+def _is_finite(array: NDArray, element: ElementType) -> NDArray:
+    if not isinstance(element, (FloatFormat, ComplexType)):
+        return np.ones(array.shape, np.bool_)
+    numbers = array if isinstance(element, ComplexType) else to_compute(np.ascontiguousarray(array), element)
+    return np.asarray(np.isfinite(numbers))
 
 
 def spell(stored: Any, element: ElementType) -> str:

@@ -234,6 +234,12 @@ def context_arguments(sample: Sample, name: str, module: Module, seed: int) -> l
     return arguments_for(module, seed=seed)
 
 
+def two_sets(sample: Sample, name: str, module: Module, seed: int) -> tuple[list[NDArray], list[NDArray]]:
+    """Arguments for a program of ``programs``, and others where a vendor says which make sense."""
+    first = context_arguments(sample, name, module, seed)
+    return first, [] if sample.arguments is None else context_arguments(sample, name, module, seed + 1)
+
+
 def _apart(kind: TensorType) -> NDArray:
     numbers = ((np.arange(kind.size) * 7) % kind.size - kind.size // 2) * 0.5
     if not isinstance(kind.element_type, FloatFormat):

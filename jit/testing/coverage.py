@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hlojit.testing.findings import Result, Status, grouped
 
@@ -17,15 +18,23 @@ from hlojit.testing.findings import Result, Status, grouped
 class Missing:
     """``what`` nothing was compared of, and the ``reason`` that most checks gave.
 
-    ``is_essential``: without it nothing is shown, as when a back end that was asked for refuses everything.
+    ``is_essential``: without it nothing is shown, as when a back end that was asked for refuses everything.  ``is_most``: most
+    of what was asked for, of which a small part was compared.
     """
 
     what: str
     reason: str
     is_essential: bool
+    is_most: bool = False
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}"
+
+
+LEAST_COVERAGE: Final = 0.25
+"""The share of the checks that must have compared something before anything is said to conform."""
+FEW_CHECKS: Final = 8
+"""Checks of which any share is as good as another."""
 
 
 def missing_of(results: Sequence[Result]) -> Iterator[Missing]:
@@ -46,6 +55,13 @@ def _missing_of_subject(subject: str, results: Sequence[Result]) -> Iterator[Mis
         is_for_here = any(result.status is not Status.SKIPPED for result in results)
         yield Missing(subject, _reason(results), is_for_here)
         return
+    # What a pass or a kernel is not for counts neither way.
+    wanted = [result for result in results if result.status not in (Status.SKIPPED, Status.UNREACHED)]
+    compared = sum(result.status.compared for result in wanted)
+    if len(wanted) > FEW_CHECKS and compared < LEAST_COVERAGE * len(wanted):
+        rest = [result for result in wanted if not result.status.compared]
+        what = f"{len(rest)} of {len(wanted)} checks{f' of {subject}' if subject else ''}"
+        yield Missing(what, _reason(rest), False, is_most=True)
     backends: dict[str, list[Result]] = {}
     for result in results:
         backends.setdefault(result.backend, []).append(result)

@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array, from_storage
 from hlojit.compiler import compile as compile_program
-from hlojit.extensions import CompileOptions
+from hlojit.compiler import default_pipeline
+from hlojit.extensions import CompileOptions, registry
+from hlojit.extensions.elementwise_calls import one_compilation
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module, Value
@@ -32,6 +34,7 @@ from hlojit.ir.interpreter import Interpreter
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
+from hlojit.testing.memory import OF_MEANING, PATTERNS, unwritten_memory
 
 NDArray = np.ndarray[Any, Any]
 
@@ -77,7 +80,9 @@ def execute(
 ) -> Outcome:
     """Compile and run once; no exception but ``KeyboardInterrupt`` leaves."""
     try:
-        return run_executable(compile_program(module, backend=backend, options=options), module, arguments)
+        executable = compile_program(module, backend=backend, options=options)
+        with unwritten_memory(PATTERNS[0]):
+            return run_executable(executable, module, arguments)
     except UnsupportedError as error:
         return Outcome(None, "refused", str(error))
     except Exception as error:
@@ -132,9 +137,25 @@ def interpret(module: Module, arguments: Sequence[NDArray]) -> Outcome:
 
 
 def meaning_of(module: Module, arguments: Sequence[NDArray]) -> Outcome:
-    """What a program means: by the records' semantics, or, where calls have none, by the reference back end, which expands."""
-    meant = interpret(module, arguments)
-    return execute(module, "reference", arguments) if meant.kind == "error" else meant
+    """What a program means: by the records' semantics, or, where calls have none, as the reference back end expands them."""
+    with unwritten_memory(OF_MEANING):
+        meant = interpret(module, arguments)
+        return _expanded_meaning(module, arguments) if meant.kind == "error" else meant
+
+
+def _expanded_meaning(module: Module, arguments: Sequence[NDArray]) -> Outcome:
+    """The same with calls bound: by the interpreter too, which gives up what never ends."""
+    scope = scope_for(module.environment).snapshot()
+    try:
+        with one_compilation(), scope.activate():
+            working = module.clone()
+            working.environment = scope
+            default_pipeline(registry().backend("reference"), CompileOptions()).run(working)
+    except UnsupportedError as error:
+        return Outcome(None, "refused", str(error))
+    except Exception as error:
+        return Outcome(None, "error", f"{type(error).__name__}: {error}")
+    return interpret(working, arguments)
 
 
 def storage_of(result: Any, kind: TensorType) -> NDArray:

@@ -40,11 +40,23 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """How many comparisons a check made; ``lost`` of them of elements that should be NaN or infinite, which tell less."""
+
+    count: int
+    lost: int = 0
+
+    def __add__(self, other: Compared) -> Compared:
+        return Compared(self.count + other.count, self.lost + other.lost)
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One check: ``group`` is what it is about (encodings, rounding, sort ...), ``name`` the check itself.
 
-    ``count`` says how many comparisons it made; ``detail`` why it made none.  ``backend`` computed what was compared, and
-    ``subject`` is what was checked where a report is of several things; both may be empty.
+    ``count`` says how many comparisons it made, ``lost`` how many of them of NaN and infinities; ``detail`` why it made none.
+    ``backend`` computed what was compared, and ``subject`` is what was checked where a report is of several things; both may be
+    empty.
     """
 
     group: str
@@ -56,6 +68,12 @@ class Result:
     finding: Finding | None = None
     backend: str = ""
     subject: str = ""
+    lost: int = 0
+
+    @property
+    def tells_little(self) -> bool:
+        """Whether most of what was compared is NaN or infinite."""
+        return self.status.compared and 2 * self.lost > self.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
 from hlojit.testing.corpus import corpus
-from hlojit.testing.execution import argument_types
+from hlojit.testing.execution import NDArray, argument_types
 from hlojit.testing.kernel_programs import anchor_programs, resized
 from hlojit.testing.recorder import Budget, Found, Recorder, Unreached, budget_of
 from hlojit.testing.report import Report
@@ -124,13 +124,16 @@ class _Making:
 
     def trial(self, name: str, module: Module, seed: int) -> Trial:
         """A program with arguments of its own."""
+        second: list[NDArray] = []
         if self.arguments is not None:
+            second = stated_arguments(self.arguments, argument_types(module), seed + 1)
             arrays = stated_arguments(self.arguments, argument_types(module), seed)
         else:
             # Where the specification leaves no choice, that goes for NaN and infinities, too.
             special = tolerance_for(module) == EXACT
             arrays = arguments_for(module, seed=seed, values=Values.SPECIAL if special else Values.ORDINARY)
-        return Trial(name, module, tuple(arrays), self.tolerance or tolerance_for(module))
+        tolerance = self.tolerance or tolerance_for(module)
+        return Trial(name, module, tuple(arrays), tolerance, second=tuple(second))
 
 
 def _trials(kernel: Kernel, programs: Iterable[Module | str], recorder: Recorder, making: _Making) -> Iterator[Trial]:

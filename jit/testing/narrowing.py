@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Module
-from hlojit.testing.comparison import EXACT, Tolerance, first_difference
-from hlojit.testing.execution import Outcome, execute, execute_isolated, meaning_of, result_types
+from hlojit.testing.comparison import EXACT, Tolerance
+from hlojit.testing.execution import meaning_of
 from hlojit.testing.reduction import reduce_with_arguments
+from hlojit.testing.runs import Fault, fault_of, runs_of
 from hlojit.testing.script import script
 
 NDArray = np.ndarray[Any, Any]
+
+TRIES: Final = 3
+"""Runs in one of which a finding is to come back; what comes back in none of them comes and goes."""
+_LEAST_SECONDS: Final = 5.0
 
 
 def smallest_program(
@@ -21,40 +27,62 @@ def smallest_program(
     arguments: Sequence[NDArray],
     backend: str,
     *,
-    against: str = "",
     tolerance: Tolerance = EXACT,
     seconds: float = 10.0,
+    times: int = 2,
+    progress: Callable[[str], None] | None = None,
 ) -> str:
-    """A script: the smallest program on which the back end still differs from the meaning (or from ``against``), or fails.
+    """A script: the smallest program found within ``seconds`` on which the back end differs from the meaning, or fails.
 
-    The whole program, if these agree: then both are wrong.
+    The whole program, if these agree: then both are wrong, or it does not happen every time, which the script says.
     """
-    first = execute_isolated(module, backend, arguments)
-    crashes = first.kind in ("crash", "endless")
+    until = time.monotonic() + seconds
+    limit = max(_LEAST_SECONDS, seconds)
+    isolate = False
+
+    def fault(candidate: Module, arrays: Sequence[NDArray]) -> Fault | None:
+        wanted = meaning_of(candidate, arrays)
+        if not wanted.is_good:
+            return None
+        found = runs_of(candidate, backend, arrays, times=times, isolate=isolate, seconds=limit)
+        return fault_of(candidate, found, wanted, tolerance)
+
+    # In a child first: it may crash, or never end.
+    isolate = True
+    first = fault(module, arguments)
+    isolate = first is not None and first.kind in ("crash", "endless")
+    tries = 1
+    while first is None and tries < TRIES and time.monotonic() < until:
+        first, tries = fault(module, arguments), tries + 1
+    if first is None:
+        # Of a program that an oracle or another run has found wrong.
+        return script(module, arguments, backend, f"not made smaller: it did not come back in {_times(tries)}")
+    if first.kind == "endless":
+        return script(module, arguments, backend, first.text)
+    kind = first.kind
 
     def shows(candidate: Module, arrays: Sequence[NDArray]) -> bool:
-        wanted = _meaning(candidate, arrays, against)
-        if not wanted.is_good:
-            return False
-        found = (execute_isolated if crashes else execute)(candidate, backend, arrays)
-        return found.kind == first.kind and is_wrong(candidate, found, wanted, tolerance)
+        found = fault(candidate, arrays)
+        return found is not None and found.kind == kind
 
+    left = max(0.0, until - time.monotonic())
     try:
-        small, arrays = reduce_with_arguments(module, arguments, shows, seconds=seconds)
+        small, arrays = reduce_with_arguments(module, arguments, shows, seconds=left, progress=progress)
     except HlojitError:
-        return script(module, arguments, backend)  # both are wrong, or it does not happen every time
-    wanted = _meaning(small, arrays, against)
-    found = (execute_isolated if crashes else execute)(small, backend, arrays)
-    return script(small, arrays, backend, f"found:    {found.describe()}\nexpected: {wanted.describe()}")
+        return script(module, arguments, backend, f"it comes and goes: {first.text}")
+    wanted = meaning_of(small, arrays)
+    last = fault(small, arrays)
+    if last is None:
+        return script(module, arguments, backend, f"it comes and goes: {first.text}")
+    expected = f"found:    {_found(small, arrays, backend, last, isolate)}\nexpected: {wanted.describe()}"
+    return script(small, arrays, backend, expected, with_patterns=kind == "unwritten")
 
 
-def _meaning(module: Module, arguments: Sequence[NDArray], against: str) -> Outcome:
-    meaning = meaning_of(module, arguments)
-    return execute(module, against, arguments) if against and meaning.kind != "endless" else meaning
+def _found(module: Module, arrays: Sequence[NDArray], backend: str, fault: Fault, isolate: bool) -> str:
+    if fault.kind != "wrong":
+        return fault.text
+    return runs_of(module, backend, arrays, isolate=isolate).first.describe()
 
 
-def is_wrong(module: Module, found: Outcome, wanted: Outcome, tolerance: Tolerance) -> bool:
-    """Whether there is no result, or another one."""
-    if found.results is None or wanted.results is None:
-        return True
-    return first_difference(found.results, wanted.results, result_types(module), tolerance) is not None
+def _times(count: int) -> str:
+    return f"{count} more run{'' if count == 1 else 's'}"

@@ -24,7 +24,7 @@ from hlojit.ir.ops.definition import OpDefinition, Trait, op
 from hlojit.ir.text.printer import print_module
 from hlojit.ir.verifier import collect_faults
 from hlojit.testing.comparison import INEXACT, Tolerance, first_difference, tolerance_for
-from hlojit.testing.contexts import Sample, alone, context_arguments, programs
+from hlojit.testing.contexts import Sample, alone, context_arguments, programs, two_sets
 from hlojit.testing.execution import NDArray, interpret, result_types
 from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Skipped, budget_of
 from hlojit.testing.report import Report
@@ -126,15 +126,15 @@ def _check(
     threaded = []
     run = recorder.run
     for name, module in programs(sample, recorder.budget.sizes):
-        arguments = tuple(context_arguments(sample, name, module, recorder.seed))
+        arguments, second = (tuple(each) for each in two_sets(sample, name, module, recorder.seed))
         tolerance = tolerance_for(module) if stated is None else stated
-        trial = Trial(f"{sample} {name}", module, arguments, tolerance)
+        trial = Trial(f"{sample} {name}", module, arguments, tolerance, second=second)
         if name.startswith("alone"):
             threaded.append(trial)
             if oracle is not None:
-                trial = Trial(trial.name, module, arguments, stated or INEXACT, _given(oracle, module))
+                trial = Trial(trial.name, module, arguments, stated or INEXACT, _given(oracle, module), second)
         for backend in backends:
-            run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend), backend=backend)
+            run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend, times=2), backend=backend)
     first = threaded[0].module
     run(str(sample), "is printed and read back", lambda: _round_trip(first))
     run(str(sample), "its record's traits hold", lambda: _traits(sample, record, recorder.seed))

@@ -5,7 +5,6 @@ check_pass(DivisionByConstant(), effect="exact").raise_if_failed()
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import time
 from collections.abc import Iterable, Sequence
@@ -22,12 +21,15 @@ from hlojit.ir.graph import Module
 from hlojit.ir.passes.pass_manager import PHASES
 from hlojit.ir.time_limit import call_within
 from hlojit.ir.verifier import collect_faults
-from hlojit.testing.comparison import EXACT, Tolerance, first_difference
+from hlojit.testing.arguments import Values, arguments_for
+from hlojit.testing.comparison import EXACT, Tolerance, first_difference, lost_numbers
 from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
 from hlojit.testing.execution import NDArray, meaning_of, result_types
+from hlojit.testing.findings import Compared
 from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Unreached, budget_of
 from hlojit.testing.reduction import reduce_with_arguments
 from hlojit.testing.report import Report
+from hlojit.testing.trials import FEW
 
 EFFECTS = {
     "exact": EXACT,
@@ -87,8 +89,10 @@ class _PassCheck:
         self.changes = False
         """Whether the pass changed the last program that it was given."""
         self.is_endless = False
+        self.compared = Compared(0)
+        """What was compared last."""
 
-    def keeps_meaning_in_phase(self, program: CorpusProgram) -> int:
+    def keeps_meaning_in_phase(self, program: CorpusProgram) -> Compared:
         """One program as it is when the pass runs in a compilation."""
         return self.keeps_meaning(program, self.in_phase(program.module))
 
@@ -104,26 +108,37 @@ class _PassCheck:
             raise Unreached(f"the passes in front of it fail: {error}".partition("\n")[0]) from None
         return working
 
-    def keeps_meaning(self, program: CorpusProgram, module: Module) -> int:
-        """One program through the pass."""
+    def keeps_meaning(self, program: CorpusProgram, module: Module) -> Compared:
+        """One program through the pass; with plain numbers too, where those of the corpus make NaN of most results."""
+        compared = self._kept(module, program.arguments)
+        if compared.count > FEW and 2 * compared.lost > compared.count:
+            compared += self._kept(module, arguments_for(module, seed=1, values=Values.SPARSE))
+        if compared.count > FEW and compared.lost == compared.count:
+            raise Unreached(f"all {compared.count} elements that were compared are NaN or infinite")
+        return compared
+
+    def _kept(self, module: Module, arguments: Sequence[NDArray]) -> Compared:
         if self.is_endless:
             raise Unreached("the pass did not end for a program before")
-        complaint = self.complaint(module, program.arguments)
+        complaint = self.complaint(module, arguments)
         if not complaint:
             if not self.changes:
                 raise Unreached("the pass leaves the program as it is")
-            return sum(value.tensor_type.size for value in module.main.body.returned)
-        small, arrays = module, list(program.arguments)
+            return self.compared
+        small, arrays = module, list(arguments)
         if self.recorder.reduces and not self.is_endless:
             kind = complaint.partition(":")[0]
-            with contextlib.suppress(HlojitError):  # it does not happen every time
+            try:
                 small, arrays = reduce_with_arguments(
                     module,
                     arrays,
                     lambda candidate, given: self.complaint(candidate, given).startswith(kind),
                     seconds=self.recorder.budget.reduction_seconds,
+                    progress=self.recorder.show,
                 )
                 complaint = self.complaint(small, arrays) or complaint
+            except HlojitError:
+                complaint = f"{complaint} (not made smaller: it did not come back when the pass ran again)"
         raise Found(f"{self.pass_.name}: {complaint}", self._shown(small, arrays))
 
     def complaint(self, module: Module, arguments: Sequence[NDArray]) -> str:
@@ -146,7 +161,9 @@ class _PassCheck:
         means = meaning_of(working, arguments)
         if means.results is None:
             return f"meaningless: what it leaves cannot be evaluated: {means.message}"
-        difference = first_difference(means.results, meant.results, result_types(module), self.tolerance)
+        types = result_types(module)
+        self.compared = Compared(sum(each.size for each in meant.results), lost_numbers(meant.results, types))
+        difference = first_difference(means.results, meant.results, types, self.tolerance)
         return f"wrong: {difference}" if difference is not None else ""
 
     def _run(self, module: Module) -> tuple[Module, object, str]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.versions import versions_text
-from hlojit.testing.findings import Finding, Result, Status, Timing
+from hlojit.testing.findings import Compared, Finding, Result, Status, Timing
 from hlojit.testing.report import Report
 
 
@@ -96,22 +96,26 @@ class Recorder:
     results: list[Result] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
+    doing: str = ""
+    """The check that is being made."""
 
-    def run(self, group: str, name: str, check: Callable[[], int | None], *, backend: str = "") -> bool:
+    def run(self, group: str, name: str, check: Callable[[], int | Compared | None], *, backend: str = "") -> bool:
         """Perform a check; whether it passed.
 
-        ``check`` returns how many comparisons it made (None: one) and raises ``Found`` or ``Skipped`` (or one of its kinds).
+        ``check`` returns how many comparisons it made (None: one; ``Compared``) and raises ``Found`` or ``Skipped`` (or one of its kinds).
         One that made none has not passed.  ``UnsupportedError`` is a refusal; any other exception is a finding of its own:
         nothing that is checked may raise what it does not say it raises.  ``backend`` names the one whose results are compared.
         """
         if not self.wants(group):
             return True
         start = time.perf_counter()
-        self._show(f"{group}: {name}")
-        status, count, detail, finding = Status.PASSED, 1, "", None
+        self.doing = f"{group}: {name}"
+        self.show("")
+        status, count, lost, detail, finding = Status.PASSED, 1, 0, "", None
         try:
             made = check()
-            count = 1 if made is None else int(made)
+            compared = made if isinstance(made, Compared) else Compared(1 if made is None else int(made))
+            count, lost = compared.count, compared.lost
             if not count:
                 status, detail = Status.UNREACHED, "nothing was compared"
         except Skipped as reason:
@@ -123,7 +127,7 @@ class Recorder:
         except Exception as error:
             status, finding = Status.FAILED, Finding(_described(error))
         seconds = time.perf_counter() - start
-        self.results.append(Result(group, name, status, count, seconds, detail, finding, backend))
+        self.results.append(Result(group, name, status, count, seconds, detail, finding, backend, lost=lost))
         return status is Status.PASSED
 
     def wants(self, group: str) -> bool:
@@ -142,17 +146,19 @@ class Recorder:
 
     def report(self, **settings: Any) -> Report:
         """What was found; ``settings`` are said in it."""
-        self._show("")
+        self.doing = ""
+        self.show("")
         settings = {"versions": versions_text(), "budget": self.budget.name, "seed": self.seed} | settings
         seconds = time.perf_counter() - self.started
         return Report(self.kind, self.subject, tuple(self.results), tuple(self.timings), seconds, settings)
 
-    def _show(self, what: str) -> None:
+    def show(self, what: str) -> None:
         """One line that is written over again and again, on a terminal and after a second of work."""
         wanted = sys.stderr.isatty() if self.progress is None else self.progress
         if wanted and (self.progress or time.perf_counter() - self.started > 1.0):
-            line = f"{self.kind} {self.subject}: {len(self.results)} checks, {self.failures} failed {what}"
-            sys.stderr.write(f"\r\033[K{line[:118] if what else ''}")
+            smaller = f", made smaller: {what}" if what else ""
+            line = f"{self.kind} {self.subject}: {len(self.results)} checks, {self.failures} failed {self.doing}{smaller}"
+            sys.stderr.write(f"\r\033[K{line[:118] if self.doing else ''}")
             sys.stderr.flush()
 
 

@@ -51,12 +51,16 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """``does not conform``; ``not shown``: nothing was compared; ``conforms as far as shown``: of parts; or ``conforms``."""
+        """``does not conform``; ``not shown``: nothing was compared; ``hardly shown``: of less than a quarter of the checks;
+        ``conforms as far as shown``: not of some parts; or ``conforms``.
+        """
         if any(each.status is Status.FAILED for each in self.results):
             return "does not conform"
         missing = self.missing
         if any(each.is_essential for each in missing):
             return "not shown"
+        if any(each.is_most for each in missing):
+            return "hardly shown"
         return "conforms as far as shown" if missing else "conforms"
 
     @property
@@ -90,14 +94,27 @@ class Report:
         return sum(each.status.compared for each in wanted) / len(wanted) if wanted else 0.0
 
     @property
+    def comparisons(self) -> str:
+        """How many comparisons were made, and of how many nothing but NaN and infinities was expected."""
+        total, lost = (sum(getattr(each, name) for each in self.results) for name in ("count", "lost"))
+        return f"{total:,} comparisons" + (f" ({lost:,} of NaN or infinities)" if lost else "")
+
+    @property
+    def tells_little(self) -> tuple[Result, ...]:
+        """Checks in which most of what was compared is NaN or infinite."""
+        return tuple(each for each in self.results if each.tells_little)
+
+    @property
     def summary(self) -> str:
-        """Verdict, score and coverage in a line."""
+        """Verdict, how much was compared, and the score, in a line."""
         counts = self.counts
         ran = counts["passed"] + counts["failed"]
         rest = [f"{counts[each.value]} {each.value}" for each in Status if not each.compared and counts[each.value]]
+        others = f" ({', '.join(rest)})" if rest else ""
+        of = sum(each.status is not Status.SKIPPED for each in self.results)
         return (
-            f"{self.verdict}: {counts['passed']} of {ran} checks passed ({self.score:.1%}), {self.coverage:.1%} covered"
-            + (f" ({', '.join(rest)})" if rest else "")
+            f"{self.verdict}: {self.coverage:.1%} of {of} checks compared something{others}; "
+            f"{counts['passed']} of those {ran} passed ({self.score:.1%})"
         )
 
     def raise_if_failed(self) -> Report:
@@ -145,6 +162,7 @@ class Report:
                     Finding(**each["finding"]) if each["finding"] else None,
                     each.get("backend", ""),
                     each.get("subject", ""),
+                    each.get("lost", 0),
                 )
                 for each in content["results"]
             )

@@ -34,7 +34,6 @@ def report_html(report: Report) -> str:
     tone = {"conforms": "good", "does not conform": "bad"}.get(report.verdict, "open")
     verdict, _, rest = report.summary.partition(":")
     settings = " · ".join(f"{escape(str(name))} {escape(str(value))}" for name, value in report.settings.items())
-    comparisons = sum(each.count for each in report.results)
     title = f"{escape(report.kind)} {escape(report.subject)}"
     return "\n".join(
         [
@@ -44,8 +43,9 @@ def report_html(report: Report) -> str:
             f"<h1>{title}</h1>",
             f'<p class="verdict"><span class="{tone}">{escape(verdict)}</span>:{escape(rest)}</p>',
             _bar(report),
-            f'<p class="mute">{settings} · {comparisons:,} comparisons · {report.seconds:.1f} s</p>',
+            f'<p class="mute">{settings} · {report.comparisons} · {report.seconds:.1f} s</p>',
             _missing(report),
+            _little(report),
             _groups(report),
             _findings(report),
             _timings(report),
@@ -71,6 +71,16 @@ def _missing(report: Report) -> str:
     rows = "".join(f"<tr><td>{escape(each.what)}</td><td>{escape(each.reason)}</td></tr>" for each in report.missing)
     head = "<h2>Nothing compared</h2><table><tr><th>of</th><th>why</th></tr>"
     return f"{head}{rows}</table>" if rows else ""
+
+
+def _little(report: Report) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(each.group)}</td><td>{escape(each.name)}</td><td class=\"n\">{each.lost:,} of {each.count:,}</td></tr>"
+        for each in report.tells_little
+    )
+    head = "<h2>Checks that tell little</h2><p>Most of what was compared is NaN or infinite, where nothing else can be told.</p>"
+    columns = '<table><tr><th>group</th><th>check</th><th class="n">NaN or infinite</th></tr>'
+    return f"{head}{columns}{rows}</table>" if rows else ""
 
 
 def _groups(report: Report) -> str:

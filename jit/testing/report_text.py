@@ -32,8 +32,10 @@ def report_text(report: Report, *, color: bool, width: int) -> str:
         console.print(_timings(report))
     for missing in report.missing:
         console.print(f"nothing compared: {missing}", markup=False, soft_wrap=True)
-    comparisons = sum(each.count for each in report.results)
-    summary = f"{report.subject} {report.summary}, {comparisons:,} comparisons, {report.seconds:.1f} s"
+    for each in report.tells_little:
+        told = f"tells little: {each.group} / {each.name}: {each.lost} of {each.count} elements are NaN or infinite"
+        console.print(told, markup=False, soft_wrap=True)
+    summary = f"{report.subject} {report.summary}, {report.comparisons}, {report.seconds:.1f} s"
     console.print(summary, markup=False, soft_wrap=True)
     return stream.getvalue()
 

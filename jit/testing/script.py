@@ -12,6 +12,7 @@ from hlojit.ir.graph import Module
 from hlojit.ir.scalar.arrays import to_compute
 from hlojit.ir.types import TensorType
 from hlojit.testing.execution import argument_types
+from hlojit.testing.memory import PATTERNS
 
 NDArray = np.ndarray[Any, Any]
 
@@ -19,9 +20,20 @@ _LONGEST = 64
 """Elements that a script spells; longer arrays are made up from a seed."""
 
 
-def script(module: Module, arguments: Sequence[NDArray], backend: str, expected: str = "") -> str:
-    """Python code that compiles a module and calls it; ``expected`` becomes a comment."""
-    lines = ["import hlojit", "import numpy as np", ""]
+def script(
+    module: Module,
+    arguments: Sequence[NDArray],
+    backend: str | Sequence[str],
+    expected: str = "",
+    *,
+    with_patterns: bool = False,
+) -> str:
+    """Python code that compiles a module and calls it; ``expected`` becomes a comment.
+
+    ``with_patterns``: it is called with other bytes in memory that nobody has written.
+    """
+    lines = ["import hlojit", "import numpy as np"]
+    lines += ["from hlojit.testing import unwritten_memory", ""] if with_patterns else [""]
     brought = _plugins_of(module)
     if brought:
         lines += [f"# registered: {', '.join(brought)}", ""]
@@ -29,7 +41,13 @@ def script(module: Module, arguments: Sequence[NDArray], backend: str, expected:
     lines += [f'text = """\n{text}\n"""', "arguments = ["]
     for array, kind in zip(arguments, argument_types(module)):
         lines.append(f"    {spelled(array, kind)},")
-    lines += ["]", f'print(hlojit.compile(text, backend="{backend}")(*arguments))']
+    named = f'"{backend}"' if isinstance(backend, str) else repr(list(backend))
+    compiled = f"hlojit.compile(text, backend={named})"
+    if with_patterns:
+        lines += ["]", f"executable = {compiled}", f"for byte in {PATTERNS}:", "    with unwritten_memory(byte):"]
+        lines.append("        print(executable(*arguments))")
+    else:
+        lines += ["]", f"print({compiled}(*arguments))"]
     if expected:
         lines += [f"# {line}" for line in expected.splitlines()]
     return "\n".join(lines)

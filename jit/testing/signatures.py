@@ -17,7 +17,7 @@ from hlojit.ir.graph import Module
 from hlojit.ir.ops.block_arithmetic import block_format, part_types
 from hlojit.ir.passes.block_signature import BlockSignature, has_blocks_in_signature
 from hlojit.ir.types import TensorType
-from hlojit.testing.arguments import made_up
+from hlojit.testing.arguments import Values, made_up
 
 NDArray = np.ndarray[Any, Any]
 
@@ -37,11 +37,11 @@ def of_parts(module: Module, arguments: Sequence[Any]) -> tuple[Module, list[NDA
     return made, arrays
 
 
-def arguments_of(module: Module, seed: int) -> list[Any]:
+def arguments_of(module: Module, seed: int, values: Values = Values.SPECIAL) -> list[Any]:
     """As ``arguments_for``, with an ``hlojit.Array`` for each argument in blocks, of which most blocks have no NaN."""
     types = [argument.tensor_type for argument in module.main.body.arguments]
     return [
-        made_up(type_, (seed, position))
+        made_up(type_, (seed, position), values)
         if (format := block_format(type_)) is None
         else in_blocks(type_.shape, format, seed)
         for position, type_ in enumerate(types)

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
-from hlojit.compiler import compile as compile_program
 from hlojit.ir.environment import current
 from hlojit.ir.graph import Module
-from hlojit.testing.comparison import Tolerance, first_difference
-from hlojit.testing.execution import (
-    NDArray,
-    Outcome,
-    execute,
-    execute_isolated,
-    isolated,
-    meaning_of,
-    result_types,
-    run_executable,
-)
+from hlojit.testing.arguments import Values, arguments_for
+from hlojit.testing.comparison import Tolerance, first_difference, lost_numbers
+from hlojit.testing.execution import NDArray, Outcome, execute, isolated, meaning_of, result_types
+from hlojit.testing.findings import Compared
 from hlojit.testing.narrowing import smallest_program
-from hlojit.testing.recorder import Found, Raised, Recorder, Refused
+from hlojit.testing.recorder import Found, Raised, Recorder, Refused, Unreached
+from hlojit.testing.runs import Fault, Runs, fault_of, runs_of, where_known
 from hlojit.testing.script import script
 
 Oracle = Callable[..., Sequence[NDArray]]
 """``oracle(*arguments)`` gives a program's results; arrays in storage form."""
+
+FEW: Final = 8
+"""Elements of which all may be NaN or infinite and still tell something, as an edge that is tried on purpose."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,8 @@ class Trial:
     arguments: tuple[NDArray, ...]
     tolerance: Tolerance
     oracle: Oracle | None = None
+    second: tuple[NDArray, ...] = ()
+    """Other arguments, where a vendor says which make sense; otherwise they are made up."""
 
     def meaning(self) -> Outcome:
         """What comes out of it: by the oracle, the records' semantics, or the reference back end, which expands."""
@@ -56,58 +55,52 @@ class Trials:
     recorder: Recorder
     isolate: bool = False
     """Whether programs run in a child process, since they may crash."""
+    stuck: list[str] = field(default_factory=list)
+    """Back ends on which a program did not end."""
 
-    def run(self, trial: Trial, backend: str, *, times: int = 1) -> int:
-        """Compare; the number of elements compared.  ``times`` runs must give the same bits."""
+    def run(self, trial: Trial, backend: str, *, times: int = 1) -> Compared:
+        """Compare; how many elements.  ``times`` runs must give the same bits, whatever memory holds that nobody has written."""
+        if backend in self.stuck:
+            raise Unreached(f"a program before did not end on {backend}")
         meant = trial.meaning()
         if meant.results is None:
             raise Raised(f"nobody knows what it means: {meant.describe()}")
-        found = (execute_isolated if self.isolate else execute)(trial.module, backend, trial.arguments)
-        if found.kind == "refused":
-            raise Refused(found.message.partition("\n")[0])
-        if found.results is None:
-            raise Found(f"{trial.name} on {backend}: {found.describe()}", self._small(trial, backend))
-        types = result_types(trial.module)
-        known = list(map(_where_known, found.results, meant.results))
-        difference = first_difference(known, meant.results, types, trial.tolerance)
-        if difference is not None:
-            raise Found(f"{trial.name} on {backend}: {difference}", self._small(trial, backend))
-        if times > 1:
-            self._again(trial, backend, found, times)
-        return _compared(meant.results)
+        second = _second(trial, meant) if times > 1 or _tells_little(trial, meant) else None
+        runs = runs_of(
+            trial.module,
+            backend,
+            trial.arguments,
+            times=times,
+            other=second[0].arguments if second else None,
+            isolate=self.isolate,
+        )
+        if runs.first.kind == "refused":
+            raise Refused(runs.first.message.partition("\n")[0])
+        if runs.first.kind == "endless":
+            self.stuck.append(backend)
+        fault = fault_of(trial.module, runs, meant, trial.tolerance)
+        if fault is not None:
+            raise Found(f"{trial.name} on {backend}: {fault.text}", self._small(trial, backend, fault, times))
+        compared = _compared(trial, meant)
+        if second is None or second[1].results is None:
+            return _told(compared)
+        self._compare_second(trial, *second, runs, backend, times)
+        return _told(compared + _compared(second[0], second[1]))
 
-    def _again(self, trial: Trial, backend: str, first: Outcome, times: int) -> None:
-        """More calls of one executable: the same bits for the same arguments, others' own, and what was returned stays."""
-        others = [_in_another_order(array) for array in trial.arguments]
-        meant = replace(trial, arguments=tuple(others)).meaning()
-
-        def calls() -> str:
-            executable = compile_program(trial.module, backend=backend)
-            kept = [run_executable(executable, trial.module, trial.arguments) for _ in range(times)]
-            between = run_executable(executable, trial.module, others) if meant.results is not None else meant
-            for number, again in enumerate(kept, 2):
-                if again.results is None or not _same_bits(again, first):
-                    return f"run {number} gives other bits than the first, or they do not stay"
-            return (
-                self._complaint(trial, between, meant, f"run {times + 2}, with other arguments")
-                if meant.is_good
-                else ""
-            )
-
-        if self.isolate:
-            ended = isolated(lambda say: calls())
-            complaint = ended.reason or ended.value
-        else:
-            complaint = calls()
-        if complaint:
-            raise Found(f"{trial.name} on {backend}: {complaint}", script(trial.module, trial.arguments, backend))
-
-    def _complaint(self, trial: Trial, found: Outcome, meant: Outcome, what: str) -> str:
-        if found.results is None or meant.results is None:
-            return f"{what}: {found.describe()}"
-        known = list(map(_where_known, found.results, meant.results))
+    def _compare_second(
+        self, trial: Trial, second: Trial, meant: Outcome, runs: Runs, backend: str, times: int
+    ) -> None:
+        """What came of other arguments, in the same executable."""
+        assert runs.other is not None
+        assert meant.results is not None
+        what = f"run {times + 1}, with other arguments"
+        if runs.other.results is None:
+            raise Found(f"{trial.name} on {backend}: {what}: {runs.other.describe()}", self._script(second, backend))
+        known = list(map(where_known, runs.other.results, meant.results))
         difference = first_difference(known, meant.results, result_types(trial.module), trial.tolerance)
-        return f"{what}: {difference}" if difference is not None else ""
+        if difference is not None:
+            fault = Fault("wrong", f"{what}: {difference}")
+            raise Found(f"{trial.name} on {backend}: {fault.text}", self._small(second, backend, fault, times))
 
     def threads(self, trials: Sequence[Trial], backend: str, count: int) -> int:
         """Threads that compile and run all of the programs at once, each beginning with another one."""
@@ -129,7 +122,7 @@ class Trials:
                     if found.results is None:
                         return f"{trial.name}: {found.describe()}"
                     types = result_types(trial.module)
-                    known = list(map(_where_known, found.results, wanted.results))
+                    known = list(map(where_known, found.results, wanted.results))
                     difference = first_difference(known, wanted.results, types, trial.tolerance)
                     if difference is not None:
                         return f"{trial.name}: {difference}"
@@ -153,34 +146,59 @@ class Trials:
             raise Raised("nobody knows what the programs mean")
         return known - len(refused)
 
-    def _small(self, trial: Trial, backend: str) -> str:
-        if not self.recorder.reduces:
-            return script(trial.module, trial.arguments, backend)
-        seconds = self.recorder.budget.reduction_seconds
-        return smallest_program(trial.module, trial.arguments, backend, tolerance=trial.tolerance, seconds=seconds)
+    def _small(self, trial: Trial, backend: str, fault: Fault, times: int) -> str:
+        if not self.recorder.reduces or fault.kind == "endless":
+            return self._script(trial, backend, with_patterns=fault.kind == "unwritten")
+        return smallest_program(
+            trial.module,
+            trial.arguments,
+            backend,
+            tolerance=trial.tolerance,
+            seconds=self.recorder.budget.reduction_seconds,
+            times=times,
+            progress=self.recorder.show,
+        )
+
+    def _script(self, trial: Trial, backend: str, *, with_patterns: bool = False) -> str:
+        return script(trial.module, trial.arguments, backend, with_patterns=with_patterns)
 
 
-def _where_known(found: NDArray, meant: NDArray) -> NDArray:
-    """What was found, but what was meant where an oracle says (by a mask) that it does not know."""
-    if not isinstance(meant, np.ma.MaskedArray) or found.shape != meant.shape:
-        return found
-    return np.where(np.ma.getmaskarray(meant), meant.data, found).astype(found.dtype)
+def _second(trial: Trial, meant: Outcome) -> tuple[Trial, Outcome]:
+    """The program with other arguments and what it means then: plain numbers, where the first ones tell little."""
+    if trial.second:
+        arrays = list(trial.second)
+    elif _tells_little(trial, meant):
+        arrays = arguments_for(trial.module, seed=1, values=Values.SPARSE)
+    else:
+        arrays = [_in_another_order(array) for array in trial.arguments]
+    second = replace(trial, arguments=tuple(arrays))
+    return second, second.meaning()
 
 
-def _compared(meant: Sequence[NDArray]) -> int:
+def _tells_little(trial: Trial, meant: Outcome) -> bool:
+    """Whether most results are NaN or infinite."""
+    if meant.results is None:
+        return False
+    size = sum(each.size for each in meant.results)
+    return size > FEW and 2 * lost_numbers(meant.results, result_types(trial.module)) > size
+
+
+def _told(compared: Compared) -> Compared:
+    if compared.count > FEW and compared.lost == compared.count:
+        raise Unreached(f"all {compared.count} elements that were compared are NaN or infinite")
+    return compared
+
+
+def _compared(trial: Trial, meant: Outcome) -> Compared:
     """How many elements were compared; an array without elements counts for its shape."""
-    known = sum(each.size - int(np.count_nonzero(np.ma.getmaskarray(each))) for each in meant)
-    if not known and any(each.size for each in meant):
+    assert meant.results is not None
+    known = sum(each.size - int(np.count_nonzero(np.ma.getmaskarray(each))) for each in meant.results)
+    if not known and any(each.size for each in meant.results):
         raise Raised("it raises for every element that was tried")
-    return known or 1
+    lost = lost_numbers([np.ma.getdata(each) for each in meant.results], result_types(trial.module))
+    return Compared(known or 1, min(lost, known))
 
 
 def _in_another_order(array: NDArray) -> NDArray:
     """Other arguments of the same kind of numbers."""
     return np.ascontiguousarray(array.reshape(-1)[::-1]).reshape(array.shape)
-
-
-def _same_bits(found: Outcome, other: Outcome) -> bool:
-    assert found.results is not None
-    assert other.results is not None
-    return all(a.tobytes() == b.tobytes() for a, b in zip(found.results, other.results))

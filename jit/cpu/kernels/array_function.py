@@ -198,10 +198,8 @@ class _Emitter:
         first = len(self.site.operands)
         for number, kind in enumerate(self.site.results):
             if number not in shared and kind.nbytes:
-                self.b.declare("llvm.memset.p0.i64", "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-                self.b.line(
-                    f"call void @llvm.memset.p0.i64({arrays[first + number]}, i8 0, i64 {kind.nbytes}, i1 false)"
-                )
+                self.b.declare("hlojit_clear", "declare void @hlojit_clear(ptr, i64)")
+                self.b.line(f"call void @hlojit_clear({arrays[first + number]}, i64 {kind.nbytes})")
 
     def _bound(self) -> ArrayFunction:
         """The function with the attributes of the call as its defaults."""
