@@ -57,6 +57,7 @@ MAY_IMPORT = {
             "hlojit.compile_options",
             "hlojit.arrays",
             "hlojit.placement",
+            "hlojit.partition.preference",
             "hlojit.tracing",
         ),
     ),

@@ -26,6 +26,7 @@ from hlojit.ir.types import TensorType
 from hlojit.ir.vendor_calls import call_named
 from hlojit.lowering.arithmetic_count import operations
 from hlojit.partition.extraction import extracted, reads_of
+from hlojit.partition.preference import preferred
 
 TRIPS: Final = 8.0
 """How often a loop is taken to run: nobody knows."""
@@ -78,7 +79,7 @@ class Candidates:
         found = self._own.get(instruction)
         if found is None:
             answers = [self._ask(number, instruction) for number in range(len(self._members))]
-            costs = _relative([cost for cost, _ in answers])
+            costs = preferred(_relative([cost for cost, _ in answers]), len(self._own))
             found = self._own[instruction] = Answer(costs, tuple(reason for _, reason in answers))
         return found
 

@@ -6,39 +6,40 @@ check_backend("nova").raise_if_failed()
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-from hlojit.arrays import from_storage
 from hlojit.compiler import compile as compile_program
-from hlojit.compiler import parse
-from hlojit.extensions import Backend, Capability, Device, Support, can_decompose
+from hlojit.extensions import Backend, Capability, Support, can_decompose
 from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError, UnsupportedError
-from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType, element_types
 from hlojit.ir.graph import Instruction, Module, clone_instruction
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.passes.graph_facts import is_terminator
-from hlojit.ir.types import TensorType, tensor
-from hlojit.placement import devices, get, named_backend, put
-from hlojit.testing.arguments import arguments_for, made_up
+from hlojit.ir.types import TensorType
+from hlojit.partition.preference import preferring
+from hlojit.placement import named_backend
+from hlojit.testing.arguments import arguments_for
+from hlojit.testing.backend_edges import check_arrays, check_edges
 from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
 from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
-from hlojit.testing.execution import execute, interpret, run_executable, storage_of
-from hlojit.testing.findings import Timing
-from hlojit.testing.recorder import Budget, Found, Recorder, Refused, Unreached, budget_of
+from hlojit.testing.corpus_elements import ASKED, elements_taken, narrowed
+from hlojit.testing.corpus_types import TYPED
+from hlojit.testing.execution import execute
+from hlojit.testing.findings import Compared, Timing
+from hlojit.testing.recorder import Budget, Found, Recorder, Refused, Skipped, Unreached, budget_of
 from hlojit.testing.report import Report
 from hlojit.testing.script import script
+from hlojit.testing.script import spelled_backend as spelled
 from hlojit.testing.timing import least_times, prepared
 from hlojit.testing.trials import Trial, Trials
 
-_GROUPS = {"random": "random programs", "numbers": "element types"}
+_GROUPS = {"random": "random programs", TYPED.strip().partition(" ")[0]: "element types"}
 """Groups of checks by the first words of programs' names."""
 
 
 def check_backend(
-    backend: str | Backend,
+    backend: str | Backend | Sequence[str],
     programs: Iterable[CorpusProgram | Module | str] = (),
     *,
     tolerance: Tolerance | None = None,
@@ -49,33 +50,98 @@ def check_backend(
 ) -> Report:
     """Try a registered back end: real and random programs beside their meaning, and each of its answers about instructions.
 
-    ``programs`` are tried besides those of the corpus; ``tolerance`` is what inexact programs' results may differ by, as where a
-    device sums in narrower numbers.  ``isolate`` runs programs in child processes, where they may crash.  What the back end
-    refuses is no finding if it says why, and if it had said so when it was asked; but of a back end that refuses everything
-    nothing is shown.
+    Programs are written in the element types of whose sums and constants the back end says that it takes them.  Of a list such as
+    ``["nova", "cpu"]`` programs are tried that are split: those of which the first takes nothing show nothing.  ``programs`` are
+    tried besides those of the corpus; ``tolerance`` is what inexact programs' results may differ by, as where a device sums in
+    narrower numbers.  ``isolate`` runs programs in child processes, where they may crash.  What the back end refuses is no
+    finding if it says why, and if it had said so when it was asked; but of a back end that refuses everything nothing is shown.
     """
-    name = backend if isinstance(backend, str) else backend.name
+    names = [backend.name] if isinstance(backend, Backend) else [backend] if isinstance(backend, str) else list(backend)
+    chosen = [_usable(name) for name in names]
+    target, label = names[0] if len(names) == 1 else names, spelled(names)
+    recorder = Recorder("back end", label, budget_of(budget), seed, progress)
+    trials = Trials(recorder, isolate)
+    taken = elements_taken(chosen[0])
+    own = corpus_of(programs, seed=seed)
+    made = corpus(seed=seed, count=recorder.budget.programs, taken=taken, is_split=len(names) > 1)
+    every = [_tolerated(each, tolerance) for each in (*own, *made)]
+    splits = _Splits(target) if len(names) > 1 else None
+    ran = []
+    for program in every:
+        if absent := _absent_type(program, taken):
+            recorder.run(
+                "element types", program.name, partial(_skip, f"the back end takes no {absent}"), backend=label
+            )
+            continue
+        group = _GROUPS.get(program.name.partition(" ")[0], "real programs")
+        if recorder.run(group, program.name, partial(_tried, program, target, trials, splits), backend=label):
+            ran.append(_trial(program))
+    if splits is not None:
+        recorder.run("reach", "programs of which each back end gets a part", splits.reached)
+    else:
+        asked = [each for each in every if not _absent_type(each, taken)]
+        _check_answers(chosen[0], asked, recorder, trials, tolerance)
+    check_edges(target, taken, recorder)
+    for name in names:
+        check_arrays(name, recorder)
+    threaded = (ran or [*map(_trial, every)])[:8]
+    count = recorder.budget.threads
+    recorder.run("threads", "programs at once", lambda: trials.threads(threaded, target, count))
+    _time(target, every, recorder)
+    return recorder.report(element_types=", ".join(sorted(taken)))
+
+
+def _usable(name: str) -> Backend:
     chosen = named_backend(name)
     reason = chosen.unavailable()
     if reason:
         raise HlojitError(f"the back end {name!r} cannot be used here: {reason}")
-    recorder = Recorder("back end", name, budget_of(budget), seed, progress)
-    trials = Trials(recorder, isolate)
-    own = corpus_of(programs, seed=seed)
-    every = [_tolerated(each, tolerance) for each in (*own, *corpus(seed=seed, count=recorder.budget.programs))]
-    for program in every:
-        group = _GROUPS.get(program.name.partition(" ")[0], "real programs")
-        recorder.run(group, program.name, partial(trials.run, _trial(program), name, times=2), backend=name)
-    _check_answers(chosen, every, recorder, trials, tolerance)
-    _check_edges(name, recorder)
-    _check_arrays(name, recorder)
-    recorder.run(
-        "threads",
-        "programs at once",
-        lambda: trials.threads(list(map(_trial, every[:8])), name, recorder.budget.threads),
-    )
-    _time(name, every, recorder)
-    return recorder.report()
+    return chosen
+
+
+def _absent_type(program: CorpusProgram, taken: frozenset[str]) -> str:
+    """The element type that a program is for and that the back end has not; empty if it has it, or says no to all of them."""
+    element = program.name.removeprefix(TYPED)
+    return element if taken and element != program.name and element in ASKED and element not in taken else ""
+
+
+def _skip(reason: str) -> int:
+    raise Skipped(reason)
+
+
+def _tried(program: CorpusProgram, target: str | Sequence[str], trials: Trials, splits: _Splits | None) -> Compared:
+    if splits is None:
+        return trials.run(_trial(program), target, times=2)
+    # By costs alone programs as small as these are not split.
+    with preferring(lambda number: number % len(target)):
+        splits.look(program.module)
+        return trials.run(_trial(program), target, times=2)
+
+
+@dataclass
+class _Splits:
+    """How programs are split among several back ends."""
+
+    target: Sequence[str]
+    count: int = 0
+    """Programs of which more than one back end got a part."""
+
+    def look(self, module: Module) -> None:
+        """Raise ``Unreached`` if the first gets no part of a program; what fails is found when the program is run."""
+        try:
+            executable = compile_program(module, backend=self.target)
+        except Exception:
+            return
+        members = {each.place.member for each in getattr(executable, "segments", ())}
+        if members and 0 not in members:
+            raise Unreached(f"all of it runs without {self.target[0]}")
+        self.count += len(members) > 1
+
+    def reached(self) -> int:
+        """How many programs were split."""
+        if not self.count:
+            raise Unreached(f"no program was split among {spelled(self.target)}: give programs= that are")
+        return self.count
 
 
 def _tolerated(program: CorpusProgram, tolerance: Tolerance | None) -> CorpusProgram:
@@ -119,7 +185,7 @@ def _instructions(module: Module) -> Iterator[Instruction]:
             yield instruction
 
 
-def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: Tolerance | None) -> int:
+def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: Tolerance | None) -> int | Compared:
     answer = _asked(backend, instruction)
     if _asked(backend, instruction) != answer:
         raise Found(f"{backend.name} answers {instruction.name} once {answer} and then {_asked(backend, instruction)}")
@@ -142,7 +208,7 @@ def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: 
             )
         raise Refused(f"what it is decomposed into is refused: {outcome.message.partition(chr(10))[0]}")
     usual = tolerance_for(module)
-    tolerance = usual if stated is None or usual == EXACT else stated
+    tolerance = narrowed(usual, module) if stated is None or usual == EXACT else stated
     return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name)
 
 
@@ -177,85 +243,13 @@ def _alone(instruction: Instruction) -> Module:
     return module
 
 
-# ----------------------------------------------------------------------- edges
-
-_EDGES = {
-    "no arguments": "func.func @main() -> tensor<3xf32> {\n  %0 = stablehlo.constant dense<[1.0, -0.0, 3.0]> : tensor<3xf32>\n"
-    "  return %0 : tensor<3xf32>\n}",
-    "an argument returned": "func.func @main(%x: tensor<5xf32>) -> tensor<5xf32> {\n  return %x : tensor<5xf32>\n}",
-    "an argument returned twice": "func.func @main(%x: tensor<5xi32>) -> (tensor<5xi32>, tensor<5xi32>) {\n"
-    "  return %x, %x : tensor<5xi32>, tensor<5xi32>\n}",
-    "an argument that nothing reads": "func.func @main(%x: tensor<5xf32>, %y: tensor<3xf32>) -> tensor<5xf32> {\n"
-    "  %0 = stablehlo.abs %x : tensor<5xf32>\n  return %0 : tensor<5xf32>\n}",
-    "no elements": "func.func @main(%x: tensor<0x4xf32>) -> tensor<0x4xf32> {\n  %0 = stablehlo.negate %x : tensor<0x4xf32>\n"
-    "  return %0 : tensor<0x4xf32>\n}",
-    "a scalar": "func.func @main(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.add %x, %y : tensor<f32>\n"
-    "  return %0 : tensor<f32>\n}",
-}
-
-
-def _check_edges(name: str, recorder: Recorder) -> None:
-    for what, text in _EDGES.items():
-        recorder.run("edges", what, partial(_edge, text, name, recorder.seed))
-
-
-def _edge(text: str, name: str, seed: int) -> int:
-    """A program whose results are no views of its arguments, and which leaves these as they are."""
-    module = parse(text)
-    arrays = arguments_for(module, seed=seed)
-    before = [array.copy() for array in arrays]
-    meant = interpret(module, arrays)
-    try:
-        executable = compile_program(module, backend=name)
-    except UnsupportedError as error:
-        raise Refused(str(error).partition("\n")[0]) from None
-    found = run_executable(executable, module, arrays)
-    if found.results is None or meant.results is None:
-        raise Found(found.describe(), script(module, arrays, name))
-    for ours, theirs in zip(found.results, meant.results):
-        if ours.tobytes() != theirs.tobytes():
-            raise Found(f"gives {found.describe()}, expected {meant.describe()}", script(module, arrays, name))
-    for given, kept in zip(arrays, before):
-        if given.tobytes() != kept.tobytes():
-            raise Found("it wrote to an argument", script(module, arrays, name))
-    for result in found.results:
-        if any(result.size and np.shares_memory(result, given) for given in arrays):
-            raise Found("a result is a view of an argument", script(module, arrays, name))
-    return len(found.results)
-
-
-# ---------------------------------------------------------------------- arrays
-
-
-def _check_arrays(name: str, recorder: Recorder) -> None:
-    """Arrays of every element type go to the back end's devices and come back."""
-    for device in devices(name):
-        for element in element_types():
-            if not isinstance(element, (BooleanType, IntegerType, FloatFormat, ComplexType)):
-                continue  # what lies in several buffers is for who makes them
-            recorder.run("arrays", f"{element} on {device}", partial(_there_and_back, device, element))
-
-
-def _there_and_back(device: Device, element: ElementType) -> int:
-    count = 0
-    for shape in ((), (7,), (0, 3), (5, 4)):
-        kind = tensor(shape, element)
-        stored = made_up(kind, (3, len(shape)))
-        outside = from_storage(stored, kind)
-        back = get(put(outside, device))
-        if storage_of(back, kind).tobytes() != stored.tobytes():
-            raise Found(f"an array of {kind} that was put on {device} comes back as other bits")
-        count += stored.size
-    return count
-
-
-def _time(name: str, every: Sequence[CorpusProgram], recorder: Recorder) -> None:
+def _time(target: str | Sequence[str], every: Sequence[CorpusProgram], recorder: Recorder) -> None:
     """The real programs beside the CPU."""
-    if name == "cpu":
+    if target == "cpu":
         return
     for program in every[:3]:
         try:
-            own, cpu = least_times([prepared(program.module, each, recorder.seed) for each in (name, "cpu")], 3)
+            own, cpu = least_times([prepared(program.module, each, recorder.seed) for each in (target, "cpu")], 3)
         except HlojitError:
             continue
-        recorder.timings.append(Timing(f"{program.name} on {name}", own, "cpu", cpu))
+        recorder.timings.append(Timing(f"{program.name} on {spelled(target)}", own, "cpu", cpu))

@@ -137,7 +137,9 @@ def _check(
             trial = Trial(trial.name, module, arrays, tolerance or NEAR, oracle, second)
             threaded.append(trial)
         for backend in backends:
-            recorder.run(str(sample), f"{name} on {backend}", partial(trials.run, trial, backend, times=2), backend=backend)
+            recorder.run(
+                str(sample), f"{name} on {backend}", partial(trials.run, trial, backend, times=2), backend=backend
+            )
     for backend in backends:
         threads = partial(trials.threads, threaded, backend, recorder.budget.threads)
         recorder.run(str(sample), f"in threads on {backend}", threads, backend=backend)

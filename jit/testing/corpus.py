@@ -9,7 +9,7 @@ The real ones stand in ``corpus_programs`` as text; those of each element type a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +18,10 @@ from hlojit.compiler import parse
 from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
+from hlojit.testing.corpus_elements import elements_in, narrowed, retyped
 from hlojit.testing.corpus_programs import PROGRAMS
 from hlojit.testing.corpus_types import typed_programs
-from hlojit.testing.random_programs import random_module
+from hlojit.testing.random_programs import ELEMENTS, random_module
 
 NDArray = np.ndarray[Any, Any]
 
@@ -60,16 +61,43 @@ def real_programs(*, seed: int = 0) -> Iterator[CorpusProgram]:
         yield of_module(name, parse(text, source_name=f"{name}.mlir"), seed=seed, values=Values.ORDINARY)
 
 
-def random_programs(count: int, *, seed: int = 0) -> Iterator[CorpusProgram]:
-    """Random valid programs; arguments hold NaN, infinities, denormals, both zeros and integers' extremes."""
+def random_programs(
+    count: int, *, seed: int = 0, elements: Sequence[str] = ELEMENTS, beside: Sequence[str] = ()
+) -> Iterator[CorpusProgram]:
+    """Random valid programs; arguments hold NaN, infinities, denormals, both zeros and integers' extremes.
+
+    With ``beside`` each is of one of ``elements`` and of one of these.
+    """
     for number in range(count):
-        made = of_module(f"random program {seed}.{number}", random_module(seed * 100_003 + number), seed=seed + number)
-        yield replace(made, tolerance=EXACT)
+        chosen = [elements[number % len(elements)], beside[number % len(beside)]] if beside else []
+        module = random_module(seed * 100_003 + number, elements=ELEMENTS if beside else elements, chosen=chosen)
+        yield replace(of_module(f"random program {seed}.{number}", module, seed=seed + number), tolerance=EXACT)
 
 
-def corpus(*, seed: int = 0, count: int = 20) -> Iterator[CorpusProgram]:
-    """The real programs, one for each element type, then ``count`` random ones."""
-    yield from real_programs(seed=seed)
-    for name, module in typed_programs():
+def corpus(
+    *, seed: int = 0, count: int = 20, taken: frozenset[str] | None = None, is_split: bool = False
+) -> Iterator[CorpusProgram]:
+    """The real programs, one for each element type, then ``count`` random ones.
+
+    ``taken`` are the element types that a back end has: where a program is in others it is written in these, if it can be;
+    where programs are split (``is_split``), random ones are half in others.
+    """
+    for number, program in enumerate(real_programs(seed=seed)):
+        yield program if taken is None else in_types(program, taken, number, seed)
+    for name, module in typed_programs(taken):
         yield of_module(name, module, seed=seed)
-    yield from random_programs(count, seed=seed)
+    elements: Sequence[str] = ELEMENTS
+    if taken:
+        elements = [each for each in ELEMENTS if each in taken] or sorted(taken)
+    beside = [each for each in ELEMENTS if taken is not None and each not in taken] if is_split else []
+    yield from random_programs(count, seed=seed, elements=elements, beside=beside)
+
+
+def in_types(program: CorpusProgram, taken: frozenset[str], number: int, seed: int) -> CorpusProgram:
+    """A program in element types that are taken, with ordinary arguments; as it is if it fits, or cannot be written so."""
+    module = retyped(program.module, taken, number)
+    if module is None or module is program.module:
+        return program
+    name = f"{program.name} in {elements_in(module)}"
+    made = of_module(name, module, seed=seed, values=Values.ORDINARY)
+    return replace(made, tolerance=narrowed(made.tolerance, module))

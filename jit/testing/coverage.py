@@ -33,6 +33,8 @@ class Missing:
 
 LEAST_COVERAGE: Final = 0.25
 """The share of the checks that must have compared something before anything is said to conform."""
+FULL_COVERAGE: Final = 0.9
+"""The share above which what is refused is not worth a word."""
 FEW_CHECKS: Final = 8
 """Checks of which any share is as good as another."""
 
@@ -58,10 +60,10 @@ def _missing_of_subject(subject: str, results: Sequence[Result]) -> Iterator[Mis
     # What a pass or a kernel is not for counts neither way.
     wanted = [result for result in results if result.status not in (Status.SKIPPED, Status.UNREACHED)]
     compared = sum(result.status.compared for result in wanted)
-    if len(wanted) > FEW_CHECKS and compared < LEAST_COVERAGE * len(wanted):
+    if len(wanted) > FEW_CHECKS and compared < FULL_COVERAGE * len(wanted):
         rest = [result for result in wanted if not result.status.compared]
         what = f"{len(rest)} of {len(wanted)} checks{f' of {subject}' if subject else ''}"
-        yield Missing(what, _reason(rest), False, is_most=True)
+        yield Missing(what, _reason(rest), False, is_most=compared < LEAST_COVERAGE * len(wanted))
     backends: dict[str, list[Result]] = {}
     for result in results:
         backends.setdefault(result.backend, []).append(result)

@@ -74,7 +74,7 @@ def argument_types(module: Module) -> list[TensorType]:
 
 def execute(
     module: Module,
-    backend: str,
+    backend: str | Sequence[str],
     arguments: Sequence[NDArray],
     options: CompileOptions | Mapping[str, Any] | None = None,
 ) -> Outcome:
@@ -264,7 +264,7 @@ def _messages(data: bytes) -> tuple[str, tuple[Any] | None]:
 
 def execute_isolated(
     module: Module,
-    backend: str,
+    backend: str | Sequence[str],
     arguments: Sequence[NDArray],
     options: CompileOptions | Mapping[str, Any] | None = None,
     *,

@@ -5,6 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+FEW: Final = 8
+"""Elements of which all may be NaN or infinite and still tell something, as an edge that is tried on purpose."""
 
 
 class Status(enum.Enum):
@@ -72,8 +76,8 @@ class Result:
 
     @property
     def tells_little(self) -> bool:
-        """Whether most of what was compared is NaN or infinite."""
-        return self.status.compared and 2 * self.lost > self.count
+        """Whether three quarters of what was compared are NaN or infinite, or more."""
+        return self.status.compared and self.count > FEW and 4 * self.lost >= 3 * self.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Memory that no program may depend on: what nobody has written, and what lies beside arguments.
 
-    with unwritten_memory(0x5A):
-        executable(x)                    # what is not written is 0x5A, byte by byte
+with unwritten_memory(0x5A):
+    executable(x)                    # what is not written is 0x5A, byte by byte
 
-    guarded = Guarded(arrays, 0xFF)      # copies with bytes in front and behind
-    executable(*guarded.arrays)
-    guarded.complaint()                  # "it wrote behind argument 1"; empty: it kept to its results
+guarded = Guarded(arrays, 0xFF)      # copies with bytes in front and behind
+executable(*guarded.arrays)
+guarded.complaint()                  # "it wrote behind argument 1"; empty: it kept to its results
 """
 
 from __future__ import annotations

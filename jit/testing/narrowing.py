@@ -25,7 +25,7 @@ _LEAST_SECONDS: Final = 5.0
 def smallest_program(
     module: Module,
     arguments: Sequence[NDArray],
-    backend: str,
+    backend: str | Sequence[str],
     *,
     tolerance: Tolerance = EXACT,
     seconds: float = 10.0,
@@ -78,7 +78,7 @@ def smallest_program(
     return script(small, arrays, backend, expected, with_patterns=kind == "unwritten")
 
 
-def _found(module: Module, arrays: Sequence[NDArray], backend: str, fault: Fault, isolate: bool) -> str:
+def _found(module: Module, arrays: Sequence[NDArray], backend: str | Sequence[str], fault: Fault, isolate: bool) -> str:
     if fault.kind != "wrong":
         return fault.text
     return runs_of(module, backend, arrays, isolate=isolate).first.describe()

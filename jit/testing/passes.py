@@ -25,11 +25,10 @@ from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import EXACT, Tolerance, first_difference, lost_numbers
 from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
 from hlojit.testing.execution import NDArray, meaning_of, result_types
-from hlojit.testing.findings import Compared
+from hlojit.testing.findings import FEW, Compared
 from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Unreached, budget_of
 from hlojit.testing.reduction import reduce_with_arguments
 from hlojit.testing.report import Report
-from hlojit.testing.trials import FEW
 
 EFFECTS = {
     "exact": EXACT,

@@ -18,27 +18,43 @@ from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType, element_typ
 from hlojit.ir.graph import Function, Module, Value
 from hlojit.ir.types import TensorType, tensor
 
-ELEMENTS: Final = ("f32", "i32", "f32", "f64", "i8", "ui8", "i64", "i1", "bf16", "f16", "ui32", "i16")
+ELEMENTS: Final[Sequence[str]] = ("f32", "i32", "f32", "f64", "i8", "ui8", "i64", "i1", "bf16", "f16", "ui32", "i16")
 SHAPES: Final = ((), (1,), (7,), (5, 7), (7, 5), (35,), (2, 3, 4), (0,), (130,))
 _FLOAT: Final = ("add", "subtract", "multiply", "maximum", "minimum")
 _INTEGER: Final = (*_FLOAT, "and_", "or_", "xor")
 _LOGIC: Final = ("and_", "or_", "xor")
 
 
-def random_module(seed: int, *, elements: Sequence[str] = ELEMENTS, statements: int = 14, depth: int = 1) -> Module:
-    """A program of two of the element types; the same for the same arguments."""
-    return _Writer(np.random.default_rng(seed), elements, depth).module(statements)
+_PLACES: Final = "i32"
+"""The type of numbers of places and turns."""
+_CHOICES: Final = "i1"
+
+
+def random_module(
+    seed: int,
+    *,
+    elements: Sequence[str] = ELEMENTS,
+    chosen: Sequence[str] = (),
+    statements: int = 14,
+    depth: int = 1,
+) -> Module:
+    """A program of two of the element types, or of the ``chosen`` ones; the same for the same arguments.
+
+    Without ``i32`` among them nothing is gathered, scattered or repeated, without ``i1`` nothing is compared.
+    """
+    return _Writer(np.random.default_rng(seed), elements, chosen, depth).module(statements)
 
 
 class _Writer:
-    def __init__(self, generator: np.random.Generator, elements: Sequence[str], depth: int):
+    def __init__(self, generator: np.random.Generator, elements: Sequence[str], chosen: Sequence[str], depth: int):
         self.generator = generator
         self.depth = depth
-        self.elements = [str(generator.choice(list(elements))) for _ in range(2)]
+        self.has_places, self.has_choices = (name in elements for name in (_PLACES, _CHOICES))
+        self.elements = list(chosen) or [str(generator.choice(list(elements))) for _ in range(2)]
 
     def module(self, statements: int) -> Module:
         module = Module()
-        kinds = [self.type() for _ in range(3)] + [tensor((), "i32")]
+        kinds = [self.type() for _ in range(3)] + [tensor((), _PLACES)] * self.has_places
         function = Function("main", kinds, ())
         builder = Builder(function.body)
         values = list(function.body.arguments)
@@ -83,19 +99,12 @@ class _Writer:
 
     def statement(self, builder: Builder, values: list[Value], depth: int) -> list[Value]:
         """One more statement: the values that it makes."""
-        steps = [self.binary] * 4 + [self.unary, self.select, self.move, self.move, self.broadcast, self.pad]
-        steps += [
-            self.reduce,
-            self.sort,
-            self.scatter,
-            self.gather,
-            self.slice,
-            self.update,
-            self.product,
-            self.convert,
-        ]
-        if depth > 0:
-            steps += [self.loop, self.branch]
+        steps = [self.binary] * 4 + [self.unary, *[self.select] * self.has_choices, self.move, self.move]
+        steps += [self.broadcast, self.pad, self.reduce, *[self.sort] * self.has_choices]
+        steps += [self.scatter, self.gather] * self.has_places
+        steps += [self.slice, *[self.update] * self.has_places, self.product, self.convert]
+        if depth > 0 and self.has_places:
+            steps += [*[self.loop] * self.has_choices, self.branch]
         return self.pick(steps)(builder, values, depth) or []
 
     def binary(self, builder: Builder, values: list[Value], depth: int) -> list[Value]:

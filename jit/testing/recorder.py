@@ -102,9 +102,10 @@ class Recorder:
     def run(self, group: str, name: str, check: Callable[[], int | Compared | None], *, backend: str = "") -> bool:
         """Perform a check; whether it passed.
 
-        ``check`` returns how many comparisons it made (None: one; ``Compared``) and raises ``Found`` or ``Skipped`` (or one of its kinds).
-        One that made none has not passed.  ``UnsupportedError`` is a refusal; any other exception is a finding of its own:
-        nothing that is checked may raise what it does not say it raises.  ``backend`` names the one whose results are compared.
+        ``check`` returns how many comparisons it made (None: one; ``Compared``) and raises ``Found`` or ``Skipped`` (or one of
+        its kinds).  One that made none has not passed.  ``UnsupportedError`` is a refusal; any other exception is a finding of
+        its own: nothing that is checked may raise what it does not say it raises.  ``backend`` names the one whose results are
+        compared.
         """
         if not self.wants(group):
             return True
@@ -157,7 +158,9 @@ class Recorder:
         wanted = sys.stderr.isatty() if self.progress is None else self.progress
         if wanted and (self.progress or time.perf_counter() - self.started > 1.0):
             smaller = f", made smaller: {what}" if what else ""
-            line = f"{self.kind} {self.subject}: {len(self.results)} checks, {self.failures} failed {self.doing}{smaller}"
+            line = (
+                f"{self.kind} {self.subject}: {len(self.results)} checks, {self.failures} failed {self.doing}{smaller}"
+            )
             sys.stderr.write(f"\r\033[K{line[:118] if self.doing else ''}")
             sys.stderr.flush()
 

@@ -75,7 +75,7 @@ def _missing(report: Report) -> str:
 
 def _little(report: Report) -> str:
     rows = "".join(
-        f"<tr><td>{escape(each.group)}</td><td>{escape(each.name)}</td><td class=\"n\">{each.lost:,} of {each.count:,}</td></tr>"
+        f'<tr><td>{escape(each.group)}</td><td>{escape(each.name)}</td><td class="n">{each.lost:,} of {each.count:,}</td></tr>'
         for each in report.tells_little
     )
     head = "<h2>Checks that tell little</h2><p>Most of what was compared is NaN or infinite, where nothing else can be told.</p>"

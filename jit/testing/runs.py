@@ -52,7 +52,7 @@ class Fault:
 
 def runs_of(
     module: Module,
-    backend: Any,
+    backend: str | Sequence[str],
     arguments: Sequence[NDArray],
     *,
     times: int = 1,
@@ -100,7 +100,11 @@ def _within(seconds: float, function: Callable[[], Runs]) -> Runs | None:
 
 
 def _runs(
-    module: Module, backend: Any, arguments: Sequence[NDArray], times: int, other: Sequence[NDArray] | None
+    module: Module,
+    backend: str | Sequence[str],
+    arguments: Sequence[NDArray],
+    times: int,
+    other: Sequence[NDArray] | None,
 ) -> Runs:
     try:
         executable = compile_program(module, backend=backend)

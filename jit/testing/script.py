@@ -53,6 +53,11 @@ def script(
     return "\n".join(lines)
 
 
+def spelled_backend(backend: str | Sequence[str]) -> str:
+    """A back end, or those among which programs are split, in a message."""
+    return backend if isinstance(backend, str) else ", ".join(backend)
+
+
 def spelled(array: NDArray, kind: TensorType) -> str:
     """An argument as an expression."""
     element = kind.element_type

@@ -44,7 +44,7 @@ def multiply_and_add(element: str, count: int) -> Module:
     return module
 
 
-def prepared(module: Module, backend: str, seed: int = 0) -> Callable[[], Any]:
+def prepared(module: Module, backend: str | Sequence[str], seed: int = 0) -> Callable[[], Any]:
     """A call of a program with ordinary arguments."""
     executable = compile_program(module, backend=backend)
     arrays = arguments_for(module, seed=seed, values=Values.ORDINARY)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 from hlojit.ir.environment import current
@@ -13,17 +12,14 @@ from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import Tolerance, first_difference, lost_numbers
 from hlojit.testing.execution import NDArray, Outcome, execute, isolated, meaning_of, result_types
-from hlojit.testing.findings import Compared
+from hlojit.testing.findings import FEW, Compared
 from hlojit.testing.narrowing import smallest_program
 from hlojit.testing.recorder import Found, Raised, Recorder, Refused, Unreached
 from hlojit.testing.runs import Fault, Runs, fault_of, runs_of, where_known
-from hlojit.testing.script import script
+from hlojit.testing.script import script, spelled_backend
 
 Oracle = Callable[..., Sequence[NDArray]]
 """``oracle(*arguments)`` gives a program's results; arrays in storage form."""
-
-FEW: Final = 8
-"""Elements of which all may be NaN or infinite and still tell something, as an edge that is tried on purpose."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +51,13 @@ class Trials:
     recorder: Recorder
     isolate: bool = False
     """Whether programs run in a child process, since they may crash."""
-    stuck: list[str] = field(default_factory=list)
+    stuck: list[str | Sequence[str]] = field(default_factory=list)
     """Back ends on which a program did not end."""
 
-    def run(self, trial: Trial, backend: str, *, times: int = 1) -> Compared:
+    def run(self, trial: Trial, backend: str | Sequence[str], *, times: int = 1) -> Compared:
         """Compare; how many elements.  ``times`` runs must give the same bits, whatever memory holds that nobody has written."""
         if backend in self.stuck:
-            raise Unreached(f"a program before did not end on {backend}")
+            raise Unreached(f"a program before did not end on {spelled_backend(backend)}")
         meant = trial.meaning()
         if meant.results is None:
             raise Raised(f"nobody knows what it means: {meant.describe()}")
@@ -80,7 +76,9 @@ class Trials:
             self.stuck.append(backend)
         fault = fault_of(trial.module, runs, meant, trial.tolerance)
         if fault is not None:
-            raise Found(f"{trial.name} on {backend}: {fault.text}", self._small(trial, backend, fault, times))
+            raise Found(
+                f"{trial.name} on {spelled_backend(backend)}: {fault.text}", self._small(trial, backend, fault, times)
+            )
         compared = _compared(trial, meant)
         if second is None or second[1].results is None:
             return _told(compared)
@@ -88,21 +86,21 @@ class Trials:
         return _told(compared + _compared(second[0], second[1]))
 
     def _compare_second(
-        self, trial: Trial, second: Trial, meant: Outcome, runs: Runs, backend: str, times: int
+        self, trial: Trial, second: Trial, meant: Outcome, runs: Runs, backend: str | Sequence[str], times: int
     ) -> None:
         """What came of other arguments, in the same executable."""
         assert runs.other is not None
         assert meant.results is not None
-        what = f"run {times + 1}, with other arguments"
+        where = f"{trial.name} on {spelled_backend(backend)}: run {times + 1}, with other arguments"
         if runs.other.results is None:
-            raise Found(f"{trial.name} on {backend}: {what}: {runs.other.describe()}", self._script(second, backend))
+            raise Found(f"{where}: {runs.other.describe()}", self._script(second, backend))
         known = list(map(where_known, runs.other.results, meant.results))
         difference = first_difference(known, meant.results, result_types(trial.module), trial.tolerance)
         if difference is not None:
-            fault = Fault("wrong", f"{what}: {difference}")
-            raise Found(f"{trial.name} on {backend}: {fault.text}", self._small(second, backend, fault, times))
+            fault = Fault("wrong", str(difference))
+            raise Found(f"{where}: {fault.text}", self._small(second, backend, fault, times))
 
-    def threads(self, trials: Sequence[Trial], backend: str, count: int) -> int:
+    def threads(self, trials: Sequence[Trial], backend: str | Sequence[str], count: int) -> int:
         """Threads that compile and run all of the programs at once, each beginning with another one."""
         home = current()
         meant = [trial.meaning() for trial in trials]
@@ -138,7 +136,7 @@ class Trials:
         else:
             complaint, refused = at_once()
         if complaint:
-            raise Found(f"with {count} threads at once on {backend}, {complaint}")
+            raise Found(f"with {count} threads at once on {spelled_backend(backend)}, {complaint}")
         known = sum(each.results is not None for each in meant) * count
         if known and known == len(refused):
             raise Refused(refused[0])
@@ -146,7 +144,7 @@ class Trials:
             raise Raised("nobody knows what the programs mean")
         return known - len(refused)
 
-    def _small(self, trial: Trial, backend: str, fault: Fault, times: int) -> str:
+    def _small(self, trial: Trial, backend: str | Sequence[str], fault: Fault, times: int) -> str:
         if not self.recorder.reduces or fault.kind == "endless":
             return self._script(trial, backend, with_patterns=fault.kind == "unwritten")
         return smallest_program(
@@ -159,7 +157,7 @@ class Trials:
             progress=self.recorder.show,
         )
 
-    def _script(self, trial: Trial, backend: str, *, with_patterns: bool = False) -> str:
+    def _script(self, trial: Trial, backend: str | Sequence[str], *, with_patterns: bool = False) -> str:
         return script(trial.module, trial.arguments, backend, with_patterns=with_patterns)
 
 
