@@ -26,7 +26,7 @@ from hlojit.arrays import Array, from_storage
 from hlojit.compiler import compile as compile_program
 from hlojit.compiler import default_pipeline
 from hlojit.extensions import CompileOptions, registry
-from hlojit.extensions.elementwise_calls import one_compilation
+from hlojit.extensions.calls.elementwise_calls import one_compilation
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module, Value
