@@ -18,11 +18,10 @@ from hlojit.lowering.grid_matrix_plan import MatrixInput, MatrixInputs
 from hlojit.lowering.matrix_layout import MatrixLayout
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect, MemoryAccess
+from hlojit.simt.dialect import Dialect, MemoryAccess, shared_place
 from hlojit.simt.portable_matrices import Fragments
 
 TRIPLE = "nvptx64-nvidia-cuda"
-_SHARED = "@hlojit_shared"
 _SET_CONDITION = "cudaGraphSetConditional"
 """Of CUDA's device runtime, but no library has to be linked for it: a driver that has graphs with conditions defines it."""
 OLDEST = (8, 0)
@@ -106,9 +105,7 @@ class NvptxDialect(Dialect):
         b.line(f"call void @{symbol}(i32 -1)")
 
     def shared(self, b: SimtBuilder, offset: int) -> Val:
-        b.declare(_SHARED, f"{_SHARED} = external addrspace(3) global [0 x i8], align 16")
-        text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"
-        return b.emit("ptr", 1, text)
+        return shared_place(b, offset)
 
     def copy_async(self, b: SimtBuilder, access: MemoryAccess, source: Val, exists: Val | None) -> None:
         nbytes = access.align

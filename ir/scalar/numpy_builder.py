@@ -20,6 +20,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.scalar.calls import called as called  # noqa: PLC0414
 from hlojit.ir.scalar.calls import code_bits, plain_kind
 from hlojit.ir.scalar.formats import as_result
+from hlojit.ir.scalar.wide_numbers import two_sum
 from hlojit.ir.vendor_places import raised_at
 
 Array = np.ndarray[Any, Any]
@@ -398,13 +399,6 @@ def saturate(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(wide < float(limits.min), dtype.type(limits.min), result)
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """A + b exactly, as rounded sum and error (Knuth)."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """A * b exactly, as rounded product and error (Dekker, Veltkamp's splitting)."""
     product = a * b
@@ -420,7 +414,7 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 def _sum_to_odd(a: Array, b: Array) -> Array:
     """A + b rounded to odd: one more rounding to fewer bits then gives what a single rounding would."""
-    total, error = _two_sum(a, b)
+    total, error = two_sum(a, b)
     even = total.view(np.int64) & 1 == 0
     adjusted = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
     return np.where((error != 0) & even & np.isfinite(total), adjusted, total)
@@ -436,8 +430,8 @@ def _fma_double(a: Array, b: Array, c: Array) -> Array:
     """Boldo and Melquiond's algorithm of error-free transformations; exact fractions near the ends of the range."""
     a, b, c = np.broadcast_arrays(a, b, c)
     high, low = _two_product(a, b)
-    upper, rest = _two_sum(c, low)
-    total, error = _two_sum(high, upper)
+    upper, rest = two_sum(c, low)
+    total, error = two_sum(high, upper)
     result = np.asarray(total + _sum_to_odd(rest, error))
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     plain = ~finite | (a == 0) | (b == 0)

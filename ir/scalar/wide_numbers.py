@@ -14,16 +14,19 @@ Infinities and NaN do not survive in pairs: formulas are given finite arguments,
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
+import numpy as np
 from hlojit.ir.scalar.expression import Term, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_Floats = TypeVar("_Floats", Term, np.ndarray[Any, Any])
 
-def two_sum(a: Term, b: Term) -> tuple[Term, Term]:
-    """A + b, rounded, and what the rounding lost."""
+
+def two_sum(a: _Floats, b: _Floats) -> tuple[_Floats, _Floats]:
+    """A + b, rounded, and what the rounding lost (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)

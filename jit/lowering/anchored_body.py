@@ -22,7 +22,7 @@ from hlojit.lowering.element_access import Access
 from hlojit.lowering.element_forms import lane_kind, memory_kind
 from hlojit.lowering.elements import Elements
 from hlojit.lowering.index import Index
-from hlojit.lowering.loop_plan import in_place_pairs
+from hlojit.lowering.loop_plan import in_place_at
 from hlojit.lowering.probe import Facts, Probe, ProbeScalar
 
 
@@ -107,7 +107,7 @@ class AnchoredBody:
 
     def in_place(self, index: tuple[Index, ...], facts: Facts) -> tuple[tuple[int, int], ...]:
         """Operands that only what follows the anchor reads, each element where it is written: they may share memory."""
-        pairs = in_place_pairs(self.body, facts, self.stored_at(index)[0], {})
+        pairs = in_place_at(self.body, facts, index, {})
         return tuple(pair for pair in pairs if pair[0] not in self.read_before)
 
 

@@ -14,7 +14,7 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.index import Index, delinearized, variable
-from hlojit.lowering.loop_plan import in_place_pairs, probe_elements
+from hlojit.lowering.loop_plan import in_place_at, probe_elements
 from hlojit.lowering.probe import Facts
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import KIND_BITS
@@ -68,8 +68,7 @@ class GridPlan:
     @property
     def in_place(self) -> tuple[tuple[int, int], ...]:
         """Operands and results that may share memory: every piece is read before it is written."""
-        linear = self.body.linear(len(self.body.operand_types), self.index)
-        return in_place_pairs(self.body, self.facts, linear, self.mapping)
+        return in_place_at(self.body, self.facts, self.index, self.mapping)
 
 
 def _as_one_row(body: Body, machine: GridMachine, space: Space, facts: Facts) -> tuple[Space, Facts]:

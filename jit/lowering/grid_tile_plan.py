@@ -15,7 +15,7 @@ from hlojit.lowering.element_forms import memory_kind
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.index import Index, delinearized, variable
-from hlojit.lowering.loop_plan import in_place_pairs
+from hlojit.lowering.loop_plan import in_place_at
 from hlojit.lowering.probe import Facts, Load
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import KIND_BITS
@@ -62,9 +62,8 @@ class GridTilePlan:
     @property
     def in_place(self) -> tuple[tuple[int, int], ...]:
         """Operands and results that may share memory: none that is read by another thread than writes it."""
-        linear = self.body.linear(len(self.body.operand_types), self.index)
         staged = {load.buffer for load in self.loads}
-        found = in_place_pairs(self.body, self.facts, linear, self.mapping)
+        found = in_place_at(self.body, self.facts, self.index, self.mapping)
         return tuple((operand, result) for operand, result in found if operand not in staged)
 
     @property

@@ -144,6 +144,13 @@ def in_place_pairs(body: Body, facts: Facts, linear: Index, mapping: dict[str, I
     return tuple(pairs)
 
 
+def in_place_at(
+    body: Body, facts: Facts, index: tuple[Index, ...], mapping: dict[str, Index]
+) -> tuple[tuple[int, int], ...]:
+    """The same where the roots' elements at ``index`` are written."""
+    return in_place_pairs(body, facts, body.linear(len(body.operand_types), index), mapping)
+
+
 def plan_space(body: Body, space: Space, values: Sequence[Value]) -> tuple[Space, Facts]:
     """Split and collapse the variables of the roots' common space; returns the facts in its terms."""
     facts = probe_elements(body, [(value, space.root_index) for value in values])
@@ -174,8 +181,7 @@ class LoopPlan:
     @property
     def in_place(self) -> tuple[tuple[int, int], ...]:
         """Operands and results that may share memory."""
-        linear = self.body.linear(len(self.body.operand_types), self.index)
-        return in_place_pairs(self.body, self.facts, linear, self.mapping)
+        return in_place_at(self.body, self.facts, self.index, self.mapping)
 
 
 def plan_loop(body: Body, target: Target, space: Space, facts: Facts) -> LoopPlan:

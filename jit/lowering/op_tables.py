@@ -16,6 +16,7 @@ from typing import Any, Final, cast, final
 import numpy as np
 from hlojit.ir.blocks import Instruction
 from hlojit.ir.formats import FloatFormat
+from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.codec_tables import CodecTables, codec_tables
@@ -27,7 +28,7 @@ Table = Array
 WIDEST: Final = 8
 _MOST_OPERANDS: Final = 2
 _KEPT: Final = 32
-_found: OrderedDict[Any, tuple[object, Array | None]] = OrderedDict()
+_found: OrderedDict[Any, Array | None] = OrderedDict()
 
 
 SMALL: Final = 256
@@ -79,27 +80,26 @@ def op_table(instruction: Instruction, codecs: dict[FloatFormat, CodecTables | N
     rows = [value.tensor_type.element_type for value in (*instruction.operands, instruction.result)]
     if not all(isinstance(row, FloatFormat) and row.decode is not None and row.bits <= WIDEST for row in rows):
         return None
-    if not str(getattr(lowering.rule, "__module__", "")).startswith("hlojit.ir."):
+    if BUILT_IN.get(instruction.op.name) is not instruction.op:
         return None  # rules of plugins may call functions, or read what changes
     formats = cast(list[FloatFormat], rows)
     tables = [codecs.setdefault(row, codec_tables(row)) if row not in codecs else codecs[row] for row in formats]
     if any(each is None for each in tables):
         return None
     try:
-        key = instruction.op.name, id(lowering), tuple(sorted(instruction.attributes.items())), tuple(formats)
+        key = instruction.op.name, tuple(sorted(instruction.attributes.items())), tuple(formats)
         hash(key)
     except TypeError:
         return None
     key = (*key, tuple(each.identity for each in tables if each is not None))  # type: ignore[assignment]
     with suppress(KeyError):
-        return _found[key][1]
+        return _found[key]
     call = PointwiseCall(tuple(formats[:-1]), formats[-1], instruction.attributes)
     made = _made(lowering, call, cast(list[CodecTables], tables))
     while len(_found) >= _KEPT:
         with suppress(KeyError):
             _found.popitem(last=False)
-    # The lowering is kept: an address names an object only as long as the object lives.
-    return _found.setdefault(key, (lowering, made))[1]
+    return _found.setdefault(key, made)
 
 
 def _made(lowering: Pointwise, call: PointwiseCall, tables: list[CodecTables]) -> Array | None:

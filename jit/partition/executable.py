@@ -247,7 +247,7 @@ class PartitionedExecutable:
             return
         for memory, event, buffer in zip(memories, events, buffers):
             memory.keep(buffer.memory())
-            ended = Event.all([*execution.effects, buffer.ready])
+            ended = Event.all([execution.last_effect, buffer.ready])
             ended.then(lambda done, event=event: event.settle(done.error))  # type: ignore[misc]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.arrays import NDArray
 from hlojit.extensions import Buffer, Device, Timing, profiling
-from hlojit.extensions.devices.events import Event
+from hlojit.extensions.devices.events import READY, Event
 from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.ir.types import TensorType
 from hlojit.partition.plan import BlockPlan, Branch, Loop, Plan, Segment
@@ -67,8 +67,8 @@ class Execution:
     def __init__(self, plan: Plan, slots: list[Contents | None]):
         self._plan: Final = plan
         self.slots: Final = slots
-        self.effects: Final[list[Event]] = []
-        """Ends of segments with effects."""
+        self.last_effect: Event = READY
+        """The end of the last segment with effects; each begins behind the one before."""
         self._pending: list[Event] = []
         self._profile: Final = profiling()
 
@@ -113,8 +113,8 @@ class Execution:
         buffers = [
             self._at(slot).on(device, own=number in program.donated) for number, slot in enumerate(segment.inputs)
         ]
-        if segment.has_effect and self.effects:
-            self.effects[-1].wait()
+        if segment.has_effect:
+            self.last_effect.wait()
         begin = time.perf_counter_ns()
         if segment.runs_here and isinstance(device, HostDevice) and not program.donated:
             results = call.run_here(device, buffers)
@@ -132,7 +132,7 @@ class Execution:
                 self._measured(segment, float(time.perf_counter_ns() - begin) if stated is None else stated)
 
         if segment.has_effect:
-            self.effects.append(done)
+            self.last_effect = done
         if not done.is_settled:
             self._pending = [each for each in self._pending if not each.is_settled]
             self._pending.append(done)

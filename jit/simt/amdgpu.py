@@ -18,10 +18,9 @@ from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect
+from hlojit.simt.dialect import Dialect, shared_place
 
 TRIPLE: Final = "amdgcn-amd-amdhsa"
-_SHARED: Final = "@hlojit_shared"
 _ALLOCA: Final = re.compile(r"^(  )(%[\w.]+) = (alloca [^\n]+)$", re.MULTILINE)
 _CONSTANT: Final = re.compile(
     r"""^(@(?:[\w.$]+|"[^"]+")) = ((?:private|internal)(?: unnamed_addr)?) constant """, re.MULTILINE
@@ -99,9 +98,7 @@ class AmdgpuDialect(Dialect):
         return b.emit(kind, 1, f"call {kind} @{symbol}(i1 {predicate.text})")
 
     def shared(self, b: SimtBuilder, offset: int) -> Val:
-        b.declare(_SHARED, f"{_SHARED} = external addrspace(3) global [0 x i8], align 16")
-        text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"
-        return b.emit("ptr", 1, text)
+        return shared_place(b, offset)
 
     def finish(self, b: SimtBuilder, text: str) -> str:
         return self.linked(text)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hlojit.ir.formats import FloatFormat
 from hlojit.llvm.builder import LlvmBuilder
@@ -79,6 +79,16 @@ class MemoryAccess:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return max(8, KIND_BITS[self.kind]) // 8
+
+
+SHARED: Final = "@hlojit_shared"
+
+
+def shared_place(b: SimtBuilder, offset: int) -> Val:
+    """``Dialect.shared`` where shared memory is one symbol in address space 3, of a size that the launch says."""
+    b.declare(SHARED, f"{SHARED} = external addrspace(3) global [0 x i8], align 16")
+    text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {SHARED} to ptr), i64 {offset}"
+    return b.emit("ptr", 1, text)
 
 
 class Dialect(ABC):

@@ -18,10 +18,9 @@ from hlojit.llvm.text import Val
 from hlojit.lowering.grid_machine import GridMachine, check_warp
 from hlojit.lowering.target import Target
 from hlojit.simt.builder import SimtBuilder
-from hlojit.simt.dialect import Dialect
+from hlojit.simt.dialect import SHARED, Dialect, shared_place
 
 TRIPLE: Final = "spirv64-unknown-unknown"
-_SHARED: Final = "@hlojit_shared"
 _WORKGROUP, _SUBGROUP = 2, 3
 """SPIR-V's numbers of scopes."""
 _ACQUIRE_RELEASE_ALL: Final = 0x8 | 0x100 | 0x200
@@ -100,14 +99,12 @@ class SpirvDialect(Dialect):
         return b.extract(votes, 0)
 
     def shared(self, b: SimtBuilder, offset: int) -> Val:
-        b.declare(_SHARED, f"{_SHARED} = external addrspace(3) global [0 x i8], align 16")
-        text = f"getelementptr inbounds i8, ptr addrspacecast (ptr addrspace(3) {_SHARED} to ptr), i64 {offset}"
-        return b.emit("ptr", 1, text)
+        return shared_place(b, offset)
 
     def finish(self, b: SimtBuilder, text: str) -> str:
         """Memory of a work group has a size."""
-        sized = f"{_SHARED} = internal addrspace(3) global [{self._shared_bytes} x i8] poison, align 16"
-        return re.sub(rf"^{_SHARED} = .*$", sized, text, flags=re.MULTILINE)
+        sized = f"{SHARED} = internal addrspace(3) global [{self._shared_bytes} x i8] poison, align 16"
+        return re.sub(rf"^{SHARED} = .*$", sized, text, flags=re.MULTILINE)
 
 
 DATA_CENTER_MAX_1550 = GridMachine(128, 32, 1024, 2048, 131072, 256, 128 << 10, gigahertz=1.6, memory_bandwidth=3276.0)

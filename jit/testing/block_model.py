@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.extensions import BlockFormat, FloatFormat, Scaling
-from hlojit.testing.exact import Model, exact, model_of
+from hlojit.testing.exact import Model, exact, exponent_of, model_of
 
 NDArray = np.ndarray[Any, Any]
 F32 = np.float32
@@ -130,7 +130,7 @@ class BlockModel:
         low, high = self._exponents
         with np.errstate(all="ignore"):
             if scaling is Scaling.EXPONENT:
-                wanted = _floor_log2(Fraction(float(largest))) - _floor_log2(self.elements.top) if largest > 0 else low
+                wanted = exponent_of(Fraction(float(largest))) - exponent_of(self.elements.top) if largest > 0 else low
                 return math.ldexp(1.0, min(max(wanted, low), high))
             if callable(scaling):
                 given, least = F32(scaling(float(largest))), F32(math.ldexp(1.0, low))
@@ -143,7 +143,7 @@ class BlockModel:
     def _exponents(self) -> tuple[int, int]:
         """The powers of two that are scales, as far as f32 has them."""
         positive = [each for each in self.scales.finite if each > 0]
-        return max(_floor_log2(positive[0]), -127), min(_floor_log2(positive[-1]), 127)
+        return max(exponent_of(positive[0]), -127), min(exponent_of(positive[-1]), 127)
 
     def _overall(self, numbers: NDArray) -> Any:
         """The tensor's scale: its largest number, but for blocks with NaN, over the largest that element times scale is."""
@@ -154,9 +154,3 @@ class BlockModel:
         largest = max((each for each in blocks if np.isfinite(each)), default=F32(0))
         span = F32(float(self.elements.top * self.scales.top))
         return F32(1) if largest == 0 else max(F32(largest / span), _LEAST_TENSOR_SCALE)
-
-
-def _floor_log2(number: Fraction) -> int:
-    """The exponent of a positive number."""
-    exponent = number.numerator.bit_length() - number.denominator.bit_length()
-    return exponent if Fraction(2) ** exponent <= number else exponent - 1

@@ -245,7 +245,7 @@ class ParametricModel(Model):
         if number == INFINITY:
             return self._overflow() if self.infinity is None else self.infinity
         bits = self.format.mantissa_bits
-        exponent = max(_exponent(Fraction(number)), self.least_exponent)
+        exponent = max(exponent_of(Fraction(number)), self.least_exponent)
         scaled = Fraction(number) / Fraction(2) ** (exponent - bits)
         low = scaled.numerator // scaled.denominator
         rounded = low + _raised(scaled - low, low, mode)
@@ -340,8 +340,8 @@ def rounding_mode(format: FloatFormat) -> str:
     return format.rounding.name.lower().replace("_", "-")
 
 
-def _exponent(number: Fraction) -> int:
-    """The largest e with 2**e <= number."""
+def exponent_of(number: Fraction) -> int:
+    """The largest e with 2**e <= number, which is positive."""
     exponent = number.numerator.bit_length() - number.denominator.bit_length()
     return exponent if Fraction(2) ** exponent <= number else exponent - 1
 
