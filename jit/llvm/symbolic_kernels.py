@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.symbolic_values import (
@@ -41,6 +42,7 @@ from hlojit.ir.passes.graph_facts import constant_of
 from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, add, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
+from hlojit.llvm.combiners import unrounded_step
 from hlojit.llvm.symbolic_control import emit_branch, emit_loop
 from hlojit.llvm.symbolic_elements import (
     Linear,
@@ -396,16 +398,26 @@ class SymbolicProgramEmitter:
         targets: Sequence[tuple[Value, Memory]],
     ) -> None:
         """A fold by the instruction's region."""
-        count, region, elements = len(targets), instruction.regions[0], self.elements
+        count, region = len(targets), instruction.regions[0]
+        combine = self._combining(region)
         fold = Fold(
             shape,
             dimensions,
             found,
-            lambda a, x: elements.inline(region, (*a, *x)),
+            lambda a, x: combine((*a, *x)),
             lambda: tuple(self._taken(instruction, count + number, ()) for number in range(count)),
             self._neutral(instruction, count),
+            rounds=True,
         )
         self.writer.fold(fold, targets, self.writer.lanes([*instruction.operands[:count], *region.arguments]))
+
+    def _combining(self, region: Block) -> Callable[[Sequence[Val]], tuple[Val, ...]]:
+        """A step of a region; sums and products of narrow floats are rounded at the end alone."""
+        elements, recognized = self.elements, combiner_of(region)
+        step = recognized.step if recognized is not None else None
+        if step is None or not isinstance(step.result.tensor_type.element_type, FloatFormat):
+            return lambda values: elements.inline(region, values)
+        return lambda values: (unrounded_step(elements.builder, step, *values),)
 
     def _folded_size(self, instruction: Instruction, inputs: Sequence[Value], dimension: int) -> Size:
         sizes = [self.shapes.dims[value][dimension] for value in inputs]

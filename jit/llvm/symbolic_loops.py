@@ -245,7 +245,7 @@ class KernelWriter:
         for (value, memory), total in zip(targets, totals):
             element = value.tensor_type.element_type
             scalar = total
-            if fold.rounds and isinstance(element, FloatFormat) and not element.is_native:
+            if fold.rounds and isinstance(element, FloatFormat):
                 scalar = cast(Val, formats.round_to_format(scalars(self.elements.builder), total, element))
             self.store(value, memory, place, scalar, lanes)
 

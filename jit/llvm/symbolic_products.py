@@ -12,10 +12,12 @@ from hlojit.ir.ops.symbolic_values import Convolving, Product, refused
 from hlojit.ir.scalar import formats
 from hlojit.ir.sizes import Size, apply, multiply
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
+from hlojit.llvm.product_elements import compute_kind
 from hlojit.llvm.symbolic_elements import Memory, Position
 from hlojit.llvm.symbolic_loops import Fold
 from hlojit.llvm.symbolic_windows import convolution_space
 from hlojit.lowering.dot_tiles import FEW_TERMS
+from hlojit.lowering.target import KIND_BITS
 
 if TYPE_CHECKING:
     from hlojit.llvm.symbolic_kernels import SymbolicProgramEmitter
@@ -73,7 +75,12 @@ def _products(
     """Sums of products over ``dimensions`` of a space; ``where`` gives both factors' places, and whether there is one."""
     b, elements = emitter.elements.builder, emitter.elements
     element = instruction.result.tensor_type.element_type
+    if not isinstance(element, (FloatFormat, IntegerType)):
+        raise refused(instruction, f"products of {element} have no code for sizes that are given at run time")
     kind = formats.compute_kind(element)
+    if isinstance(element, FloatFormat):  # sums may be in a wider one
+        lhs, rhs = (value.tensor_type.element_type for value in instruction.operands)
+        kind = compute_kind(lhs, rhs, element)
 
     def nothing() -> Val:
         return b.constant(kind, 0.0 if kind[0] == "f" else 0)
@@ -98,16 +105,16 @@ def _products(
             return (b.add(total[0], b.mul(pair[0], pair[1])),)
         return (b.fadd(b.fmul(pair[0], pair[1]), total[0]) if few else b.fma(pair[0], pair[1], total[0]),)
 
-    if not isinstance(element, (FloatFormat, IntegerType)):
-        raise refused(instruction, f"products of {element} have no code for sizes that are given at run time")
     terms = multiply(*(shape[d] for d in dimensions)) if dimensions else 1
     # Few terms are rounded one by one (docs/numerics.md): where their number is open, one of two kernels works.
     is_few = apply("less", terms, FEW_TERMS + 1) if isinstance(element, FloatFormat) else 0
+    lanes = emitter.writer.lanes([*instruction.operands, instruction.result])
+    lanes = min(lanes, max(1, emitter.writer.target.vector_bits // KIND_BITS[kind]))
     for few, condition in ((True, is_few), (False, apply("xor", is_few, 1))):
         if condition != 0:
             zero = lambda: (nothing(),)  # noqa: E731
             fold = Fold(shape, dimensions, factors, partial(combine, few), zero, zero, rounds=True)
-            emitter.writer.fold(fold, targets, emitter.writer.lanes([*instruction.operands, instruction.result]))
+            emitter.writer.fold(fold, targets, lanes)
             emitter.writer.only_if(condition)
 
 

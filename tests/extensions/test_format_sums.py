@@ -161,3 +161,95 @@ def test_all_sums_are_taken_in_the_accumulator(backend: str) -> None:
         assert all(same) if row is IN_DOUBLE else not any(same)
         text = SUM.replace("F>", f"{row.name}>").replace("stablehlo.add", "stablehlo.maximum")
         assert (hlojit.compile(text, backend=backend)(made).to_values() == 2.0**20).all()
+
+
+CONVOLUTIONS = {
+    "windows of rows": ("[b, 0, f]x[0, i, o]->[b, 0, f]", (2, 44, 3), (5, 3, 4), 1),
+    "windows of columns": ("[b, f, 0]x[o, i, 0]->[b, f, 0]", (2, 3, 44), (4, 3, 5), 1),
+    "a product": ("[b, 0, f]x[0, i, o]->[b, 0, f]", (2, 9, 40), (1, 40, 6), 1),
+    "a channel a group": ("[b, 0, f]x[0, i, o]->[b, 0, f]", (2, 30, 8), (7, 1, 8), 8),
+    "groups": ("[b, 0, f]x[0, i, o]->[b, 0, f]", (2, 30, 8), (7, 4, 6), 2),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("form", CONVOLUTIONS)
+def test_convolutions_are_summed_in_the_accumulator(form: str, backend: str) -> None:
+    """Small numbers behind large ones that cancel, as channels and along windows: f64 keeps them, f32 does not."""
+    numbers, image, kernel, groups = CONVOLUTIONS[form]
+    letters = numbers.replace(", ", "").replace("[", "").replace("]", "").replace("->", "x").split("x")
+    extents = [dict(zip(word, shape)) for word, shape in zip(letters, (image, kernel))]
+    length, window = extents[0]["0"] - extents[1]["0"] + 1, extents[1]["0"]
+    given = np.full((extents[0]["b"], extents[0]["0"], extents[0]["f"]), 2.0**-10)  # batch, place, channel
+    weights = np.ones((window, extents[1]["i"], extents[1]["o"]))
+    if window > 1:
+        given[:, ::window], given[:, 2::window] = 2.0**20, -(2.0**20)
+    else:
+        given[:, :, 0], given[:, :, -1] = 2.0**20, -(2.0**20)
+    depth, width = weights.shape[1], weights.shape[2] // groups
+    expected = np.zeros((len(given), length, weights.shape[2]))
+    for group in range(groups):
+        taken = given[:, :, group * depth : (group + 1) * depth]
+        part = slice(group * width, (group + 1) * width)
+        for tap in range(window):
+            expected[:, :, part] += taken[:, tap : tap + length] @ weights[tap][:, part]
+    orders = [["b0f".index(letter) for letter in letters[0]], ["0io".index(letter) for letter in letters[1]]]
+    arrays = [each.transpose(order) for each, order in zip((given, weights), orders)]
+    expected = expected.transpose(["b0f".index(letter) for letter in letters[2]])
+    types = ["x".join(map(str, each.shape)) + "xF" for each in (*arrays, expected)]
+    text = (
+        f"func.func @main(%x: tensor<{types[0]}>, %w: tensor<{types[1]}>) -> tensor<{types[2]}> {{\n"
+        f"%0 = stablehlo.convolution(%x, %w) dim_numbers = {numbers}, window = {{}} "
+        f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : "
+        f"(tensor<{types[0]}>, tensor<{types[1]}>) -> tensor<{types[2]}>\nreturn %0 : tensor<{types[2]}> }}"
+    )
+    for row in (IN_DOUBLE, IN_SINGLE):
+        made = [hlojit.Array.from_values(each, row) for each in arrays]
+        found = hlojit.compile(text.replace("F>", f"{row.name}>"), backend=backend)(*made).to_values()
+        wanted = hlojit.Array.from_values(expected, row).to_values()
+        assert np.array_equal(found, wanted) == (row is IN_DOUBLE)
+
+
+OPEN = {"options": {"dynamic_shapes": "symbolic"}}
+
+
+def test_sums_of_open_sizes_are_rounded_once() -> None:
+    """Sizes that one compilation leaves open change no rule."""
+    numbers = FORMATS["functions"]  # whole bytes: of others, each size is compiled for itself
+    x = numbers.all_rounded(values(numbers))
+    windows = (
+        WINDOW.replace("W>", "7>")
+        .replace("W}", "7}")
+        .replace(", W", ", 7")
+        .replace("[P, 0]", "[0, 0]")
+        .replace("K", "34")
+    )
+    views = np.lib.stride_tricks.sliding_window_view(x, 7, axis=1).sum(-1)
+    for text, arrays, expected in (
+        (SUM, (x,), x.sum(1)),
+        (COLUMNS, (x,), x.sum(0)),
+        (windows, (x,), views),
+        (DOT.replace("6x6", "?x6"), (x, x[::-1].copy()), x @ x[::-1].T),
+    ):
+        opened = text.replace("%x: tensor<6x", "%x: tensor<?x").replace("(tensor<6x", "(tensor<?x")
+        opened = opened.replace("<6xF>", "<?xF>").replace("<6x34xF>", "<?x34xF>")
+        made = [hlojit.Array.from_values(each, numbers.row) for each in arrays]
+        program = hlojit.compile(opened.replace("F>", f"{numbers.row.name}>"), **OPEN)
+        np.testing.assert_array_equal(program(*made).to_values(), numbers.all_rounded(expected))
+        assert program.dynamic_shapes == "symbolic", program.why
+
+
+@pytest.mark.parametrize("row", [IN_DOUBLE, IN_SINGLE], ids=["f64", "f32"])
+def test_products_of_open_sizes_are_summed_in_the_accumulator(row: ext.FloatFormat) -> None:
+    x = np.full((6, COUNT), 2.0**-10)
+    x[:, 0], x[:, -1] = 2.0**20, -(2.0**20)
+    dot = DOT.replace("6x6", "?x6").replace("%x: tensor<6x", "%x: tensor<?x").replace("(tensor<6x", "(tensor<?x")
+    convolution = """func.func @main(%x: tensor<?x40x1xF>, %w: tensor<40x1x2xF>) -> tensor<?x1x2xF> {
+      %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
+        {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<?x40x1xF>, tensor<40x1x2xF>) -> tensor<?x1x2xF>
+      return %0 : tensor<?x1x2xF> }"""
+    wanted = hlojit.Array.from_values(np.array([38 * 2.0**-10]), row).to_values()[0]
+    for text, arrays in ((dot, (x, np.ones_like(x))), (convolution, (x[:, :, None], np.ones((COUNT, 1, 2))))):
+        made = [hlojit.Array.from_values(each, row) for each in arrays]
+        found = hlojit.compile(text.replace("F>", f"{row.name}>"), **OPEN)(*made).to_values()
+        assert (found == wanted).all() == (row is IN_DOUBLE)
