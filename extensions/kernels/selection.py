@@ -56,6 +56,8 @@ class KernelDecision:
     op: str = ""
     graph: Module | None = field(default=None, compare=False, repr=False)
     """The group as a program of its own."""
+    types: str = field(default="", repr=False)
+    """Of the op's operands and results: ops may have no place."""
 
     def __str__(self) -> str:
         cost = f", {self.cost:,.0f} ns" if self.cost is not None else ""
@@ -359,7 +361,7 @@ class _Selection:
 
     def _note(self, offer: _Offer, taken: bool, reason: str = "") -> None:
         proposal, registered = offer.proposal, offer.registered
-        op = "" if proposal.anchor is None else proposal.anchor.op.name
+        anchor = proposal.anchor
         self.decisions.append(
             KernelDecision(
                 registered.kernel.name,
@@ -369,16 +371,26 @@ class _Selection:
                 taken,
                 reason,
                 offer.cost,
-                op,
+                "" if anchor is None else anchor.op.name,
                 proposal.graph,
+                "" if anchor is None else _types(anchor),
             )
         )
 
     def _decline(self, each: RegisteredKernel, group: str, instruction: Instruction, reason: str) -> None:
         place = str(instruction.location)
         self.decisions.append(
-            KernelDecision(each.kernel.name, each.origin, group, place, False, reason, None, instruction.op.name)
+            KernelDecision(
+                *(each.kernel.name, each.origin, group, place, False, reason),
+                op=instruction.op.name,
+                types=_types(instruction),
+            )
         )
+
+
+def _types(instruction: Instruction) -> str:
+    operands, results = (", ".join(map(str, types)) for types in (instruction.operand_types, instruction.result_types))
+    return f"({operands}) -> ({results})"
 
 
 def _why(best: _Offer, other: _Offer) -> str:
@@ -394,13 +406,13 @@ def declined_by(passes: Sequence[Pass]) -> Callable[[Instruction], str]:
     """Which kernels have declined an instruction in these passes, and why: a clause for messages."""
 
     def clause(instruction: Instruction) -> str:
-        place = str(instruction.location)
+        asked = instruction.op.name, str(instruction.location), _types(instruction)
         found = dict.fromkeys(
             f"; kernel {each.kernel!r} ({each.plugin}) declined: {each.reason}"
             for pass_ in passes
             if isinstance(pass_, KernelSelection)
             for each in pass_.decisions
-            if (each.op, each.place) == (instruction.op.name, place)
+            if (each.op, each.place, each.types) == asked
         )
         return "".join(found)
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hlojit.extensions import Declined, Kernel, KernelGroup, LlvmKernel, hookimpl
+import numpy as np
+from hlojit.extensions import Declined, Kernel, KernelGroup, LlvmKernel, OpPattern, hookimpl
 
-NEGATE = "  %value = fneg float %element"
+NEGATED = "  %value = fneg float %element"
+NEGATE = OpPattern("stablehlo.negate")
+X = np.linspace(-2, 2, 1000, dtype="f4")
 
 
-def loop(body: str = NEGATE, *, symbol: str = "kernel", kind: str = "float", operands: int = 1, more: str = "") -> str:
+def program(kind: str = "f32", shape: str = "1000") -> str:
+    """Negates a vector."""
+    return f"""func.func @main(%x: tensor<{shape}x{kind}>) -> tensor<{shape}x{kind}> {{
+      %0 = stablehlo.negate %x : tensor<{shape}x{kind}>
+      return %0 : tensor<{shape}x{kind}>
+    }}"""
+
+
+def loop(body: str = NEGATED, *, symbol: str = "kernel", kind: str = "float", operands: int = 1, more: str = "") -> str:
     """A kernel with a task an element: ``body`` computes ``%value`` from ``%element``, that of operand 0."""
     return f"""
 {more}

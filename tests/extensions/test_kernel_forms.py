@@ -7,7 +7,7 @@ import ctypes.util
 import platform
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import hlojit
@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 from hlojit.extensions import (
     ArrayFunction,
-    CompileOptions,
-    CompositePattern,
-    Declined,
     Kernel,
     KernelGroup,
     KernelPhase,
@@ -25,30 +22,14 @@ from hlojit.extensions import (
     OpPattern,
     SubgraphPattern,
     TaskFunction,
-    hookimpl,
-    kernel_answer,
-    no,
     using,
 )
-from hlojit.extensions.backends.backend import YES, Backend, Capability
 from hlojit.extensions.functions.numba_arrays import compile_arrays
-from hlojit.ir import Instruction, Module, evaluate, tensor
-from hlojit.ir.ops.definition import Kernel as KernelLowering
-from hlojit.ir.ops.definition import OpDefinition, Operand
+from hlojit.ir import Instruction, tensor
 from hlojit.runtime import get_threads
 from llvmlite import ir as llvmlite_ir
 
-from .kernel_plugins import Kernels, declining, kernel, launched, llvm, loop, times
-
-X = np.linspace(-2, 2, 1000, dtype="f4")
-NEGATE = OpPattern("stablehlo.negate")
-
-
-def program(kind: str = "f32", shape: str = "1000") -> str:
-    return f"""func.func @main(%x: tensor<{shape}x{kind}>) -> tensor<{shape}x{kind}> {{
-      %0 = stablehlo.negate %x : tensor<{shape}x{kind}>
-      return %0 : tensor<{shape}x{kind}>
-    }}"""
+from .kernel_plugins import NEGATE, Kernels, X, declining, kernel, launched, llvm, loop, program, times
 
 
 def run(build: Callable[[KernelGroup], Any], text: str = program(), *arrays: Any) -> Any:
@@ -363,98 +344,6 @@ def test_an_address_in_the_code_keeps_it_in_this_process(tmp_path: Any) -> None:
     np.testing.assert_array_equal(executable(X), 4 * X)
     with pytest.raises(hlojit.HlojitError, match="has addresses of this process in it"):
         executable.save(tmp_path / "program")
-
-
-# --------------------------------------------------------------------------------------------- ops and back ends of plugins
-
-
-class Units(Kernels):
-    """A plugin with an op that only its kernel can compute."""
-
-    @hookimpl
-    def hlojit_ops(self) -> Sequence[OpDefinition]:
-        def infer(request: Any) -> Any:
-            return [request.operand_types[0]]
-
-        return [
-            OpDefinition(
-                "nova.unit",
-                operands=(Operand("x"),),
-                infer=infer,
-                reference=lambda call, x: 6 * x,
-                lowering=KernelLowering("nova_unit", without="only nova's units do that"),
-            )
-        ]
-
-
-UNIT = """func.func @main(%x: tensor<1000xf32>) -> tensor<1000xf32> {
-  %0 = "nova.unit"(%x) : (tensor<1000xf32>) -> tensor<1000xf32>
-  return %0 : tensor<1000xf32>
-}"""
-
-
-def test_a_kernel_is_all_that_an_op_needs_on_a_back_end() -> None:
-    with using(Units(kernel(OpPattern("nova.unit"), llvm(times(6.0))))):
-        np.testing.assert_array_equal(hlojit.compile(UNIT)(X), 6 * X)
-    with using(Units(kernel(OpPattern("nova.unit"), declining("units are busy")))):
-        with pytest.raises(hlojit.UnsupportedError) as raised:
-            hlojit.compile(UNIT)
-        assert "only nova's units do that" in str(raised.value)
-        assert "kernel 'nova.kernel' (plugin 'Units') declined: units are busy" in str(raised.value)
-        assert "units are busy" in str(hlojit.kernel_report(UNIT))
-
-
-class Answer:
-    """The form of a vendor's own back end."""
-
-    def __init__(self, factor: float):
-        self.factor = factor
-
-
-class Nova(Backend):
-    name = "nova"
-    kernel_forms = (Answer,)
-
-    def capability(self, instruction: Instruction) -> Capability:
-        return no("it has no sorter") if instruction.op.name == "stablehlo.sort" else YES
-
-    def compile(self, module: Module, options: CompileOptions) -> Callable[..., Sequence[Any]]:
-        factors = [built.answer.factor for each in module.walk() if (built := kernel_answer(each)) is not None]
-        assert factors == [2.0]
-        return lambda *arrays: [10 * np.asarray(each) for each in evaluate(module, *arrays)]
-
-
-class Device(Kernels):
-    @hookimpl
-    def hlojit_backends(self) -> Sequence[Backend]:
-        return [Nova()]
-
-
-def test_back_ends_of_plugins_take_forms_of_their_own() -> None:
-    def build(group: KernelGroup) -> Any:
-        return Answer(2.0) if group.backend == "nova" else Declined("elsewhere")
-
-    with using(Device(kernel(CompositePattern("nova.negate"), build, backend="nova"))):
-        text = program().replace("stablehlo.negate %x", 'stablehlo.composite "nova.negate" %x {decomposition = @f}')
-        text = text.replace("} : tensor<1000xf32>", "} : (tensor<1000xf32>) -> tensor<1000xf32>")
-        text += program().replace("@main", "private @f")
-        np.testing.assert_array_equal(hlojit.compile(text, backend="nova")(X), -10 * X)
-        np.testing.assert_array_equal(hlojit.compile(text)(X), -X)
-
-
-def test_the_text_of_a_lowered_program_names_the_kernel_and_is_read_again() -> None:
-    from hlojit.compiler import lower
-    from hlojit.extensions import registry
-
-    with using(Kernels(kernel(NEGATE, llvm(times(2.0))))):
-        module = lower(hlojit.parse(program()), registry().backend("cpu"), CompileOptions())
-        text = str(module)
-        assert 'kernel = "nova.kernel"' in text and 'kind = "kernel"' in text
-        again = hlojit.parse(text)
-        hlojit.verify(again)
-        np.testing.assert_array_equal(evaluate(again, X)[0], -X)
-        with pytest.raises(hlojit.UnsupportedError, match="of the kernel 'nova.kernel' there is the name alone"):
-            hlojit.compile(again)
 
 
 def sum_of_squares(x, result):
