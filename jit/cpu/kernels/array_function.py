@@ -17,6 +17,7 @@ from hlojit.extensions.functions.linked_arrays import LinkedArrays, is_library
 from hlojit.extensions.functions.native_functions import NUMBERS, Argument
 from hlojit.extensions.functions.numba_arrays import compile_arrays
 from hlojit.extensions.kernels.forms import TaskFunction
+from hlojit.extensions.machines.blas_threads import warn_of_tasks
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import HostFunction
@@ -351,6 +352,8 @@ class _TaskEmitter(_Emitter):
             has_range=True,
             takes_addresses=self.tasks.pointers,
         )
+        if self.tasks.tasks > 1 and any(is_library(name) for _, name in code.imports):
+            warn_of_tasks(site.user)
         return code, unkeyable, [f"i64 {each.text}" for each in self.range]
 
     def _clear_results(self, arrays: Sequence[str]) -> None:
