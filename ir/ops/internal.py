@@ -105,6 +105,11 @@ def is_fusion(instruction: Instruction) -> bool:
     return instruction.op == FUSION
 
 
+def is_anchored(instruction: Instruction) -> bool:
+    """Whether the instruction is a fusion around an op with a kernel of its own."""
+    return instruction.op == FUSION and instruction.attributes.get("kind") == "anchor"
+
+
 def anchor_of(fusion: Instruction) -> Instruction:
     """The only op with a kernel of its own in an anchored fusion."""
     (anchor,) = _anchors(fusion)

@@ -23,7 +23,7 @@ from hlojit.codegen.kernel_cache import KernelCache
 from hlojit.disk_cache import disk_cache
 from hlojit.extensions.backends.backend import CompileOptions
 from hlojit.gpu.driver import Driver, DriverError, Grid, Stream
-from hlojit.gpu.libraries import with_libraries
+from hlojit.gpu.libraries import is_for_library, with_libraries
 from hlojit.gpu.measuring import LostDevice, Run, buffers, measured, settled
 from hlojit.gpu.platforms import Platform
 from hlojit.ir.binary import FormatError, Reader, Writer
@@ -87,29 +87,40 @@ class Autotuner:
     def _driver(self) -> Driver:
         return self._platform.drivers[0]
 
-    def adapted(
-        self, instruction: Instruction, code: KernelCode, options: CompileOptions, given_up: list[str]
-    ) -> tuple[KernelCode, KernelCode]:
-        """The kernel that a program with these options takes for an instruction whose default is ``code``, as it launches it.
+    def default(self, instruction: Instruction, code: KernelCode, libraries: str) -> KernelCode:
+        """The kernel that is taken where nothing is measured: that of a group whose product a library computes, or ``code``."""
+        by_library = is_for_library(instruction, self._platform.target, libraries) and self._platform.library()[0]
+        return self._made(instruction, code, LIBRARY) if by_library else code
 
-        The first is the cache's, with whatever a library may do of it; the second is what this program is to have of it.
-        ``given_up`` gets the reason if the candidates cannot be measured now: the default stays, and nothing is kept.
+    def adapted(
+        self,
+        instruction: Instruction,
+        code: KernelCode,
+        default: KernelCode,
+        options: CompileOptions,
+        given_up: list[str],
+    ) -> tuple[KernelCode, KernelCode]:
+        """The kernel that a program with these options takes for an instruction, as it launches it.
+
+        ``code`` is the instruction's, ``default`` what is taken where nothing is measured.  The first of both is the cache's,
+        with whatever a library may do of it; the second is what this program is to have of it.  ``given_up`` gets the reason if
+        the candidates cannot be measured now: the default stays, and nothing is kept.
         """
-        plain = with_libraries(code, options.libraries)
+        plain = with_libraries(default, options.libraries)
         listed = self._choices(instruction, plain, options)
         if len(listed) < 2 or code.unkeyable or any(phase.has_status for phase in code.phases):
-            return code, plain
+            return default, plain
         if not self._driver.properties.has_clock:
             self._tell(
                 f"{self._driver.properties.kind} has no times that mean something: kernels stay the default ones"
             )
-            return code, plain
+            return default, plain
         try:
             tuning = self._tuning(instruction, code, [each.name for each in listed])
         except NotMeasured as error:
             given_up.append(str(error))
             self._tell(str(error))
-            return code, plain
+            return default, plain
         made = self._made(instruction, code, tuning.chosen)
         return made, _as_candidate(made, tuning.chosen)
 

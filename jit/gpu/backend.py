@@ -49,7 +49,7 @@ from hlojit.lowering.selection_plan import LONGEST_SELECTION
 from hlojit.lowering.summed_row_plan import LONGEST_SUMMED_ROW
 from hlojit.lowering.target import Target
 from hlojit.simt.conditions import KINDS, condition_kernel, condition_kernels
-from hlojit.simt.kernels import emit_kernel, has_fusion, limit_reason, lowering_reason
+from hlojit.simt.kernels import ANCHORS, emit_kernel, has_fusion, limit_reason, lowering_reason
 
 RUNTIME: Final = "gpu-1"
 """Identity of what kernels and the runtime agree on: parameters are addresses, buffers begin at multiples of 256 bytes."""
@@ -89,6 +89,7 @@ class GpuBackend(Backend):
         longest_selection=LONGEST_SELECTION,
         longest_summed_row=LONGEST_SUMMED_ROW,
         decoded_rows=4,
+        anchors=ANCHORS,
     )
 
     def __init__(self) -> None:
@@ -174,9 +175,11 @@ class GpuBackend(Backend):
         if blocks > MOST_BLOCKS:
             reason = f"it would take a launch of {blocks:,} blocks, and {MOST_BLOCKS:,} are the most"
             raise UnsupportedError(instruction.op.name, self.name, reason, instruction.location)
+        found = self._found()
+        default = found.tuner.default(instruction, code, options.libraries)
         if options.autotune in (SAME_BITS, ANY):
-            return self._found().tuner.adapted(instruction, code, options, given_up)
-        return code, with_libraries(code, options.libraries)
+            return found.tuner.adapted(instruction, code, default, options, given_up)
+        return default, with_libraries(default, options.libraries)
 
     def registers(self, instruction: Instruction) -> Mapping[str, int]:
         """Registers of a thread of the kernels of an instruction, by symbol, where an assembler tells: for estimates."""

@@ -90,7 +90,8 @@ class AnchoredBody:
         """The body as one of its own, which reads the anchor's result as its last operand."""
         body = self.body
         types = (*body.operand_types, self.sums.tensor_type)
-        return Body({**body.parameters, self.sums: len(body.operand_types)}, body.roots, types)
+        parameters = {**body.parameters, self.sums: len(body.operand_types)}
+        return Body(parameters, body.roots, types, members=body.members)
 
     def _behind_sums(self) -> set[Value]:
         """What is not known before the sums are."""
@@ -136,11 +137,13 @@ def _computing(
     mapping = {**known, **{each: block.add_argument(each.type) for each in region.arguments}}
     parameters = {mapping[argument]: number for number, argument in enumerate(region.arguments)}
     wanted, sums = _behind(roots, known), set(known.values())
+    members: dict[Instruction, Instruction] = {}
     for member in region:
         if member not in wanted:
             continue
         if Trait.BITCAST in member.op.traits and mapping[member.operands[0]] in sums:
             mapping[member.result] = mapping[member.operands[0]]
         else:
-            block.append(clone_instruction(member, mapping))
-    return Body(parameters, tuple(mapping[value] for value in roots), types)
+            members[member] = block.append(clone_instruction(member, mapping))
+    copied = tuple(members.get(member, member) for member in region)
+    return Body(parameters, tuple(mapping[value] for value in roots), types, members=copied)

@@ -197,11 +197,6 @@ class TiledPlan:
         """Two tiles of both operands: one is filled while sums go over the other."""
         return shared_bytes(self.tile, self.unit)
 
-    @property
-    def workspace_bytes(self) -> int:
-        """Of the parts' sums."""
-        return self.parts.workspace_bytes(self.product, self.unit)
-
 
 def shared_bytes(tile: Tile, unit: int) -> int:
     """Of two tiles of both operands."""

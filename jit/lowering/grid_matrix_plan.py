@@ -200,11 +200,6 @@ class MatrixPlan:
         """How many there are."""
         return math.prod(self.extents)
 
-    @property
-    def workspace_bytes(self) -> int:
-        """Of the parts' sums."""
-        return self.parts.workspace_bytes(self.product, 4)
-
 
 @final
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def plan_grid(body: Body, machine: GridMachine, space: Space, facts: Facts) -> G
     row_index = delinearized(variable("row", 0, rows - 1), space.extents[:-1])
     mapping = dict(zip(space.names[:-1], row_index))
     index = tuple(position.substitute(mapping) for position in space.root_index)
-    loaded = sum(_bytes(load.kind) for load in facts.loads if load.linear.variables)
+    loaded = sum(kind_bytes(load.kind) for load in facts.loads if load.linear.variables)
     unroll = 1
     pieces = rows * -(-extent // lanes)
     # Small grids rather fill the machine than threads.
@@ -127,9 +127,9 @@ def piece_lanes(body: Body, machine: GridMachine, facts: Facts, name: str, exten
     """Elements of a piece: what the widest access holds of the smallest element that moves along the variable."""
     kinds = [load.kind for load in facts.loads if load.linear.coefficient(name) in (1, -1)]
     kinds += [memory_kind(root.tensor_type.element_type) for root in body.roots]
-    lanes = machine.access_bytes // max(min(_bytes(kind) for kind in kinds), 1)
+    lanes = machine.access_bytes // max(min(kind_bytes(kind) for kind in kinds), 1)
     # Wide elements beside narrow ones: no more than two accesses each.
-    lanes = min(lanes, 2 * machine.access_bytes // max(_bytes(kind) for kind in kinds))
+    lanes = min(lanes, 2 * machine.access_bytes // max(kind_bytes(kind) for kind in kinds))
     if facts.has_call or facts.has_loop:
         return 1
     while lanes > 1 and (
@@ -141,5 +141,6 @@ def piece_lanes(body: Body, machine: GridMachine, facts: Facts, name: str, exten
     return lanes
 
 
-def _bytes(kind: str) -> int:
+def kind_bytes(kind: str) -> int:
+    """Bytes of an element of a kind in memory."""
     return max(8, KIND_BITS[kind]) // 8

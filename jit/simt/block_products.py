@@ -25,7 +25,8 @@ from hlojit.lowering.grid_product import GridProduct, Place
 from hlojit.lowering.index import Index
 from hlojit.simt.frame import GridFrame
 from hlojit.simt.portable_matrices import shared_pointer
-from hlojit.simt.product_operands import Piece, Reader, Writer, block_indices, load_vector_at
+from hlojit.simt.product_operands import Piece, Reader, block_indices, load_vector_at
+from hlojit.simt.product_results import Outputs, Writer
 
 
 class StepPlan(Protocol):
@@ -66,10 +67,6 @@ class StepPlan(Protocol):
     @property
     def extents(self) -> tuple[int, int, int, int]:
         """What the number of a block is made of: part, batch, tile of rows, tile of columns."""
-
-    @property
-    def workspace_bytes(self) -> int:
-        """Of the parts' sums."""
 
 
 class Side(ABC):
@@ -180,14 +177,15 @@ class CopiedSide(Side):
 
 
 class BlockProduct(ABC):
-    """One launch; ``elements`` are those of lhs, rhs and result."""
+    """One launch; ``elements`` are those of lhs and rhs."""
 
-    def __init__(self, frame: GridFrame, plan: StepPlan, elements: tuple[Elements, Elements, Elements]):
+    def __init__(self, frame: GridFrame, plan: StepPlan, elements: tuple[Elements, Elements], outputs: Outputs):
         self.frame = frame
         self.plan = plan
         self.elements = elements
+        self.outputs = outputs
         self.b = frame.builder
-        self.kind = elements[2].compute
+        self.kind = outputs.elements.compute
         self.batch: Index
         self.lhs: Side
         self.rhs: Side
@@ -195,9 +193,9 @@ class BlockProduct(ABC):
     def emit_kernel(self, symbol: str) -> None:
         """Emit the kernel function."""
         plan = self.plan
-        bytes_ = plan.workspace_bytes
+        bytes_ = self.outputs.workspace_bytes(plan.parts)
         with self.frame.kernel(symbol, plan.threads, workspace_bytes=bytes_, at_once=plan.at_once) as workspace:
-            writer = Writer(self.frame, plan.product, self.elements[2], workspace[0] if workspace else None)
+            writer = self.outputs.writer(self.frame, plan.parts, workspace)
             part, self.batch, rows, columns = block_indices(self.frame, plan.extents)
             access = self.frame.access
             first_row, first_column = access.uniform(rows * plan.rows), access.uniform(columns * plan.columns)

@@ -11,7 +11,7 @@ from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_plan import GridPlan, plan_grid
 from hlojit.lowering.grid_tile_plan import plan_grid_tiles
 from hlojit.lowering.index import Index, variable
-from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.kernel import KernelCode, Phase
 from hlojit.lowering.loop_plan import plan_space
 from hlojit.lowering.space import Space
 from hlojit.lowering.target import Target
@@ -29,18 +29,29 @@ def emit_elementwise(body: Body, target: Target, dialect: Dialect, symbol: str) 
     tiles = plan_grid_tiles(body, target.grid, space, facts, found) if found is not None else None
     if tiles is not None:
         return emit_tiles(tiles, target, dialect, symbol)
-    return _Elementwise(plan_grid(body, target.grid, space, facts), target, dialect, target.grid).emit(symbol)
+    plan = plan_grid(body, target.grid, space, facts)
+    frame = GridFrame(target, body, dialect)
+    phase = _Elementwise(plan, frame, target.grid).emit(symbol)
+    return frame.code((phase,), in_place=plan.in_place)
+
+
+def emit_loop_phase(frame: GridFrame, symbol: str, workspace_bytes: int) -> Phase:
+    """One more kernel of a frame's module, which reads an operand in the workspace."""
+    body, machine = frame.body, frame.target.grid
+    assert machine is not None
+    space, facts = plan_space(body, Space.of_shape(body.roots[0].tensor_type.shape), body.roots)
+    return _Elementwise(plan_grid(body, machine, space, facts), frame, machine).emit(symbol, workspace_bytes)
 
 
 class _Elementwise:
-    def __init__(self, plan: GridPlan, target: Target, dialect: Dialect, machine: GridMachine):
+    def __init__(self, plan: GridPlan, frame: GridFrame, machine: GridMachine):
         self.plan = plan
         self.machine = machine
-        self.frame = GridFrame(target, plan.body, dialect)
+        self.frame = frame
 
-    def emit(self, symbol: str) -> KernelCode:
+    def emit(self, symbol: str, workspace_bytes: int = 0) -> Phase:
         plan, b = self.plan, self.frame.builder
-        with self.frame.kernel(symbol, plan.threads):
+        with self.frame.kernel(symbol, plan.threads, workspace_bytes=workspace_bytes):
             step = plan.threads * plan.unroll
             first = b.add(b.mul(b.zext(b.block, "i64"), b.constant("i64", step)), b.zext(b.thread, "i64"))
             units = [b.add(first, b.constant("i64", n * plan.threads)) for n in range(plan.unroll)]
@@ -56,7 +67,7 @@ class _Elementwise:
             t.nbytes for t in plan.body.operand_types
         )
         cost = moved / self.machine.memory_bandwidth / plan.blocks
-        return self.frame.code((self.frame.phase(symbol, plan.blocks, cost),), in_place=plan.in_place)
+        return self.frame.phase(symbol, plan.blocks, cost)
 
     def _pieces(self, units: list[Val]) -> None:
         """Whole pieces of a thread: everything is read and computed before anything is stored."""

@@ -28,23 +28,36 @@ class GridFrame(Frame):
     access: SimtAccess
     builder: SimtBuilder
 
-    def __init__(self, target: Target, body: Body, dialect: Dialect):
-        super().__init__(target, body, SimtBuilder(dialect))
+    def __init__(
+        self,
+        target: Target,
+        body: Body,
+        dialect: Dialect,
+        builder: SimtBuilder | None = None,
+        in_workspace: int | None = None,
+    ):
+        """``builder``: of the module that has other kernels already; ``in_workspace``: an operand that is no buffer."""
+        super().__init__(target, body, SimtBuilder(dialect) if builder is None else builder)
+        self.in_workspace = in_workspace
 
     @contextmanager
     def kernel(self, symbol: str, threads: int, *, workspace_bytes: int = 0, at_once: int = 1) -> Iterator[list[Val]]:
         """Open the function; gives the address of the workspace, if there is one."""
         count = len(self.body.operand_types) + len(self.body.roots)
-        buffers = [self._memory(number) for number in range(count)]
+        buffers = [self._memory(number) for number in range(count) if number != self.in_workspace]
+        given = len(buffers)
         if workspace_bytes:
             buffers.append(Memory("the workspace", workspace_bytes, is_written=True))
         with self.builder.kernel(symbol, buffers, threads, at_once=at_once) as addresses:
             sizes = [self.body.length(number) for number in range(count)]
-            self.access = SimtAccess(self.builder, self.target, addresses[:count], sizes)
+            bases = addresses[:given]
+            if self.in_workspace is not None:
+                bases.insert(self.in_workspace, addresses[given])
+            self.access = SimtAccess(self.builder, self.target, bases, sizes)
             self.elements = elements = Elements(cast(Access, self.access), self.body)
             numbers = {member: number for number, member in enumerate(self.body.members)}
             self.builder.member = lambda: numbers.get(elements.reader, -1) if elements.reader is not None else -1
-            yield addresses[count:]
+            yield addresses[given:]
 
     def _memory(self, number: int) -> Memory:
         operands = self.body.operand_types

@@ -19,6 +19,8 @@ from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import Expand, Indexed, Kernel, OpDefinition, Pointwise, Reduction, Structural, Trait
 from hlojit.ir.ops.foreign import ForeignCallView, plain
+from hlojit.ir.ops.internal import anchor_of, is_anchored
+from hlojit.lowering.anchored_body import AnchoredBody
 from hlojit.lowering.body import Body
 from hlojit.lowering.candidates import Candidate
 from hlojit.lowering.fusion_kind import FusionKind
@@ -58,11 +60,22 @@ _MATRIX_TYPES: Final[dict[str, str]] = {
     "dot_general": "hlojit.simt.product_choice:dot_matrix_type",
 }
 """What matrix instructions multiply for an instruction: ``type(instruction, target)``."""
+_LIBRARY_CALLS: Final[dict[str, str]] = {
+    "convolution": "hlojit.simt.product_choice:convolution_library_call",
+    "dot_general": "hlojit.simt.product_choice:dot_library_call",
+}
+"""What a vendor's library may compute instead: ``call(instruction, target)``."""
 _LIMITS: Final[dict[str, str]] = {
     "cholesky": "hlojit.simt.factorizations:size_reason",
     "triangular_solve": "hlojit.simt.factorizations:size_reason",
 }
 """Of the kernels that are not for every instruction: ``reason(instruction)`` says why, or nothing."""
+_GROUPS: Final[dict[str, str]] = {
+    "convolution": "hlojit.simt.dot:emit_convolution_group",
+    "dot_general": "hlojit.simt.dot:emit_dot_group",
+}
+"""Of the kernels that compute what follows them as well (``FusionLimits.anchors``): ``emit(group, target, dialect, symbol)``."""
+ANCHORS: Final = frozenset(_GROUPS)
 _FUSION: Final = "fusion"
 """The lowering of ``hlojit.fusion``."""
 
@@ -85,13 +98,17 @@ def emit_kernel(
     if Trait.TALKS in instruction.op.traits:
         return KernelCode("", (Phase(symbol, 1, 0.0),), host=_host_work(instruction))
     name = lowering.name if isinstance(lowering, Kernel) else _FUSION
+    named = {"candidate": candidate} if candidate else {}
+    if is_anchored(instruction):
+        group = AnchoredBody.of(instruction)
+        code: KernelCode = _imported(_group_path(group))(group, target, dialect, symbol, **named)
+        return replace(code, candidate=candidate)
     if name != _FUSION:
         path = _KERNELS.get(name)
         if path is None:
             reason = lowering_reason(instruction.op)
             raise UnsupportedError(instruction.op.name, "", reason, instruction.location)
-        named = {"candidate": candidate} if candidate else {}
-        code: KernelCode = _imported(path)(instruction, target, dialect, symbol, **named)
+        code = _imported(path)(instruction, target, dialect, symbol, **named)
         return replace(code, candidate=candidate) if candidate else code
     body = Body.of(instruction, storages)
     kind = FusionKind.of(body)
@@ -99,6 +116,15 @@ def emit_kernel(
         raise UnsupportedError(instruction.op.name, "", f"no GPU kernel for {kind.value} yet", instruction.location)
     fused: KernelCode = _imported(_FUSIONS[kind])(body, target, dialect, symbol)
     return fused
+
+
+def _group_path(group: AnchoredBody) -> str:
+    lowering = group.anchor.op.lowering
+    path = _GROUPS.get(lowering.name) if isinstance(lowering, Kernel) else None
+    if path is None:
+        reason = f"no GPU kernel for groups around {group.anchor.op.name} yet"
+        raise UnsupportedError("hlojit.fusion", "", reason, group.anchor.location)
+    return path
 
 
 def _host_work(instruction: Instruction) -> HostWork:
@@ -112,6 +138,7 @@ def _host_work(instruction: Instruction) -> HostWork:
 
 def kernel_candidates(instruction: Instruction, target: Target) -> tuple[Candidate, ...]:
     """The ways in which the kernel of an instruction can be made, the default first; none where there is one way."""
+    instruction = _with_kernel(instruction)
     lowering = instruction.op.lowering
     path = _CANDIDATES.get(lowering.name) if isinstance(lowering, Kernel) else None
     listed: tuple[Candidate, ...] = _imported(path)(instruction, target) if path is not None else ()
@@ -120,9 +147,23 @@ def kernel_candidates(instruction: Instruction, target: Target) -> tuple[Candida
 
 def matrix_type(instruction: Instruction, target: Target) -> str:
     """What matrix instructions multiply for an instruction, or an empty string where they have no part in it."""
+    instruction = _with_kernel(instruction)
     lowering = instruction.op.lowering
     path = _MATRIX_TYPES.get(lowering.name, "") if isinstance(lowering, Kernel) else ""
     return str(_imported(path)(instruction, target)) if path else ""
+
+
+def library_call(instruction: Instruction, target: Target) -> str:
+    """The call of a library that may compute an instruction, or the anchor of a fusion, or an empty string."""
+    instruction = _with_kernel(instruction)
+    lowering = instruction.op.lowering
+    path = _LIBRARY_CALLS.get(lowering.name, "") if isinstance(lowering, Kernel) else ""
+    return str(_imported(path)(instruction, target)) if path else ""
+
+
+def _with_kernel(instruction: Instruction) -> Instruction:
+    """The instruction that has a kernel: of an anchored fusion its anchor."""
+    return anchor_of(instruction) if is_anchored(instruction) else instruction
 
 
 def has_kernel(name: str) -> bool:

@@ -30,8 +30,9 @@ from hlojit.simt.block_products import BlockProduct, CopiedSide
 from hlojit.simt.builder import SimtBuilder
 from hlojit.simt.frame import GridFrame
 from hlojit.simt.portable_matrices import EXCHANGED_WORDS, lane_parts, place_of, shared_pointer
-from hlojit.simt.product_operands import Piece, Reader, Writer, spread, vector_part
-from hlojit.simt.staged_results import StagedResults
+from hlojit.simt.product_operands import Piece, Reader, spread, vector_part
+from hlojit.simt.product_results import Outputs, Writer
+from hlojit.simt.staged_results import Leaving, StagedResults
 
 _KINDS: Final = {1: "i8", 2: "i16", 4: "i32"}
 _OWN: Final = {"bf16": "bf16", "f16": "f16", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
@@ -140,8 +141,8 @@ class _Rows(CopiedSide):
 class MatrixProduct(BlockProduct):
     """One launch of a plan."""
 
-    def __init__(self, frame: GridFrame, plan: MatrixPlan, elements: tuple[Elements, Elements, Elements]):
-        super().__init__(frame, plan, elements)
+    def __init__(self, frame: GridFrame, plan: MatrixPlan, elements: tuple[Elements, Elements], outputs: Outputs):
+        super().__init__(frame, plan, elements, outputs)
         self.matrices = plan
         self.down = plan.tile.warp_rows // ROWS
         self.across = plan.tile.warp_columns // COLUMNS
@@ -198,22 +199,23 @@ class MatrixProduct(BlockProduct):
         b, plan = self.b, self.matrices
         product, tile = plan.product, plan.tile
         block, first = (part, self.batch), (first_row, first_column)
-        bands = tile.rows // tile.warp_rows, tile.warp_rows
         left = 4 if self.rhs.layout.paired else 2, 2 if self.lhs.layout.paired else 1
-        staged = StagedResults(self.frame, writer, block, (product.m, product.n), first, tile.columns, bands, left)
+        leaving = Leaving(tile.rows // tile.warp_rows, tile.warp_rows, ROWS, *left)
+        staged = StagedResults(self.frame, writer, block, (product.m, product.n), first, tile.columns, leaving)
         band, group = b.zext(self.band, "i64"), b.zext(lane_parts(b)[0], "i64")
         apart = 1 if self.lhs.layout.paired else 8
         near = b.add(group, group) if self.lhs.layout.paired else group
-        for step in range(self.down):
-            if step:
+        for round in range(staged.rounds):
+            if round:
                 b.barrier()
-            for half in range(2):
-                numbers = range(4 * step * self.across, 4 * (step + 1) * self.across, 4)
-                values = [sums[number + 2 * half : number + 2 * half + 2] for number in numbers]
-                inside = b.add(near, b.constant("i64", apart * half))
-                staged.leave(band, inside, step, self._neighbours(values))
+            for step in range(round * staged.together, (round + 1) * staged.together):
+                for half in range(2):
+                    numbers = range(4 * step * self.across, 4 * (step + 1) * self.across, 4)
+                    values = [sums[number + 2 * half : number + 2 * half + 2] for number in numbers]
+                    inside = b.add(near, b.constant("i64", apart * half))
+                    staged.leave(band, inside, step, self._neighbours(values))
             b.barrier()
-            staged.write(step, plan.threads)
+            staged.write(round, plan.threads)
 
     def _neighbours(self, values: Sequence[Sequence[Val]]) -> list[tuple[Val, int, Val]]:
         """A lane's sums of one row, two an instruction, as neighbours: a column of the lane, how much further, a vector."""

@@ -13,6 +13,7 @@ be taken.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, final
 
@@ -49,6 +50,11 @@ class ProductProblem:
     algorithm: DotAlgorithm | None
     precision: tuple[str, ...]
 
+    def of_buffers(self, numbers: Sequence[int]) -> ProductProblem:
+        """The product whose operands are these of a kernel's buffers."""
+        lhs, rhs = (replace(each, number=numbers[each.number]) for each in (self.product.lhs, self.product.rhs))
+        return replace(self, product=replace(self.product, lhs=lhs, rhs=rhs))
+
     def plans(self, parts: Parts | None = None) -> list[ProductPlan]:
         """Plans that add in the same order, the best by estimate first; ``parts`` are the sums' if not what the shape says."""
         itemsizes = self.elements[0].size, self.elements[1].size
@@ -76,8 +82,10 @@ class ProductProblem:
             return plans[0]
         return next(plan for plan in (*plans, *self.others()) if plan.candidate.name == candidate)
 
-    def library_call(self, way: int = 0) -> str:
+    def library_call(self, way: int = 0, buffer: int = 2) -> str:
         """The call of a library that may compute the product instead, in one of its ways, or an empty string.
+
+        ``buffer`` is the number of the one for the product's result.
 
         Sums of 8-bit floats have fewer bits than f32 within an instruction, and between them where the algorithm allows it.
         """
@@ -91,7 +99,7 @@ class ProductProblem:
         if names[0].startswith("f8") and exact and not imprecise:
             return ""
         call = library_product(self.product, names, rounds_to_tf32=narrowed == {TF32}, fast=imprecise)
-        return "" if call is None else replace(call, way=way).to_text()
+        return "" if call is None else replace(call, way=way, buffers=(*call.buffers[:2], buffer)).to_text()
 
 
 def dot_problem(instruction: Instruction, target: Target) -> ProductProblem | None:
@@ -136,6 +144,20 @@ def dot_candidates(instruction: Instruction, target: Target) -> tuple[Candidate,
 def convolution_candidates(instruction: Instruction, target: Target) -> tuple[Candidate, ...]:
     """The ways to compute a ``convolution``, the default first."""
     return _candidates(convolution_problem(instruction, target))
+
+
+def dot_library_call(instruction: Instruction, target: Target) -> str:
+    """The call of a library that may compute a ``dot_general``, or an empty string."""
+    return _library_call(dot_problem(instruction, target))
+
+
+def convolution_library_call(instruction: Instruction, target: Target) -> str:
+    """The call of a library that may compute a ``convolution``, or an empty string."""
+    return _library_call(convolution_problem(instruction, target))
+
+
+def _library_call(problem: ProductProblem | None) -> str:
+    return "" if problem is None else problem.library_call()
 
 
 def _candidates(problem: ProductProblem | None) -> tuple[Candidate, ...]:

@@ -1,4 +1,4 @@
-"""How threads read a product's operands and write its results: pieces of neighbours, decoded, outside of windows zero."""
+"""How threads read a product's operands: pieces of neighbours, decoded, outside of windows zero."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, final
 
 from hlojit.llvm.product_elements import Elements, storage_kind
 from hlojit.llvm.text import Val
-from hlojit.lowering.grid_product import GridProduct, Place, ProductOperand
+from hlojit.lowering.grid_product import Place, ProductOperand
 from hlojit.lowering.index import Index, delinearized, variable
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt.builder import SimtBuilder
@@ -137,59 +137,6 @@ class Reader:
         return value
 
 
-@final
-class Writer:
-    """Where the sums of a kernel go: rounded into the result, or as they are into a part of the workspace."""
-
-    def __init__(self, frame: GridFrame, product: GridProduct, elements: Elements, workspace: Val | None):
-        self.frame = frame
-        self.b = frame.builder
-        self.product = product
-        self.elements = elements
-        self.workspace = workspace
-
-    def lanes(self, most: int) -> int:
-        """How many neighbouring columns are written at once."""
-        if self.workspace is None:
-            return self.product.result_lanes(min(most, WIDEST // self.elements.size))
-        lanes = 1
-        while 2 * lanes <= most and self.product.n % (2 * lanes) == 0:
-            lanes *= 2
-        return lanes
-
-    @property
-    def kind(self) -> str:
-        """Of an element where it is written."""
-        return self.elements.compute if self.workspace is not None else storage_kind(self.elements.element)
-
-    @property
-    def base(self) -> Val:
-        """Address of the first one."""
-        return self.workspace if self.workspace is not None else self.frame.access.bases[-1]
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether all columns of a row are neighbours."""
-        axes = self.product.result[2]
-        return self.workspace is not None or (len(axes) == 1 and axes[0].strides[0] == 1)
-
-    def place(self, part: Index, batch: Index, row: Index, column: Index) -> Index:
-        """Where a sum is written, in elements."""
-        product = self.product
-        if self.workspace is None:
-            return product.result_place(batch, row, column)
-        return ((part * product.batch + batch) * product.m + row) * product.n + column
-
-    def encoded(self, value: Val) -> Val:
-        """A sum as it is written."""
-        return value if self.workspace is not None else self.elements.encode(self.b, value)
-
-    def write(self, part: Index, batch: Index, row: Index, column: Index, value: Val) -> None:
-        """Write neighbouring columns."""
-        offset = self.frame.access.uniform(self.place(part, batch, row, column))
-        store_vector(self.b, self.encoded(value), self.base, offset)
-
-
 def vector_part(b: SimtBuilder, vector: Val, first: int, count: int) -> Val:
     """``count`` lanes of a vector."""
     if vector.lanes == count:
@@ -209,33 +156,3 @@ def block_indices(frame: GridFrame, extents: Sequence[int]) -> tuple[Index, ...]
         count *= extent
     frame.access.variables["block"] = frame.builder.zext(frame.builder.block, "i64")
     return delinearized(variable("block", 0, count - 1), extents)
-
-
-def write_inside(
-    frame: GridFrame,
-    writer: Writer,
-    block: tuple[Index, Index],
-    row: tuple[Val, int],
-    column: tuple[Val, int],
-    value: Val,
-    *,
-    whole: tuple[bool, bool] = (False, False),
-) -> None:
-    """Write neighbouring columns that exist, given with the product's extents; ``whole``: all rows, or columns, do."""
-    b, access = frame.builder, frame.access
-
-    def write() -> None:
-        with frame.scope():
-            access.variables["at.row"], access.variables["at.column"] = row[0], column[0]
-            places = variable("at.row", 0, row[1] - 1), variable("at.column", 0, column[1] - 1)
-            writer.write(*block, *places, value)
-
-    exists: Val | None = None
-    for (at, extent), is_whole in zip((row, column), whole):
-        if not is_whole:
-            inside = b.icmp("slt", at, b.constant("i64", extent))
-            exists = inside if exists is None else b.and_(exists, inside)
-    if exists is None:
-        write()
-    else:
-        b.when(exists, write)

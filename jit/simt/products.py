@@ -20,13 +20,13 @@ from hlojit.simt.product_operands import (
     Arithmetic,
     Piece,
     Reader,
-    Writer,
     load_vector,
     spread,
     store_vector,
     vector_part,
-    write_inside,
 )
+from hlojit.simt.product_results import IntoGroup, Outputs, Writer, write_inside
+from hlojit.simt.staged_results import Leaving, StagedResults
 
 UNROLL: Final = 4
 """Terms whose products are written out."""
@@ -72,8 +72,8 @@ class _Lines(Side):
 class TiledProduct(BlockProduct):
     """One launch of a plan."""
 
-    def __init__(self, frame: GridFrame, plan: TiledPlan, elements: tuple[Elements, Elements, Elements]):
-        super().__init__(frame, plan, elements)
+    def __init__(self, frame: GridFrame, plan: TiledPlan, elements: tuple[Elements, Elements], outputs: Outputs):
+        super().__init__(frame, plan, elements, outputs)
         self.tiled = plan
         self.arithmetic = Arithmetic(self.b, self.kind)
         tile, vector = plan.tile, plan.vector
@@ -128,6 +128,9 @@ class TiledProduct(BlockProduct):
     def write(self, writer: Writer, part: Index, first_row: Val, first_column: Val, sums: Sequence[Val]) -> None:
         plan, b = self.tiled, self.b
         product, tile = plan.product, plan.tile
+        if isinstance(writer, IntoGroup):
+            self._stage(writer, part, (first_row, first_column), sums)
+            return
         lanes = writer.lanes(self.column_lanes)
         first_row, first_column = b.add(first_row, self.first_row), b.add(first_column, self.first_column)
         for number, vector in enumerate(sums):
@@ -140,3 +143,24 @@ class TiledProduct(BlockProduct):
                 value = vector_part(b, vector, lane, lanes)
                 places = (at_row, product.m), (at_column, product.n)
                 write_inside(self.frame, writer, (part, self.batch), *places, value, whole=self.whole)
+
+    def _stage(self, writer: IntoGroup, part: Index, first: tuple[Val, Val], sums: Sequence[Val]) -> None:
+        """Leave the sums in shared memory, from where what follows goes over them in one loop."""
+        b, tile, product = self.b, self.tiled.tile, self.tiled.product
+        leaving = Leaving(1, tile.rows, tile.rows // self.row_groups, self.column_lanes, 1)
+        extents = product.m, product.n
+        staged = StagedResults(self.frame, writer, (part, self.batch), extents, first, tile.columns, leaving)
+        for round in range(staged.rounds):
+            if round:
+                b.barrier()
+            for number in range(tile.thread_rows // staged.rounds):
+                step, lane = divmod(number + round * (tile.thread_rows // staged.rounds), self.row_lanes)
+                row = (step * self.row_lanes + lane) * self.column_groups
+                values = [
+                    (self.first_column, group * (tile.columns // self.column_groups), sums[row + group])
+                    for group in range(self.column_groups)
+                ]
+                inside = b.add(self.first_row, b.constant("i64", lane))
+                staged.leave(b.constant("i64", 0), inside, step, values)
+            b.barrier()
+            staged.write(round, self.tiled.threads)

@@ -20,15 +20,13 @@ from hlojit.simt.product_operands import (
     Arithmetic,
     Piece,
     Reader,
-    Writer,
     block_indices,
     load_vector,
     spread,
     store_vector,
-    unit_bytes,
     vector_part,
-    write_inside,
 )
+from hlojit.simt.product_results import Outputs, Writer, write_inside
 
 Pieces = tuple[list[list[Piece]], Piece]
 """Of every row of the left operand, the pieces that stand against one of the right operand."""
@@ -36,14 +34,15 @@ Pieces = tuple[list[list[Piece]], Piece]
 
 @final
 class VectorProduct:
-    """One launch; ``elements`` are those of lhs, rhs and result."""
+    """One launch; ``elements`` are those of lhs and rhs."""
 
-    def __init__(self, frame: GridFrame, plan: VectorPlan, elements: tuple[Elements, Elements, Elements]):
+    def __init__(self, frame: GridFrame, plan: VectorPlan, elements: tuple[Elements, Elements], outputs: Outputs):
         self.frame = frame
         self.plan = plan
         self.elements = elements
+        self.outputs = outputs
         self.b = frame.builder
-        self.kind = elements[2].compute
+        self.kind = outputs.elements.compute
         self.arithmetic = Arithmetic(self.b, self.kind)
         self.reads = 0
         self.batch: Index
@@ -52,9 +51,9 @@ class VectorProduct:
     def emit(self, symbol: str) -> Phase:
         """Emit the kernel function."""
         plan, product = self.plan, self.plan.product
-        workspace_bytes = plan.parts.workspace_bytes(product, unit_bytes(self.kind))
+        workspace_bytes = self.outputs.workspace_bytes(plan.parts)
         with self.frame.kernel(symbol, plan.threads, workspace_bytes=workspace_bytes) as workspace:
-            writer = Writer(self.frame, product, self.elements[2], workspace[0] if workspace else None)
+            writer = self.outputs.writer(self.frame, plan.parts, workspace)
             part, self.batch, block = block_indices(self.frame, plan.extents)
             self.lhs = Reader(self.frame, product.lhs, self.elements[0])
             self.rhs = Reader(self.frame, product.rhs, self.elements[1])
