@@ -77,8 +77,10 @@ def nvidia_platform() -> Platform:
         return {code.symbol: _image(assembler, code, target) for code in codes}
 
     dialect, emit = NvptxDialect(chosen), numba_function_code
+    # What programs are made of depends on whether there is a library; which one it is, on who runs them.
+    made_with = software(assembler.name) + ("" if cublaslt.unavailable() else " cublaslt")
     return Platform(
-        target, dialect, assemble, drivers, software(assembler.name),
+        target, dialect, assemble, drivers, made_with,
         device_function=emit, library=product_library, driver_version=str(api("cuDriverGetVersion")),
     )  # fmt: skip
 

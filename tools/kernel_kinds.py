@@ -306,12 +306,33 @@ def _product(
     return Kind(_function(body, r, left, right), wide)
 
 
-def _convolution(dtype: str) -> Kind:
+def _linear(dtype: str, rows: int = 1024, columns: int = 1024, *, wide: bool = True) -> Kind:
+    """A product with a bias, gelu and a residual."""
+    x, w = f"tensor<{rows}x1024x{dtype}>", f"tensor<1024x{columns}x{dtype}>"
+    b, r = f"tensor<{columns}x{dtype}>", f"tensor<{rows}x{columns}x{dtype}>"
+    body = f"""
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : ({x}, {w}) -> {r}
+      %1 = stablehlo.broadcast_in_dim %z, dims = [1] : ({b}) -> {r}
+      %2 = stablehlo.add %0, %1 : {r}
+      %3 = stablehlo.constant dense<0.044715> : {r}
+      %4 = stablehlo.multiply %2, %2 : {r}
+      %5 = stablehlo.multiply %4, %2 : {r}
+      %6 = stablehlo.multiply %5, %3 : {r}
+      %7 = stablehlo.add %6, %2 : {r}
+      %8 = stablehlo.tanh %7 : {r}
+      %9 = stablehlo.multiply %8, %2 : {r}
+      %10 = stablehlo.add %9, %w : {r}
+      return %10 : {r}"""
+    return Kind(_function(body, r, x, w, b, r), wide)
+
+
+def _convolution(dtype: str, *, then: str = "") -> Kind:
     t, w = f"tensor<16x32x32x128x{dtype}>", f"tensor<3x3x128x128x{dtype}>"
     body = f"""
       %0 = stablehlo.convolution(%x, %y) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
         window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({t}, {w}) -> {t}
-      return %0 : {t}"""
+      {f"%1 = stablehlo.{then} %0 : {t}" if then else ""}
+      return %{1 if then else 0} : {t}"""
     return Kind(_function(body, t, t, w), wide=False)
 
 
@@ -427,6 +448,10 @@ KINDS = {
     "product_bf16_logits": _product("bf16", rows=4096, columns=50257, contracted=1),
     "vector_product_f32": _product("f32", rows=1),
     "vector_product_bf16": _product("bf16", rows=1, contracted=1),
+    **{f"linear_{dtype}": _linear(dtype) for dtype in ("f32", "bf16", "f16", "f64")},
+    "linear_odd_bf16": _linear("bf16", columns=1001, wide=False),
+    "linear_few_rows_bf16": _linear("bf16", rows=4, wide=False),
+    "convolution_tanh_bf16": _convolution("bf16", then="tanh"),
     "convolution_f32": _convolution("f32"),
     "convolution_bf16": _convolution("bf16"),
     **{f"cholesky_{name}": _cholesky(dtype) for name, dtype in (("f32", "f32"), ("c64", "complex<f32>"))},

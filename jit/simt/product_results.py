@@ -141,7 +141,7 @@ class IntoGroup(Writer):
         kinds = [load.kind for load in self.facts.loads if load.linear.coefficient(COLUMN) in (1, -1)]
         kinds += [memory_kind(root.tensor_type.element_type) for root in self.group.body.roots]
         lanes = min(most, 2 * machine.access_bytes // max(map(kind_bytes, kinds)))
-        while lanes > 1 and self.facts.live * lanes > machine.registers_per_thread // 4:
+        while lanes > 1 and self.facts.live * lanes > machine.registers_per_thread // 2:
             lanes //= 2
         return self.product.result_lanes(lanes)
 

@@ -173,6 +173,49 @@ def test_programs_call_it_where_it_is(
     assert (lt.calls, lt.heuristics) == ((2, 1) if is_installed else (0, 0))
 
 
+GROUP = """
+func.func @main(%x: tensor<64x48xbf16>, %y: tensor<48x80xbf16>, %b: tensor<80xf32>) -> tensor<64x80xf32> {
+  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<64x48xbf16>, tensor<48x80xbf16>) -> tensor<64x80xf32>
+  %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<80xf32>) -> tensor<64x80xf32>
+  %2 = stablehlo.add %0, %1 : tensor<64x80xf32>
+  %3 = stablehlo.negate %2 : tensor<64x80xf32>
+  return %3 : tensor<64x80xf32>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_worthwhile", "is_installed", "calls"),
+    [
+        ("auto", True, True, 1),
+        ("auto", False, True, 0),
+        ("auto", True, False, 0),
+        ("off", True, True, 0),
+        ("require", False, True, 1),
+    ],
+)
+def test_a_product_with_what_follows_it_is_one_kernel_or_a_call_and_a_launch(
+    backend: CudaBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    choice: str,
+    is_worthwhile: bool,
+    is_installed: bool,
+    calls: int,
+) -> None:
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    if not is_installed:
+        monkeypatch.setattr(cublaslt, "unavailable", lambda: cublaslt.MISSING)
+    monkeypatch.setattr("hlojit.lowering.library_product.FEWEST_MACS", 1 << (10 if is_worthwhile else 40))
+    name = f"@{choice}_{is_worthwhile}_{is_installed}".lower()
+    program = hlojit.compile(GROUP.replace("@main", name), backend="cuda", options={"libraries": choice})
+    (launch,) = program.spec.program.launches()
+    assert len(launch.kernel.phases) == 1 + calls
+    x, y, bias = draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2), draw((80,), "f32", 3)
+    for _ in range(2):
+        compare(-(np.asarray(program(x, y, bias)) + bias), x, y, ((), (), (1,), (0,)), "f32")
+    assert lt.calls == 2 * calls
+
+
 def use(monkeypatch: pytest.MonkeyPatch, load: Callable[[], Any]) -> None:
     """A library whose bindings are what ``load`` returns."""
     monkeypatch.setattr(cublaslt, "unavailable", lambda: "")

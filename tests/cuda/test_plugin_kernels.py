@@ -103,6 +103,52 @@ def test_groups_of_the_fusion_passes_are_taken_over() -> None:
     np.testing.assert_allclose(executable(X), (X * X).sum(axis=1), rtol=1e-5)
 
 
+LINEAR = """func.func @main(%x: tensor<20x30xf32>, %w: tensor<30x40xf32>, %b: tensor<40xf32>) -> tensor<20x40xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<20x40xf32>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<20x30xf32>, tensor<30x40xf32>) -> tensor<20x40xf32>
+  %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<40xf32>) -> tensor<20x40xf32>
+  %2 = stablehlo.add %0, %1 : tensor<20x40xf32>
+  %3 = stablehlo.maximum %2, %zero : tensor<20x40xf32>
+  return %3 : tensor<20x40xf32>
+}"""
+
+
+@cuda.jit
+def linear_relu(x: Any, w: Any, bias: Any, result: Any) -> None:
+    i = cuda.grid(1)
+    if i < result.size:
+        row, column = i // result.shape[1], i % result.shape[1]
+        total = np.float32(0.0)
+        for k in range(x.shape[1]):
+            total += x[row, k] * w[k, column]
+        result[row, column] = max(total + bias[column], np.float32(0.0))
+
+
+def test_a_product_with_what_follows_it_is_one_group() -> None:
+    """A function of numba.cuda computes the whole of it, or declines, and hlojit's own kernel does."""
+    groups: list[list[str]] = []
+
+    def build(group: ext.KernelGroup) -> Any:
+        groups.append([each.op.name.partition(".")[2] for each in group.instructions])
+        x, w, _ = group.operand_types
+        if x.shape[0] * w.shape[1] % 2:
+            return ext.Declined("pairs of results are wanted")
+        return ext.CudaKernel(linear_relu, of_elements)
+
+    pattern = ext.AnchorPattern("stablehlo.dot_general")
+    kernel = ext.Kernel("nova.linear", backend="cuda", pattern=pattern, build=build)
+    rng = np.random.default_rng(0)
+    for rows, columns in ((20, 40), (21, 39)):
+        text = LINEAR.replace("20x", f"{rows}x").replace("40xf32", f"{columns}xf32")
+        with ext.using(SimpleNamespace(__name__="nova", hlojit_kernels=ext.hookimpl(lambda: [kernel]))):
+            executable = hlojit.compile(text, backend="cuda")
+        x, w, b = (rng.standard_normal(shape).astype("f4") for shape in ((rows, 30), (30, columns), (columns,)))
+        np.testing.assert_allclose(executable(x, w, b), np.maximum(x @ w + b, 0), rtol=1e-4, atol=1e-5)
+        (launch,) = executable.spec.program.launches()
+        assert (launch.instruction_name == "nova.linear") == (rows == 20)
+    assert {"dot_general", "broadcast_in_dim", "add", "maximum"} <= set(groups[0])
+
+
 @needs_numba_cuda
 def test_it_becomes_ptx_with_the_shapes_known() -> None:
     with ext.using(plugin(PATTERNS[0])):

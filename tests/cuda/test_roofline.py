@@ -50,6 +50,19 @@ def test_a_module_that_is_not_lowered_is_refused_with_the_way_to_lower_it() -> N
         estimates(backend, hlojit.parse(text))
 
 
+def test_a_product_with_what_follows_it_is_one_launch_of_matrix_units() -> None:
+    text = """func.func @main(%x: tensor<4096x1024xbf16>, %y: tensor<1024x512xbf16>, %b: tensor<512xbf16>) -> tensor<4096x512xbf16> {
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<4096x1024xbf16>, tensor<1024x512xbf16>) -> tensor<4096x512xbf16>
+      %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<512xbf16>) -> tensor<4096x512xbf16>
+      %2 = stablehlo.add %0, %1 : tensor<4096x512xbf16>
+      return %2 : tensor<4096x512xbf16>
+    }"""
+    (each,) = found(text)
+    assert each.matrix == "bf16" and each.bound == "matrix units"
+    assert each.nbytes == 2 * (4096 * 1024 + 1024 * 512 + 512 + 4096 * 512)
+    assert each.operations == 2 * 4096 * 512 * 1024 + 4096 * 512
+
+
 def test_bytes_operations_and_bounds() -> None:
     by_operations = {each.operations: each for each in found()}
     product = by_operations[2 * 4096 * 512 * 1024]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import hlojit
+import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.cuda.nvptx import H200
@@ -267,6 +268,34 @@ def test_a_library_is_a_candidate_where_bits_may_differ(monkeypatch: pytest.Monk
         (launch,) = found.spec.program.launches()
         assert launch.kernel.candidate == "library 3"
         assert LibraryProduct.of_text(launch.kernel.phases[0].library).way == 2
+
+
+GROUP = TEXT.replace("f32", "bf16").replace(
+    "  return %0",
+    f"""  %1 = stablehlo.tanh %0 : tensor<{M}x{N}xbf16>
+  return %1""",
+)
+
+
+def test_a_group_is_measured_as_one_kernel_and_beside_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hlojit.lowering.library_product.FEWEST_MACS", 1 << 40)
+    second = names_of(GROUP)[1]
+    x, y = (each.astype(ml_dtypes.bfloat16) for each in operands())
+    plain = hlojit.compile(GROUP.replace("NAME", "plain"), backend="cpu")(x, y)
+    for tuned in registered(Tuned(library=("a library 1.0", ""))):
+        favour(tuned, second)
+        own = compiled("own", GROUP)
+        assert candidate_of(own) == second
+        np.testing.assert_allclose(own(x, y).astype("f4"), plain.astype("f4"), rtol=0.02, atol=0.01)
+        favour(tuned, "library 2")
+        called = compiled("called", GROUP, autotune="any")
+        (launch,) = called.spec.program.launches()
+        assert launch.kernel.candidate == "library 2" and len(launch.kernel.phases) == 2
+        assert LibraryProduct.of_text(launch.kernel.phases[0].library).way == 1
+        # It is what is taken by default where it is worth a call: nothing else gives its bits.
+        monkeypatch.setattr("hlojit.lowering.library_product.FEWEST_MACS", 1 << 10)
+        (launch,) = compiled("large", GROUP).spec.program.launches()
+        assert len(launch.kernel.phases) == 2 and not launch.kernel.candidate.endswith("2")
 
 
 @pytest.mark.parametrize("how", ["fault", "no memory", "refused", "does not assemble"])
