@@ -2,13 +2,14 @@
 
 numba lets ``-2**63 // -1`` be 0, NumPy and the reference interpreter -2**63.  Of ``int(x)`` of a float that the integers do
 not hold, LLVM says nothing at all, not even of the code around it; here it is the nearest integer, and 0 for NaN, as
-``stablehlo.convert`` has it.
+``stablehlo.convert`` has it.  Nor of shifts by their width or more: they give 0, or the sign, as in NumPy and StableHLO; so
+do those by less than 0.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -44,6 +45,25 @@ def _saturating(instruction: str, own: Callable[..., Any]) -> Callable[..., Any]
     return convert
 
 
+def _shifting(instruction: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of LLVM's builder that shifts by any count, on the thread that asks for it."""
+    thread = threading.get_ident()
+
+    def shift(builder: Any, value: Any, count: Any, name: str = "", flags: Sequence[str] = ()) -> Any:
+        if threading.get_ident() != thread:
+            return own(builder, value, count, name=name, flags=flags)
+        width, written = count.type.width, getattr(count, "constant", None)
+        if isinstance(written, int) and 0 <= written < width:
+            return own(builder, value, count, name=name, flags=flags)
+        fits = builder.icmp_unsigned("<", count, count.type(width))
+        if instruction == "ashr":
+            return own(builder, value, builder.select(fits, count, count.type(width - 1)), name=name, flags=flags)
+        # What the shift itself gives for such a count is never chosen.
+        return builder.select(fits, own(builder, value, count, flags=flags), value.type(0), name=name)
+
+    return shift
+
+
 _FLOATS: Final = {"half": "f16", "float": "f32", "double": "f64"}
 
 
@@ -57,6 +77,7 @@ def arithmetic_of_kernels() -> Iterator[None]:
     with global_compiler_lock, ExitStack() as undo:
         places: list[tuple[Any, str, Any]] = [(numbers, "int_divmod_signed", _divided)]
         places += [(IRBuilder, name, _saturating(name, getattr(IRBuilder, name))) for name in ("fptosi", "fptoui")]
+        places += [(IRBuilder, name, _shifting(name, getattr(IRBuilder, name))) for name in ("shl", "lshr", "ashr")]
         for owner, name, mine in places:
             undo.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, mine)

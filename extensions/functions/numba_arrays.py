@@ -19,6 +19,7 @@ from typing import Any, Final
 from hlojit.extensions.functions.array_functions import ArrayFunction
 from hlojit.extensions.functions.checked_copies import copied_with, omitted
 from hlojit.extensions.functions.implementations import foreign_implementations
+from hlojit.extensions.functions.kernel_arithmetic import arithmetic_of_kernels
 from hlojit.extensions.functions.linked_arrays import LinkedArrays, linked_arrays
 from hlojit.extensions.functions.linked_code import Unfit
 from hlojit.extensions.functions.numba_bridge import CACHE_BYTES, complaints, described_function, numbas_lock
@@ -138,7 +139,7 @@ def _compiled(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> tup
     options = {"error_model": "numpy", "boundscheck": function.bounds, "fastmath": fast}
     plain = getattr(python, "py_func", python)
     try:
-        with numbas_lock():
+        with arithmetic_of_kernels():
             arguments = (*kinds, *omitted(plain, len(kinds)))
             copy = copied_with(plain, numba.njit(**options)) if isinstance(plain, FunctionType) else plain
             made = numba.njit(arguments, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(copy)

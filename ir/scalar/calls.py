@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
@@ -111,21 +111,33 @@ def code_bits(kind: str) -> int:
 
 
 def called(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """A plugin's scalar function of Python numbers, as a kernel computes it: divisions by zero are NumPy's.
+    """A plugin's scalar function of Python numbers, as a kernel computes it: where Python raises, NumPy's arithmetic.
 
-    0 for integers, an infinity or NaN for floats.
+    Divisions by zero give 0 for integers, an infinity or NaN for floats; shifts by less than 0 give 0 or the sign.
     """
     try:
         return function(*values)
     except ZeroDivisionError:
-        with np.errstate(all="ignore"):
-            return function(*map(_numpy_number, values))
+        pass
+    except ValueError as error:
+        if str(error) != _NEGATIVE_SHIFT:
+            raise
+    with np.errstate(all="ignore"):
+        return function(*_numpy_numbers(values))
 
 
-def _numpy_number(value: Any) -> Any:
-    if type(value) is int:
-        return np.uint64(value) if value > np.iinfo(np.int64).max else np.int64(value)
-    return np.float64(value) if type(value) is float else value
+_NEGATIVE_SHIFT: Final = "negative shift count"
+"""What Python's integers say."""
+
+
+def _numpy_numbers(values: Sequence[Any]) -> list[Any]:
+    """One type for all integers: of a uint64 and an int64 NumPy makes floats."""
+    integers = [value for value in values if type(value) is int]
+    is_unsigned = max(integers, default=0) > np.iinfo(np.int64).max and min(integers) >= 0
+    kind: Any = np.uint64 if is_unsigned else np.int64
+    return [
+        kind(value) if type(value) is int else np.float64(value) if type(value) is float else value for value in values
+    ]
 
 
 class FunctionTable:
