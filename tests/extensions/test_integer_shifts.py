@@ -87,7 +87,7 @@ def test_quotient_that_overflows_in_a_function_of_arrays_is_numpy_s(backend: str
     plugin = type("Plugin", (), {"hlojit_custom_calls": ext.hookimpl(lambda self: [call])})()
     x, y = np.full(5, -(2**63)), np.array([-1, 1, 2, -2, 3])
     with ext.using(plugin), np.errstate(all="ignore"):
-        quotient = hlojit.jit(lambda x, y: hlojit.custom_call("t.quotient", x, y), backend=backend)(x, y)
+        quotient = hlojit.jit(backend=backend)(lambda x, y: hlojit.custom_call("t.quotient", x, y))(x, y)
         np.testing.assert_array_equal(quotient, operator.floordiv(x, y))
 
 
@@ -97,5 +97,5 @@ def test_ui64_divided_by_zero_is_zero(backend: str) -> None:
     plugin = type("Plugin", (), {"hlojit_custom_calls": ext.hookimpl(lambda self: [call])})()
     x, y = np.array([2**64 - 1, 5, 2**63], "u8"), np.array([0, 0, 2], "u8")
     with ext.using(plugin):
-        quotient = hlojit.jit(lambda x, y: hlojit.custom_call("t.quotient", x, y), backend=backend)(x, y)
+        quotient = hlojit.jit(backend=backend)(lambda x, y: hlojit.custom_call("t.quotient", x, y))(x, y)
     assert quotient.tolist() == [0, 0, 2**62]
