@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hlojit.compile_options import checked_options
@@ -197,14 +198,8 @@ def _compile(
                 # Whatever is wrong with what was kept: the program is here.
                 program_cache.discard(key)
         progress("parse")
-        module = parse(program) if isinstance(program, str) else resolved(program, scope)
-        if module is program:
-            module = module.clone()
-        module.environment = scope
-        grid = _stated(module, settings)
-        if grid.processes > 1 and chosen.joint_members:
-            why = f"a program that {grid.processes} processes run together ({grid}) is compiled for one back end"
-            raise UnsupportedError(f"@{module.main.name}", chosen.name, why)
+        module = _own_module(program, scope)
+        grid = _stated(module, settings, chosen)
         settings = replace(settings, num_replicas=grid.replicas, num_partitions=grid.partitions)
         progress("verify")
         verify(module)
@@ -218,9 +213,7 @@ def _compile(
             return outside.around(made)
         whole = None if platform_argument(module.main) is None else module.clone()
         try:
-            lowered = lower(
-                module, chosen, settings, callback=lambda event: progress(event.pass_.name), is_segment=is_segment
-            )
+            lower(module, chosen, settings, callback=lambda event: progress(event.pass_.name), is_segment=is_segment)
         except UnsupportedError as error:
             if whole is None:
                 raise
@@ -228,12 +221,21 @@ def _compile(
             why = f"{error.op} cannot be compiled for every platform that the program is exported for: {error.reason}"
             return outside.around(_dynamic(whole, chosen, settings, scope, grid, why))
         progress("generate code")
-        compiled = _compiled(chosen, lowered.freeze(), settings)
-        if isinstance(compiled, CompiledProgram):
-            compiled = outside.stated_in(program_cache.with_provenance(compiled, origin))
-            program_cache.keep(key, compiled)
-            return load_program(compiled, chosen)
-        return outside.around(_of_grid(_executable(chosen, lowered, compiled), grid))
+        compiled = _compiled(chosen, module.freeze(), settings)
+        if not isinstance(compiled, CompiledProgram):
+            return outside.around(_of_grid(_executable(chosen, module, compiled), grid))
+        compiled = outside.stated_in(program_cache.with_provenance(compiled, origin))
+        program_cache.keep(key, compiled)
+        return load_program(compiled, chosen)
+
+
+def _own_module(program: str | Module, scope: Snapshot) -> Module:
+    """A module of the compilation's own: passes change it."""
+    module = parse(program) if isinstance(program, str) else resolved(program, scope)
+    if module is program:
+        module = module.clone()
+    module.environment = scope
+    return module
 
 
 def _dynamic(
@@ -243,9 +245,8 @@ def _dynamic(
 
     The number of the platform counts like a size: with it branches are chosen before anything is compiled.
     """
-    from hlojit.bounded_executable import BoundedExecutable
     from hlojit.dynamic_executable import DynamicExecutable, Made
-    from hlojit.refined_program import as_any_tensor, as_tensor, check_ranks, refined_program
+    from hlojit.refined_program import as_any_tensor
     from hlojit.sized_executable import sized_executable
 
     CallInliner(keeps=lambda instruction: True).run(module)
@@ -255,22 +256,7 @@ def _dynamic(
     if (platform := platform_argument(main)) is not None:
         sources = tuple(sorted({*sources, platform}))
 
-    def specialize(types: Sequence[Type], values: Mapping[int, Any]) -> Any:
-        with fork_gate.inside, one_compilation(), scope.activate(), plugins_named():
-            refined = refined_program(module, types, values)
-            check_ranks(refined)
-            if not is_dynamic(refined):
-                return _compile(refined, backend, settings, scope)
-            if backend.takes_unknown_sizes:
-                return _executable(backend, refined, _compiled(backend, refined.freeze(), settings))
-            # Padding knows pointwise ops, and nothing of calls.
-            OpExpander(rule_of=elementwise_binding, keeps=legalizer_of(backend, settings).keeps).run(refined)
-            outputs = [as_tensor(type_, "a result") for type_ in refined.main.result_types]
-            sizes = padded_program(refined)
-            verify(refined)
-            assert sizes is not None, "something was left open"
-            return BoundedExecutable(_compile(refined, backend, settings, scope), outputs, sizes)
-
+    specialize = partial(_specialized, module, backend, settings, scope)
     if not sources and not any(map(has_unknown_size, arguments)):
         return specialize(arguments, {})
     if settings.dynamic_shapes == "symbolic":
@@ -295,6 +281,34 @@ def _dynamic(
     )
 
 
+def _specialized(
+    module: Module,
+    backend: Backend,
+    settings: CompileOptions,
+    scope: Snapshot,
+    types: Sequence[Type],
+    values: Mapping[int, Any],
+) -> Any:
+    """The executable for arguments of certain types, some with known elements."""
+    from hlojit.bounded_executable import BoundedExecutable
+    from hlojit.refined_program import as_tensor, check_ranks, refined_program
+
+    with fork_gate.inside, one_compilation(), scope.activate(), plugins_named():
+        refined = refined_program(module, types, values)
+        check_ranks(refined)
+        if not is_dynamic(refined):
+            return _compile(refined, backend, settings, scope)
+        if backend.takes_unknown_sizes:
+            return _executable(backend, refined, _compiled(backend, refined.freeze(), settings))
+        # Padding knows pointwise ops, and nothing of calls.
+        OpExpander(rule_of=elementwise_binding, keeps=legalizer_of(backend, settings).keeps).run(refined)
+        outputs = [as_tensor(type_, "a result") for type_ in refined.main.result_types]
+        sizes = padded_program(refined)
+        verify(refined)
+        assert sizes is not None, "something was left open"
+        return BoundedExecutable(_compile(refined, backend, settings, scope), outputs, sizes)
+
+
 def _symbolic(module: Module, backend: Backend, sources: Sequence[int], settings: CompileOptions) -> SizedCode:
     """What makes executables of one compilation for all sizes; raises ``UnsupportedError``."""
     from hlojit.refined_program import check_ranks, stated_sizes
@@ -317,7 +331,7 @@ def _expanded(module: Module, backend: Backend, settings: CompileOptions) -> Mod
     return expanded
 
 
-def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:
+def _stated(module: Module, settings: CompileOptions, backend: Backend) -> ProcessGrid:
     """How many processes run the program: as the caller says, or else the module, which says it from now on."""
     stated = grid_of_module(module) or ProcessGrid()
     chosen = settings.num_replicas, settings.num_partitions
@@ -328,6 +342,9 @@ def _stated(module: Module, settings: CompileOptions) -> ProcessGrid:
         )
     )
     if grid.processes > 1:
+        if backend.joint_members:
+            why = f"a program that {grid.processes} processes run together ({grid}) is compiled for one back end"
+            raise UnsupportedError(f"@{module.main.name}", backend.name, why)
         state_grid(module, grid)
     return grid
 

@@ -12,7 +12,7 @@ its regions are assigned like the program itself, and the host runs the construc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -86,17 +86,9 @@ class Assigner:
     def _assign(self, blocks: Sequence[Block], state: Sequence[tuple[Value, ...]], depth: int) -> Assignment:
         """``state``: arguments (of both blocks of a loop) and the value that comes back into them."""
         made = Assignment()
-        problem = Labelling(self._count)
-        anywhere = (0.0,) * self._count
-        nodes: dict[Value, int] = {}
-        sources: dict[int, list[tuple[Value, list[int]]]] = {}
-        users: dict[Value, list[int]] = {}
-        fixed = [problem.node([0.0 if each == label else math.inf for each in range(self._count)])
-                 for label in range(self._count)]  # fmt: skip
+        problem = _Problem(self._count)
         for *carried, _ in state:
-            node = problem.node(anywhere)
-            for argument in carried:
-                nodes[argument] = node
+            problem.at_one_place(carried)
         placed: dict[Instruction, int] = {}
         for block in blocks:
             for instruction in block:
@@ -105,29 +97,15 @@ class Assigner:
                 split = self._split(instruction, depth) if is_control_flow(instruction) else None
                 if split is not None:
                     made.inner[instruction] = split
-                    self._around(instruction, split, nodes, users, fixed)
-                    continue
-                answer = self._answer(instruction)
-                node = placed[instruction] = problem.node(answer)
-                for value in self.reads(instruction):
-                    users.setdefault(value, []).append(node)
-                nodes.update(dict.fromkeys(instruction.results, node))
+                    problem.around(instruction, split)
+                else:
+                    placed[instruction] = problem.at(self._answer(instruction), instruction, self.reads(instruction))
         for *arguments, returned in state:
-            users.setdefault(returned, []).append(nodes[arguments[0]])
-        for value, readers in users.items():
-            if is_constant(value.producer):
-                continue
-            node = nodes.get(value, -1)
-            if node < 0:
-                node = nodes[value] = problem.node(anywhere)
-            sources.setdefault(node, []).append((value, readers))
-        for node, values in sources.items():
-            for value, readers in values:
-                problem.value(node, readers, self.moving(value))
-        labels = problem.solve()
+            problem.users.setdefault(returned, []).append(problem.nodes[arguments[0]])
+        labels, cost = problem.solved(self.moving)
         made.members = {instruction: labels[node] for instruction, node in placed.items()}
-        made.homes = {value: labels[node] for value, node in nodes.items()}
-        made.nanoseconds = problem.cost(labels) + sum(
+        made.homes = {value: labels[node] for value, node in problem.nodes.items()}
+        made.nanoseconds = cost + sum(
             _times(each) * sum(part.nanoseconds for part in parts) for each, parts in made.inner.items()
         )
         return made
@@ -136,28 +114,6 @@ class Assigner:
         if is_control_flow(instruction):
             return self._candidates.whole(instruction).costs
         return self._candidates.of(instruction).costs
-
-    def _around(
-        self,
-        construct: Instruction,
-        parts: Sequence[Assignment],
-        nodes: dict[Value, int],
-        users: dict[Value, list[int]],
-        fixed: Sequence[int],
-    ) -> None:
-        """A split construct as those outside see it: operands are wanted, and results made, in certain places."""
-        is_loop = construct.op.host_role == "loop"
-        for part in parts:
-            for value, label in part.homes.items():
-                if not _is_of(value, construct):
-                    users.setdefault(value, []).append(fixed[label])
-        for number, result in enumerate(construct.results):
-            if is_loop:
-                label = parts[0].homes.get(construct.regions[1].arguments[number], 0)
-                users.setdefault(construct.operands[number], []).append(fixed[label])
-            else:
-                label = parts[0].homes.get(construct.regions[0].returned[number], 0)
-            nodes[result] = fixed[label]
 
     # ------------------------------------------------------------------------------------------------- constructs
 
@@ -199,6 +155,65 @@ class Assigner:
         reasons = self._candidates.whole(construct).reasons
         said = "; ".join(f"{each.name}: {reason}" for each, reason in zip(self._backend.members, reasons))
         raise UnsupportedError(construct.op.name, self._backend.name, f"{said}; {why}", construct.location)
+
+
+@final
+class _Problem:
+    """Blocks as a labelling problem: nodes are places, of instructions and of values."""
+
+    def __init__(self, count: int):
+        self._labelling = Labelling(count)
+        self._anywhere = (0.0,) * count
+        self._fixed = [
+            self._labelling.node([0.0 if each == label else math.inf for each in range(count)])
+            for label in range(count)
+        ]
+        self.nodes: dict[Value, int] = {}
+        """Where values are made."""
+        self.users: dict[Value, list[int]] = {}
+        """Where they are wanted."""
+
+    def at_one_place(self, values: Iterable[Value]) -> None:
+        """Values that are one memory, which may lie anywhere."""
+        self.nodes.update(dict.fromkeys(values, self._labelling.node(self._anywhere)))
+
+    def at(self, costs: Sequence[float], instruction: Instruction, reads: Iterable[Value]) -> int:
+        """The node of an instruction, which has its costs, reads values there and makes its results there."""
+        node = self._labelling.node(costs)
+        for value in reads:
+            self.users.setdefault(value, []).append(node)
+        self.nodes.update(dict.fromkeys(instruction.results, node))
+        return node
+
+    def around(self, construct: Instruction, parts: Sequence[Assignment]) -> None:
+        """A split construct as those outside see it: operands are wanted, and results made, in certain places."""
+        is_loop = construct.op.host_role == "loop"
+        for part in parts:
+            for value, label in part.homes.items():
+                if not _is_of(value, construct):
+                    self.users.setdefault(value, []).append(self._fixed[label])
+        for number, result in enumerate(construct.results):
+            if is_loop:
+                label = parts[0].homes.get(construct.regions[1].arguments[number], 0)
+                self.users.setdefault(construct.operands[number], []).append(self._fixed[label])
+            else:
+                label = parts[0].homes.get(construct.regions[0].returned[number], 0)
+            self.nodes[result] = self._fixed[label]
+
+    def solved(self, moving: Callable[[Value], Moving]) -> tuple[Sequence[int], float]:
+        """The labels of all nodes, and what they cost."""
+        sources: dict[int, list[tuple[Value, list[int]]]] = {}
+        for value, readers in self.users.items():
+            if is_constant(value.producer):
+                continue
+            if value not in self.nodes:
+                self.at_one_place([value])
+            sources.setdefault(self.nodes[value], []).append((value, readers))
+        for node, values in sources.items():
+            for value, readers in values:
+                self._labelling.value(node, readers, moving(value))
+        labels = self._labelling.solve()
+        return labels, self._labelling.cost(labels)
 
 
 def _never(source: int, target: int) -> float:

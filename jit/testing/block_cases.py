@@ -267,19 +267,7 @@ def _moving(*, whole: bool, several: bool, leading: bool) -> Iterator[BlockCase]
         lambda d, part, number: part.take([1], axis=d.other),
     )
     if whole:
-        yield _move(
-            "slice of blocks",
-            lambda d: (
-                f"stablehlo.slice %x {_ranges(d, d.axis, d.row.block, 2 * d.row.block)} : ({d.type()}) -> ",
-                d.with_size(d.axis, d.row.block),
-            ),
-            lambda d, part, number: np.split(part, 2, axis=d.axis)[1],
-        )
-        yield _move(
-            "reverse of blocks",
-            lambda d: (f"stablehlo.reverse %x, dims = [{d.axis}] : ", d.shape),
-            lambda d, part, number: np.flip(part, d.axis),
-        )
+        yield from _moving_blocks()
     if several:
         yield _move(
             "concatenate",
@@ -298,6 +286,22 @@ def _moving(*, whole: bool, several: bool, leading: bool) -> Iterator[BlockCase]
             ),
             lambda d, part, number: np.stack([part, part]),
         )
+
+
+def _moving_blocks() -> Iterator[BlockCase]:
+    yield _move(
+        "slice of blocks",
+        lambda d: (
+            f"stablehlo.slice %x {_ranges(d, d.axis, d.row.block, 2 * d.row.block)} : ({d.type()}) -> ",
+            d.with_size(d.axis, d.row.block),
+        ),
+        lambda d, part, number: np.split(part, 2, axis=d.axis)[1],
+    )
+    yield _move(
+        "reverse of blocks",
+        lambda d: (f"stablehlo.reverse %x, dims = [{d.axis}] : ", d.shape),
+        lambda d, part, number: np.flip(part, d.axis),
+    )
 
 
 def _gather(draft: BlockDraft) -> tuple[str, Sequence[int]]:
