@@ -161,7 +161,7 @@ class CpuBackend(Backend):
         target = self.cache.target
         with compilation(target) as batch:
             program = build_program(module.main, kernel_source(self.cache, batch))
-            batch.add(ENTRY, Request(emit_host(program, ENTRY, target.machine), "plain"))
+            batch.add(ENTRY, Request(emit_host(program, ENTRY, target.machine), "host"))
             kernels = self.cache.objects(kernels_of(program), partial(assemble, batch))
             host = batch.finish()[ENTRY]
         return compiled_program(

@@ -38,7 +38,7 @@ MAXIMUM_WORKERS: Final = 64
 DEFAULT_WORKERS: Final = 8
 """At most so many where the switch says nothing: the emission of the next kernels does not keep more of them busy."""
 
-SECONDS_PER_BYTE: Final[Mapping[str, float]] = {"plain": 0.8e-6}
+SECONDS_PER_BYTE: Final[Mapping[str, float]] = {"plain": 0.8e-6, "host": 0.1e-6}
 """What compiling a byte of text takes, about, by pipeline (one core of a Sapphire Rapids server)."""
 SECONDS_PER_OPTIMIZED_BYTE: Final = 3.6e-6
 

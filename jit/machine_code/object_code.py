@@ -1,8 +1,8 @@
 """From LLVM IR text to object code and assembly, through llvmlite.
 
-Pipelines: *plain* for code to be compiled as it stands, *lean* for code whose vectors are explicit, *inline* the same after
-inlining what is marked ``alwaysinline``, *coroutines* the same after splitting coroutines, *vectorize* for scalar loops that
-LLVM is to widen, *threads* for the code of one thread of many.
+Pipelines: *plain* for code to be compiled as it stands, *host* for such code in which no time is spent, *lean* for code whose
+vectors are explicit, *inline* the same after inlining what is marked ``alwaysinline``, *coroutines* the same after splitting
+coroutines, *vectorize* for scalar loops that LLVM is to widen, *threads* for the code of one thread of many.
 Objects contain no absolute address; symbols are resolved by name when an object is loaded.
 
 Imports llvmlite and next to nothing else: this is what a worker (``compile_worker.py``) has to load before it can begin.
@@ -78,7 +78,7 @@ class _Pipeline:
         self._options.slp_vectorization = name in ("vectorize", "threads")
         self._options.loop_unrolling = not processor.triple.startswith(_UNROLLED_AS_WRITTEN)
         self._manager: Any = None
-        self._is_empty = name == "plain"
+        self._is_empty = name in ("plain", "host")
         self._least = llvm.create_pipeline_tuning_options(speed_level=0) if name == "coroutines" else None
         if name in ("inline", "lean", "coroutines"):
             self._manager = llvm.create_new_module_pass_manager()
@@ -158,8 +158,12 @@ def _optimized_here(
 
 
 def _generator(processor: Processor, pipeline: str) -> Any:
-    """What makes machine code of a module: the checks in simulated kernels are much code that runs seldom, made quickly."""
-    return target_machine(processor, 0) if pipeline == "coroutines" else target_machine(processor)
+    """What makes machine code of a module.
+
+    The checks in simulated kernels are much code that runs seldom; a host program is a line of calls, which level 2 makes no
+    shorter, in four times the time.
+    """
+    return target_machine(processor, 0 if pipeline in ("coroutines", "host") else 2)
 
 
 def compile_to_object(ir: str, processor: Processor, *, pipeline: str = "lean", linked: Iterable[str] = ()) -> bytes:
