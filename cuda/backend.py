@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-from hlojit.cuda.nvptx import SM_90, NvptxDialect
 from hlojit.extensions.kernels.forms import CudaKernel
 from hlojit.gpu.backend import GpuBackend
-from hlojit.gpu.platforms import Platform
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.switches import CUDA, CUDA_ASSEMBLER, bytes_of
 from hlojit.lowering.structure import isolated
-from hlojit.simt.kernels import emit_kernel
+
+if TYPE_CHECKING:
+    from hlojit.gpu.platforms import Platform
 
 MAXIMUM_DEVICES: Final = 64
 SIMULATOR: Final = "simulator"
@@ -46,6 +46,8 @@ class CudaBackend(GpuBackend):
         from hlojit.cuda.assemblers import cubin
         from hlojit.cuda.assemblers.assembler import entry_name
         from hlojit.cuda.assemblers.choice import chosen_assembler
+        from hlojit.cuda.nvptx import SM_90, NvptxDialect
+        from hlojit.simt.kernels import emit_kernel
 
         if cubin.unavailable():
             return {}
@@ -78,6 +80,7 @@ def _simulated(text: str) -> Platform:
         options[name] = read(value)
     if kind != SIMULATOR:
         raise HlojitError(f"{CUDA.name}={text!r} names nothing; there is {SIMULATOR!r}, and nothing for the GPUs")
+    from hlojit.cuda.nvptx import SM_90
     from hlojit.gpu.simulated_platform import simulated_platform
 
     assert SM_90.grid is not None

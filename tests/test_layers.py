@@ -361,3 +361,13 @@ def test_importing_hlojit_loads_neither_numba_nor_llvm() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_programs_for_the_cpu_load_no_code_for_gpus() -> None:
+    script = (
+        "import sys, hlojit; "
+        "hlojit.compile('func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {return %x : tensor<8xf32>}'); "
+        "print(sorted(name for name in sys.modules if name.startswith(('hlojit.simt.', 'hlojit.gpu.', 'hlojit.lowering.grid_'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['hlojit.gpu.backend', 'hlojit.gpu.driver', 'hlojit.lowering.grid_machine']"

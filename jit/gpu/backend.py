@@ -8,6 +8,8 @@ class AcmeBackend(GpuBackend):
 
     def platform(self):
         return self._platform             # target, dialect, assembler, drivers: the same object every time
+
+Emitters, plans and runtime are loaded with the first program for such a machine: every process has this back end.
 """
 
 from __future__ import annotations
@@ -16,23 +18,15 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from hlojit.codegen.kernel_cache import KernelCache
 from hlojit.codegen.programs import ProgramKernels, check_loadable, compiled_program, kernels_of
 from hlojit.codegen.support import Support
 from hlojit.compiled import CompiledProgram
 from hlojit.extensions.backends.backend import Backend, Capability, CompileOptions, no
-from hlojit.extensions.calls.function_places import function_places
 from hlojit.extensions.devices.device import Device, DeviceProgram
-from hlojit.gpu.autotuner import ANY, SAME_BITS, Autotuner
-from hlojit.gpu.conditional_graphs import ConditionImages
-from hlojit.gpu.device import GpuDevice
-from hlojit.gpu.device_functions import host_function
 from hlojit.gpu.driver import ALIGNMENT
-from hlojit.gpu.libraries import with_libraries
-from hlojit.gpu.platforms import Platform
-from hlojit.gpu.program_runner import GpuProgram
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
@@ -41,15 +35,16 @@ from hlojit.ir.ops.internal import device_function, is_fusion
 from hlojit.ir.passes.fusion_plan import FusionLimits
 from hlojit.ir.switches import LIBRARIES
 from hlojit.ir.versions import versions_text
-from hlojit.lowering.fusion_kind import FusionKind
+from hlojit.lowering.grid_machine import LONGEST_SELECTION, LONGEST_SUMMED_ROW
 from hlojit.lowering.kernel import KernelCode
 from hlojit.lowering.program import Program
 from hlojit.lowering.schedule import build_program
-from hlojit.lowering.selection_plan import LONGEST_SELECTION
-from hlojit.lowering.summed_row_plan import LONGEST_SUMMED_ROW
 from hlojit.lowering.target import Target
-from hlojit.simt.conditions import KINDS, condition_kernel, condition_kernels
-from hlojit.simt.kernels import ANCHORS, emit_kernel, has_fusion, limit_reason, lowering_reason
+
+if TYPE_CHECKING:
+    from hlojit.gpu.autotuner import Autotuner
+    from hlojit.gpu.conditional_graphs import ConditionImages
+    from hlojit.gpu.platforms import Platform
 
 RUNTIME: Final = "gpu-1"
 """Identity of what kernels and the runtime agree on: parameters are addresses, buffers begin at multiples of 256 bytes."""
@@ -58,6 +53,8 @@ MOST_BUFFERS: Final = 500
 MOST_BLOCKS: Final = (1 << 31) - 1
 """Of one launch, in one dimension, on all machines."""
 _DEFAULTS: Final = CompileOptions()
+_MEASURING: Final = ("same-bits", "any")
+"""Choices of ``autotune`` with which kernels are measured."""
 _NO_FUNCTIONS: Final = "the back end runs no kernels that plugins have written"
 
 
@@ -83,13 +80,13 @@ class GpuBackend(Backend):
     # A row kernel keeps so many elements in a multiprocessor's registers or shared memory; one launch beats several even
     # where few multiprocessors have rows.
     fusion_limits = FusionLimits(
-        rows=has_fusion(FusionKind.ROW),
+        rows=True,
         longest_row=1 << 16,
         fewest_rows=1,
         longest_selection=LONGEST_SELECTION,
         longest_summed_row=LONGEST_SUMMED_ROW,
         decoded_rows=4,
-        anchors=ANCHORS,
+        anchors=frozenset({"convolution", "dot_general"}),
     )
 
     def __init__(self) -> None:
@@ -109,6 +106,8 @@ class GpuBackend(Backend):
 
     def _limit_reason(self, instruction: Instruction) -> str:
         if instruction.attributes.get("kind") != "kernel" or not is_fusion(instruction):
+            from hlojit.simt.kernels import limit_reason
+
             return limit_reason(instruction)
         function = device_function(instruction)
         if function is None:
@@ -120,6 +119,8 @@ class GpuBackend(Backend):
         if isinstance(lowering, HostFunction) and self.platform().calls_host:
             return ""
         if not isinstance(lowering, DeviceFunction):
+            from hlojit.simt.kernels import lowering_reason
+
             return lowering_reason(record)
         if self.platform().device_function is None:
             return _NO_FUNCTIONS
@@ -129,6 +130,9 @@ class GpuBackend(Backend):
         platform = self.platform()
         found = self._opened.get(id(platform))
         if found is None:
+            from hlojit.gpu.autotuner import Autotuner
+            from hlojit.gpu.device import GpuDevice
+
             with fork_gate.inside:
                 kernels = _kernel_cache(platform)
                 images = cache(partial(_condition_images, kernels, platform))
@@ -175,9 +179,11 @@ class GpuBackend(Backend):
         if blocks > MOST_BLOCKS:
             reason = f"it would take a launch of {blocks:,} blocks, and {MOST_BLOCKS:,} are the most"
             raise UnsupportedError(instruction.op.name, self.name, reason, instruction.location)
+        from hlojit.gpu.libraries import with_libraries
+
         found = self._found()
         default = found.tuner.default(instruction, code, options.libraries)
-        if options.autotune in (SAME_BITS, ANY):
+        if options.autotune in _MEASURING:
             return found.tuner.adapted(instruction, code, default, options, given_up)
         return default, with_libraries(default, options.libraries)
 
@@ -193,7 +199,7 @@ class GpuBackend(Backend):
 
     def options_identity(self, options: CompileOptions) -> str:
         """Where kernels are measured, what their times depend on."""
-        return self._found().tuner.identity() if options.autotune in (SAME_BITS, ANY) else ""
+        return self._found().tuner.identity() if options.autotune in _MEASURING else ""
 
     def compile(self, module: Module, options: CompileOptions) -> CompiledProgram:
         """Compile to images of kernels and the record that says how they are launched, as plain data."""
@@ -213,6 +219,9 @@ class GpuBackend(Backend):
 
     def load(self, compiled: CompiledProgram) -> DeviceProgram:
         """The program for the back end's devices; nothing is put on one before it runs there."""
+        from hlojit.extensions.calls.function_places import function_places
+        from hlojit.gpu.program_runner import GpuProgram
+
         platform = self._found().platform
         made, target = compiled.provenance, platform.target
         if (made.triple, made.cpu) != (target.triple, target.cpu):
@@ -248,6 +257,8 @@ def _library_note(name: str, reason: str) -> str:
 
 def _condition_images(kernels: KernelCache, platform: Platform) -> ConditionImages:
     """The kernels that set conditions in graphs, or none where the platform's dialect has no such."""
+    from hlojit.simt.conditions import KINDS, condition_kernel, condition_kernels
+
     dialect = platform.dialect
     if not condition_kernels(dialect):
         return {}
@@ -263,6 +274,9 @@ def _condition_images(kernels: KernelCache, platform: Platform) -> ConditionImag
 
 
 def _kernel_cache(platform: Platform) -> KernelCache:
+    from hlojit.gpu.device_functions import host_function
+    from hlojit.simt.kernels import emit_kernel
+
     dialect = platform.dialect
 
     def emit(instruction: Instruction, target: Target, symbol: str) -> KernelCode:

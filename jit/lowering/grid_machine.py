@@ -17,6 +17,10 @@ LEAST_REGISTERS: Final = 32
 """Of a thread."""
 ACCESSES: Final = (8, 16)
 """Bytes of the widest access: an element of 64 bits, or what shared memory is aligned for."""
+LONGEST_SELECTION: Final = 2048
+"""Elements of a line that one block of any machine sorts in its shared memory (``selection_plan``)."""
+LONGEST_SUMMED_ROW: Final = 1 << 15
+"""Bytes of a row, of the largest accumulators, whose elements and sums the registers of a block hold (``summed_row_plan``)."""
 
 
 @dataclass(frozen=True, slots=True)

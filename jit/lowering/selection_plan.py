@@ -15,8 +15,6 @@ from hlojit.lowering.radix_plan import DIGIT, THREADS, Digit, RadixPlan, code_by
 from hlojit.lowering.selection import Selection
 from hlojit.lowering.sort_plan import ALIGNMENT
 
-LONGEST_SELECTION = 2048
-"""Elements of a line that one block of any machine sorts in its shared memory."""
 ITEMS = 16
 """Elements of a thread that only looks at them."""
 

@@ -19,8 +19,6 @@ from hlojit.lowering.reduction_plan import accumulator_kinds, is_free
 from hlojit.lowering.row_plan import RowPlan
 from hlojit.lowering.target import KIND_BITS
 
-LONGEST_SUMMED_ROW = 1 << 15
-"""Bytes of a row, of the largest accumulators, whose elements and sums the registers of a block hold."""
 THREADS = 256
 """Threads of a block whose rows need no more."""
 MOST_THREADS = 512

@@ -14,7 +14,9 @@ import pytest
 from hlojit.extensions import Backend, hookimpl, registry
 from hlojit.gpu.backend import GpuBackend
 from hlojit.gpu.platforms import Platform
+from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.grid_machine import GridMachine
+from hlojit.simt.kernels import ANCHORS, has_fusion
 
 MACHINE = GridMachine(60, warp=64, shared_bytes=64 << 10, registers_per_thread=256, memory_bandwidth=1600.0)
 
@@ -88,6 +90,12 @@ def test_a_gpu_that_is_not_there_says_why(acme: AcmeBackend) -> None:
         hlojit.HlojitError, match=r"'acme64' cannot be used here: no Acme driver \(libacme.so\) is installed"
     ):
         hlojit.compile(str(hlojit.jit(softmax).lower(np.zeros((4, 3), "f4"))), backend="acme64")
+
+
+def test_fusions_have_emitters() -> None:
+    """The back end says what it fuses without loading those who compute it."""
+    limits = GpuBackend.fusion_limits
+    assert limits.rows == has_fusion(FusionKind.ROW) and limits.anchors == ANCHORS
 
 
 def test_the_runtime_of_gpus_imports_nothing_of_nvidias() -> None:
