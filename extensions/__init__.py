@@ -83,7 +83,7 @@ from hlojit.ir.ops.definition import (
     Trait,
 )
 from hlojit.ir.ops.pointwise import like_operands
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.passes.pass_manager import Pass, PassEvent
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.calls import ScalarFunction, set_function_compiler, set_function_evaluator

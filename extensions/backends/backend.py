@@ -30,7 +30,7 @@ from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Cost, Expand
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 
 TRANSFER_NANOSECONDS: Final = 10_000.0
 """That any transfer to or from a device's own memory takes, if its back end does not say (``Backend.transfer_cost``)."""

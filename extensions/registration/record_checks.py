@@ -11,7 +11,7 @@ from hlojit.extensions.backends.backend import Backend
 from hlojit.ir.errors import short_repr
 from hlojit.ir.formats import ElementType
 from hlojit.ir.ops.definition import AttributeSpec, Constraint, Lowering, OpDefinition, Operand
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.passes.pass_manager import NUMERIC_EFFECTS, PHASES, Pass
 
 _SPELLING: Final = re.compile(r"!?[A-Za-z]\w*")

@@ -33,7 +33,7 @@ from hlojit.ir.ops.quantized_arrays import quantize
 from hlojit.ir.ops.rules import checked, dimension_in_range, in_range, inferred, operand_tensor, sized_result
 from hlojit.ir.ops.views import ConstantView, IotaView
 from hlojit.ir.quantized import is_quantized
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.types import DYNAMIC, TensorType, Type, tensor
@@ -131,7 +131,7 @@ def _iota(emitter: ElementEmitter, instruction: Instruction, index: Sequence[Ind
     dimension = IotaView.of(instruction).dimension
     kind = "i32" if type.shape[dimension] <= 1 << 31 else "i64"
     count = emitter.index_value(index[dimension], kind)
-    return formats.convert(emitter.builder, count, element_type(kind), type.element_type)
+    return conversions.convert(emitter.builder, count, element_type(kind), type.element_type)
 
 
 def _iota_range(iota: Any, range_of: RangeOf) -> ValueRange | None:

@@ -58,7 +58,7 @@ from hlojit.ir.ops.pointwise import (
 from hlojit.ir.ops.quantized_arithmetic import same_bits
 from hlojit.ir.ops.rules import OpCall, checked, compatible_extents, compatible_shapes, inferred, operand_tensor
 from hlojit.ir.ops.symbolic_values import Access, Recast, Shape, SymbolicShapes, refused
-from hlojit.ir.scalar import arrays, formats
+from hlojit.ir.scalar import arrays, conversions, formats
 from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
 from hlojit.ir.scalar.elements import ElementEmitter, IndexExpression
 from hlojit.ir.scalar.numpy_builder import saturate
@@ -101,7 +101,7 @@ def _integers_to_floats(x: Array, target: FloatFormat) -> Array:
 
 
 def _convert(b: ScalarBuilder, call: PointwiseCall, x: Scalar) -> Scalar:
-    return formats.convert(b, x, call.operand_types[0], call.result_type)
+    return conversions.convert(b, x, call.operand_types[0], call.result_type)
 
 
 def _converted_range(convert: Any, range_of: RangeOf) -> ValueRange | None:

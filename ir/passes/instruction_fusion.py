@@ -27,7 +27,8 @@ from hlojit.ir.graph import Block, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, FusedLocation, Location
 from hlojit.ir.ops.definition import op
 from hlojit.ir.passes.fusion_cost import Role
-from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan, FusionPolicy, Group, is_reshape
+from hlojit.ir.passes.fusion_limits import FusionLimits, FusionPolicy
+from hlojit.ir.passes.fusion_plan import FusionPlan, Group, is_reshape
 from hlojit.ir.passes.graph_facts import is_constant, program_blocks
 from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.passes.selection_fusion import fuse_selections

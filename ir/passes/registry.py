@@ -15,7 +15,7 @@ from hlojit.ir.passes.constant_folding import ConstantFolding
 from hlojit.ir.passes.dead_code_elimination import DeadCodeElimination
 from hlojit.ir.passes.dynamic_padder import DynamicPadder
 from hlojit.ir.passes.exact_arithmetic import ExactArithmetic
-from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPolicy
+from hlojit.ir.passes.fusion_limits import FusionLimits, FusionPolicy
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 from hlojit.ir.passes.latency_hiding_scheduler import LatencyHidingScheduler
 from hlojit.ir.passes.op_expander import OpExpander

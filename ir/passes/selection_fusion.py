@@ -23,7 +23,7 @@ from hlojit.ir.ops.views import IotaView, SliceView, SortView
 from hlojit.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from hlojit.ir.passes.fusion_plan import FusionLimits
+    from hlojit.ir.passes.fusion_limits import FusionLimits
 
 MOST_KEY_BITS: Final = 64
 """Of all keys together: a block keeps as many as elements are wanted."""

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
-from hlojit.ir.scalar import exact_numbers, formats
+from hlojit.ir.scalar import conversions, exact_numbers, formats
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.codec_tables import codec_tables
 from hlojit.ir.scalar.formats import is_half, storage_kind
@@ -87,7 +87,7 @@ def exact_floats(numbers: Array) -> Array:
         return np.array([_odd_float(each) for each in numbers.ravel()], np.float64).reshape(numbers.shape)
     if kind in "iu" and numbers.dtype.itemsize == 8:
         wide = _BUILDER.value("i64", numbers.view(np.int64))
-        return cast(NumpyScalar, formats.wide_integer_to_float(_RULES, wide, signed=kind == "i")).array
+        return cast(NumpyScalar, conversions.wide_integer_to_float(_RULES, wide, signed=kind == "i")).array
     if kind != "f" or numbers.dtype.itemsize <= 8:
         return numbers if numbers.dtype in (np.float32, np.float16) else numbers.astype(np.float64)
     with np.errstate(all="ignore"):

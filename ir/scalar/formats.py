@@ -1,4 +1,4 @@
-"""Float formats as rules: bits to a native float and back, rounding, and conversions between all element types.
+"""Float formats as rules: bits to a native float and back, and rounding.
 
     value = decode(b, bits, element_type("f8E4M3FN"))     # f32
     total = round_to_format(b, b.fadd(value, value), element_type("f8E4M3FN"))
@@ -170,7 +170,7 @@ def _decode_generic(b: ScalarBuilder, stored: Scalar, format: FloatFormat) -> Sc
     if native_name := _native_of_upper_bits(format):
         kind = INTEGER_KIND[native_name]
         missing = MANTISSA_BITS[native_name] - format.mantissa_bits
-        bits = b.shl(_to_width(b, stored, kind), b.constant(kind, missing))
+        bits = b.shl(to_width(b, stored, kind), b.constant(kind, missing))
         return float_resized(b, b.bitcast(bits, native_name), format.compute)
     special, native = codes(format), NativeFloat(b, format.compute)
     wide = b.zext(stored, native.integer) if stored.kind != native.integer else stored
@@ -226,7 +226,7 @@ def encode(b: ScalarBuilder, value: Scalar, element: ElementType, random: Scalar
     if element.encode is not None:
         tables = _tables(b, element)
         if tables is not None and (cells := tables.cells(value.kind)) is not None:
-            return _to_width(b, _looked_up(b, value, cells), storage_kind(element))
+            return to_width(b, _looked_up(b, value, cells), storage_kind(element))
         number = float_resized(b, value, "f64")
         return b.call(element.encode, ("f64",), f"c{element.bits}", (number,), encode_user(element))
     if value.kind == "f32" and element.compute == "f64":
@@ -283,7 +283,7 @@ def _encode_generic(b: ScalarBuilder, value: Scalar, format: FloatFormat, random
         code = b.select(negative, native.of(missing), code)
     if format.nan in (NanEncoding.NEGATIVE_ZERO, NanEncoding.NONE):
         code = b.select(is_nan, native.of(special.sign), code)
-    return _to_width(b, code, storage_kind(format))
+    return to_width(b, code, storage_kind(format))
 
 
 def _encode_magnitude(native: NativeFloat, magnitude: Scalar, format: FloatFormat, rounder: Rounder) -> Scalar:
@@ -360,120 +360,13 @@ def wrap_integer(b: ScalarBuilder, value: Scalar, element: ElementType) -> Scala
     return b.ashr(b.shl(value, shift), shift)
 
 
-def _to_width(b: ScalarBuilder, value: Scalar, kind: str, *, signed: bool = False) -> Scalar:
+def to_width(b: ScalarBuilder, value: Scalar, kind: str, *, signed: bool = False) -> Scalar:
+    """An integer as one of the given kind: cut off, or extended."""
     if value.kind == kind:
         return value
     if INTEGER_KINDS.index(value.kind) > INTEGER_KINDS.index(kind):
         return b.trunc(value, kind)
     return b.sext(value, kind) if signed else b.zext(value, kind)
-
-
-# conversion between element types
-
-
-def convert(b: ScalarBuilder, value: Scalar, source: ElementType, target: ElementType) -> Scalar:
-    """``stablehlo.convert`` of one element in compute form; the result is in compute form.
-
-    Integers wrap, floats round to nearest even, a float becomes the nearest integer toward zero that the type has, NaN
-    becomes 0, and everything that is not zero becomes true.
-    """
-    if source == target:
-        return value
-    if isinstance(target, BooleanType):
-        return to_boolean(b, value)
-    if isinstance(source, BooleanType):
-        if not isinstance(target, FloatFormat):
-            return wrap_integer(b, b.zext(value, compute_kind(target)), target)
-        number = b.select(value, b.constant(target.compute, 1.0), b.constant(target.compute, 0.0))
-        # Some formats lack zero.
-        return number if target.has_zero and target.encode is None else round_to_format(b, number, target)
-    if isinstance(source, IntegerType):
-        if isinstance(target, IntegerType):
-            return wrap_integer(b, _to_width(b, value, storage_kind(target), signed=source.signed), target)
-        return _integer_to_float(b, value, source, target)
-    if isinstance(target, IntegerType):
-        return _float_to_integer(b, value, target)
-    assert isinstance(source, FloatFormat) and isinstance(target, FloatFormat)
-    if contains(target, source):
-        return float_resized(b, value, target.compute)
-    return round_to_format(b, value, target)
-
-
-def to_boolean(b: ScalarBuilder, value: Scalar) -> Scalar:
-    """Whether an element is not zero (NaN is not)."""
-    if value.kind in MANTISSA_BITS:
-        return b.fcmp("une", value, b.constant(value.kind, 0.0))
-    return value if value.kind == "i1" else b.icmp("ne", value, b.constant(value.kind, 0))
-
-
-def _integer_to_float(b: ScalarBuilder, value: Scalar, source: IntegerType, target: ElementType) -> Scalar:
-    assert isinstance(target, FloatFormat)
-    to_float = b.sitofp if source.signed else b.uitofp
-    if target.is_native:
-        return to_float(value, target.name)
-    if source.bits <= 16:
-        return round_to_format(b, to_float(value, target.compute), target)
-    wide = wide_integer_to_float(b, value, signed=source.signed) if source.bits == 64 else to_float(value, "f64")
-    return round_to_format(b, wide, target)
-
-
-def wide_integer_to_float(b: ScalarBuilder, value: Scalar, *, signed: bool) -> Scalar:
-    """A 64-bit integer in f64, rounded to odd, so that a later rounding to fewer bits gives what one would."""
-    one, zero = b.constant("i64", 1), b.constant("i64", 0)
-    magnitude = b.select(b.icmp("slt", value, zero), b.sub(zero, value), value) if signed else value
-    spare = b.sub(b.constant("i64", 64 - 53), b.count_leading_zeros(magnitude))
-    unit = b.shl(one, b.select(b.icmp("sgt", spare, zero), spare, zero))
-    below = b.sub(unit, one)
-    inexact = b.icmp("ne", b.and_(value, below), zero)
-    odd = b.or_(b.and_(value, b.xor(below, b.constant("i64", -1))), unit)
-    return (b.sitofp if signed else b.uitofp)(b.select(inexact, odd, value), "f64")
-
-
-def _float_to_integer(b: ScalarBuilder, value: Scalar, target: IntegerType) -> Scalar:
-    kind = storage_kind(target)
-    result = b.fptosi(value, kind) if target.signed else b.fptoui(value, kind)
-    if target.bits >= 8:
-        return result
-    low, high = b.constant(kind, target.minimum), b.constant(kind, target.maximum)
-    less, greater = ("slt", "sgt") if target.signed else ("ult", "ugt")
-    result = b.select(b.icmp(greater, result, high), high, result)
-    return b.select(b.icmp(less, result, low), low, result)
-
-
-def as_result(b: Any, value: Any, kind: str, wanted: str) -> Any:
-    """What a plugin's function returned, a number of ``kind``, as a number of the kind that its user wants."""
-    return convert(b, value, _element_of(kind), _element_of(wanted))
-
-
-def _element_of(kind: str) -> ElementType:
-    """The element type of numbers of a kind (``hlojit.ir.scalar.calls``)."""
-    return element_type(f"ui{kind[1:]}" if kind[0] in "uc" else kind)
-
-
-def contains(target: FloatFormat, source: FloatFormat) -> bool:
-    """Whether every value of ``source`` is one of ``target`` (formats given by functions: only themselves)."""
-    if target == source:
-        return True
-    if source.decode or source.encode or target.decode or target.encode:
-        return False
-    return _contains(target, source)
-
-
-@lru_cache(1024)
-def _contains(target: FloatFormat, source: FloatFormat) -> bool:
-    ours, theirs = codes(target), codes(source)
-    smallest = ours.minimum_exponent - (target.mantissa_bits if target.has_zero else 0)
-    needed = theirs.minimum_exponent - source.mantissa_bits
-    return (
-        (target.signed or not source.signed)
-        and (target.has_zero or not source.has_zero)
-        and (target.nan is not NanEncoding.NONE or source.nan is NanEncoding.NONE)
-        and (target.nan is not NanEncoding.NEGATIVE_ZERO or source.nan is NanEncoding.NEGATIVE_ZERO)
-        and (target.has_infinity or not source.has_infinity)
-        and target.mantissa_bits >= source.mantissa_bits
-        and smallest <= needed
-        and largest_number(target) >= largest_number(source)
-    )
 
 
 def largest_number(format: FloatFormat) -> Fraction:
@@ -499,7 +392,7 @@ def _tables(b: Any, element: FloatFormat) -> CodecTables | None:
 
 def _tabulated(b: Any, kind: str, table: Any, index: Scalar) -> Scalar:
     """An element of a table; the index, an integer of any width, is unsigned and within it."""
-    found: Scalar = b.tabulated(kind, table, _to_width(b, index, "i32"))
+    found: Scalar = b.tabulated(kind, table, to_width(b, index, "i32"))
     return found
 
 
@@ -509,8 +402,8 @@ def _looked_up(b: ScalarBuilder, number: Scalar, cells: Cells) -> Scalar:
     bits = b.bitcast(number, native.integer)
     start = _tabulated(b, "i32", cells.starts, b.lshr(bits, native.of(native.mantissa_bits)))
     mantissa = b.and_(bits, native.of((1 << native.mantissa_bits) - 1))
-    shift = _to_width(b, b.and_(start, b.constant("i32", 63)), native.integer)
-    within = _to_width(b, b.lshr(mantissa, shift), "i32")
+    shift = to_width(b, b.and_(start, b.constant("i32", 63)), native.integer)
+    within = to_width(b, b.lshr(mantissa, shift), "i32")
     cell = b.add(b.lshr(start, b.constant("i32", 6)), within)
     is_above = b.icmp("uge", mantissa, _tabulated(b, native.integer, cells.bounds, cell))
     pair = _tabulated(b, "i32", cells.pairs, cell)

@@ -19,7 +19,7 @@ import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.scalar.calls import called as called  # noqa: PLC0414
 from hlojit.ir.scalar.calls import code_bits, plain_kind
-from hlojit.ir.scalar.formats import as_result
+from hlojit.ir.scalar.conversions import as_result
 from hlojit.ir.scalar.wide_numbers import two_sum
 from hlojit.ir.vendor_places import raised_at
 

@@ -35,7 +35,7 @@ from hlojit.ir.ops.definition import (
     Structural,
 )
 from hlojit.ir.ops.internal import chosen_kernel
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.process_grid import ProcessGrid, grid_of
 from hlojit.ir.versions import versions_text
 from hlojit.llvm.host import emit_host

@@ -32,7 +32,7 @@ from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.definition import DeviceFunction, Expand, HostFunction, OpDefinition, Structural
 from hlojit.ir.ops.internal import device_function, is_fusion
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.switches import LIBRARIES
 from hlojit.ir.versions import versions_text
 from hlojit.lowering.grid_machine import LONGEST_SELECTION, LONGEST_SUMMED_ROW

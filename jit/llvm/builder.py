@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 import numpy as np
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.calls import FunctionTable, ScalarFunction, code_bits, plain_kind
-from hlojit.ir.scalar.formats import as_result
+from hlojit.ir.scalar.conversions import as_result
 from hlojit.llvm.arithmetic import LlvmArithmetic
 from hlojit.llvm.foreign_calls import ForeignCalls, HostCalls
 from hlojit.llvm.rare_path import emit_rare

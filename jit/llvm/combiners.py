@@ -19,7 +19,7 @@ from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.ops.foreign_rules import pointwise
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions, formats
 from hlojit.ir.scalar.builder import Scalar
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.body import Body
@@ -143,7 +143,7 @@ class Combiner:
     def converted(self, values: Sequence[Scalar]) -> list[Val]:
         """Elements of the inputs in the region's types, to which the inputs may be promoted."""
         return [
-            cast(Val, value if source is target else formats.convert(scalars(self.builder), value, source, target))
+            cast(Val, value if source is target else conversions.convert(scalars(self.builder), value, source, target))
             for value, source, target in zip(values, self._sources, self.element_types, strict=True)
         ]
 

@@ -30,7 +30,7 @@ from hlojit.ir.ops.symbolic_values import (
     SymbolicShapes,
 )
 from hlojit.ir.passes.graph_facts import constant_of
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions, formats
 from hlojit.ir.sizes import Size, add, multiply
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.lowering.element_constants import constant_numbers
@@ -270,7 +270,9 @@ class SymbolicElements:
         if isinstance(access, Numbers):
             return cast(
                 Val,
-                formats.convert(scalars(self.builder), self._index(at[access.dimension]), element_type("i64"), element),
+                conversions.convert(
+                    scalars(self.builder), self._index(at[access.dimension]), element_type("i64"), element
+                ),
             )
         raise UnsupportedError(producer.op.name, "", "internal error: it is not in memory", producer.location)
 

@@ -39,7 +39,7 @@ from hlojit.ir.ops.symbolic_values import (
     Windows,
 )
 from hlojit.ir.passes.graph_facts import constant_of
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions, formats
 from hlojit.ir.sizes import Size, add, divide_up, multiply, round_up
 from hlojit.llvm.builder import Val, scalars
 from hlojit.llvm.combiners import unrounded_step
@@ -427,7 +427,7 @@ class SymbolicProgramEmitter:
         source, target = value.tensor_type.element_type, inner.tensor_type.element_type
         if source == target:
             return scalar
-        return cast(Val, formats.convert(scalars(self.elements.builder), scalar, source, target))
+        return cast(Val, conversions.convert(scalars(self.elements.builder), scalar, source, target))
 
     def _neutral(self, instruction: Instruction, count: int) -> Callable[[], tuple[Val, ...]] | None:
         """What changes nothing, if the elements may be combined in any order."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hlojit.ir.formats import FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.symbolic_values import Convolving, Product, refused
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions, formats
 from hlojit.ir.sizes import Size, apply, multiply
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.product_elements import compute_kind
@@ -122,4 +122,4 @@ def _converted(b: LlvmBuilder, scalar: Val, source: Any, target: Any, kind: str)
     """A factor in the type that products are added in."""
     if isinstance(target, FloatFormat) and isinstance(source, FloatFormat):
         return cast(Val, formats.float_resized(scalars(b), scalar, kind))
-    return cast(Val, formats.convert(scalars(b), scalar, source, target))
+    return cast(Val, conversions.convert(scalars(b), scalar, source, target))

@@ -16,11 +16,11 @@ from typing import Any, Final, cast, final
 import numpy as np
 from hlojit.ir.blocks import Instruction
 from hlojit.ir.formats import FloatFormat
-from hlojit.ir.ops import BUILT_IN
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.codec_tables import CodecTables, codec_tables
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
+from hlojit.lowering.structure import is_built_in
 
 Array = np.ndarray[Any, Any]
 Table = Array
@@ -80,7 +80,7 @@ def op_table(instruction: Instruction, codecs: dict[FloatFormat, CodecTables | N
     rows = [value.tensor_type.element_type for value in (*instruction.operands, instruction.result)]
     if not all(isinstance(row, FloatFormat) and row.decode is not None and row.bits <= WIDEST for row in rows):
         return None
-    if BUILT_IN.get(instruction.op.name) is not instruction.op:
+    if not is_built_in(instruction.op):
         return None  # rules of plugins may call functions, or read what changes
     formats = cast(list[FloatFormat], rows)
     tables = [codecs.setdefault(row, codec_tables(row)) if row not in codecs else codecs[row] for row in formats]

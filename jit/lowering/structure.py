@@ -62,7 +62,7 @@ class Identities:
 
     def of(self, record: OpDefinition | ElementType) -> str:
         """The hash of a record, or an empty text if it is built in; raises ``NotKeyable``."""
-        if _is_built_in(record):
+        if is_built_in(record):
             return ""
         known = self._known.get(id(record))
         if known is None:
@@ -70,7 +70,8 @@ class Identities:
         return known[1]
 
 
-def _is_built_in(record: OpDefinition | ElementType) -> bool:
+def is_built_in(record: OpDefinition | ElementType) -> bool:
+    """Whether a record is hlojit's own."""
     if isinstance(record, OpDefinition):
         return BUILT_IN.get(record.name) is record
     # Quantized types are spelled out in their names; rows are compared, since anyone may make an equal one.

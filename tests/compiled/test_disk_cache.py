@@ -24,7 +24,7 @@ from hlojit import program_cache
 from hlojit.cpu.backend import CpuBackend
 from hlojit.disk_cache import DiskCache
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 
 SCRIPT = Path(__file__).with_name("cached_process.py")
 needs_users = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no users here")

@@ -426,7 +426,7 @@ def test_lowering_leaves_the_module_as_the_back_end_gets_it() -> None:
 
 
 def test_fusion_limits_are_the_back_ends() -> None:
-    from hlojit.ir.passes.fusion_plan import FusionLimits
+    from hlojit.ir.passes.fusion_limits import FusionLimits
 
     lines = [f"%{n} = stablehlo.add %{n - 1}, %{n - 1} : {ONE}" for n in range(1, 9)]
     text = program("\n".join([f"stablehlo.abs %x : {ONE}", *lines])).replace("return %0", "return %8")

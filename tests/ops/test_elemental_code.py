@@ -20,7 +20,7 @@ from hlojit.ir.formats import (
     element_types,
 )
 from hlojit.ir.ops.definition import Pointwise, PointwiseCall, op
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions, formats
 from hlojit.ir.scalar.arrays import decode_array
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.llvm.builder import LlvmBuilder
@@ -162,7 +162,7 @@ def test_rules_run_as_numpy_evaluates_them(element: ElementType) -> None:
 def test_conversions_run_as_numpy_evaluates_them(source: ElementType) -> None:
     kernel = Kernel()
     for number, target in enumerate(ELEMENTS):
-        rule = lambda b, x, target=target: formats.convert(b, x, source, target)  # noqa: E731
+        rule = lambda b, x, target=target: conversions.convert(b, x, source, target)  # noqa: E731
         kernel.add(f"convert_{number}", rule, [source], target)
     code = kernel.load()
     arrays = [stored_values(source)]

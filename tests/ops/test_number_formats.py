@@ -18,7 +18,7 @@ from hlojit.ir.formats import (
     element_type,
     element_types,
 )
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import conversions, formats
 from hlojit.ir.scalar.arrays import decode_array, encode_array, from_bits, round_array, to_bits, to_compute, to_storage
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 
@@ -254,7 +254,7 @@ def test_format_given_by_functions() -> None:
 def convert(values: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray:
     """The rule applied to an array in compute form."""
     scalar = B.value(formats.compute_kind(source), values)
-    result = formats.convert(B, scalar, source, target)
+    result = conversions.convert(B, scalar, source, target)
     assert result.kind == formats.compute_kind(target)
     array = B.array(result)
     return array.view(target.storage) if isinstance(target, IntegerType) else array
@@ -330,12 +330,12 @@ def test_convert_float_to_float_is_one_rounding(source: FloatFormat) -> None:
     for target in FORMATS:
         found = convert(values, source, target)
         assert same(found, round_array(values, target).astype(found.dtype)).all(), target
-        if formats.contains(target, source):
+        if conversions.contains(target, source):
             assert same(found, values.astype(found.dtype)).all(), target
 
 
 def test_contains_knows_the_usual_pairs() -> None:
-    contains = formats.contains
+    contains = conversions.contains
     by_name = {format.name: format for format in FORMATS}
     assert contains(by_name["f32"], by_name["bf16"]) and contains(by_name["f16"], by_name["f8E5M2"])
     assert contains(by_name["bf16"], by_name["f8E4M3FN"]) and contains(by_name["f64"], by_name["f32"])

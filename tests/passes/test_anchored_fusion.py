@@ -10,7 +10,7 @@ from hlojit.compiler import parse, verify
 from hlojit.ir.errors import VerificationError
 from hlojit.ir.graph import Module
 from hlojit.ir.interpreter import evaluate
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 
 LIMITS = FusionLimits(rows=True, anchors=frozenset({"dot_general", "convolution"}))

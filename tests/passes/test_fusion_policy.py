@@ -93,7 +93,7 @@ def test_a_no_keeps_a_producer_out_of_its_readers_and_groups_apart() -> None:
 
 
 def test_a_yes_goes_beyond_the_limits() -> None:
-    from hlojit.ir.passes.fusion_plan import FusionLimits
+    from hlojit.ir.passes.fusion_limits import FusionLimits
 
     class Small(Fusing):
         fusion_limits = FusionLimits(instructions=1)
@@ -118,7 +118,7 @@ func.func @main(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf3
 @pytest.mark.parametrize("answer", [None, False])
 def test_a_no_keeps_an_anchor_out_of_what_follows_it(answer: bool | None) -> None:
     from hlojit.ir.ops.definition import op
-    from hlojit.ir.passes.fusion_plan import FusionLimits
+    from hlojit.ir.passes.fusion_limits import FusionLimits
 
     class Anchored(Fusing):
         fusion_limits = FusionLimits(anchors=frozenset({op("stablehlo.dot_general").lowering.name}))  # type: ignore[union-attr]

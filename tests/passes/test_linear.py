@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
-from hlojit.ir.passes.fusion_plan import FusionLimits, FusionPlan
+from hlojit.ir.passes.fusion_limits import FusionLimits
+from hlojit.ir.passes.fusion_plan import FusionPlan
 from hlojit.ir.passes.pass_manager import order_passes
 from hlojit.ir.passes.registry import default_passes
 from hlojit.ir.passes.rewriting import Effect, Rewriter, rule_table

@@ -11,7 +11,7 @@ from hlojit.compiler import parse, verify
 from hlojit.extensions import AnchorPattern, Declined, Kernel, KernelGroup, hookimpl, using
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.interpreter import evaluate
-from hlojit.ir.passes.fusion_plan import FusionLimits
+from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.passes.instruction_fusion import InstructionFusion
 
 LIMITS = FusionLimits(rows=True, anchors=frozenset({"dot_general"}), prologues=frozenset({"dot_general"}))
