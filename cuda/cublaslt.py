@@ -11,7 +11,8 @@ are multiples of 256 bytes, among those that add in the type of the sums and not
 What its documentation asks for, and where it is seen to: 8-bit elements lie with their terms as neighbours on both sides
 (its first operand transposed, its second not), in extents, strides and batches that are multiples of 16 bytes
 (``library_product``); sums of 8-bit integers are scaled in i32, all others in f32; scales of 8-bit floats that nobody sets
-are 1; the workspace belongs to one stream (``NvidiaDriver``).
+are 1; the workspace belongs to one stream (``NvidiaDriver``).  A bias of our columns is one of its rows.  Its address is an
+attribute of the descriptor, which all threads share, and is read when the product is put on a stream.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ _TRANSPOSED: Final = 1
 """``CUBLAS_OP_T``."""
 _ADDS_AS_IT_COMPUTES: Final = 2
 """``CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE``: parts of sums are not rounded to the result's type before they are added."""
+_BIAS: Final = 4
+"""``CUBLASLT_EPILOGUE_BIAS``."""
+_ALIGNED: Final = 256
+"""A multiple of what addresses are multiples of."""
 _NOT_SUPPORTED: Final = 15
 """``CUBLAS_STATUS_NOT_SUPPORTED``."""
 _ADVICE: Final = (
@@ -91,7 +96,18 @@ class CublasLt:
         algorithm = self._algorithm(descriptor, layouts, product.way)
         if algorithm is None:
             return None
-        return Routine(self._lt, self._handle, product, descriptor, layouts, algorithm)
+        return Routine(self._lt, self._handle, product, descriptor, layouts, algorithm, self._bias_setter(descriptor))
+
+    def _bias_setter(self, descriptor: int) -> Callable[[int], None]:
+        """What sets the address of a bias."""
+        number = int(self._lt.MatmulDescAttribute["BIAS_POINTER"])
+        content = np.zeros(1, self._lt.get_matmul_desc_attribute_dtype(number))
+
+        def set_address(address: int) -> None:
+            content[0] = address
+            self._lt.matmul_desc_set_attribute(descriptor, number, content.ctypes.data, content.nbytes)
+
+        return set_address
 
     def _set(self, kind: str, owner: int, attribute: str, value: int) -> None:
         """Set an attribute of a descriptor (``matmul_desc``, ``matrix_layout``, ``matmul_preference``)."""
@@ -113,6 +129,10 @@ class CublasLt:
             self._set("matmul_desc", made, "TRANSB", _TRANSPOSED)
         if product.fast:
             self._set("matmul_desc", made, "FAST_ACCUM", 1)
+        if product.bias is not None:
+            self._set("matmul_desc", made, "EPILOGUE", _BIAS)
+            # No address of anything: the heuristics ask what it is a multiple of.
+            self._set("matmul_desc", made, "BIAS_POINTER", _ALIGNED)
         return made
 
     def _layouts(self, product: LibraryProduct) -> tuple[int, int, int]:
@@ -167,12 +187,14 @@ class Routine:
         descriptor: int,
         layouts: tuple[int, int, int],
         algorithm: Any,
+        set_bias: Callable[[int], None],
     ):
         kind = np.int32 if product.sums == "i32" else np.float32
         # Host memory that is read at every call.
         self._scales = np.array([1, 0], kind)
         self._algorithm = algorithm
-        self._buffers = product.buffers
+        self._buffers, self._bias = product.buffers, product.bias
+        self._set_bias, self._lock = set_bias, threading.Lock()
         alpha = int(self._scales.ctypes.data)
         beta = alpha + self._scales.itemsize
         first, second, result = layouts
@@ -188,4 +210,9 @@ class Routine:
     def __call__(self, addresses: Sequence[int], stream: int, workspace: int) -> None:
         """Put the product on a stream, which nothing else that uses the workspace may run beside."""
         lhs, rhs, result = (addresses[number] for number in self._buffers)
-        self._call(lhs, rhs, result, stream, workspace)
+        if self._bias is None:
+            self._call(lhs, rhs, result, stream, workspace)
+            return
+        with self._lock:
+            self._set_bias(addresses[self._bias])
+            self._call(lhs, rhs, result, stream, workspace)

@@ -88,9 +88,14 @@ class Autotuner:
         return self._platform.drivers[0]
 
     def default(self, instruction: Instruction, code: KernelCode, libraries: str) -> KernelCode:
-        """The kernel that is taken where nothing is measured: that of a group whose product a library computes, or ``code``."""
-        by_library = is_for_library(instruction, self._platform.target, libraries) and self._platform.library()[0]
-        return self._made(instruction, code, LIBRARY) if by_library else code
+        """The kernel that is taken where nothing is measured: ``code``, or that of a group whose product a library computes.
+
+        As of products alone, a library computes those of groups that take one launch.
+        """
+        (first, *others), target = code.phases, self._platform.target
+        if others or first.library or not is_for_library(instruction, target, libraries):
+            return code
+        return self._made(instruction, code, LIBRARY) if self._platform.library()[0] else code
 
     def adapted(
         self,

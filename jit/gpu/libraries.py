@@ -29,7 +29,7 @@ def is_for_library(instruction: Instruction, target: Target, libraries: str) -> 
     if libraries == "off" or not is_anchored(instruction):
         return False
     call = library_call(instruction, target)
-    return bool(call) and (libraries == "require" or LibraryProduct.of_text(call).is_worthwhile)
+    return call is not None and (libraries == "require" or call.is_worthwhile)
 
 
 def _chosen(phase: Phase, libraries: str) -> Phase:

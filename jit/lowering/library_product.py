@@ -68,6 +68,16 @@ class LibraryProduct:
     """Whether sums need not have all bits of f32."""
     way: int = 0
     """Which of the library's algorithms, in the order in which it proposes them."""
+    bias: int | None = None
+    """The buffer of what is added to every row, an element a column, before the sums are written: in f32, as the result is."""
+
+    @property
+    def takes_bias(self) -> bool:
+        """Whether a bias of f32 is rounded as in two steps: sums of 16-bit elements (or tf32) and the result are f32, too.
+
+        In a narrower result sum and bias would be rounded once, together; with 8-bit elements libraries want it in bf16.
+        """
+        return self.result.element == "f32" and self.lhs.element in ("bf16", "f16", "f32")
 
     @property
     def is_worthwhile(self) -> bool:

@@ -24,6 +24,7 @@ from hlojit.lowering.grid_matrix_plan import MatrixPlan
 from hlojit.lowering.grid_plan import THREADS
 from hlojit.lowering.index import constant, delinearized, variable
 from hlojit.lowering.kernel import KernelCode, Phase
+from hlojit.lowering.library_product import LibraryProduct
 from hlojit.lowering.target import Target
 from hlojit.simt.dialect import Dialect
 from hlojit.simt.elementwise import emit_loop_phase
@@ -79,10 +80,8 @@ def _emit_alone(
         return _emit_zeros(frame, instruction.result.tensor_type.element_type, symbol)
     plan, outputs = problem.plan(candidate), Outputs(problem.product, problem.elements[2])
     phases = _launches(frame, problem, plan, outputs, symbol)
-    way = library_way(candidate) if candidate else 0
-    if len(phases) == 1 and way is not None:
-        phases[0] = replace(phases[0], library=problem.library_call(way))
-    return frame.code(phases, outputs.workspace_bytes(plan.parts))
+    call = problem.library_call() if len(phases) == 1 else None
+    return frame.code(_called(phases, call, candidate), outputs.workspace_bytes(plan.parts))
 
 
 def _emit_group(
@@ -99,15 +98,47 @@ def _emit_group(
         raise UnsupportedError(
             FUSION, "", f"no GPU kernel for groups around products {what} yet", group.anchor.location
         )
-    problem, way = problem.of_buffers(operands), library_way(candidate) if candidate else None
-    plan, outputs = problem.plan(candidate), Outputs(problem.product, problem.elements[2], group, way is not None)
+    problem = problem.of_buffers(operands)
+    plan, outputs = problem.plan(candidate), Outputs(problem.product, problem.elements[2], group)
+    call = problem.library_call() if plan.parts.count == 1 else None
+    if call is not None and call.takes_bias and (bias := outputs.bias()) is not None:
+        buffers = *call.buffers[:2], len(group.body.operand_types)
+        call = replace(call, bias=bias, buffers=buffers)
+    elif library_way(candidate) is not None:
+        assert call is not None
+        return _emit_apart(group, problem, call, target, dialect, symbol, candidate)
+    else:
+        call = None  # it would write another result than this kernel
+    frame = GridFrame(target, group.body, dialect)
+    phases = _called(_launches(frame, problem, plan, outputs, symbol), call, candidate)
+    return frame.code(phases, outputs.workspace_bytes(plan.parts), in_place=outputs.in_place())
+
+
+def _emit_apart(
+    group: AnchoredBody,
+    problem: ProductProblem,
+    call: LibraryProduct,
+    target: Target,
+    dialect: Dialect,
+    symbol: str,
+    candidate: str,
+) -> KernelCode:
+    """A library's call, or the product's kernel in its place, and a loop over the result."""
+    plan, outputs = problem.plan(candidate), Outputs(problem.product, problem.elements[2], group, apart=True)
     frame, nbytes = GridFrame(target, group.body, dialect), outputs.workspace_bytes(plan.parts)
-    phases = _launches(frame, problem, plan, outputs, symbol)
-    if way is not None:
-        phases[0] = replace(phases[0], library=problem.library_call(way, group.buffers))
-        behind = GridFrame(target, group.as_loop(), dialect, frame.builder, len(group.body.operand_types))
-        phases.append(emit_loop_phase(behind, f"{symbol}_behind", nbytes))
+    call = replace(call, buffers=(*call.buffers[:2], group.buffers))
+    phases = _called(_launches(frame, problem, plan, outputs, symbol), call, candidate)
+    behind = GridFrame(target, group.as_loop(), dialect, frame.builder, len(group.body.operand_types))
+    phases.append(emit_loop_phase(behind, f"{symbol}_behind", nbytes))
     return frame.code(phases, nbytes, in_place=outputs.in_place())
+
+
+def _called(phases: list[Phase], call: LibraryProduct | None, candidate: str) -> list[Phase]:
+    """The launches, the first of which a library may do instead, where a candidate leaves that to it."""
+    way = library_way(candidate) if candidate else 0
+    if call is not None and way is not None:
+        phases[0] = replace(phases[0], library=replace(call, way=way).to_text())
+    return phases
 
 
 def _launches(

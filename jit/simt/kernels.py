@@ -25,6 +25,7 @@ from hlojit.lowering.body import Body
 from hlojit.lowering.candidates import Candidate
 from hlojit.lowering.fusion_kind import FusionKind
 from hlojit.lowering.kernel import HostWork, KernelCode, Phase
+from hlojit.lowering.library_product import LibraryProduct
 from hlojit.lowering.schedule import HOST_ROLES
 from hlojit.lowering.storage import Storage
 from hlojit.lowering.target import Target
@@ -153,12 +154,13 @@ def matrix_type(instruction: Instruction, target: Target) -> str:
     return str(_imported(path)(instruction, target)) if path else ""
 
 
-def library_call(instruction: Instruction, target: Target) -> str:
-    """The call of a library that may compute an instruction, or the anchor of a fusion, or an empty string."""
+def library_call(instruction: Instruction, target: Target) -> LibraryProduct | None:
+    """The call of a library that may compute an instruction, or the anchor of a fusion, if there is one."""
     instruction = _with_kernel(instruction)
     lowering = instruction.op.lowering
     path = _LIBRARY_CALLS.get(lowering.name, "") if isinstance(lowering, Kernel) else ""
-    return str(_imported(path)(instruction, target)) if path else ""
+    found: LibraryProduct | None = _imported(path)(instruction, target) if path else None
+    return found
 
 
 def _with_kernel(instruction: Instruction) -> Instruction:

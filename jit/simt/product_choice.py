@@ -29,7 +29,7 @@ from hlojit.lowering.grid_dot_plan import Parts, TiledPlan, VectorPlan, other_pa
 from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.grid_matrix_plan import MatrixInputs, MatrixPlan, matrix_inputs, matrix_plans
 from hlojit.lowering.grid_product import GridProduct, convolution_product, dot_product_of
-from hlojit.lowering.library_product import library_product
+from hlojit.lowering.library_product import LibraryProduct, library_product
 from hlojit.lowering.target import Target
 from hlojit.simt.matrix_products import in_memory
 from hlojit.simt.product_operands import unit_bytes
@@ -82,24 +82,21 @@ class ProductProblem:
             return plans[0]
         return next(plan for plan in (*plans, *self.others()) if plan.candidate.name == candidate)
 
-    def library_call(self, way: int = 0, buffer: int = 2) -> str:
-        """The call of a library that may compute the product instead, in one of its ways, or an empty string.
-
-        ``buffer`` is the number of the one for the product's result.
+    def library_call(self) -> LibraryProduct | None:
+        """The call of a library that may compute the product instead, if there is one.
 
         Sums of 8-bit floats have fewer bits than f32 within an instruction, and between them where the algorithm allows it.
         """
         lhs, rhs, result = self.elements
         narrowed = {each.rounded_to for each in (lhs, rhs)}
         if narrowed not in ({None}, {TF32}) or result.compute == "f64":
-            return ""
+            return None
         names = lhs.element.name, rhs.element.name, result.element.name
         imprecise = self.algorithm is not None and self.algorithm.allow_imprecise_accumulation
         exact = self.algorithm is not None or "HIGHEST" in self.precision
         if names[0].startswith("f8") and exact and not imprecise:
-            return ""
-        call = library_product(self.product, names, rounds_to_tf32=narrowed == {TF32}, fast=imprecise)
-        return "" if call is None else replace(call, way=way, buffers=(*call.buffers[:2], buffer)).to_text()
+            return None
+        return library_product(self.product, names, rounds_to_tf32=narrowed == {TF32}, fast=imprecise)
 
 
 def dot_problem(instruction: Instruction, target: Target) -> ProductProblem | None:
@@ -146,18 +143,18 @@ def convolution_candidates(instruction: Instruction, target: Target) -> tuple[Ca
     return _candidates(convolution_problem(instruction, target))
 
 
-def dot_library_call(instruction: Instruction, target: Target) -> str:
-    """The call of a library that may compute a ``dot_general``, or an empty string."""
+def dot_library_call(instruction: Instruction, target: Target) -> LibraryProduct | None:
+    """The call of a library that may compute a ``dot_general``, if there is one."""
     return _library_call(dot_problem(instruction, target))
 
 
-def convolution_library_call(instruction: Instruction, target: Target) -> str:
-    """The call of a library that may compute a ``convolution``, or an empty string."""
+def convolution_library_call(instruction: Instruction, target: Target) -> LibraryProduct | None:
+    """The call of a library that may compute a ``convolution``, if there is one."""
     return _library_call(convolution_problem(instruction, target))
 
 
-def _library_call(problem: ProductProblem | None) -> str:
-    return "" if problem is None else problem.library_call()
+def _library_call(problem: ProductProblem | None) -> LibraryProduct | None:
+    return None if problem is None else problem.library_call()
 
 
 def _candidates(problem: ProductProblem | None) -> tuple[Candidate, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from hlojit.ir.formats import BooleanType
+from hlojit.ir.ops.definition import Indexed
 from hlojit.llvm.product_elements import Elements, storage_kind
 from hlojit.llvm.text import Val
 from hlojit.lowering.anchored_body import AnchoredBody
@@ -207,6 +208,22 @@ class Outputs:
     def facts(self, group: AnchoredBody) -> Facts:
         """A dry run of what follows."""
         return group.facts(self._index(group))
+
+    def bias(self) -> int | None:
+        """The operand that has an element of f32 for each column, if all that follows is that it is added."""
+        group = self.group
+        add = None if group is None or len(group.body.roots) != 1 else group.body.roots[0].producer
+        if group is None or add is None or add.op.name != "stablehlo.add" or group.sums not in add.operands:
+            return None
+        other = add.operands[1 if add.operands[0] is group.sums else 0].producer
+        if other is None or not isinstance(other.op.lowering, Indexed) or other.op.lowering.broadcasts is None:
+            return None
+        loads = self.facts(group).loads
+        is_one = len(loads) == 1 and other.operands[0] in group.body.parameters and not loads[0].guarded
+        is_f32 = group.sums.tensor_type.element_type.name == "f32"
+        if not is_one or not is_f32 or loads[0].linear != variable(COLUMN, 0, self.product.n - 1):
+            return None
+        return loads[0].buffer
 
     def in_place(self) -> tuple[tuple[int, int], ...]:
         """Operands and results that may share memory: every piece is read by who writes it, before that."""

@@ -23,6 +23,8 @@ FULL, INTEGER, TF32 = 68, 72, 77
 class MatmulDescAttribute(IntEnum):
     TRANSA = 3
     TRANSB = 4
+    EPILOGUE = 7
+    BIAS_POINTER = 8
     FAST_ACCUM = 25
 
 
@@ -104,7 +106,7 @@ class FakeLt:
 
     def matmul_desc_create(self, compute_type: int, scale_type: int) -> int:
         assert (compute_type, scale_type) in ((FULL, 0), (TF32, 0), (INTEGER, 10))
-        return self._new("desc", compute=compute_type, TRANSA=0, TRANSB=0, FAST_ACCUM=0)
+        return self._new("desc", compute=compute_type, TRANSA=0, TRANSB=0, FAST_ACCUM=0, EPILOGUE=1, BIAS_POINTER=0)
 
     def matrix_layout_create(self, type: int, rows: int, cols: int, ld: int) -> int:
         assert type in TYPES and rows > 0 and cols > 0 and ld >= rows, (type, rows, cols, ld)
@@ -118,7 +120,7 @@ class FakeLt:
         del self._objects[pref]
 
     def get_matmul_desc_attribute_dtype(self, attr: int) -> Any:
-        return {3: np.int32, 4: np.int32, 25: np.int8}[attr]
+        return {3: np.int32, 4: np.int32, 7: np.uint32, 8: np.int64, 25: np.int8}[attr]
 
     def get_matrix_layout_attribute_dtype(self, attr: int) -> Any:
         return {5: np.int32, 6: np.int64}[attr]
@@ -153,6 +155,9 @@ class FakeLt:
         assert asked["REDUCTION_SCHEME_MASK"] == 2, "parts of sums would be rounded to the result's type"
         self._shapes(operation_desc, adesc, bdesc, ddesc)
         self._object(cdesc, "layout")
+        operation = self._object(operation_desc, "desc")
+        # They look at what the bias's address is a multiple of.
+        assert (operation["EPILOGUE"] == 4) == bool(operation["BIAS_POINTER"]) and not operation["BIAS_POINTER"] % 256
         self.heuristics += 1
         count = ctypes.c_int32.from_address(return_algo_count)
         count.value = 0
@@ -209,6 +214,12 @@ class FakeLt:
         left = left.swapaxes(1, 2) if operation["TRANSA"] else left
         right = right.swapaxes(1, 2) if operation["TRANSB"] else right
         out = self._matrices(ddesc, d)
-        out[...] = (left @ right).astype(out.dtype)
+        sums = left @ right
+        if operation["EPILOGUE"] == 4:
+            # A row of the result an element, of the result's type where operands have 16 bits or more.
+            assert out.dtype == np.float32 and np.dtype(TYPES[self._object(adesc, "layout")["type"]]).itemsize > 1
+            bias = (ctypes.c_float * out.shape[1]).from_address(operation["BIAS_POINTER"])
+            sums = sums.astype(np.float32) + np.array(bias)[:, None]
+        out[...] = sums.astype(out.dtype)
         self.calls += 1
         self.workspaces.append((stream, workspace))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -214,6 +216,81 @@ def test_a_product_with_what_follows_it_is_one_kernel_or_a_call_and_a_launch(
     for _ in range(2):
         compare(-(np.asarray(program(x, y, bias)) + bias), x, y, ((), (), (1,), (0,)), "f32")
     assert lt.calls == 2 * calls
+
+
+BIAS = GROUP.replace("  %3 = stablehlo.negate %2 : tensor<64x80xf32>\n", "").replace("return %3", "return %2")
+ADDED = {
+    "a bias": (BIAS, 1),
+    "in front": (BIAS.replace("%0, %1", "%1, %0"), 1),
+    "a batch of rows": (BIAS.replace("dims = [1] : (tensor<80x", "dims = [0] : (tensor<64x").replace("tensor<80xf32>)", "tensor<64xf32>)"), 2),
+    "another function": (BIAS.replace("stablehlo.add", "stablehlo.maximum"), 2),
+    "a narrow result": (BIAS.replace("f32", "bf16"), 2),
+}  # fmt: skip
+TOLERANCES = {"f32": {"rtol": 1e-5, "atol": 1e-4}, "bf16": {"rtol": 1e-2, "atol": 0.05}}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_bias_is_added_by_the_library_where_it_is_rounded_as_the_program_does(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    text, launches = ADDED[name]
+    program = hlojit.compile(text.replace("@main", f"@{name.replace(' ', '_')}"), backend="cuda")
+    (launch,) = program.spec.program.launches()
+    assert len(launch.kernel.phases) == launches and launch.kernel.phases[0].library
+    element = "bf16" if "narrow" in name else "f32"
+    x, y = draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2)
+    for seed in (3, 4):
+        bias = draw((64 if "rows" in name else 80,), element, seed)
+        other = bias[:, None] if "rows" in name else bias
+        found, sums = np.asarray(program(x, y, bias)), x.astype("f4") @ y.astype("f4")
+        expected = np.maximum(sums, other) if "function" in name else sums + other.astype("f4")
+        np.testing.assert_allclose(found.astype("f4"), expected, **TOLERANCES[element])
+    assert lt.calls == 2 and [each["EPILOGUE"] for each in lt.objects("desc")] == [4 if launches == 1 else 1]
+
+
+def test_products_of_several_streams_have_their_own_bias(driver: NvidiaDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is in a descriptor that all share: it is set and read by one thread at a time."""
+    lt = FakeLt()
+    use(monkeypatch, lambda: lt)
+    call = replace(LibraryProduct.of_text(call_of(*LAYOUTS["plain"], ("bf16", "bf16", "f32"))), bias=3)
+    routine = driver.library(call.to_text())
+    assert isinstance(routine, cublaslt.Routine)
+    set_attribute, matmul, order = lt.matmul_desc_set_attribute, lt.matmul, []
+
+    def setting(*arguments: Any) -> None:
+        order.append(("set", threading.get_ident()))
+        time.sleep(0.001)
+        set_attribute(*arguments)
+
+    def running(*arguments: Any) -> None:
+        order.append(("run", threading.get_ident()))
+        matmul(*arguments)
+
+    monkeypatch.setattr(lt, "matmul_desc_set_attribute", setting)
+    monkeypatch.setattr(lt, "matmul", running)
+    x, y = draw((64, 48), "bf16", 1), draw((48, 80), "bf16", 2)
+    expected, failed = x.astype("f4") @ y.astype("f4"), []
+
+    def run(number: int) -> None:
+        result, bias = np.zeros((64, 80), "f4"), np.full(80, number, "f4")
+        memories = [aligned(each) for each in (x, y, result, bias)]
+        for _ in range(5):
+            routine([address for _, address in memories], number, 256)
+        memory, address = memories[2]
+        start = address - memory.ctypes.data
+        found = memory[start : start + result.nbytes].view("f4").reshape(64, 80)
+        failed.append(not np.allclose(found, expected + number, atol=1e-3))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == [False] * 4
+    pairs = list(zip(order[::2], order[1::2]))
+    assert all((one[0], other[0]) == ("set", "run") and one[1] == other[1] for one, other in pairs)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, load: Callable[[], Any]) -> None:

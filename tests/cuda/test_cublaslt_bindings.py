@@ -90,7 +90,14 @@ def run() -> None:
     routine([each.ctypes.data for each in (x, y, result)], 7, 1 << 20)
     assert not failures, failures
     np.testing.assert_allclose(result, x.astype("f8") @ y.astype("f8").swapaxes(1, 2), rtol=1e-5, atol=1e-5)
-    assert fake.workspaces == [(7, 1 << 20)]
+    biased = library.routine(LibraryProduct(3, 64, 80, 48, *one, "f32", (0, 1, 2), bias=3))
+    assert biased is not None and not failures, failures
+    bias = generator.standard_normal(80).astype("f4")
+    plain = result.copy()
+    biased([each.ctypes.data for each in (x, y, result, bias)], 7, 1 << 20)
+    assert not failures, failures
+    np.testing.assert_array_equal(result, plain + bias)
+    assert fake.workspaces == [(7, 1 << 20)] * 2
     fake.refuses = "status"
     assert library.routine(LibraryProduct(3, 64, 80, 32, *one, "f32", (0, 1, 2))) is None
     fake.matmul = lambda *_: (_ for _ in ()).throw(cuBLASLtError(13))  # type: ignore[method-assign, assignment]
