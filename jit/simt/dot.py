@@ -15,6 +15,7 @@ from typing import Final
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.formats import ComplexType, ElementType, element_type
 from hlojit.ir.graph import Instruction
+from hlojit.ir.ops import internal
 from hlojit.llvm.product_elements import algorithm_elements
 from hlojit.lowering.anchored_body import AnchoredBody
 from hlojit.lowering.body import Body
@@ -36,7 +37,7 @@ from hlojit.simt.product_results import Outputs
 from hlojit.simt.products import TiledProduct
 from hlojit.simt.vector_products import VectorProduct
 
-FUSION: Final = "hlojit.fusion"
+FUSION: Final = internal.FUSION.name
 
 
 def emit_dot_general(

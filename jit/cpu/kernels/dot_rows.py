@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, ZERO, buffer, dot_product, literal, minimum, unflatten
 from hlojit.cpu.kernels.arithmetic import Arithmetic
@@ -234,6 +235,21 @@ def _from(b: LlvmBuilder, corner: Val, index: Val) -> Val:
     return index if corner.is_literal else b.sub(index, corner)
 
 
+class _Cut(NamedTuple):
+    """How a product is cut into tasks."""
+
+    tile: tuple[int, int]
+    rows: int
+    """Of a task, as are the columns."""
+    columns: int
+    blocks: int
+    """Tasks along rows, and along columns."""
+    groups: int
+    tasks: int
+    nanoseconds: float
+    """Of all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class DotRows:
     """The launch of a product in this form; the operands' k must be neighbours in memory."""
@@ -254,27 +270,58 @@ class DotRows:
 
     def emit(self, b: LlvmBuilder) -> Phase:
         """Emit tiles and the task loop."""
-        problem = self.problem
-        lanes = self.target.native_lanes(self.arithmetic.kind)
+        problem, lanes = self.problem, self.target.native_lanes(self.arithmetic.kind)
+        cut = self._cut(lanes)
+        r, c = cut.tile
+        output = self._output(cut.rows, cut.columns, cut.tasks)
+        pack = self._pack(b, ceil_divide(problem.m, r), lanes)
+        scratch = None if pack is None else Scratch.of(c * pack.column_bytes, cut.tasks, WORKSPACE, self.reserve)
+        tiles = self._tiles(b, cut.tile, lanes, pack, output.row_bytes)
+        sizes = [min(cut.columns, problem.n), problem.n - (cut.groups - 1) * cut.columns]
+        with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
+            a, right = (at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at))
+            base, sources = output.begin(b, buffers), self.right.arguments(b, buffers)
+            panels = scratch.begin(b, buffers) if scratch is not None else ZERO
+            loop = b.begin_loop(begin, end)
+            panel = (pack, scratch.of_task(b, panels, loop.index)) if pack is not None and scratch is not None else None
+            *batch, row_block, group_index = unflatten(b, loop.index, [*problem.batch, cut.blocks, cut.groups])
+            a = at(b, a, dot_product(b, batch, [s * self.left.size for s in problem.lhs.batch]))
+            right = at(b, right, dot_product(b, batch, [s * self.right.size for s in problem.rhs.batch]))
+            out = output.of_task(b, base, loop.index, batch, ZERO)
+            first = scaled(b, group_index, cut.columns)
+            last = minimum(b, b.add(first, literal(cut.columns)), literal(problem.n))
+            low = scaled(b, row_block, cut.rows)
+            high = minimum(b, b.add(low, literal(cut.rows)), literal(problem.m))
+            corner = (low, first) if isinstance(output, InScratch) else (ZERO, ZERO)
+            self._columns(b, tiles, cut.tile, (a, right, out), (low, high), (first, last), corner, sources, panel)
+            if isinstance(output, InScratch):
+                is_last = b.icmp("eq", group_index, literal(cut.groups - 1))
+                rows = output.above(b, batch, low), output.above(b, batch, high)
+                self._finish(b, output, sizes, is_last, (buffers, out), rows, first)
+            b.end_loop(loop)
+        return Phase(self.symbol, cut.tasks, cut.nanoseconds / cut.tasks)
+
+    def _cut(self, lanes: int) -> _Cut:
+        problem, machine = self.problem, self.target.machine
         r, c = _tile_shape(problem.m, problem.n, lanes, self.target.vector_registers)
         c = min(c, problem.n)
-        column_tiles = ceil_divide(problem.n, c)
-        row_tiles = ceil_divide(problem.m, r)
+        column_tiles, row_tiles = ceil_divide(problem.n, c), ceil_divide(problem.m, r)
         # Vectors along k are for few rows: a task takes no more tiles of them than this, and as many columns as fill it.
         block = min(row_tiles, 32)
-        blocks = ceil_divide(row_tiles, block)
-        machine = self.target.machine
         loads = c * lanes * self.right.size / (machine.first.bandwidth * machine.gigahertz)
         cost = max(machine.product_nanoseconds(r * c), loads) * problem.k / lanes + machine.nanoseconds(CALL_CYCLES)
         cost += problem.k * c * self.right.nanoseconds / block
         total = cost * row_tiles * column_tiles * problem.batch_size
         per_task = max(machine.task_nanoseconds, total / machine.most_tasks)
         group = max(1, min(column_tiles, int(per_task / (cost * block))))
-        groups = ceil_divide(column_tiles, group)
-        tasks = problem.batch_size * blocks * groups
-        output = self._output(block * r, group * c, tasks)
-        pack = self._pack(b, row_tiles, lanes)
-        scratch = None if pack is None else Scratch.of(c * pack.column_bytes, tasks, WORKSPACE, self.reserve)
+        blocks, groups = ceil_divide(row_tiles, block), ceil_divide(column_tiles, group)
+        return _Cut((r, c), block * r, group * c, blocks, groups, problem.batch_size * blocks * groups, total)
+
+    def _tiles(
+        self, b: LlvmBuilder, tile: tuple[int, int], lanes: int, pack: RowPack | None, row_bytes: int
+    ) -> dict[tuple[int, int], RowTile]:
+        """The functions of tiles, those at the edges included, by their rows and columns."""
+        (r, c), problem = tile, self.problem
         full = RowTile(
             f"{self.symbol}.tile",
             self.arithmetic,
@@ -287,46 +334,16 @@ class DotRows:
             self.result,
             problem.lhs.row * self.left.size,
             problem.rhs.column * self.right.size if pack is None else pack.column_bytes,
-            output.row_bytes,
+            row_bytes,
         )
         tiles = {
             (rows, columns): replace(full, rows=rows, columns=columns, symbol=f"{self.symbol}.tile.{rows}x{columns}")
             for rows in {r, problem.m % r} - {0}
             for columns in {c, problem.n % c} - {0}
         }
-        for tile in tiles.values():
-            tile.emit(b)
-        sizes = [min(group * c, problem.n), problem.n - (groups - 1) * group * c]
-        with b.function(self.symbol, PARAMETERS, outer=True) as (_, buffers, begin, end):
-            a, right = (at(b, buffer(b, buffers, place[0]), place[1]) for place in (self.left_at, self.right_at))
-            base, sources = output.begin(b, buffers), self.right.arguments(b, buffers)
-            panels = scratch.begin(b, buffers) if scratch is not None else ZERO
-            loop = b.begin_loop(begin, end)
-            panel = (pack, scratch.of_task(b, panels, loop.index)) if pack is not None and scratch is not None else None
-            *batch, row_block, group_index = unflatten(b, loop.index, [*problem.batch, blocks, groups])
-            a = at(b, a, dot_product(b, batch, [s * self.left.size for s in problem.lhs.batch]))
-            right = at(b, right, dot_product(b, batch, [s * self.right.size for s in problem.rhs.batch]))
-            out = output.of_task(b, base, loop.index, batch, ZERO)
-            first = scaled(b, group_index, group * c)
-            last = minimum(b, b.add(first, literal(group * c)), literal(problem.n))
-            low = scaled(b, row_block, block * r)
-            high = minimum(b, b.add(low, literal(block * r)), literal(problem.m))
-            corner = (low, first) if isinstance(output, InScratch) else (ZERO, ZERO)
-            self._columns(b, tiles, (r, c), (a, right, out), (low, high), (first, last), corner, sources, panel)
-            if isinstance(output, InScratch):
-                is_last = b.icmp("eq", group_index, literal(groups - 1))
-                rows = output.above(b, batch, low), output.above(b, batch, high)
-                self._finish(
-                    b,
-                    output,
-                    sizes,
-                    is_last,
-                    (buffers, out),
-                    rows,
-                    first,
-                )
-            b.end_loop(loop)
-        return Phase(self.symbol, tasks, total / tasks)
+        for each in tiles.values():
+            each.emit(b)
+        return tiles
 
     def _pack(self, b: LlvmBuilder, row_tiles: int, lanes: int) -> RowPack | None:
         """What computes the columns of a tile for several tiles of rows, if they are computed."""
