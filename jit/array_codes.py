@@ -8,6 +8,7 @@ import numpy as np
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType
+from hlojit.ir.scalar.table_store import TableStore, set_table_store
 
 NDArray = np.ndarray[Any, Any]
 
@@ -41,3 +42,12 @@ def have_same_codes(a: ElementType, b: ElementType) -> bool:
         return a.name == b.name and fingerprint(a) == fingerprint(b)
     except NotKeyable:
         return False
+
+
+def _tables_on_disk() -> TableStore:
+    with fork_gate.inside:
+        from hlojit.kept_tables import DiskTables
+    return DiskTables()
+
+
+set_table_store(_tables_on_disk)

@@ -29,7 +29,7 @@ from hlojit.ir.versions import sources_changed
 
 LAYOUT: Final = "v3"
 """Name of the folder below the user's; another layout takes another name."""
-KINDS: Final = ("programs", "kernels", "objects", "tuned")
+KINDS: Final = ("programs", "kernels", "objects", "tables", "tuned")
 DEFAULT_LIMIT: Final = 1 << 30
 LARGEST_SHARE: Final = 4
 """An entry takes at most this part of the limit."""

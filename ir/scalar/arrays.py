@@ -16,12 +16,13 @@ from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.scalar import conversions, exact_numbers, formats
 from hlojit.ir.scalar.builder import ScalarBuilder
 from hlojit.ir.scalar.codec_tables import codec_tables
+from hlojit.ir.scalar.compiled_codecs import CodecBuilder
 from hlojit.ir.scalar.formats import is_half, storage_kind
-from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
+from hlojit.ir.scalar.numpy_builder import NumpyScalar
 
 Array = np.ndarray[Any, Any]
 
-_BUILDER = NumpyBuilder()
+_BUILDER = CodecBuilder()
 _RULES = cast(ScalarBuilder, _BUILDER)
 """The same builder as rules see it."""
 

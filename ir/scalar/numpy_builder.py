@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
@@ -52,7 +52,6 @@ def _unsigned(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}") if array.dtype != np.bool_ else array
 
 
-@final
 class NumpyBuilder:
     """Implements ``ScalarBuilder`` with NumPy; arrays of different shapes broadcast."""
 

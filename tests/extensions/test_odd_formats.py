@@ -7,6 +7,7 @@ list of a format's numbers where it is short, and exact fractions in ``test_roun
 from __future__ import annotations
 
 import threading
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,13 +128,14 @@ PROGRAM = """func.func @main(%x: tensor<24xF>) -> (tensor<24xF>, tensor<24xF>, t
 
 
 def text(row: ext.FloatFormat, x: hlojit.Array) -> str:
-    values = [float(each) for each in x.to_values()]
+    # All digits: the shortest decimal of a number may lie below it, and a rounding toward zero takes the next one there.
+    values = [f"{Decimal(float(each)):e}" for each in x.to_values()]
     width = row.storage_bits.itemsize
     pattern = x.storage[:2].astype(f">u{width}").view(f"u{width}")
     raw = np.asarray(x.storage[:2]).tobytes().hex().upper()
     assert pattern.size == 2
     return (
-        PROGRAM.replace("LIST", str(values)).replace("HEX", f"0x{raw}").replace("ONE", repr(values[0]))
+        PROGRAM.replace("LIST", f"[{', '.join(values)}]").replace("HEX", f"0x{raw}").replace("ONE", values[0])
         .replace("xF>", f"x{row.name}>").replace("<F>", f"<{row.name}>")
     )  # fmt: skip
 
