@@ -129,7 +129,7 @@ JIT_ORDER = (
     ("runtime", "codegen"),
     ("simt",),
     ("gpu",),
-    ("block_arrays",),
+    ("block_arrays", "kept_tables"),
     ("plain_arrays", "array_codes"),
     ("arrays",),
     ("foreign_arrays",),
