@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow
-from hlojit.ir.scalar.formats import codes, is_bfloat
+from hlojit.ir.scalar.code_patterns import codes
+from hlojit.ir.scalar.formats import is_bfloat
 from hlojit.llvm.text import Val
 from hlojit.lowering.target import KIND_BITS
 from hlojit.simt.builder import SimtBuilder

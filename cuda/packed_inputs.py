@@ -14,7 +14,7 @@ from typing import Final
 
 from hlojit.cuda.narrow_floats import has_instruction
 from hlojit.ir.formats import FloatFormat, NanEncoding
-from hlojit.ir.scalar.formats import codes
+from hlojit.ir.scalar.code_patterns import codes
 from hlojit.llvm.text import Val
 from hlojit.lowering.grid_matrix_plan import MatrixInput
 from hlojit.simt.builder import SimtBuilder

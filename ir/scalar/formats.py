@@ -17,7 +17,6 @@ than ``IEEE``), infinity is the largest pattern that is not NaN.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -34,7 +33,9 @@ from hlojit.ir.formats import (
     element_type,
 )
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.code_patterns import codes
 from hlojit.ir.scalar.codec_tables import MOST_BITS, Cells, CodecTables, codec_tables, nan_of
+from hlojit.ir.scalar.in_place_rounding import is_rounded_in_place, rounded_in_place
 from hlojit.ir.scalar.rounding import EXPONENT_BIAS as EXPONENT_BIAS  # noqa: PLC0414
 from hlojit.ir.scalar.rounding import INTEGER_KIND as INTEGER_KIND  # noqa: PLC0414
 from hlojit.ir.scalar.rounding import MANTISSA_BITS as MANTISSA_BITS  # noqa: PLC0414
@@ -59,61 +60,6 @@ def compute_kind(element: ElementType) -> str:
     if isinstance(element, FloatFormat) and not element.in_integers:
         return element.compute
     return storage_kind(element)
-
-
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """Bit patterns of a format, without the sign bit unless said otherwise; None where the format has none."""
-
-    top: int
-    sign: int
-    largest: int
-    infinity: int | None
-    nan: int | None
-    """With the sign bit for ``NanEncoding.NEGATIVE_ZERO``."""
-    first_nan: int | None
-    """All magnitudes from here on are NaN."""
-    minimum_exponent: int
-    """Exponent of the smallest normal number."""
-    overflow: int
-    """What a finite number beyond the largest becomes."""
-
-
-def codes(format: FloatFormat) -> Codes:
-    """Work out the special patterns of a format from its parameters."""
-    return _codes(replace(format, decode=None, encode=None) if format.decode or format.encode else format)
-
-
-@lru_cache(256)
-def _codes(format: FloatFormat) -> Codes:
-    """Of a format without functions: the cache keeps nothing of a plugin's alive."""
-    exponent_bits, mantissa_bits = format.exponent_bits, format.mantissa_bits
-    top = (1 << (exponent_bits + mantissa_bits)) - 1
-    sign = top + 1 if format.signed else 0
-    infinity = nan = first_nan = None
-    if format.nan is NanEncoding.IEEE:
-        special = ((1 << exponent_bits) - 1) << mantissa_bits
-        infinity = special if format.has_infinity else None
-        nan, largest = special | 1 << max(mantissa_bits - 1, 0), special - 1
-        # Nothing has the largest exponent but what is no number: without infinity its code is NaN, too.
-        first_nan = special + format.has_infinity
-    else:
-        largest = top
-        if format.nan is NanEncoding.ALL_ONES:
-            nan = first_nan = largest
-            largest -= 1
-        elif format.nan is NanEncoding.NEGATIVE_ZERO:
-            nan = sign
-        if format.has_infinity:
-            infinity = largest
-            largest -= 1
-    overflow = largest
-    if format.overflow is Overflow.INFINITY and infinity is not None:
-        overflow = infinity
-    elif format.overflow is not Overflow.SATURATE and nan is not None:
-        overflow = nan
-    minimum_exponent = 1 - format.bias if format.has_zero else -format.bias
-    return Codes(top, sign, largest, infinity, nan, first_nan, minimum_exponent, overflow)
 
 
 def is_half(format: FloatFormat) -> bool:
@@ -337,6 +283,9 @@ def round_to_format(b: ScalarBuilder, value: Scalar, element: ElementType) -> Sc
         if made is not None:
             return decode(b, made, element)
         return b.bitcast(b.and_(_round_bfloat(b, value), b.constant("i32", 0xFFFF0000)), "f32")
+    if value.kind == element.compute and is_rounded_in_place(element) and not is_half(element):
+        made = _by_instruction(b, "encoded", value, element)
+        return rounded_in_place(b, value, element) if made is None else decode(b, made, element)
     return decode(b, encode(b, value, element), element)
 
 

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, final
 
 from hlojit.ir.formats import FloatFormat, NanEncoding, Overflow, Rounding
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.code_patterns import codes
 from hlojit.ir.scalar.expression import Term, maximum, minimum, where
-from hlojit.ir.scalar.formats import codes
 from hlojit.ir.scalar.wide_integers import (
     TOP,
     Pair,

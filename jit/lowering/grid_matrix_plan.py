@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final, final
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType
-from hlojit.ir.scalar.formats import codes
+from hlojit.ir.scalar.code_patterns import codes
 from hlojit.lowering.candidates import MOST_CANDIDATES, Candidate
 from hlojit.lowering.dot_problem import ceil_divide
 from hlojit.lowering.grid_cost import DEPENDENT, FETCHED_BYTES, QUARTERS, SHARED_BYTES, BlockWork, launch_cycles

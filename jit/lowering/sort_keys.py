@@ -20,7 +20,7 @@ import numpy as np
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, NanEncoding
 from hlojit.ir.graph import Block, Value
 from hlojit.ir.ops.sort_order import SortKey, sort_order
-from hlojit.ir.scalar import arithmetic, formats
+from hlojit.ir.scalar import arithmetic, code_patterns, formats
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.lowering.element_forms import memory_kind
@@ -51,7 +51,7 @@ class CodeMap:
 
     def apply(self, b: ScalarBuilder, stored: Scalar, format: FloatFormat) -> Scalar:
         """An unsigned integer of the format's bits, in the kind that the code is stored in."""
-        kind, known = stored.kind, formats.codes(format)
+        kind, known = stored.kind, code_patterns.codes(format)
         highest = (1 << format.bits) - 1
 
         def of(value: int) -> Scalar:
@@ -79,7 +79,7 @@ class CodeMap:
         self, b: ScalarBuilder, code: Scalar, ordered: Scalar, format: FloatFormat
     ) -> tuple[Scalar, Scalar]:
         """Whether a code is NaN, and the order of the others such that NaN has a place above or below them."""
-        known = formats.codes(format)
+        known = code_patterns.codes(format)
         top, one = b.constant(code.kind, known.top), b.constant(code.kind, 1)
         if known.first_nan is not None:
             return b.icmp("uge", b.and_(code, top), b.constant(code.kind, known.first_nan)), ordered

@@ -22,7 +22,7 @@ from hlojit.ir.graph import Block, Value
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.sort_order import SortKey
 from hlojit.ir.ops.views import CompareView
-from hlojit.ir.scalar import formats
+from hlojit.ir.scalar import code_patterns
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder
 from hlojit.lowering.element_forms import memory_kind
@@ -88,7 +88,7 @@ class StoredOrder:
         """Keys that several codes have, ascending."""
         if self.map is None or not isinstance(self.element, FloatFormat):
             return ()
-        known, b = formats.codes(self.element), _numpy()
+        known, b = code_patterns.codes(self.element), _numpy()
         codes = []
         if self.map.joins_zeros and known.sign:
             codes.append(0)
@@ -118,7 +118,7 @@ class StoredOrder:
         assert isinstance(self.element, FloatFormat)
         if self.map.reverses:
             key = b.xor(key, b.constant(self.kind, self._ones))
-        sign = formats.codes(self.element).sign
+        sign = code_patterns.codes(self.element).sign
         if not sign:
             return key
         of_sign = b.constant(self.kind, sign)

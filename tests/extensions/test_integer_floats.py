@@ -19,7 +19,7 @@ from hlojit.extensions import NanEncoding, Overflow, Rounding
 from hlojit.ir.interpreter import evaluate
 from hlojit.ir.scalar import integer_floats
 from hlojit.ir.scalar.builder import ScalarBuilder
-from hlojit.ir.scalar.formats import codes
+from hlojit.ir.scalar.code_patterns import codes
 from hlojit.ir.scalar.integer_floats import Form
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, NumpyScalar
 
