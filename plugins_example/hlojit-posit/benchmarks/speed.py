@@ -9,7 +9,7 @@ import numpy as np
 
 FORMATS = ("f8E4M3FN", "f16", "f32", "posit8", "posit16", "posit32")
 COUNT = 1 << 20
-ROUNDS = 30
+ROUNDS = 40
 
 TEXT = """
 func.func @main(%x: TENSOR, %y: TENSOR, %z: TENSOR) -> TENSOR {
