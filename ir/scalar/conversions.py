@@ -10,9 +10,9 @@ from typing import Any
 
 from hlojit.ir.formats import BooleanType, ElementType, FloatFormat, IntegerType, NanEncoding, element_type
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
+from hlojit.ir.scalar.code_patterns import codes
 from hlojit.ir.scalar.formats import (
     MANTISSA_BITS,
-    codes,
     compute_kind,
     float_resized,
     largest_number,
