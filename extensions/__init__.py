@@ -50,7 +50,8 @@ from hlojit.extensions.kernels.kernel import (
     kernel_answer,
 )
 from hlojit.extensions.machines.interpreted import InterpretedBackend, InterpretedDevice
-from hlojit.extensions.machines.machine import Held, Machine, MachineKernel, Started
+from hlojit.extensions.machines.machine import Held, Machine, MachineKernel
+from hlojit.extensions.machines.started import Started
 from hlojit.extensions.registration.checks import PluginRecord
 from hlojit.extensions.registration.hooks import hookimpl, hookspec
 from hlojit.extensions.registration.op_fields import AttributeKinds

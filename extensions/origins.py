@@ -11,6 +11,12 @@ BACKENDS: Final = "back end"
 """Kinds of tables that plugins fill, beside those of ``hlojit.ir.environment``."""
 
 
+def device_text(backend: str, device: object) -> str:
+    """``nova:0 (hlojit-nova 0.1.0)``; without the parentheses where no package brought the back end."""
+    source = tables().source_of(BACKENDS, backend)
+    return f"{device}{'' if source.startswith(' (plugin ') else source}"
+
+
 def backend_text(name: str) -> str:
     """``the back end 'nova' (hlojit-nova 0.1.0)``; of hlojit's own without the parentheses."""
     return f"the back end {name!r}{tables().source_of(BACKENDS, name)}"

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.format_fields import Rounding
-from hlojit.ir.formats import BUILT_IN, ElementType, FloatFormat, NanEncoding, element_type, register_element_type
+from hlojit.ir.formats import BUILT_IN, ElementType, FloatFormat, NanEncoding, register_element_type
+from hlojit.ir.near_names import did_you_mean
 
 _LONGEST_BLOCK: Final = 1 << 20
 _SIGNIFICANT_BITS: Final = 24
@@ -60,15 +62,16 @@ class BlockFormat(ElementType):
     __hash__ = ElementType.__hash__
 
     def __post_init__(self) -> None:
+        found: list[str] = []
         for name in ("element", "scale", "tensor_scale"):
             given = getattr(self, name)
             if isinstance(given, str):
-                object.__setattr__(self, name, _known(self.name, name, given))
+                object.__setattr__(self, name, _known(name, given, found))
         if isinstance(self.scaling, str):
-            object.__setattr__(self, "scaling", _known_scaling(self.name, self.scaling))
-        complaint = _complaint(self)
-        if complaint is not None:
-            raise HlojitError(f"block format {self.name!r}: {complaint}")
+            object.__setattr__(self, "scaling", _known_scaling(self.scaling, found))
+        found += _complaints(self)
+        if found:
+            raise HlojitError(f"block format {self.name!r}: {'; '.join(found)}")
         object.__setattr__(self, "bits", self.elements.bits)
         taken = BUILT_IN.get(self.name)
         if taken is not None and self != taken:
@@ -154,50 +157,60 @@ def scaling_user(format: BlockFormat) -> str:
     return f"the scaling function of {format.name}"
 
 
-def _known(name: str, field: str, given: str) -> FloatFormat:
-    try:
-        row = element_type(given)
-    except HlojitError as error:
-        raise HlojitError(f"block format {name!r}: {field} = {given!r}: {error}") from None
-    if not isinstance(row, FloatFormat):
-        raise HlojitError(f"block format {name!r}: {field} = {given!r} is no float format")
-    return row
+def _known(field: str, given: str, found: list[str]) -> FloatFormat | str:
+    """The format of a name, or the name and a complaint more."""
+    row = tables().element_types.get(given)
+    if isinstance(row, FloatFormat):
+        return row
+    floats = [name for name, each in tables().element_types.items() if isinstance(each, FloatFormat)]
+    what = "is no float format" if row is not None else "is unknown; give a FloatFormat or the name of one"
+    found.append(f"{field} = {given!r} {what}{did_you_mean(given, floats)}")
+    return given
 
 
-def _known_scaling(name: str, given: str) -> Scaling:
+def _known_scaling(given: str, found: list[str]) -> Scaling:
     for each in Scaling:
         if each.name.lower() == given:
             return each
     names = " or ".join(repr(each.name.lower()) for each in Scaling)
-    raise HlojitError(f"block format {name!r}: scaling = {given!r}; it is {names}")
+    found.append(f"scaling = {given!r}; it is {names}")
+    return Scaling.EXPONENT
 
 
-def _complaint(format: BlockFormat) -> str | None:
-    """What is wrong with the fields, and what to change."""
-    for field in ("block", "axis"):
+def _complaints(format: BlockFormat) -> Iterator[str]:
+    """Everything that is wrong with the fields, and what to change."""
+    for field, (least, most), what in (
+        ("block", (1, _LONGEST_BLOCK), f"a block has 1 to {_LONGEST_BLOCK} elements"),
+        ("axis", (-64, 63), "arrays have at most 64 dimensions"),
+    ):
         value = getattr(format, field)
         if not isinstance(value, int) or isinstance(value, bool):
-            return f"{field} = {value!r} is no whole number"
-    if not 1 <= format.block <= _LONGEST_BLOCK:
-        return f"block = {format.block}; a block has 1 to {_LONGEST_BLOCK} elements"
-    if not -64 <= format.axis < 64:
-        return f"axis = {format.axis}; arrays have at most 64 dimensions"
-    for field in ("element", "scale"):
-        found = _part_complaint(field, getattr(format, field))
-        if found is not None:
-            return found
-    if format.bits not in (0, format.elements.bits):
-        return f"bits = {format.bits}, and its elements have {format.elements.bits}; leave bits out"
-    if not format.elements.signed:
-        return f"the element format {format.elements} has no sign, and blocks hold numbers of both; choose another one"
-    if not format.elements.has_zero:
-        return f"the element format {format.elements} has no zero, which numbers far below a block's largest become"
+            yield f"{field} = {value!r} is no whole number"
+        elif not least <= value <= most:
+            yield f"{field} = {value}; {what}"
     if not isinstance(format.scaling, Scaling) and not callable(format.scaling):
-        return f"scaling = {format.scaling!r}; it is one of Scaling, or a function of the largest magnitude"
-    return _scale_complaint(format)
+        yield f"scaling = {format.scaling!r}; it is one of Scaling, or a function of the largest magnitude"
+    # Names that are unknown have been complained of.
+    parts = {field: _part_complaint(field, getattr(format, field)) for field in ("element", "scale")}
+    yield from filter(None, parts.values())
+    if isinstance(format.element, FloatFormat) and parts["element"] is None:
+        yield from _element_complaints(format)
+        if isinstance(format.scale, FloatFormat) and parts["scale"] is None:
+            yield from filter(None, [_scale_complaint(format)])
+
+
+def _element_complaints(format: BlockFormat) -> Iterator[str]:
+    if format.bits not in (0, format.elements.bits):
+        yield f"bits = {format.bits}, and its elements have {format.elements.bits}; leave bits out"
+    if not format.elements.signed:
+        yield f"the element format {format.elements} has no sign, and blocks hold numbers of both; choose another one"
+    if not format.elements.has_zero:
+        yield f"the element format {format.elements} has no zero, which numbers far below a block's largest become"
 
 
 def _part_complaint(field: str, given: Any) -> str | None:
+    if isinstance(given, str):
+        return None
     if not isinstance(given, FloatFormat):
         return f"{field} = {given!r}; give a FloatFormat, or the name of a built-in one"
     if given.decode is not None or given.encode is not None:

@@ -199,7 +199,13 @@ class Instruction:
 
     def replace_with(self, values: Sequence[Value]) -> None:
         """Make all users read ``values`` instead of the results, and erase this instruction."""
-        assert len(values) == len(self.results)
+        if isinstance(values, Value) or len(values) != len(self.results):
+            count = len(self.results)
+            given = "one value" if isinstance(values, Value) else f"{len(values)} values"
+            raise HlojitError(
+                f"{self.op.name}: replace_with was given {given}; it takes a list of {count}, one for each result: "
+                f"replace_with([{', '.join(['value'] * count)}])"
+            )
         for result, value in zip(self.results, values):
             result.replace_all_uses_with(value)
         self.erase()

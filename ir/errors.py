@@ -32,11 +32,6 @@ def text_of(error: BaseException) -> str:
         return repr_of(error)
 
 
-def said_of(error: BaseException) -> str:
-    """An error in a message about who raised it: ``KeyError('tile')``; of hlojit's own without the quotes of ``repr``."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, HlojitError) else repr_of(error)
-
-
 def short_repr(value: object, limit: int = 120) -> str:
     """``repr(value)`` on one line, cut where it is long; objects whose ``__repr__`` fails are called by their class."""
     try:

@@ -43,7 +43,7 @@ from typing import Any, Final
 import numpy as np
 from hlojit.ir.code_reads import MISSING, cells, reads
 from hlojit.ir.errors import HlojitError
-from hlojit.ir.known_modules import known_version
+from hlojit.ir.known_modules import known_class, known_version
 from hlojit.ir.outside_reads import outside_read
 
 STATED: Final = "hlojit_identity"
@@ -269,7 +269,7 @@ class ContentWalk:
     # ------------------------------------------------------------------------------------------------ classes
 
     def _class(self, value: type) -> None:
-        known = known_version(value.__module__)
+        known = known_class(value)
         self.tag("class", f"{value.__module__}.{value.__qualname__} {known or ''}")
         if known is not None:
             return
@@ -350,7 +350,7 @@ class ContentWalk:
                 with self.within(each.name):
                     self.put(getattr(value, each.name, MISSING))
         own = {each.name for each in fields(value)}
-        if known_version(type(value).__module__) is None:
+        if known_class(type(value)) is None:
             self.put({name: item for name, item in contents(value).items() if name not in own})
 
     def _reduced(self, value: Any) -> None:
@@ -377,7 +377,7 @@ class ContentWalk:
 
     def _kept_back(self, value: Any) -> None:
         """What an object does not give for copying, though its methods may read it."""
-        if known_version(type(value).__module__) is None and not _gives_all(type(value)):
+        if known_class(type(value)) is None and not _gives_all(type(value)):
             self.put(contents(value))
 
 
@@ -440,7 +440,7 @@ def _worked_out(value: Any) -> set[str]:
 
 def _gives(item: functools.cached_property[Any], owner: Any, held: object) -> bool:
     """Whether a cached property's function gives what an object holds under its name."""
-    if known_version(type(owner).__module__) is not None:
+    if known_class(type(owner)) is not None:
         return True
     try:
         return fingerprint(item.func(owner)) == fingerprint(held)
@@ -453,7 +453,7 @@ def contents(value: Any) -> dict[str, Any]:
     found = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         for name, item in vars(kind).items():
-            if isinstance(item, MemberDescriptorType) and known_version(kind.__module__) is None:
+            if isinstance(item, MemberDescriptorType) and known_class(kind) is None:
                 found[name] = getattr(value, name, MISSING)
     for name in _worked_out(value) | of_runs(type(value)):
         found.pop(name, None)

@@ -108,6 +108,12 @@ F32: Final = Native("f32", 24, -149, 128)
 F64: Final = Native("f64", 53, -1074, 1024)
 
 
+def usual_bias(row: Fields) -> int:
+    """IEEE's; 0 of a format that is given by functions, or whose exponent field is none."""
+    is_usual = row.decode is None and isinstance(row.exponent_bits, int) and 0 < row.exponent_bits <= MOST_BITS
+    return (1 << (row.exponent_bits - 1)) - 1 if is_usual else 0
+
+
 def lowest_exponent(row: Fields) -> int:
     """The exponent of the least positive number, of which all others are multiples."""
     return (1 - row.bias if row.has_zero else -row.bias) - row.mantissa_bits

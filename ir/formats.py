@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +23,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.format_fields import NanEncoding as NanEncoding  # noqa: PLC0414
 from hlojit.ir.format_fields import Overflow as Overflow  # noqa: PLC0414
 from hlojit.ir.format_fields import Rounding as Rounding  # noqa: PLC0414
-from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute, needs_integers
+from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute, needs_integers, usual_bias
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -130,7 +130,7 @@ class FloatFormat(_Computed):
     exponent_bits, mantissa_bits
         Widths of the fields, 1 and 0 at least.  The exponent field 0 holds the subnormal numbers.
     bias
-        The exponent field holds the exponent plus this; ``2**(exponent_bits - 1) - 1`` in IEEE formats.
+        The exponent field holds the exponent plus this; by default IEEE's ``2**(exponent_bits - 1) - 1``.
     signed
         Whether the top bit is a sign.  A negative result in a format without one is NaN, or 0 if there is none.
     has_infinity
@@ -162,7 +162,7 @@ class FloatFormat(_Computed):
     bits: int = 0
     exponent_bits: int = 0
     mantissa_bits: int = 0
-    bias: int = 0
+    bias: int = cast(int, None)
     signed: bool = True
     has_infinity: bool = True
     nan: NanEncoding = NanEncoding.IEEE
@@ -179,6 +179,8 @@ class FloatFormat(_Computed):
     def __post_init__(self) -> None:
         if self.bits == 0 and all(isinstance(field, int) for field in (self.exponent_bits, self.mantissa_bits)):
             object.__setattr__(self, "bits", int(self.signed) + self.exponent_bits + self.mantissa_bits)
+        if self.bias is None:
+            object.__setattr__(self, "bias", usual_bias(self))
         found = complaints(self)
         if not found and (taken := BUILT_IN.get(self.name)) is not None and self != taken:
             found = [f"name={self.name!r} is a type of hlojit's own; choose another name"]

@@ -14,6 +14,8 @@ KNOWN_PACKAGES: Final = frozenset({"hlojit", "numpy", "scipy", "numba", "llvmlit
 """Besides the standard library: packages whose functions and classes count by name and version, not by content."""
 
 _STANDARD_LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
+_HEAP_TYPE: Final = 1 << 9
+"""CPython's flag of classes that are made when a program runs."""
 _INSTALLED: Final = ("site-packages", "dist-packages")
 """Folders inside that of the standard library that do not belong to it."""
 
@@ -38,6 +40,24 @@ def known_version(name: object, namespace: Mapping[str, Any] | None = None) -> s
     if is_package:
         return _version_of_package(top, name, _location(namespace))
     return "" if _is_standard(namespace) else None
+
+
+def known_class(kind: type) -> str | None:
+    """The same for a class, which has to be what its module has under its name.
+
+    ``ABCMeta`` and ``types.new_class`` give a class that a call makes their own module's name: ``type("Tile", (Pass,), {...})``.
+    """
+    version = known_version(kind.__module__)
+    module = sys.modules.get(kind.__module__)
+    is_made_in_c = not kind.__flags__ & _HEAP_TYPE
+    if version is None or module is None or is_made_in_c or "<locals>" in kind.__qualname__:
+        return version
+    found: Any = None
+    scope: Mapping[str, Any] = vars(module)
+    for part in kind.__qualname__.split("."):
+        found = scope.get(part)
+        scope = getattr(found, "__dict__", {})
+    return version if found is kind else None
 
 
 def _location(namespace: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A clause with near names, or nothing: ``; did you mean 'nova-tile'?``."""
-    near = difflib.get_close_matches(name, sorted(known), n=3)
+    near = difflib.get_close_matches(name, sorted(set(known)), n=3)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -7,15 +7,19 @@ import inspect
 import sys
 from typing import Any, Final
 
-from hlojit.ir.errors import said_of
+from hlojit.ir.errors import HlojitError, repr_of
 
 _OTHERS: Final = frozenset({"hlojit", "numpy", "numba", "llvmlite", "scipy", "ml_dtypes", "pluggy", "importlib"})
 """Packages whose lines say nothing about a vendor's mistake, beside the standard library's."""
 
 
 def told(error: BaseException, function: Any = None) -> str:
-    """What a vendor's function raised, and where: ``KeyError('tile') at nova/passes.py:12``."""
-    return f"{said_of(error)}{raised_at(error, function)}"
+    """What a vendor's function raised, and where: ``KeyError('tile') at nova/passes.py:12``.
+
+    Of hlojit's own errors, which may have several lines, the place comes first.
+    """
+    at = raised_at(error, function)
+    return f"{type(error).__name__}{at}: {error}" if isinstance(error, HlojitError) else f"{repr_of(error)}{at}"
 
 
 def raised_at(error: BaseException, function: Any = None) -> str:

@@ -3,10 +3,12 @@
 print(hlojit.kernel_report(text))
 nova.softmax ('nova') for 9 instructions around stablehlo.divide at model.mlir:7:8: taken, 1,200 ns
 nova.matmul ('nova') for stablehlo.dot_general at model.mlir:9:8: not taken: rows are not a multiple of 16
+nova.rms ('nova'): match was asked of 5 instructions of stablehlo.multiply and took none
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -54,6 +56,8 @@ class KernelReport:
     """Why nobody was asked, or why the program cannot be compiled."""
     segments: tuple[SegmentKernels, ...] = ()
     """Of a program for several back ends, its parts: ``decisions`` are theirs, one part after the other."""
+    asked: tuple[tuple[str, int], ...] = ()
+    """Of how many instructions the ``match`` of kernels was asked, by their names."""
 
     @property
     def taken(self) -> tuple[KernelDecision, ...]:
@@ -62,7 +66,16 @@ class KernelReport:
 
     def __str__(self) -> str:
         lines = list(map(str, self.segments or self.decisions))
-        lines += [f"{name} ({plugin}): the program has no {what}" for name, plugin, what in self.unmatched]
+        asked = dict(self.asked)
+        where = "; kernels see one segment, not what other devices compute" if self.segments else ""
+        for name, plugin, what in self.unmatched:
+            if count := asked.get(name, 0):
+                ended = what.removeprefix("subgraphs that end in ") if " end in " in what else ""
+                of = f"{count} instruction{'' if count == 1 else 's'}{ended and f' of {ended}'}"
+                lines.append(f"{name} ({plugin}): match was asked of {of} and took none{where}")
+            else:
+                there = "no segment" if self.segments else "the program"
+                lines.append(f"{name} ({plugin}): {there} has {'no ' * (not self.segments)}{what}")
         lines += [self.note] * bool(self.note)
         return "\n".join(lines) or f"no plugin has kernels for the back end {self.backend!r}"
 
@@ -86,12 +99,13 @@ def kernel_report(
 
 
 def _of_one(module: Module, backend: Backend, options: CompileOptions) -> KernelReport:
-    note, found = "", list[KernelDecision]()
+    note, found = "", Offers()
     try:
         _lowered(module, backend, options, found)
     except UnsupportedError as error:
         note = str(error)
-    return KernelReport(backend.name, tuple(found), *_rest([backend], found, note))
+    asked = tuple(found.asked.items())
+    return KernelReport(backend.name, tuple(found), *_rest([backend], found, note), (), asked)
 
 
 def _of_several(module: Module, names: Sequence[str], options: CompileOptions) -> KernelReport:
@@ -99,10 +113,10 @@ def _of_several(module: Module, names: Sequence[str], options: CompileOptions) -
     from hlojit.partition.partitioner import planned
 
     joint = joint_backend(names, registry().backend, lambda *_: None)
-    note, parts = "", list[SegmentKernels]()
+    note, parts, asked = "", list[SegmentKernels](), Counter[str]()
 
-    def decided(part: Module, member: Backend) -> list[KernelDecision]:
-        found: list[KernelDecision] = []
+    def decided(part: Module, member: Backend) -> Offers:
+        found = Offers()
         _lowered(part, member, replace(options, num_replicas=1, num_partitions=1), found, is_segment=True)
         return found
 
@@ -110,21 +124,32 @@ def _of_several(module: Module, names: Sequence[str], options: CompileOptions) -
         lower(module, joint, options)
         plan, _ = planned(module, joint, options, decided)
         parts = [SegmentKernels(each.number, str(each.place), tuple(each.executable)) for each in plan.segments]
+        for each in plan.segments:
+            asked.update(each.executable.asked)
     except UnsupportedError as error:
         note = str(error)
     all_decisions = [decision for each in parts for decision in each.decisions]
     rest, note = _rest(joint.members, all_decisions, note)
-    return KernelReport(joint.name, tuple(all_decisions), rest, note, tuple(parts))
+    return KernelReport(joint.name, tuple(all_decisions), rest, note, tuple(parts), tuple(asked.items()))
+
+
+class Offers(list[KernelDecision]):
+    """What was decided, and of how many instructions ``match`` was asked, by kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, int] = {}
 
 
 def _lowered(
-    module: Module, backend: Backend, options: CompileOptions, found: list[KernelDecision], *, is_segment: bool = False
+    module: Module, backend: Backend, options: CompileOptions, found: Offers, *, is_segment: bool = False
 ) -> None:
     """Run the passes, which change the module, and leave in ``found`` what they decided, also where they fail."""
 
     def note(event: PassEvent) -> None:
         if isinstance(event.pass_, KernelSelection):
             found[:] = event.pass_.decisions
+            found.asked.update(event.pass_.asked)
 
     lower(module, backend, options, callback=note, is_segment=is_segment)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import enum
 import functools
 import importlib
@@ -11,6 +12,8 @@ import os
 import subprocess
 import sys
 import threading
+import types
+from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -476,3 +479,23 @@ def test_a_stated_identity_stands_for_what_is_read() -> None:
     for wrong in ("3", "lambda: 1 / 0", "None"):
         with pytest.raises(NotKeyable, match="hlojit_identity, which"):
             hash_of(source.format(wrong))
+
+
+@pytest.mark.parametrize("made", ["type", "new_class", "make_dataclass"])
+def test_classes_that_a_call_makes_count_by_content(made: str) -> None:
+    """They have the name of a module of the standard library: ``ABCMeta``'s, or that of ``types``."""
+    makers: dict[str, Callable[[dict[str, Any]], type]] = {
+        "type": lambda members: type("Tile", (Abstract,), members),
+        "new_class": lambda members: types.new_class("Tile", (Abstract,), {}, lambda scope: scope.update(members)),
+        "make_dataclass": lambda members: dataclasses.make_dataclass("Tile", [], bases=(Abstract,), namespace=members),
+    }
+    make = makers[made]
+    given: list[dict[str, Any]] = [{"run": lambda self: 1}, {"run": lambda self: 2}, {"size": 4}, {"size": 5}]
+    assert make(given[0]).__module__ in ("abc", "types")
+    hashes = [fingerprint(make(dict(members))()) for members in given]
+    assert len(set(hashes)) == 4
+    assert hashes == [fingerprint(make(dict(members))()) for members in given]
+
+
+class Abstract(ABC):  # noqa: B024  its metaclass is what matters
+    """A base of classes that calls make."""

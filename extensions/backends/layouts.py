@@ -43,6 +43,8 @@ class Layout:
 
     order: tuple[int, ...] = ()
     tile: tuple[int, ...] = ()
+    rank: int = field(init=False, repr=False, compare=False)
+    """Of the tensors that it was written for; 0: of any."""
 
     def __post_init__(self) -> None:
         sound = sorted(self.order) == list(range(len(self.order)))
@@ -50,12 +52,13 @@ class Layout:
             raise PluginError(f"{self!r}: order holds each dimension once, tile positive sizes")
         if self.order and len(self.tile) > len(self.order):
             raise PluginError(f"{self!r}: there are more sizes of tiles than dimensions")
+        object.__setattr__(self, "rank", len(self.order))
         if not self.tile and self.order == tuple(range(len(self.order))):
             object.__setattr__(self, "order", ())
 
     def fits(self, rank: int) -> bool:
         """Whether a tensor of this rank can lie so."""
-        return len(self.tile) <= rank and len(self.order) in (0, rank)
+        return len(self.tile) <= rank and self.rank in (0, rank)
 
     def is_padded(self, shape: Sequence[int]) -> bool:
         """Whether tensors of a shape have padding."""

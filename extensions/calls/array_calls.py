@@ -23,6 +23,7 @@ import numpy as np
 from hlojit.extensions.calls.custom_calls import CustomCall, config_attribute, plain_value
 from hlojit.extensions.calls.kernel_calls import substituted
 from hlojit.extensions.functions.array_functions import ArrayFunction
+from hlojit.extensions.functions.keywords import keyword_complaint
 from hlojit.ir import unwritten
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
@@ -34,6 +35,7 @@ from hlojit.ir.ops.definition import AttributeSpec, HostFunction, OpDefinition, 
 from hlojit.ir.ops.foreign import ForeignCallError, merged_aliases
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
+from hlojit.ir.vendor_places import place_of
 
 KERNEL: Final = "array_function"
 """The kernel that a back end has if it can call such functions."""
@@ -104,6 +106,11 @@ class ArrayCall(CustomCall):
                     f"the configuration is {plain_value(config)!r}, not a dictionary: its entries are given by keyword",
                 )
             attributes["config"] = config
+        if self.trust == "python":
+            keywords = plain_value(config) if config is not None else {}
+            complaint = keyword_complaint(self.function, len(instruction.operands), keywords)
+            if complaint:
+                raise self._refusal(instruction, f"{complaint}{place_of(self.function)}")
         cost = self.nanoseconds(instruction)
         if cost is not None:
             attributes["cost"] = cost
@@ -143,7 +150,8 @@ def _record(call: ArrayCall) -> OpDefinition:
         run, types = on_arrays(record.instruction), [result.tensor_type for result in record.instruction.results]
         operands = [value.tensor_type for value in record.instruction.operands]
         given = [_read_only(to_storage(array, kind.element_type)) for array, kind in zip(arrays, operands)]
-        found = substituted(call.user, run, given, types)
+        what = "substitute" if call.trust == "native" or call.substitute is not None else "function"
+        found = substituted(call.user, run, given, types, what)
         results = tuple(to_compute(each, kind.element_type) for each, kind in zip(found, types))
         return results[0] if len(results) == 1 else results
 

@@ -161,21 +161,32 @@ def kernel_record(call: KernelCall) -> OpDefinition:
 
 
 def substituted(
-    user: str, substitute: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]], types: Sequence[TensorType]
+    user: str,
+    substitute: Callable[..., Any],
+    arrays: Sequence[np.ndarray[Any, Any]],
+    types: Sequence[TensorType],
+    what: str = "substitute",
 ) -> tuple[np.ndarray[Any, Any], ...]:
-    """What a substitute returns, checked, as arrays of storage dtypes; it may give those that types have outside, too."""
+    """What a substitute returns, checked, as arrays of storage dtypes; it may give those that types have outside, too.
+
+    ``what`` is what messages call it.
+    """
     try:
         returned = substitute(*arrays)
-    except Exception as error:
-        raise HlojitError(f"{user}: its substitute raised {error!r}") from error
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except (
+        BaseException
+    ) as error:  # of Python's exceptions, SystemExit and GeneratorExit too: it is a plugin's function
+        raise HlojitError(f"{user}: its {what} raised {told(error, substitute)}") from error
     found = tuple(map(np.asarray, returned if isinstance(returned, tuple) else (returned,)))
     wanted = [(kind.shape, kind.element_type.storage) for kind in types]
     if len(found) == len(types):
         pairs = zip(found, (kind.element_type for kind in types))
         found = tuple(each.astype(kind.storage) if each.dtype == kind.dtype else each for each, kind in pairs)
     if [(each.shape, each.dtype) for each in found] != wanted:
-        got = ", ".join(f"{each.dtype}{list(each.shape)}" for each in found)
-        raise HlojitError(f"{user}: its substitute returned {got}, not {', '.join(f'{d}{list(s)}' for s, d in wanted)}")
+        got = "None" if returned is None else ", ".join(f"{each.dtype}{list(each.shape)}" for each in found)
+        raise HlojitError(f"{user}: its {what} returned {got}, not {', '.join(f'{d}{list(s)}' for s, d in wanted)}")
     return found
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import numpy as np
 from hlojit.extensions.devices.events import Event
+from hlojit.extensions.devices.freeing import freed
 from hlojit.extensions.devices.holds import Hold
-from hlojit.extensions.origins import backend_text
+from hlojit.extensions.origins import backend_text, device_text
 from hlojit.ir.current_process import process
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, text_of
 from hlojit.ir.types import TensorType
-from hlojit.ir.vendor_places import told
+from hlojit.ir.vendor_places import place_of, told
 
 if TYPE_CHECKING:
     from hlojit.extensions.devices.device import Device
@@ -38,7 +39,8 @@ HOST_MEMORY: Final = MemorySpace("host", is_host=True)
 def failure(what: str, device: Device, error: BaseException) -> ExecutionError:
     """The error that a user sees: what failed where, and why."""
     if isinstance(error, HlojitError):
-        made = ExecutionError(f"{what} on {device}: {text_of(error).removeprefix(f'{what}: ')}")
+        where = device_text(device.backend, device)
+        made = ExecutionError(f"{what} on {where}: {text_of(error).removeprefix(f'{what}: ')}")
     else:
         made = ExecutionError(f"{what} on {device}: {backend_text(device.backend)} raised {told(error)}")
     made.__cause__ = error
@@ -101,7 +103,7 @@ class _Freeing:
     def __del__(self, process: Any = process) -> None:
         # What a parent process made is the parent's to free.
         if self._process == process.id:
-            self._device.free(self._handle)
+            freed(self._device, self._handle)
 
 
 @final
@@ -185,6 +187,9 @@ class Buffer:
     def _read(self, read: Callable[[Any, TensorType], Any], handle: Any) -> Any:
         try:
             return read(handle, self.type)
+        except PluginError as error:
+            where = device_text(self.device.backend, self.device)
+            raise PluginError(f"transfer of {self.type} on {where}: {error}") from error
         except HlojitError:
             raise
         except (Exception, SystemExit) as error:
@@ -195,7 +200,8 @@ class Buffer:
         if not isinstance(array, np.ndarray) or array.shape != self.type.shape or array.dtype != storage:
             raise PluginError(
                 f"transfer of {self.type} on {self.device}: {backend_text(self.device.backend)} returned "
-                f"{type(array).__name__} {getattr(array, 'dtype', '')}{getattr(array, 'shape', '')}"
+                f"{type(array).__name__} {getattr(array, 'dtype', '')}{getattr(array, 'shape', '')}; expected an array "
+                f"{storage}{self.type.shape}{place_of(self.device.transfer_out)}"
             )
         return array
 

@@ -46,12 +46,13 @@ from hlojit.extensions.devices.events import READY, Event
 from hlojit.extensions.devices.holds import Given, Hold, give
 from hlojit.extensions.devices.pending import Pending
 from hlojit.extensions.devices.rendezvous import Participant
-from hlojit.extensions.origins import backend_text
+from hlojit.extensions.origins import backend_text, device_text
 from hlojit.ir import unwritten
 from hlojit.ir.donation import donated_arguments
 from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.formats import element_type_of
 from hlojit.ir.types import TensorType, tensor
+from hlojit.ir.vendor_places import place_of
 
 if TYPE_CHECKING:
     from hlojit.ir.graph import Module
@@ -220,15 +221,19 @@ class Device(ABC):
         source = np.ascontiguousarray(array, storage).reshape(type.shape)
         what = f"transfer of {type}"
         try:
-            handle, event = self.transfer_in(source, type, space)
+            returned: Any = self.transfer_in(source, type, space)
+        except PluginError as error:
+            raise PluginError(f"{what} on {device_text(self.backend, self)}: {error}") from error
         except HlojitError:
             raise
         except Exception as error:
             raise failure(what, self, error) from error
-        if not isinstance(event, Event):
+        if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Event)):
             raise PluginError(
-                f"{what}: {backend_text(self.backend)} returned {short_repr(event)} from transfer_in, not an Event"
+                f"{what} on {self}: {backend_text(self.backend)} returned {short_repr(returned)} from transfer_in, not a pair of "
+                f"handle and Event{place_of(self.transfer_in)}"
             )
+        handle, event = returned
         memory = Memory(self, handle)
         if event is not READY and event.source is None:
             event = self._outcome(event, what, [memory])
@@ -266,6 +271,8 @@ class Device(ABC):
         space = self._known(space)
         try:
             handle = self.reserve(type, space)
+        except PluginError as error:
+            raise PluginError(f"allocation of {type} on {device_text(self.backend, self)}: {error}") from error
         except HlojitError:
             raise
         except Exception as error:
@@ -389,8 +396,13 @@ class Device(ABC):
 def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[list[Any], Event]:
     where = f"{program.name} on {device}: {backend_text(device.backend)}"
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Event)):
-        raise PluginError(f"{where} returned {short_repr(returned)} from execute, not a pair of handles and event")
-    handles = list(returned[0])
-    if len(handles) != len(program.outputs):
-        raise PluginError(f"{where} returned {len(handles)} handles from execute, not {len(program.outputs)}")
+        raise PluginError(
+            f"{where} returned {short_repr(returned)} from execute, not a pair of handles and Event{place_of(device.execute)}"
+        )
+    handles = list(returned[0]) if isinstance(returned[0], Iterable) else None
+    if handles is None or len(handles) != len(program.outputs):
+        found = f"{len(handles)} handles" if handles is not None else f"{short_repr(returned[0])} for handles"
+        raise PluginError(
+            f"{where} returned {found} from execute, not {len(program.outputs)}{place_of(device.execute)}"
+        )
     return handles, returned[1]

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from hlojit.ir.errors import PluginError
+from hlojit.ir.near_names import did_you_mean
 
 
 def with_keywords(function: Any, count: int, keywords: Mapping[str, Any], user: str) -> Any:
@@ -29,7 +30,7 @@ def with_keywords(function: Any, count: int, keywords: Mapping[str, Any], user: 
         if name not in takes:
             raise PluginError(
                 f"{user}: {python.__qualname__} has no parameter {name!r} for the attribute of the call; it takes "
-                f"{_listed(takes) or 'none'} by keyword"
+                f"{_listed(takes) or 'none'} by keyword{did_you_mean(name, takes)}"
             )
     defaults = dict(zip(reversed(positional), reversed(python.__defaults__ or ())))
     defaults |= {name: value for name, value in keywords.items() if name in positional}
@@ -53,6 +54,35 @@ def with_keywords(function: Any, count: int, keywords: Mapping[str, Any], user: 
     copy.__qualname__, copy.__module__ = python.__qualname__, python.__module__
     copy.__dict__.update(python.__dict__)
     return copy
+
+
+def keyword_complaint(function: Any, count: int, keywords: Mapping[str, Any]) -> str:
+    """Why Python cannot call a function with ``count`` arrays and these keywords, or an empty string."""
+    try:
+        described = inspect.signature(function)
+    except (TypeError, ValueError):  # of a function in C, nobody knows
+        return ""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    parameters = list(described.parameters.values())
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        plain = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+        positional = sum(each.kind is each.POSITIONAL_ONLY for each in parameters)
+        takes = [
+            *plain[max(0, count - positional) :],
+            *(each.name for each in parameters if each.kind is each.KEYWORD_ONLY),
+        ]
+        for each in keywords:
+            if each not in takes:
+                return (
+                    f"{name} has no parameter {each!r} for the attribute of the call; it takes {_listed(takes) or 'none'} by "
+                    f"keyword{did_you_mean(each, takes)}"
+                )
+    try:
+        described.bind(*range(count), **keywords)
+    except TypeError as error:
+        given = f"{count} array{'' if count == 1 else 's'}" + (f" and {_listed(keywords)}" if keywords else "")
+        return f"{name}{described} cannot be called with {given}: {error}"
+    return ""
 
 
 def _listed(names: Any) -> str:

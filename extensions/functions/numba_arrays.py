@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import hashlib
 import itertools
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -168,11 +169,20 @@ def _complaints(overload: Any, function: ArrayFunction) -> Iterator[str]:
 
 def _reason(error: Exception) -> str:
     """What numba says, in one line: the last thing that tells more than where it stands."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = str(error)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if "setitem" in said and "readonly" in said:
+        return "it writes to an operand, and operands are read-only; write to the results, or to a copy" + _line(said)
     telling = [
         line for line in lines if not line.startswith(("Failed in", "During:", "File ", "<source", "^", "[1]", "[2]"))
     ]
     return (telling or lines or [type(error).__name__])[0][:400]
+
+
+def _line(said: str) -> str:
+    """Where numba's complaint stands."""
+    found = re.search(r'File "[^"<>]+", line (\d+)', said)
+    return f" (line {found[1]})" if found else ""
 
 
 def _numba_type(kind: TensorType, function: ArrayFunction, user: str, *, readonly: bool) -> Any:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, Final
 
+import numpy as np
 from hlojit.extensions.backends.backend import Backend
 from hlojit.extensions.calls.kernel_calls import KernelSite, Launch, is_kernel_of_numba_cuda, launch_geometry
 from hlojit.extensions.functions.array_functions import ArrayFunction
@@ -40,7 +42,7 @@ class KernelPhase:
     def __post_init__(self) -> None:
         if not isinstance(self.symbol, str) or not self.symbol:
             raise PluginError(f"KernelPhase: symbol is {self.symbol!r}; give the name of a function of the module")
-        _check_tasks("KernelPhase", self.tasks, self.cost)
+        object.__setattr__(self, "tasks", _checked_tasks("KernelPhase", self.tasks, self.cost))
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,10 @@ class LlvmKernel:
         if not all(isinstance(each, KernelPhase) for each in phases):
             raise PluginError(f"LlvmKernel: phases are KernelPhase(symbol, tasks, cost), not {self.phases!r}")
         object.__setattr__(self, "phases", phases)
-        if type(self.workspace_bytes) is not int or self.workspace_bytes < 0:
+        workspace = _whole(self.workspace_bytes)
+        if workspace is None or workspace < 0:
             raise PluginError(f"LlvmKernel: workspace_bytes is {self.workspace_bytes!r}, no number of bytes")
+        object.__setattr__(self, "workspace_bytes", workspace)
         pairs = [tuple(pair) for pair in self.in_place]
         if not all(len(pair) == 2 and all(type(number) is int for number in pair) for pair in pairs):
             given = self.in_place
@@ -117,7 +121,7 @@ class TaskFunction:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise PluginError(f"TaskFunction: function is {self.function!r}, which is not a function")
-        _check_tasks("TaskFunction", self.tasks, self.cost)
+        object.__setattr__(self, "tasks", _checked_tasks("TaskFunction", self.tasks, self.cost))
         checked = self.bounds and not self.pointers
         made = ArrayFunction(self.function, codes=self.codes, bounds=checked, fastmath=self.fastmath)
         object.__setattr__(self, "fastmath", made.fastmath)
@@ -211,8 +215,18 @@ def device_function_of(answer: Any, kernel: Kernel, user: str, graph: Module) ->
     return answer.device_function(kernel, user, graph) if isinstance(answer, CudaKernel) else None
 
 
-def _check_tasks(what: str, tasks: object, cost: object) -> None:
-    if type(tasks) is not int or not 0 <= tasks <= MOST_TASKS:
-        raise PluginError(f"{what}: tasks is {tasks!r}, no number of tasks")
+def _checked_tasks(what: str, tasks: object, cost: object) -> int:
+    number = _whole(tasks)
+    if number is None or not 0 <= number <= MOST_TASKS:
+        raise PluginError(f"{what}: tasks is {tasks!r}, no number of tasks: a whole one, at most {MOST_TASKS:,}")
     if not is_cost(cost):
         raise PluginError(f"{what}: cost is {cost!r}, no number of nanoseconds")
+    return number
+
+
+def _whole(given: Any) -> int | None:
+    """A whole number of Python's or NumPy's, or None."""
+    try:
+        return None if isinstance(given, (bool, np.bool_)) else index(given)
+    except TypeError:
+        return None

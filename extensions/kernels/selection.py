@@ -75,13 +75,19 @@ class KernelSelection(Pass):
     after: ClassVar[tuple[str, ...]] = ("instruction-fusion",)
     backend: Backend | None = field(default=None, metadata=GIVEN)
     decisions: list[KernelDecision] = field(default_factory=list, compare=False, metadata=GIVEN)
+    asked: dict[str, int] = field(default_factory=dict, compare=False, metadata=GIVEN)
+    """By kernel: of how many instructions its ``match`` was asked."""
     time_limit: float | None = field(default=None, metadata=GIVEN)
     """Seconds that a function of a plugin may take."""
 
     def run(self, module: Module) -> bool:
         """Ask; return whether a kernel was taken."""
         assert self.backend is not None, "made by the driver"
-        return _Selection(module, self.backend, self.decisions, self.time_limit).run(self.phase)
+        selection = _Selection(module, self.backend, self.decisions, self.time_limit)
+        try:
+            return selection.run(self.phase)
+        finally:
+            self.asked.update(selection.asked)
 
 
 def selections(backend: Backend, time_limit: float | None = None) -> list[Pass]:
@@ -134,6 +140,7 @@ class _Selection:
         self.backend = backend
         self.decisions = decisions
         self.kernels: BackendKernels = kernels_for(backend.name)
+        self.asked: dict[str, int] = {}
         self.effects = Effects(module)
         self.bodies: dict[str, Block | None] = {}
         self.built: dict[tuple[str, str], tuple[Any, float | None]] = {}
@@ -232,6 +239,7 @@ class _Selection:
         self, each: RegisteredKernel, pattern: SubgraphPattern, instruction: Instruction
     ) -> list[Instruction] | None:
         where = f"\n  at {instruction.location}"
+        self.asked[each.kernel.name] = self.asked.get(each.kernel.name, 0) + 1
         try:
             found: Any = self._call(each, "match", pattern.match, instruction, where)
         except UnsupportedError as error:

@@ -31,8 +31,11 @@ from hlojit.extensions.machines.blas_threads import BLAS
 from hlojit.extensions.machines.interpreted_run import Box, Run
 from hlojit.extensions.machines.interpreted_schedule import schedule
 from hlojit.extensions.machines.machine import Machine, MachineKernel, held_of
+from hlojit.extensions.machines.machine_checks import checked_machines, clock
+from hlojit.extensions.origins import backend_text
 from hlojit.ir.graph import Module
 from hlojit.ir.types import TensorType
+from hlojit.ir.vendor_places import place_of
 
 NDArray = np.ndarray[Any, Any]
 
@@ -59,7 +62,7 @@ class InterpretedDevice(Device):
 
     def reserve(self, type: TensorType, space: MemorySpace) -> Box:
         """By the machine's ``empty``."""
-        return Box(held_of(self.machine, self.machine.empty(type), type, ROW_MAJOR))
+        return Box(held_of(self.machine, self.machine.empty(type), type, ROW_MAJOR, "empty"))
 
     def execute(self, program: DeviceProgram, arguments: Sequence[Box], after: Event) -> tuple[list[Box], Event]:
         """Follow the schedule on the device's thread."""
@@ -67,12 +70,12 @@ class InterpretedDevice(Device):
         results, done, took = [Box() for _ in program.outputs], Event(run.stop), list[float]()
 
         def follow() -> None:
-            begin = self.machine.nanoseconds()
+            begin = clock(self.machine)
             with BLAS.taken():
                 found = run.of(arguments)
             for box, held in zip(results, found):
                 box.held = held
-            took.append(self.machine.nanoseconds() - begin)
+            took.append(clock(self.machine) - begin)
 
         def ended(event: Event) -> None:
             done.nanoseconds = took[0] if took else None
@@ -98,9 +101,9 @@ class InterpretedBackend(Backend):
         """A device for each machine."""
         found: Sequence[InterpretedDevice] | None = self.__dict__.get("_machines")
         if found is None:
+            machines = checked_machines(self.machines(), backend_text(self.name), Machine, place_of(self.machines))
             made = tuple(
-                InterpretedDevice(self.name, number, machine, self.memory)
-                for number, machine in enumerate(self.machines())
+                InterpretedDevice(self.name, number, machine, self.memory) for number, machine in enumerate(machines)
             )
             found = self.__dict__.setdefault("_machines", made)
         return found

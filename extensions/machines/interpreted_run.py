@@ -19,7 +19,9 @@ from hlojit.extensions.devices.events import READY, Event
 from hlojit.extensions.devices.profiles import Timing, profiling
 from hlojit.extensions.kernels.kernel import kernel_answer
 from hlojit.extensions.machines.interpreted_schedule import Schedule, Step
-from hlojit.extensions.machines.machine import Held, Machine, Started, held_of, kept_until, memories_of
+from hlojit.extensions.machines.machine import Held, Machine, held_of, kept_until
+from hlojit.extensions.machines.machine_checks import clock, memories_of
+from hlojit.extensions.machines.started import Started
 from hlojit.ir.errors import ExecutionError, HlojitError, PluginError, repr_of
 from hlojit.ir.vendor_places import told
 
@@ -120,7 +122,7 @@ class Run:
         made = self._timed(step, operands)
         types = [result.tensor_type for result in step.instruction.results]
         try:
-            memories = memories_of(self._machine, made, len(types))
+            memories = memories_of(self._machine, made, types, self._method(step))
         except PluginError as error:
             raise PluginError(f"{_where(step)}: {error}") from error
         ready = READY
@@ -131,7 +133,9 @@ class Run:
         if not step.is_relabelled:
             self._expect_new(step, operands, through)
         results = [
-            Held(self._machine, each, type_, layout, ready) if held is None or held.layout != layout else held
+            Held(self._machine, each, type_, layout, ready, step.instruction)
+            if held is None or held.layout != layout
+            else held
             for each, held, type_, layout in zip(memories, through, types, step.made)
         ]
         if not ready.is_settled:
@@ -155,14 +159,14 @@ class Run:
             return self._made(step, operands)
         for each in operands:
             _wait_quietly(each.ready)
-        begin = self._machine.nanoseconds()
+        begin = clock(self._machine)
         made = self._made(step, operands)
         took: float | None = None
         if isinstance(made, Started) and isinstance(made.done, Event):
             _wait_quietly(made.done)
             took = made.done.nanoseconds
         if took is None:
-            took = self._machine.nanoseconds() - begin
+            took = clock(self._machine) - begin
         kernel = kernel_answer(step.instruction)
         what = step.instruction.name if kernel is None else kernel.name
         profile.add(Timing(self._device, what, str(step.instruction.location), took))
@@ -181,6 +185,14 @@ class Run:
         if (kernel := kernel_answer(instruction)) is not None:
             return self._called(step, kernel.answer.function, machine, *operands)
         return self._called(step, machine.evaluate, instruction, operands, step.made)
+
+    def _method(self, step: Step) -> str:
+        """Which of the machine's methods computes an instruction; of a kernel none of them."""
+        if step.is_relabelled:
+            return "relabelled"
+        if step.captured:
+            return "by_reference"
+        return "evaluate" if kernel_answer(step.instruction) is None else ""
 
     def _called(self, step: Step, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -246,7 +258,7 @@ class Run:
     def _in(self, held: Held, layout: Layout) -> Held:
         if held.layout == layout:
             return held
-        made = held_of(self._machine, self._machine.convert(held, layout), held.type, layout)
+        made = held_of(self._machine, self._machine.convert(held, layout), held.type, layout, "convert")
         if not made.ready.is_settled:
             self._begun.append(made.ready)
             kept_until(made.ready, held)

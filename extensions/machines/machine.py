@@ -19,28 +19,16 @@ from typing import Any, final
 import numpy as np
 from hlojit.extensions.backends.layouts import ROW_MAJOR, Layout
 from hlojit.extensions.devices.events import READY, Event
+from hlojit.extensions.devices.freeing import freed
+from hlojit.extensions.machines.machine_checks import checked_array, memories_of
+from hlojit.extensions.machines.started import Started
 from hlojit.ir import unwritten
 from hlojit.ir.current_process import process
-from hlojit.ir.errors import PluginError, short_repr
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.interpreter import evaluate_instruction
 from hlojit.ir.types import TensorType
 
 NDArray = np.ndarray[Any, Any]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Started:
-    """What a machine returns that does not wait for its own commands: memories that are being written, and when they are.
-
-    ``done`` is completed when they are written, or with the error why not, from any thread; what it waits for may be ended early
-    by its ``stop``.  With ``done.nanoseconds`` it says how long that took.  Until then nothing that the command reads or writes
-    is given back.
-    """
-
-    memories: Sequence[Any]
-    done: Event
 
 
 @final
@@ -51,10 +39,19 @@ class Held:
     they are written, of a machine that returns ``Started``: the machine has its commands run behind it, in whichever stream.
     """
 
-    __slots__ = ("_machine", "_process", "layout", "memory", "ready", "type")
+    __slots__ = ("_machine", "_maker", "_process", "layout", "memory", "ready", "type")
 
-    def __init__(self, machine: Machine, memory: Any, type: TensorType, layout: Layout, ready: Event = READY):
+    def __init__(
+        self,
+        machine: Machine,
+        memory: Any,
+        type: TensorType,
+        layout: Layout,
+        ready: Event = READY,
+        maker: Instruction | None = None,
+    ):
         self.ready = ready
+        self._maker = maker
         self._machine = machine
         self._process = process.id
         self.memory = memory
@@ -64,12 +61,15 @@ class Held:
     def __del__(self) -> None:
         # What a parent process made is the parent's to free.
         if hasattr(self, "type") and self._process == process.id:
-            self._machine.free(self.memory)
+            freed(self._machine, self.memory)
 
     def read(self) -> NDArray:
         """The elements on the host; waits until they are written."""
         self.ready.wait()
-        return self._machine.get(self.memory, self.type, self.layout)
+        array = self._machine.get(self.memory, self.type, self.layout)
+        maker = self._maker
+        origin = "" if maker is None else f", which was made for {maker.name} at {maker.location}"
+        return checked_array(self._machine, array, self.type, origin)
 
 
 class Machine(ABC):
@@ -148,24 +148,12 @@ class MachineKernel:
     function: Callable[..., Any]
 
 
-def held_of(machine: Machine, made: Any, type: TensorType, layout: Layout) -> Held:
-    """A tensor of what a machine returned for it: a memory, or ``Started`` with one."""
+def held_of(machine: Machine, made: Any, type: TensorType, layout: Layout, method: str = "put") -> Held:
+    """A tensor of what a method of a machine returned for it: a memory, or ``Started`` with one."""
+    (memory,) = memories_of(machine, made if isinstance(made, Started) else [made], [type], method)
     if not isinstance(made, Started):
-        return Held(machine, made, type, layout)
-    (memory,) = memories_of(machine, made, 1)
+        return Held(machine, memory, type, layout)
     return kept_until(made.done, Held(machine, memory, type, layout, made.done))
-
-
-def memories_of(machine: Machine, made: Any, count: int) -> Sequence[Any]:
-    """The memories that a machine returned, checked."""
-    memories = made.memories if isinstance(made, Started) else made
-    if isinstance(made, Started) and not isinstance(made.done, Event):
-        raise PluginError(
-            f"{machine.__class__.__name__} returned Started with {short_repr(made.done)} for done; it is an Event"
-        )
-    if not isinstance(memories, (list, tuple)) or len(memories) != count:
-        raise PluginError(f"{machine.__class__.__name__} returned {made!r}, not a list of {count} memories")
-    return memories
 
 
 def kept_until(done: Event, held: Held, *others: Held) -> Held:

@@ -24,12 +24,16 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.environment import ELEMENT_TYPES, tables
+from hlojit.ir.errors import PluginWarning
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.format_fields import F32, F64, MOST_LOOKED_AT, MOST_SECONDS, Native, is_rounded_twice, reaches_down
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.scalar.calls import called, evaluated
 from hlojit.ir.scalar.table_store import table_store
 from hlojit.ir.time_limit import call_within
+from hlojit.ir.vendor_places import place_of
+from hlojit.ir.warn import warn
 
 Array = np.ndarray[Any, Any]
 Function = Callable[[Array], Array]
@@ -75,6 +79,8 @@ class CodecTables:
     """Number of every code, in the compute type."""
     steps: Steps
     """Codes of numbers of f64."""
+    moved: tuple[int, int] | None = None
+    """A code that ``encode`` gives and the one, of another number, that it gives for what ``decode`` makes of that."""
 
     @cached_property
     def single(self) -> Steps:
@@ -202,10 +208,23 @@ def codec_tables(row: FloatFormat) -> CodecTables | None:
     with suppress(KeyError):
         return _found[key]
     made = _found.setdefault(key, _made(row, identity))
+    if made is not None and made.moved is not None:
+        _warn_of_moved(row, made.values, *made.moved)
     while len(_found) > _KEPT:
         with suppress(KeyError):
             _found.popitem(last=False)
     return made
+
+
+def _warn_of_moved(row: FloatFormat, values: Array, code: int, kept: int) -> None:
+    first, second = float(values[code]), float(values[kept])
+    who = f"the format {row.name!r}{tables().source_of(ELEMENT_TYPES, row.name)}"
+    warn(
+        f"{who}: encode gives the code {code}, decode makes {first} of it, and encode of that gives {kept}, which is {second}: "
+        "numbers change when they are stored again; have encode(decode(code)) be the code, for those that encode gives"
+        f"{place_of(row.encode)}",
+        PluginWarning,
+    )
 
 
 def rounds_twice(row: FloatFormat) -> bool:
@@ -291,11 +310,18 @@ def _tabulated(row: FloatFormat, identity: str, decode: Function, encode: Functi
     _look_again(np.concatenate([places[:1], bounds, places[-1:] + 1]), codes, encode)
     nan = encode(np.array([np.nan]))
     kept = _kept_codes(values, encode)
-    sign = nan_of(row)
-    values[np.isnan(values)] = sign
+    moved = _moved(values, np.unique(np.append(codes, nan)), kept)
+    values[np.isnan(values)] = nan_of(row)
     compute = values.astype(_NUMBERS[row.compute])
     compute.flags.writeable = False
-    return CodecTables(identity, compute, Steps(np.dtype(np.float64), bounds, kept[codes], int(kept[nan][0])))
+    return CodecTables(identity, compute, Steps(np.dtype(np.float64), bounds, kept[codes], int(kept[nan][0])), moved)
+
+
+def _moved(values: Array, reached: Array, kept: Array) -> tuple[int, int] | None:
+    """Of the codes that ``encode`` gives, one whose number is not kept as such, and the code that it is kept with."""
+    there, again = values[reached], values[kept[reached]]
+    wrong = np.flatnonzero((there != again) & ~(np.isnan(there) & np.isnan(again)))
+    return (int(reached[wrong[0]]), int(kept[reached[wrong[0]]])) if wrong.size else None
 
 
 def _kept_codes(values: Array, encode: Function) -> Array:

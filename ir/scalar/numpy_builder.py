@@ -21,7 +21,7 @@ from hlojit.ir.scalar.calls import called as called  # noqa: PLC0414
 from hlojit.ir.scalar.calls import code_bits, plain_kind
 from hlojit.ir.scalar.conversions import as_result
 from hlojit.ir.scalar.wide_numbers import two_sum
-from hlojit.ir.vendor_places import raised_at
+from hlojit.ir.vendor_places import place_of, raised_at
 
 Array = np.ndarray[Any, Any]
 
@@ -317,14 +317,16 @@ class NumpyBuilder:
             try:
                 results.append(called(python, values))
             except Exception as error:
-                raise HlojitError(
-                    f"{user} raised {error!r} for {', '.join(map(repr, values))}{raised_at(error, python)}"
-                ) from error
+                given = ", ".join(map(repr, values))
+                raise HlojitError(f"{user} raised {error!r} for {given}{raised_at(error, python)}") from error
         bits = code_bits(result_kind)
-        if bits:
-            flat = _codes(results, bits, plain_kind(result_kind), user)
-        else:
-            flat = self.returned(results, result_kind, user)
+        try:
+            if bits:
+                flat = _codes(results, bits, plain_kind(result_kind), user)
+            else:
+                flat = self.returned(results, result_kind, user)
+        except HlojitError as error:
+            raise HlojitError(f"{error}{place_of(python)}") from error
         return NumpyScalar(flat.kind, flat.array.reshape(arrays[0].shape))
 
     def returned(self, results: Sequence[Any], kind: str, user: str) -> NumpyScalar:

@@ -20,6 +20,7 @@ import numpy as np
 from hlojit.ir.binary import Reader, Writer
 from hlojit.ir.errors import ExecutionError, repr_of
 from hlojit.ir.once import Once
+from hlojit.ir.vendor_places import raised_at
 
 INTERRUPTED: Final = -1
 _KEPT: Final = 256
@@ -86,7 +87,7 @@ class _Wrong(Exception):
 
 def _told(error: BaseException, description: int, length: int) -> str:
     user, place, _, _, _ = _read(ctypes.string_at(description, length))
-    what = str(error) if isinstance(error, _Wrong) else f"its function raised {_cut(repr_of(error))}"
+    what = str(error) if isinstance(error, _Wrong) else f"its function raised {_cut(repr_of(error))}{raised_at(error)}"
     return f"{user}: {what}{place and f'{chr(10)}  at {place}'}"
 
 

@@ -24,8 +24,9 @@ from hlojit.extensions import registry
 from hlojit.extensions.calls.elementwise_calls import ElementwiseCall
 from hlojit.ir.attribute_values import attribute_of
 from hlojit.ir.attributes import Attribute, BoolAttr, DenseArrayAttr, FloatAttr, IntegerAttr, StringAttr
+from hlojit.ir.builder import short_name
 from hlojit.ir.environment import tables
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Instruction, Value
@@ -33,6 +34,7 @@ from hlojit.ir.location import Location
 from hlojit.ir.near_names import did_you_mean
 from hlojit.ir.ops.attribute_kinds import GENERIC
 from hlojit.ir.ops.definition import OpDefinition, find_op
+from hlojit.ir.plugin_names import with_sources
 from hlojit.ir.types import Type, tensor
 from hlojit.tracing.decorator import JittedFunction, jit
 from hlojit.tracing.kinds import as_kind, element_of, kind_of
@@ -143,7 +145,14 @@ def _naming(what: str, place: Location) -> Iterator[None]:
     try:
         yield
     except (HlojitError, TypeError) as error:
-        raise TracingError(f"{what}: {error}\n  at {place}") from error
+        said, name = str(error), what.partition("'")[2].removesuffix("'")
+        # Whoever finds a mistake mostly names the op or target as well.
+        for again in (what, name, short_name(name)):
+            said = said.removeprefix(f"{again}: ")
+        said = f"{what}: {said}"
+        raise TracingError(
+            f"{with_sources(said, tables()) if isinstance(error, PluginError) else said}\n  at {place}"
+        ) from error
 
 
 def _traced(

@@ -243,6 +243,22 @@ def builds_what_does_not_fit(self: Any, module: Any) -> bool:
     return True
 
 
+def replaces_by_a_value(self: Any, module: Any) -> bool:
+    first = next(module.walk())
+    first.replace_with(first.operands[0])
+    return True
+
+
+def compiles(self: Any, module: Any) -> bool:
+    hlojit.compile("nonsense")
+    return False
+
+
+def compiles_again(self: Any, module: Any) -> bool:
+    hlojit.compile(ABS)
+    return False
+
+
 def erases(self: Any, module: Any) -> bool:
     next(module.walk()).erase()
     return True
@@ -282,7 +298,10 @@ FAILING_PASSES: dict[str, tuple[Callable[[], Any], str]] = {
     "raises what cannot be printed": (pass_of(raises_unprintable), r"\(hlojit-nova 0\.1\.0\): run raised <Unprintable"),
     "exits": (pass_of(lambda self, module: sys.exit(3)), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised SystemExit\(3\)"),
     "returns the module": (pass_of(lambda self, module: module), r"run returned <Module @.*; it rewrites the module in place"),
-    "builds what does not fit": (pass_of(builds_what_does_not_fit), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised TypeInferenceError: .*add \(C1\)"),
+    "builds what does not fit": (pass_of(builds_what_does_not_fit), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised TypeInferenceError at \S+:\d+: .*add \(C1\)"),
+    "replaces by a value": (pass_of(replaces_by_a_value), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run at \S+:\d+: stablehlo\.abs: replace_with was given one value; it takes a list of 1, .*replace_with\(\[value\]\)"),
+    "compiles what is wrong": (pass_of(compiles), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised ParseError at \S+:\d+: <string>:1:1"),
+    "compiles the same": (pass_of(compiles_again), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\): run raised .*Error"),
     "erases what is used": (pass_of(erases), r"\(hlojit-nova 0\.1\.0\): run raised AssertionError\('stablehlo.abs is still used"),
     "leaves an invalid module": (pass_of(retypes), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\) left an invalid program behind"),
     "leaves no function": (pass_of(clears), r"pass 'nova-idle' \(hlojit-nova 0\.1\.0\) left an invalid program behind: its function @main is gone"),
