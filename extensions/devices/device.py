@@ -397,7 +397,7 @@ def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[lis
     where = f"{program.name} on {device}: {backend_text(device.backend)}"
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Event)):
         raise PluginError(
-            f"{where} returned {short_repr(returned)} from execute, not a pair of handles and Event{place_of(device.execute)}"
+            f"{where} returned {short_repr(returned)} from execute, not a pair of handles and event{place_of(device.execute)}"
         )
     handles = list(returned[0]) if isinstance(returned[0], Iterable) else None
     if handles is None or len(handles) != len(program.outputs):

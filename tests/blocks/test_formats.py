@@ -23,7 +23,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"block": 2.5}, "block = 2.5 is no whole number"),
     ({"axis": 70}, "axis = 70; arrays have at most 64"),
     ({"axis": None}, "axis = None is no whole number"),
-    ({"element": "f9"}, "element = 'f9': unknown element type 'f9'"),
+    ({"element": "f9"}, "element = 'f9' is unknown; give a FloatFormat"),
     ({"element": "i8"}, "element = 'i8' is no float format"),
     ({"element": 8}, "element = 8; give a FloatFormat"),
     ({"element": "f8E8M0FNU"}, "has no sign"),

@@ -158,7 +158,7 @@ DEVICES: dict[str, tuple[dict[str, Any], str]] = {
     "transfer_in gives a handle": ({"transfer_in": lambda self, a, t, s: a}, r"from transfer_in, not a pair of handle and Event"),
     "transfer_in gives no event": ({"transfer_in": lambda self, a, t, s: (a, True)}, r"from transfer_in, not a pair of handle and Event"),
     "transfer_out gives nothing": ({"transfer_out": lambda self, h, t: None}, rf"{OWNER} returned NoneType ; expected an array float16\(3, 4\)"),
-    "execute gives nothing": ({"execute": lambda self, p, a, e: None}, rf"main on nova:0: {OWNER} returned None from execute, not a pair of handles and Event"),
+    "execute gives nothing": ({"execute": lambda self, p, a, e: None}, rf"main on nova:0: {OWNER} returned None from execute, not a pair of handles and event"),
     "execute gives no handles": ({"execute": lambda self, p, a, e: (None, ext.READY)}, r"returned None for handles from execute, not 1"),
     "execute gives too many": ({"execute": lambda self, p, a, e: (a * 2, ext.READY)}, r"returned 2 handles from execute, not 1"),
     "execute raises": ({"execute": lambda self, p, a, e: {}[0]}, rf"main on nova:0: {OWNER} raised KeyError\(0\) at "),

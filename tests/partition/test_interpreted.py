@@ -206,7 +206,7 @@ def test_what_a_machine_raises_names_the_place(nova: Nova) -> None:
     with pytest.raises(hlojit.ExecutionError, match=message):
         hlojit.compile(SORTED, backend="nova")(X, Y)
     nova.made[0].evaluate = lambda *given: 3  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(hlojit.HlojitError, match="CountingMachine returned 3, not a list of 1 memories"):
+    with pytest.raises(hlojit.HlojitError, match="CountingMachine.evaluate returned 3, not a list of 1 memory"):
         hlojit.compile(SORTED, backend="nova")(X, Y)
 
 
