@@ -212,10 +212,12 @@ def test_ctrl_c_ends_the_waiting_and_the_program(nova: Streams) -> None:
 
 def test_what_is_no_event_is_an_error_that_says_so(nova: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streams, "evaluate", lambda self, *_: Started([Cell()], "soon"))  # type: ignore[arg-type]
-    with pytest.raises(hlojit.HlojitError, match="stablehlo.add at .*Streams.evaluate returned Started with 'soon' for done"):
+    with pytest.raises(
+        hlojit.HlojitError, match="stablehlo.add at .*Streams.evaluate returned Started with 'soon' for done"
+    ):
         hlojit.compile(CHAIN, backend="nova")(X, Y)
     monkeypatch.setattr(Streams, "evaluate", lambda self, *_: Started([], Event.completed()))
-    with pytest.raises(hlojit.HlojitError, match="stablehlo.add at .*not a list of 1 memories"):
+    with pytest.raises(hlojit.HlojitError, match="stablehlo.add at .*not a list of 1 memory"):
         hlojit.compile(CHAIN, backend="nova")(X, Y)
 
 
