@@ -35,7 +35,7 @@ from hlojit.ir.ops.definition import Indexed, InferenceRequest, OpDefinition, Po
 from hlojit.ir.ops.foreign_rules import is_foreign, whose, wrong_types
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
-from hlojit.ir.types import TensorType, Type, UnrankedTensorType
+from hlojit.ir.types import DYNAMIC, TensorType, Type, UnrankedTensorType
 from hlojit.ir.vendor_places import raised_at
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
@@ -303,6 +303,23 @@ class _FunctionCheck:
         found = instruction.result_types
         if len(found) != len(expected) or not all(map(agreement(record), found, expected)):
             self.fault(instruction, f"result types are {spell(found)}, expected {spell(expected)}")
+        elif is_foreign(record) and isinstance(record.lowering, Pointwise) and (wrong := _misfit(instruction)):
+            self.fault(instruction, wrong)
+
+
+def _misfit(instruction: Instruction) -> str:
+    """What is wrong with the operands of a plugin's op on elements, whose rule may not have looked: code would read beyond."""
+    made = instruction.result_types[0]
+    shape = made.shape if isinstance(made, TensorType) else ()
+    for number, operand in enumerate(instruction.operands):
+        own = operand.type.shape if isinstance(operand.type, TensorType) else ()
+        known = [(one, other) for one, other in zip(own, shape) if DYNAMIC not in (one, other)]
+        if own and (len(own) != len(shape) or any(one != other for one, other in known)):
+            return (
+                f"operand {number} is {operand.type} beside a result of {made}: the op is computed element by "
+                "element, of operands of the result's shape or of none (Pointwise)"
+            )
+    return ""
 
 
 def _why_unchecked(instruction: Instruction, error: Exception) -> str:

@@ -25,6 +25,7 @@ NDArray = np.ndarray[Any, Any]
 class Values(enum.Enum):
     """What kind of numbers arguments are."""
 
+    LARGE = "numbers in the hundreds"
     SMALL = "small integers, whose sums and products are exact"
     ORDINARY = "numbers about one"
     SPECIAL = "ordinary ones, and one in four that is a special value"
@@ -99,8 +100,11 @@ def elements(element: ElementType, count: int, generator: np.random.Generator, v
 def _numbers(count: int, generator: np.random.Generator, values: Values) -> NDArray:
     if values is Values.SMALL:
         return generator.integers(-2, 3, count).astype(np.float64)
-    made = generator.standard_normal(count)
+    made = generator.standard_normal(count) * (256.0 if values is Values.LARGE else 1.0)
     if values is Values.SPECIAL:
+        # Beyond one, too: what is right of small angles may be wrong of large ones.
+        large = generator.integers(0, 8, count) == 0
+        made[large] *= 2.0 ** generator.integers(-10, 20, int(large.sum()))
         where = generator.integers(0, 4, count) == 0
         made[where] = generator.choice(np.array(SPECIALS), int(where.sum()))
     return made
@@ -126,7 +130,7 @@ def _integers(element: IntegerType, count: int, generator: np.random.Generator, 
     if values is not Values.SMALL:
         low, high = max(element.minimum, -9), min(element.maximum, 9)
     made = generator.integers(low, high, count, endpoint=True)
-    if values in (Values.SMALL, Values.ORDINARY):
+    if values in (Values.SMALL, Values.ORDINARY, Values.LARGE):
         return made.astype(element.storage)
     edges = [element.minimum, element.minimum + 1, -1, 0, 1, element.maximum - 1, element.maximum]
     chosen = np.array([edge for edge in edges if element.minimum <= edge <= element.maximum], element.storage)

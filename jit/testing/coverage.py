@@ -35,8 +35,6 @@ LEAST_COVERAGE: Final = 0.25
 """The share of the checks that must have compared something before anything is said to conform."""
 FULL_COVERAGE: Final = 0.9
 """The share above which what is refused is not worth a word."""
-FEW_CHECKS: Final = 8
-"""Checks of which any share is as good as another."""
 
 
 def missing_of(results: Sequence[Result]) -> Iterator[Missing]:
@@ -57,23 +55,31 @@ def _missing_of_subject(subject: str, results: Sequence[Result]) -> Iterator[Mis
         is_for_here = any(result.status is not Status.SKIPPED for result in results)
         yield Missing(subject, _reason(results), is_for_here)
         return
-    # What a pass or a kernel is not for counts neither way.
-    wanted = [result for result in results if result.status not in (Status.SKIPPED, Status.UNREACHED)]
-    compared = sum(result.status.compared for result in wanted)
-    if len(wanted) > FEW_CHECKS and compared < FULL_COVERAGE * len(wanted):
-        rest = [result for result in wanted if not result.status.compared]
-        what = f"{len(rest)} of {len(wanted)} checks{f' of {subject}' if subject else ''}"
-        yield Missing(what, _reason(rest), False, is_most=compared < LEAST_COVERAGE * len(wanted))
     backends: dict[str, list[Result]] = {}
     for result in results:
         backends.setdefault(result.backend, []).append(result)
     alone = {name for name, own in backends.items() if name and not _is_shown(own)}
     for name in sorted(alone):
         yield Missing(f"{in_front}on {name}", _reason(backends[name]), True)
-    for group, own in grouped(results).items():
-        rest = [result for result in own if result.backend not in alone]
-        if rest and not _is_shown(rest):
-            yield Missing(group, _reason(rest), False)
+    groups = {group: [each for each in own if each.backend not in alone] for group, own in grouped(results).items()}
+    absent = [group for group, rest in groups.items() if rest and not _is_shown(rest)]
+    for group in absent:
+        yield Missing(group, _reason(groups[group]), False)
+    said = [each for each in results if each.backend in alone or each.group in absent]
+    yield from _missing_of_many(subject, results, said)
+
+
+def _missing_of_many(subject: str, results: Sequence[Result], said: Sequence[Result]) -> Iterator[Missing]:
+    """What is refused here and there, beside what has been ``said``; and that it is most of all."""
+    # What a pass or a kernel is not for counts neither way.
+    wanted = [each for each in results if each.status not in (Status.SKIPPED, Status.UNREACHED)]
+    silent = [each for each in wanted if not each.status.compared]
+    compared = len(wanted) - len(silent)
+    is_most = compared < LEAST_COVERAGE * len(wanted)
+    rest = silent if is_most else [each for each in silent if each not in said]
+    if is_most or compared < FULL_COVERAGE * (compared + len(rest)):
+        what = f"{len(rest)} of {len(wanted)} checks{f' of {subject}' if subject else ''}"
+        yield Missing(what, _reason(rest), False, is_most)
 
 
 def _is_shown(results: Sequence[Result]) -> bool:

@@ -63,11 +63,13 @@ def check_op(
     recorder = Recorder("op", found.name, budget_of(budget), seed, progress)
     trials = Trials(recorder)
     with _registered(found):
-        make = _sampler(found, attributes or {}, shapes, arguments)
+        reasons: list[str] = []
+        make = _sampler(found, attributes or {}, shapes, arguments, reasons)
         samples = [sample for sample in map(make, _signatures(found, operands)) if sample]
         if not samples:
             raise HlojitError(
-                f"{found.name}: no types of operands fit its record; give operands=, shapes= and attributes="
+                f"{found.name}: no types of operands fit its record; give operands=, shapes= and attributes= "
+                f"(with {reasons[0]})"
             )
         for sample in samples:
             if operands:
@@ -96,7 +98,11 @@ def _signatures(record: OpDefinition, operands: Any) -> list[tuple[ElementType, 
 
 
 def _sampler(
-    record: OpDefinition, attributes: Mapping[str, Any], shapes: StatedShapes, arguments: StatedArguments | None
+    record: OpDefinition,
+    attributes: Mapping[str, Any],
+    shapes: StatedShapes,
+    arguments: StatedArguments | None,
+    reasons: list[str],
 ) -> Callable[[tuple[ElementType, ...]], Sample | None]:
     def write(builder: Builder, values: Sequence[Value]) -> Sequence[Value]:
         types = None if record.infer is not None else [values[0].type]
@@ -104,12 +110,16 @@ def _sampler(
 
     def make(elements: tuple[ElementType, ...]) -> Sample | None:
         stated = stated_shapes(shapes, len(elements))
+        faults: Sequence[object]
         sample = Sample(record.name, elements, write, stated, not stated, arguments)
         try:
             first = stated[0] if stated else sample.alike((3,))
-            return None if collect_faults(alone(sample, first)) else sample
-        except HlojitError:
-            return None
+            faults = collect_faults(alone(sample, first))
+        except HlojitError as error:
+            faults = [error]
+        if faults:
+            reasons.append(f"{', '.join(map(str, elements))}: {faults[0]}")
+        return None if faults else sample
 
     return make
 
@@ -228,9 +238,10 @@ def _refusals(sample: Sample, record: OpDefinition) -> int:
         if any(each.variadic or each.optional for each in record.operands):
             continue
         tried += _refused(record, [(3,)] * count, sample.elements[0], {})
-    tried += _refused(
-        record, [(3,), *[(4,)] * (len(sample.elements) - 1)], sample.elements[0], {"no_such_attribute": 1}
-    )
+    misfit = [(3,), *[(4,)] * (len(sample.elements) - 1)]
+    tried += _refused(record, [(3,)] * len(sample.elements), sample.elements[0], {"no_such_attribute": 1})
+    if sample.is_elementwise and len(misfit) > 1:
+        tried += _refused(record, misfit, sample.elements[0], {})
     return tried
 
 
@@ -246,7 +257,9 @@ def _refused(
             made = builder.create(record.name, builder.arguments, attributes=dict(wrong))
             builder.return_(*made.results)
         if not collect_faults(module):
-            raise Found(f"{record.name} takes {len(shapes)} operands and the attributes {sorted(wrong)}", str(module))
+            of = ", ".join("x".join(map(str, shape)) for shape in shapes)
+            what = f"{len(shapes)} operands{of and f' of shapes {of}'}{f' and the attributes {sorted(wrong)}' if wrong else ''}"
+            raise Found(f"{record.name} takes {what}", str(module))
     except HlojitError:
         pass
     return 1

@@ -29,7 +29,7 @@ MOST_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Runs:
-    """Outcomes of one executable: the ``first``, others ``again`` with the same arguments, and one with ``other`` ones.
+    """Outcomes of one executable: the ``first``, more ``again`` with the same arguments, and those of ``others``.
 
     ``first`` is a copy of its time; what the run returned itself stands in front of ``again``.  ``has_repeated``: one more run
     with the bytes of the first gave the bits of the first.  ``trespass`` is what was written beside results.
@@ -37,7 +37,7 @@ class Runs:
 
     first: Outcome
     again: tuple[Outcome, ...] = ()
-    other: Outcome | None = None
+    others: tuple[Outcome, ...] = ()
     has_repeated: bool = True
     trespass: str = ""
 
@@ -56,14 +56,14 @@ def runs_of(
     arguments: Sequence[NDArray],
     *,
     times: int = 1,
-    other: Sequence[NDArray] | None = None,
+    others: Sequence[Sequence[NDArray]] = (),
     isolate: bool = False,
     seconds: float = MOST_SECONDS,
 ) -> Runs:
     """Compile and run; no exception but ``KeyboardInterrupt`` leaves.  With ``isolate`` in a child process, which may crash."""
 
     def made() -> Runs:
-        return _runs(module, backend, arguments, times, other)
+        return _runs(module, backend, arguments, times, others)
 
     if not isolate:
         ended = _within(seconds, made)
@@ -104,7 +104,7 @@ def _runs(
     backend: str | Sequence[str],
     arguments: Sequence[NDArray],
     times: int,
-    other: Sequence[NDArray] | None,
+    others: Sequence[Sequence[NDArray]],
 ) -> Runs:
     try:
         executable = compile_program(module, backend=backend)
@@ -120,12 +120,12 @@ def _runs(
         has_repeated = True
         if any(not same_bits(each, first) for each in again[1:]):
             has_repeated = same_bits(_run(executable, module, arguments, PATTERNS[0])[0], first)
-        last = None if other is None else _run(executable, module, other, PATTERNS[-1])[0]
+        last = [_run(executable, module, each, PATTERNS[-1])[0] for each in others]
     except UnsupportedError as error:
         return Runs(Outcome(None, "refused", str(error)))
     except Exception as error:
         return Runs(Outcome(None, "error", f"{type(error).__name__}: {error}"))
-    return Runs(first, tuple(again), last, has_repeated, trespass)
+    return Runs(first, tuple(again), tuple(last), has_repeated, trespass)
 
 
 def _run(executable: Any, module: Module, arguments: Sequence[NDArray], byte: int) -> tuple[Outcome, str]:

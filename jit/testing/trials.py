@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ from hlojit.testing.execution import NDArray, Outcome, execute, isolated, meanin
 from hlojit.testing.findings import FEW, Compared
 from hlojit.testing.narrowing import smallest_program
 from hlojit.testing.recorder import Found, Raised, Recorder, Refused, Unreached
-from hlojit.testing.runs import Fault, Runs, fault_of, runs_of, where_known
+from hlojit.testing.runs import Fault, fault_of, runs_of, where_known
 from hlojit.testing.script import script, spelled_backend
 
 Oracle = Callable[..., Sequence[NDArray]]
@@ -61,13 +61,13 @@ class Trials:
         meant = trial.meaning()
         if meant.results is None:
             raise Raised(f"nobody knows what it means: {meant.describe()}")
-        second = _second(trial, meant) if times > 1 or _tells_little(trial, meant) else None
+        others = list(_others(trial, meant)) if times > 1 or _tells_little(trial, meant) else []
         runs = runs_of(
             trial.module,
             backend,
             trial.arguments,
             times=times,
-            other=second[0].arguments if second else None,
+            others=[each.arguments for each, _ in others],
             isolate=self.isolate,
         )
         if runs.first.kind == "refused":
@@ -80,25 +80,28 @@ class Trials:
                 f"{trial.name} on {spelled_backend(backend)}: {fault.text}", self._small(trial, backend, fault, times)
             )
         compared = _compared(trial, meant)
-        if second is None or second[1].results is None:
-            return _told(compared)
-        self._compare_second(trial, *second, runs, backend, times)
-        return _told(compared + _compared(second[0], second[1]))
+        for number, (other, means) in enumerate(others):
+            if means.results is not None:
+                outcome, run = runs.others[number], times + number + 1
+                self._compare_other(other, means, outcome, run, backend)
+                compared += _compared(other, means)
+        if compared.count > FEW and compared.lost == compared.count:
+            raise Unreached(f"all {compared.count} elements that were compared are NaN or infinite")
+        return compared
 
-    def _compare_second(
-        self, trial: Trial, second: Trial, meant: Outcome, runs: Runs, backend: str | Sequence[str], times: int
+    def _compare_other(
+        self, trial: Trial, meant: Outcome, found: Outcome, run: int, backend: str | Sequence[str]
     ) -> None:
         """What came of other arguments, in the same executable."""
-        assert runs.other is not None
         assert meant.results is not None
-        where = f"{trial.name} on {spelled_backend(backend)}: run {times + 1}, with other arguments"
-        if runs.other.results is None:
-            raise Found(f"{where}: {runs.other.describe()}", self._script(second, backend))
-        known = list(map(where_known, runs.other.results, meant.results))
+        where = f"{trial.name} on {spelled_backend(backend)}: run {run}, with other arguments"
+        if found.results is None:
+            raise Found(f"{where}: {found.describe()}", self._script(trial, backend))
+        known = list(map(where_known, found.results, meant.results))
         difference = first_difference(known, meant.results, result_types(trial.module), trial.tolerance)
         if difference is not None:
             fault = Fault("wrong", str(difference))
-            raise Found(f"{where}: {fault.text}", self._small(second, backend, fault, times))
+            raise Found(f"{where}: {fault.text}", self._small(trial, backend, fault, 1))
 
     def threads(self, trials: Sequence[Trial], backend: str | Sequence[str], count: int) -> int:
         """Threads that compile and run all of the programs at once, each beginning with another one."""
@@ -161,16 +164,23 @@ class Trials:
         return script(trial.module, trial.arguments, backend, with_patterns=with_patterns)
 
 
-def _second(trial: Trial, meant: Outcome) -> tuple[Trial, Outcome]:
-    """The program with other arguments and what it means then: plain numbers, where the first ones tell little."""
+def _others(trial: Trial, meant: Outcome) -> Iterator[tuple[Trial, Outcome]]:
+    """The program with other arguments, and what it means then.
+
+    Plain numbers and larger ones, each for itself, where differences count beside the largest number of a result: beside f32's
+    largest all others are alike.  Where that tells more than the first ones, plain numbers alone.
+    """
     if trial.second:
-        arrays = list(trial.second)
+        sets: list[Sequence[NDArray]] = [trial.second]
+    elif trial.tolerance.scaled:
+        sets = [arguments_for(trial.module, seed=1, values=each) for each in (Values.SPARSE, Values.LARGE)]
     elif _tells_little(trial, meant):
-        arrays = arguments_for(trial.module, seed=1, values=Values.SPARSE)
+        sets = [arguments_for(trial.module, seed=1, values=Values.SPARSE)]
     else:
-        arrays = [_in_another_order(array) for array in trial.arguments]
-    second = replace(trial, arguments=tuple(arrays))
-    return second, second.meaning()
+        sets = [[_in_another_order(array) for array in trial.arguments]]
+    for arrays in sets:
+        other = replace(trial, arguments=tuple(arrays))
+        yield other, other.meaning()
 
 
 def _tells_little(trial: Trial, meant: Outcome) -> bool:
@@ -179,12 +189,6 @@ def _tells_little(trial: Trial, meant: Outcome) -> bool:
         return False
     size = sum(each.size for each in meant.results)
     return size > FEW and 2 * lost_numbers(meant.results, result_types(trial.module)) > size
-
-
-def _told(compared: Compared) -> Compared:
-    if compared.count > FEW and compared.lost == compared.count:
-        raise Unreached(f"all {compared.count} elements that were compared are NaN or infinite")
-    return compared
 
 
 def _compared(trial: Trial, meant: Outcome) -> Compared:

@@ -201,8 +201,16 @@ def test_an_op_with_shapes_of_its_own() -> None:
 
 
 def test_an_op_whose_rule_for_types_is_not_that_of_its_reference() -> None:
-    wrong = difference(infer=lambda request: [tensor((2, *request.operand_types[0].shape), "f32")])
-    expect(testing.check_op(wrong, operands=["f32", "f32"], budget=TINY), "its reference", "shape")
+    def twice(request: Any) -> Any:
+        return [tensor((2, *request.operand_types[0].shape), "f32")]
+
+    told: dict[str, Any] = {"operands": ["f32", "f32"], "budget": TINY}
+    with pytest.raises(
+        hlojit.HlojitError, match=r"with f32, f32: .*operand 0 is tensor<3xf32> beside a result of tensor<2x3xf32>"
+    ):
+        testing.check_op(difference(infer=twice), **told)
+    wrong = difference(infer=twice, lowering=Expand(lambda b, call: [b.concatenate(call.operands, dimension=0)]))
+    expect(testing.check_op(wrong, **told), "its reference", "shape")
 
 
 def test_scalars_are_tried_with_numbers_that_tell() -> None:
