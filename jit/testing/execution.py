@@ -25,7 +25,7 @@ import numpy as np
 from hlojit.arrays import Array, from_storage
 from hlojit.compiler import compile as compile_program
 from hlojit.compiler import default_pipeline
-from hlojit.extensions import CompileOptions, registry
+from hlojit.extensions import CompileOptions, Device, registry
 from hlojit.extensions.calls.elementwise_calls import one_compilation
 from hlojit.ir.environment import scope_for
 from hlojit.ir.errors import HlojitError, UnsupportedError
@@ -34,6 +34,8 @@ from hlojit.ir.interpreter import Interpreter
 from hlojit.ir.resolution import resolved
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
+from hlojit.placement import get, put
+from hlojit.testing.effects import Effect, effect_of, is_effect, stand_ins
 from hlojit.testing.memory import OF_MEANING, PATTERNS, unwritten_memory
 
 NDArray = np.ndarray[Any, Any]
@@ -77,26 +79,33 @@ def execute(
     backend: str | Sequence[str],
     arguments: Sequence[NDArray],
     options: CompileOptions | Mapping[str, Any] | None = None,
+    *,
+    place: Device | None = None,
 ) -> Outcome:
-    """Compile and run once; no exception but ``KeyboardInterrupt`` leaves."""
+    """Compile and run once, with arguments on a device if one is given; no exception but ``KeyboardInterrupt`` leaves."""
     try:
         executable = compile_program(module, backend=backend, options=options)
         with unwritten_memory(PATTERNS[0]):
-            return run_executable(executable, module, arguments)
+            return run_executable(executable, module, arguments, place)
     except UnsupportedError as error:
         return Outcome(None, "refused", str(error))
     except Exception as error:
         return Outcome(None, "error", f"{type(error).__name__}: {error}")
 
 
-def run_executable(executable: Any, module: Module, arguments: Sequence[NDArray]) -> Outcome:
+def run_executable(
+    executable: Any, module: Module, arguments: Sequence[NDArray], place: Device | None = None
+) -> Outcome:
     """Call an executable of a module; arguments and results in storage form."""
     try:
-        results = executable(*map(from_storage, arguments, argument_types(module)))
+        given: list[Any] = list(map(from_storage, arguments, argument_types(module)))
+        results = executable(*given if place is None else [put(each, place) for each in given])
     except HlojitError as error:
         return Outcome(None, "error", f"{type(error).__name__}: {error}")
     types = result_types(module)
     found = results if len(types) != 1 else (results,)
+    if place is not None:
+        found = tuple(map(get, found))
     return Outcome(tuple(storage_of(each, kind) for each, kind in zip(found, types, strict=True)))
 
 
@@ -104,11 +113,16 @@ class _Bounded(Interpreter):
     """An interpreter that gives up: programs that are made smaller may have loops without an end."""
 
     left = MOST_EVALUATIONS
+    told: list[Effect] | None = None
+    """Where calls with effects are written down; then nobody needs to know what they give."""
 
     def evaluate(self, instruction: Instruction, operands: list[Any], environment: dict[Value, Any]) -> list[Any]:
         self.left -= 1
         if self.left < 0:
             raise _EndlessError
+        if self.told is not None and is_effect(instruction):
+            self.told.append(effect_of(instruction, operands))
+            return list(stand_ins(instruction))
         return super().evaluate(instruction, operands, environment)
 
 
@@ -116,15 +130,20 @@ class _EndlessError(Exception):
     pass
 
 
-def interpret(module: Module, arguments: Sequence[NDArray]) -> Outcome:
-    """The meaning of a program by the records' NumPy semantics, whatever a back end may say; ``endless`` if it takes too long."""
+def interpret(module: Module, arguments: Sequence[NDArray], told: list[Effect] | None = None) -> Outcome:
+    """The meaning of a program by the records' NumPy semantics, whatever a back end may say; ``endless`` if it takes too long.
+
+    With ``told`` calls with effects are written down there, and give zeros.
+    """
     scope = scope_for(module.environment).snapshot()
     try:
         with scope.activate(), np.errstate(all="ignore"):
             current = resolved(module, scope)
             kinds = argument_types(current)
             entered = [to_compute(array, kind.element_type) for array, kind in zip(arguments, kinds, strict=True)]
-            results = _Bounded(current).call(current.main.name, entered)
+            interpreter = _Bounded(current)
+            interpreter.told = told
+            results = interpreter.call(current.main.name, entered)
             kinds = result_types(current)
             stored = [
                 to_storage(np.asarray(each), kind.element_type) for each, kind in zip(results, kinds, strict=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from hlojit.compiler import default_pipeline
+from hlojit.compiler import default_pipeline, parse
 from hlojit.extensions import CompileOptions, Pass, registry
 from hlojit.extensions.calls.elementwise_calls import one_compilation
 from hlojit.ir.compare import structurally_equal
@@ -23,8 +23,9 @@ from hlojit.ir.time_limit import call_within
 from hlojit.ir.verifier import collect_faults
 from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import EXACT, Tolerance, first_difference, lost_numbers
-from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
-from hlojit.testing.execution import NDArray, meaning_of, result_types
+from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of, of_module
+from hlojit.testing.effects import PROGRAMS, Effect, first_change, has_effects
+from hlojit.testing.execution import NDArray, interpret, meaning_of, result_types
 from hlojit.testing.findings import FEW, Compared
 from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Unreached, budget_of
 from hlojit.testing.reduction import reduce_with_arguments
@@ -68,10 +69,16 @@ def check_pass(
     tolerance = Tolerance(ulps=1, zeros=True, scaled=True, relative=bound) if bound else EFFECTS[chosen_effect]
     check = _PassCheck(pass_, tolerance, backend or _backend_of(pass_), recorder)
     own = None if programs is None else corpus_of(programs, seed=seed)
-    for program in corpus(seed=seed, count=recorder.budget.programs) if own is None else own:
+    usual = (*corpus(seed=seed, count=recorder.budget.programs), *_with_effects(seed))
+    for program in usual if own is None else own:
         recorder.run("as written", program.name, partial(check.keeps_meaning, program, program.module))
         recorder.run("in its phase", program.name, partial(check.keeps_meaning_in_phase, program))
     return recorder.report(effect=f"{chosen_effect}, within {bound:g}" if bound else chosen_effect)
+
+
+def _with_effects(seed: int) -> Iterator[CorpusProgram]:
+    for name, text in PROGRAMS.items():
+        yield of_module(name, parse(text), seed=seed, values=Values.SMALL)
 
 
 def _backend_of(pass_: Pass) -> str:
@@ -143,7 +150,10 @@ class _PassCheck:
     def complaint(self, module: Module, arguments: Sequence[NDArray]) -> str:
         """What the pass does wrong to a program; empty if it does nothing wrong."""
         self.changes = False
-        meant = meaning_of(module, arguments)
+        expected: list[Effect] = []
+        found: list[Effect] = []
+        is_told = has_effects(module)
+        meant = interpret(module, arguments, expected) if is_told else meaning_of(module, arguments)
         if meant.results is None:
             raise Raised(f"nobody knows what the program means: {meant.describe()}")
         working, said, error = self._run(module)
@@ -157,9 +167,11 @@ class _PassCheck:
             return "silent: it changed the program and returned False"
         if working.main.type is not module.main.type:
             return f"signature: it made {working.main.type} of {module.main.type}"
-        means = meaning_of(working, arguments)
+        means = interpret(working, arguments, found) if is_told else meaning_of(working, arguments)
         if means.results is None:
             return f"meaningless: what it leaves cannot be evaluated: {means.message}"
+        if change := first_change(found, expected):
+            return f"effects: {change}"
         types = result_types(module)
         self.compared = Compared(sum(each.size for each in meant.results), lost_numbers(meant.results, types))
         difference = first_difference(means.results, meant.results, types, self.tolerance)
@@ -187,6 +199,8 @@ class _PassCheck:
         kind = type(self.pass_)
         brought = f"from {kind.__module__} import {kind.__qualname__}"
         brought = f"# with {kind.__qualname__}" if "<" in kind.__qualname__ else brought
+        # Nobody knows what calls with effects give.
+        means = "" if has_effects(module) else "evaluate(module, *arguments)"
         return "\n".join(
             [
                 "import hlojit",
@@ -196,8 +210,19 @@ class _PassCheck:
                 "",
                 f'module = hlojit.parse("""\n{without_module_line(str(module))}\n""")',
                 f"arguments = [{arrays}]",
-                "print(evaluate(module, *arguments))",
-                f"{repr(self.pass_).replace(kind.__qualname__, kind.__name__)}.run(module)",
-                "print(module, evaluate(module, *arguments))",
+                f"print({means or 'module'})",
+                f"{_spelled(self.pass_)}.run(module)",
+                f"print({', '.join(filter(None, ('module', means)))})",
             ]
         )
+
+
+def _spelled(pass_: Pass) -> str:
+    """A pass as an expression; where its fields have none, what it looks like stands in a comment."""
+    kind = type(pass_)
+    text = repr(pass_).replace(kind.__qualname__, kind.__name__)
+    try:
+        compile(text, "pass", "eval")
+    except SyntaxError:
+        return f"# {' '.join(text.split())}\n{kind.__name__}(...)"
+    return text

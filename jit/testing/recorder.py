@@ -21,7 +21,8 @@ class Budget:
 
     ``samples``: elements or pairs that are compared where all are too many; ``programs``: random programs; ``sizes``: how many
     sizes of arrays; ``reduction_seconds``: what making one finding's program smaller may take; ``most_findings``: findings
-    whose programs are made smaller.
+    whose programs are made smaller; ``run_seconds``: what one program's compilation and runs may take, behind which it counts
+    as endless.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Budget:
     threads: int
     reduction_seconds: float
     most_findings: int = 5
+    run_seconds: float = 60.0
 
 
 BUDGETS = {

@@ -13,7 +13,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from hlojit.compiler import compile as compile_program
@@ -22,9 +22,6 @@ from hlojit.ir.graph import Module
 from hlojit.testing.comparison import EXACT, Tolerance, first_difference
 from hlojit.testing.execution import NDArray, Outcome, isolated, result_types, run_executable
 from hlojit.testing.memory import PATTERNS, Guarded, unwritten_memory
-
-MOST_SECONDS: Final = 60.0
-"""That the compilation and the runs of one program may take: behind them it counts as endless."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,12 @@ def runs_of(
     times: int = 1,
     others: Sequence[Sequence[NDArray]] = (),
     isolate: bool = False,
-    seconds: float = MOST_SECONDS,
+    seconds: float = 60.0,
 ) -> Runs:
-    """Compile and run; no exception but ``KeyboardInterrupt`` leaves.  With ``isolate`` in a child process, which may crash."""
+    """Compile and run; no exception but ``KeyboardInterrupt`` leaves.  With ``isolate`` in a child process, which may crash.
+
+    What has not ended after ``seconds`` counts as endless.
+    """
 
     def made() -> Runs:
         return _runs(module, backend, arguments, times, others)

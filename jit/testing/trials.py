@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from hlojit.extensions import Device
 from hlojit.ir.environment import current
 from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
@@ -69,6 +70,7 @@ class Trials:
             times=times,
             others=[each.arguments for each, _ in others],
             isolate=self.isolate,
+            seconds=self.recorder.budget.run_seconds,
         )
         if runs.first.kind == "refused":
             raise Refused(runs.first.message.partition("\n")[0])
@@ -103,20 +105,28 @@ class Trials:
             fault = Fault("wrong", str(difference))
             raise Found(f"{where}: {fault.text}", self._small(trial, backend, fault, 1))
 
-    def threads(self, trials: Sequence[Trial], backend: str | Sequence[str], count: int) -> int:
-        """Threads that compile and run all of the programs at once, each beginning with another one."""
+    def threads(
+        self, trials: Sequence[Trial], backend: str | Sequence[str], count: int, places: Sequence[Device] = ()
+    ) -> int:
+        """Threads that compile and run all of the programs at once, each beginning with another one.
+
+        Of several ``places`` each thread has its own, where its arguments lie.
+        """
+        if backend in self.stuck:
+            raise Unreached(f"a program before did not end on {spelled_backend(backend)}")
         home = current()
         meant = [trial.meaning() for trial in trials]
         refused: list[str] = []
 
         def work(number: int) -> str:
+            place = places[number % len(places)] if len(places) > 1 else None
             with home.activate():
                 for step in range(len(trials)):
-                    place = (step + number) % len(trials)
-                    trial, wanted = trials[place], meant[place]
+                    which = (step + number) % len(trials)
+                    trial, wanted = trials[which], meant[which]
                     if wanted.results is None:
                         continue
-                    found = execute(trial.module, backend, trial.arguments)
+                    found = execute(trial.module, backend, trial.arguments, place=place)
                     if found.kind == "refused":
                         refused.append(found.message.partition("\n")[0])
                         continue
