@@ -218,7 +218,7 @@ def test_a_plugins_kernel_in_a_loop_of_donated_memory_is_named() -> None:
       return %r#1 : tensor<8xf32>
     }"""
     with ext.using(plugin("bis", kernels=[kernel])):
-        found = testing.bisect(text, seconds=10)
+        found = testing.bisect(text, seconds=30)
     assert found.kind == "kernel"
     assert "plugin 'bis'" in found.package
     assert any("bis.negate" in each and "was taken" in each for each in found.evidence), found.evidence
