@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from typing import Any, Final, final
 
 import numpy as np
+from hlojit.ir.time_limit import uninterrupted
 from hlojit.lowering.library_product import LibraryMatrix, LibraryProduct
 
 WORKSPACE_BYTES: Final = 32 << 20
@@ -85,7 +86,7 @@ class CublasLt:
 
     def routine(self, product: LibraryProduct) -> Routine | None:
         """What computes a product, made once; None where the library has no algorithm for it."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             if product not in self._routines:
                 self._routines[product] = self._made(product)
             return self._routines[product]
@@ -213,6 +214,6 @@ class Routine:
         if self._bias is None:
             self._call(lhs, rhs, result, stream, workspace)
             return
-        with self._lock:
+        with uninterrupted(), self._lock:
             self._set_bias(addresses[self._bias])
             self._call(lhs, rhs, result, stream, workspace)

@@ -22,6 +22,7 @@ from typing import Any, Final, final
 from hlojit.gpu.driver import DriverError, Message
 from hlojit.ir.once import Once
 from hlojit.ir.switches import GPU_COLLECTIVES
+from hlojit.ir.time_limit import uninterrupted
 
 CHOICES: Final = ("copies", "nccl")
 _BYTE: Final = 1
@@ -68,7 +69,7 @@ class Nccl:
         self, ordinals: tuple[int, ...], own: int, context: AbstractContextManager[None]
     ) -> NcclCommunicator:
         """The part of the GPU number ``own`` in a group; within ``context`` its context is current."""
-        with self._lock, context:
+        with uninterrupted(), self._lock, context:
             group = self._groups.get(ordinals)
             if group is None or group.is_aborted:
                 count = len(ordinals)
@@ -100,14 +101,14 @@ class _Group:
     @contextmanager
     def calling(self, handle: int) -> Iterator[None]:
         """Within, a thread uses a communicator, which stays as long; raises ``DriverError`` if it has been aborted."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             if self.is_aborted:
                 raise DriverError("NCCL's communicators were aborted: another member of their group has failed")
             self._busy.add(handle)
         try:
             yield
         finally:
-            with self._lock:
+            with uninterrupted(), self._lock:
                 self._busy.remove(handle)
                 is_left_to_us = self.is_aborted
             if is_left_to_us:
@@ -115,7 +116,7 @@ class _Group:
 
     def abort(self) -> None:
         """End what is waited for in all communicators."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             if self.is_aborted:
                 return
             self.is_aborted = True

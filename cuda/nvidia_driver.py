@@ -33,6 +33,7 @@ from hlojit.cuda.staging import Staging
 from hlojit.gpu.driver import DeviceFault, DriverError, Grid, NDArray, OutOfDeviceMemory, Properties
 from hlojit.gpu.graph_nodes import Conditions, GraphNode
 from hlojit.ir.errors import ExecutionError
+from hlojit.ir.time_limit import uninterrupted
 from hlojit.lowering.library_product import LibraryProduct
 
 PLAIN_SHARED_BYTES: Final = 48 << 10
@@ -74,7 +75,7 @@ class NvidiaDriver:
 
     def open(self) -> None:
         """Take the primary context."""
-        with self._opening:
+        with uninterrupted(), self._opening:
             if self._process == os.getpid():
                 return
             if self._process:
@@ -305,7 +306,7 @@ class NvidiaDriver:
 
     def library(self, call: str) -> cublaslt.Routine | None:
         """Of cuBLASLt, where nvmath-python is installed; what fails is said once, and is our own kernels'."""
-        with self._opening, self._here:
+        with uninterrupted(), self._opening, self._here:
             library = self._opened_library()
             if library is None:
                 return None
@@ -368,7 +369,7 @@ class NvidiaDriver:
     def capture(self, issue: Callable[[NvidiaStream], None]) -> NvidiaGraph:
         """On a stream of its own: all others are used meanwhile, by destructors on this very thread, too."""
         api, stream = self._api, self._capture_stream
-        with self._capturing, self._here:
+        with uninterrupted(), self._capturing, self._here:
             api("cuStreamBeginCapture", stream.handle, api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
             try:
                 issue(stream)
@@ -382,7 +383,7 @@ class NvidiaDriver:
 
     def conditional_graph(self, nodes: Sequence[GraphNode], conditions: Conditions) -> ConditionalGraph:
         """Launches and copies are captured, on a stream for every level; loops and branches are nodes between them."""
-        with self._capturing, self._here:
+        with uninterrupted(), self._capturing, self._here:
             return ConditionalGraphWriter(self._api, self._here.context, self, conditions).graph(nodes)
 
     def readdress(self, graph: ConditionalGraph, nodes: Sequence[GraphNode], conditions: Conditions) -> bool:

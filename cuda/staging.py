@@ -8,6 +8,7 @@ from typing import Any, Final, final
 
 from hlojit.cuda.driver_api import DriverApi
 from hlojit.gpu.driver import NDArray, OutOfDeviceMemory
+from hlojit.ir.time_limit import uninterrupted
 
 PIECE_BYTES: Final = 4 << 20
 PIECES: Final = 2
@@ -37,7 +38,7 @@ class Staging:
 
     def copy_in(self, target: int, source: NDArray, stream: Any) -> None:
         """Host to device; the array has been read when this returns."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             for number, (offset, nbytes) in enumerate(_cut(source.nbytes)):
                 piece = self._piece(number)
                 self._api("cuEventSynchronize", piece.done)
@@ -47,7 +48,7 @@ class Staging:
 
     def copy_out(self, target: NDArray, source: int, stream: Any) -> None:
         """Device to host; the array has been written when this returns."""
-        with self._lock:
+        with uninterrupted(), self._lock:
             waiting: list[tuple[_Piece, int, int]] = []
             for number, (offset, nbytes) in enumerate(_cut(target.nbytes)):
                 if len(waiting) == PIECES:

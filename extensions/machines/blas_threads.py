@@ -18,6 +18,7 @@ from typing import Any, Final, final
 
 from hlojit.ir.current_process import in_children
 from hlojit.ir.errors import HlojitWarning, PluginWarning
+from hlojit.ir.time_limit import uninterrupted
 from hlojit.ir.warn import warn
 
 _VARIABLES: Final = (
@@ -77,7 +78,7 @@ class BlasShare:
             self._change(-1)
 
     def _change(self, by: int) -> None:
-        with self._lock:
+        with uninterrupted(), self._lock:
             self._active += by
             if self._active <= 1:
                 if self._limit is not None:
@@ -92,7 +93,7 @@ class BlasShare:
             self._limit = self._limit or limit
 
     def _say(self) -> None:
-        with self._lock:
+        with uninterrupted(), self._lock:
             unsaid, self._unsaid = self._unsaid, False
         if unsaid:
             warn(_SHARED, HlojitWarning)
