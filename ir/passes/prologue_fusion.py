@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hlojit.ir.formats import FloatFormat
+from hlojit.ir.attributes import ConvDimensionNumbers
+from hlojit.ir.formats import FloatFormat, IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.definition import Kernel, Trait
-from hlojit.ir.ops.views import DotView
+from hlojit.ir.ops.views import ConvolutionView, DotView
 from hlojit.ir.passes.anchored_fusion import MOST_ALIASES, is_anchor
 from hlojit.ir.passes.fusion_cost import Role
 
@@ -44,8 +45,10 @@ def take_in_prologues(plan: FusionPlan) -> None:
             _take_in(plan, anchor, *found)
 
 
-def streamed_side(product: Instruction) -> int:
-    """The operand of a ``dot_general`` that its kernel reads in streams: the right one, but for a matrix times a vector."""
+def streamed_side(product: Instruction) -> int | None:
+    """The operand of a product or a convolution that its kernel reads in streams, None where there is none."""
+    if isinstance(product.attributes.get("dimension_numbers"), ConvDimensionNumbers):
+        return _side_of_convolution(product)
     numbers = DotView.of(product).numbers
     lhs, rhs = (value.tensor_type.shape for value in product.operands)
     summed = {*numbers.lhs_batching, *numbers.lhs_contracting}, {*numbers.rhs_batching, *numbers.rhs_contracting}
@@ -56,10 +59,31 @@ def streamed_side(product: Instruction) -> int:
     return 0 if rows and not columns else 1
 
 
+def _side_of_convolution(convolution: Instruction) -> int | None:
+    """Windows that leave the input read a padded copy of it, which is computed as well as copied.
+
+    Windows of one element are products: of pixels and weights where the result's features are neighbours, of weights and
+    pixels where its pixels are.
+    """
+    view = ConvolutionView.of(convolution)
+    image, weights = (value.tensor_type for value in convolution.operands)
+    if any(low > 0 or high > 0 for low, high in view.padding) or any(step > 1 for step in view.lhs_dilation):
+        return 0
+    if any(weights.shape[dimension] > 1 for dimension in view.numbers.kernel_spatial) or view.feature_groups > 1:
+        return None
+    result = convolution.result.tensor_type
+    features = result.strides[view.numbers.output_feature] == 1
+    one_row = image.size == image.shape[view.numbers.input_feature]
+    return 1 if features and (one_row or weights.shape[view.numbers.kernel_output_feature] > 1) else 0
+
+
 def _loop_behind(plan: FusionPlan, anchor: Instruction) -> tuple[Group, list[Instruction]] | None:
     """The loop that computes the streamed operand for the anchor alone, and the reshapes between them."""
-    value = anchor.operands[streamed_side(anchor)]
-    if not isinstance(value.tensor_type.element_type, FloatFormat):
+    side = streamed_side(anchor)
+    if side is None:
+        return None
+    value = anchor.operands[side]
+    if not isinstance(value.tensor_type.element_type, (FloatFormat, IntegerType)):
         return None
     aliases: list[Instruction] = []
     while _has_one_reader(plan, value) and value.producer is not None:

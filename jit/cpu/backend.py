@@ -107,7 +107,7 @@ class CpuBackend(Backend):
         selects_anywhere=True,
         places_nan=True,
         anchors=frozenset({"dot_general", "convolution"}),
-        prologues=frozenset({"dot_general"}),
+        prologues=frozenset({"dot_general", "convolution"}),
     )
     kernel_forms = (ArrayFunction, TaskFunction, LlvmKernel)
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast, final
 
+from hlojit.ir.formats import IntegerType
 from hlojit.ir.scalar import formats
 from hlojit.llvm.builder import LlvmBuilder, Val, scalars
 from hlojit.llvm.epilogue import BUFFERS
@@ -124,8 +125,15 @@ class ComputedElements(Elements):
             value = cast(Val, frame.elements.value(plan.root, index))
             if self.rounded_to is not None:
                 value = cast(Val, formats.round_to_format(scalars(b), value, self.rounded_to))
-            value = b.splat(cast(Val, formats.float_resized(scalars(b), value, self.compute)), lanes)
-        return value if mask is None else b.select(mask, value, b.splat(b.constant(self.compute, 0.0), lanes))
+            value = b.splat(self._resized(b, value), lanes)
+        zero = b.constant(self.compute, 0 if self.compute.startswith("i") else 0.0)
+        return value if mask is None else b.select(mask, value, b.splat(zero, lanes))
+
+    def _resized(self, b: LlvmBuilder, value: Val) -> Val:
+        """A number of the element type in the compute kind."""
+        if isinstance(self.element, IntegerType):
+            return self.decode(b, value)
+        return cast(Val, formats.float_resized(scalars(b), value, self.compute))
 
     def _number_of(self, b: LlvmBuilder, pointer: Val) -> Val:
         """Which element of the stream a pointer points to."""

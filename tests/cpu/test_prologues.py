@@ -33,6 +33,8 @@ TYPES: dict[str, Any] = {
     "i8": "i1",
     "ui8": "u1",
     "i16": "i2",
+    "i32": "i4",
+    "i64": "i8",
 }
 PLAIN = CpuBackend.fusion_limits
 
@@ -141,7 +143,7 @@ class Writer:
         depth = len(self.batch)
         x = (*self.batch, self.m, self.k)
         self.arguments.append(("%x", x, self.number))
-        result = "f64" if self.number == "f64" else "f32"
+        result = self.number if self.number in ("f64", "i32", "i64") else "f32"
         out = tensor((*self.batch, self.m, self.n), result)
         batching = f"batching_dims = {list(range(depth))} x {list(range(depth))}, " if depth else ""
         sides = [("%x", x, depth + 1), (self.current, self.shape, depth + (1 if self.transposed else 0))]
@@ -151,7 +153,7 @@ class Writer:
         numbers = f"{batching}contracting_dims = [{sides[0][2]}] x [{sides[1][2]}]"
         found = self.emit("dot_general", f"{names}, {numbers}", "", f"({types}) -> {out}")
         if follows:
-            found = self.emit("tanh", self.emit("add", f"{found}, {found}", out), out)
+            found = self.emit("negate" if result[0] == "i" else "tanh", self.emit("add", f"{found}, {found}", out), out)
         signature = ", ".join(f"{name}: {tensor(shape, element)}" for name, shape, element in self.arguments)
         body = "\n  ".join(self.lines)
         return f"func.func @main({signature}) -> {out} {{\n  {body}\n  return {found} : {out}\n}}"
@@ -188,7 +190,10 @@ def check(text: str, arrays: Sequence[Array], patch: pytest.MonkeyPatch) -> None
 STEPS = ("splat", "first", "last", "second", "iota", "blocks", "negate", "bf16", "f32", "abs")
 
 
-@pytest.mark.parametrize("seed", range(24))
+INTEGER_STEPS = ("first", "last", "second", "iota", "negate")
+
+
+@pytest.mark.parametrize("seed", range(32))
 def test_random_programs(seed: int, limits: pytest.MonkeyPatch) -> None:
     choose, rng = random.Random(seed), np.random.default_rng(seed)
     writer = Writer(
@@ -197,12 +202,13 @@ def test_random_programs(seed: int, limits: pytest.MonkeyPatch) -> None:
         choose.choice([1, 2, 7, 16, 33, 48, 100, 130, 200]),
         choose.random() < 0.5,
         choose.choice(["i4", "i8", "ui8", "i16", "f16", "bf16", "f8E4M3FN", "f8E5M2"]),
-        choose.choice(["f32", "f32", "f32", "f32", "f64"]),
+        choose.choice(["f32", "f32", "f32", "f32", "f64", "i32", "i64"]),
         choose.choice([8, 16, 32, 24]),
         choose.choice([(), (), (), (3,)]),
         choose.random() < 0.2,
     )
-    steps = [choose.choice(STEPS if writer.number == "f32" else STEPS[:5]) for _ in range(choose.randint(0, 3))]
+    known = STEPS if writer.number == "f32" else STEPS[:5] if writer.number == "f64" else INTEGER_STEPS
+    steps = [choose.choice(known) for _ in range(choose.randint(0, 3))]
     text = writer.text(steps, follows=choose.random() < 0.5)
     check(text, writer.arrays(rng), limits)
 
@@ -218,6 +224,10 @@ FORMS = {
     "batches": Writer(5, 40, 48, False, "i8", batch=(3,)),
     "columns that fill no vector": Writer(3, 40, 5, True, "i8"),
     "doubles": Writer(9, 300, 130, False, "i16", "f64"),
+    "integers, few rows": Writer(3, 300, 130, False, "i8", "i32"),
+    "integers, a packed panel": Writer(70, 130, 100, True, "ui8", "i32"),
+    "integers, k beside each other": Writer(1, 300, 130, True, "i4", "i32"),
+    "long integers": Writer(9, 300, 130, False, "i32", "i64"),
 }
 
 

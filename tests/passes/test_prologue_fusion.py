@@ -51,6 +51,17 @@ def test_with_what_follows() -> None:
     assert kinds(module) == ["anchor"] and len(next(iter(module.main.body)).regions[0]) == 6
 
 
+def test_integers_join() -> None:
+    wide = "tensor<32x16xi32>"
+    body = (
+        f"%v = stablehlo.convert %w : (tensor<32x16xi8>) -> {wide}\n"
+        "%z = stablehlo.convert %x : (tensor<8x32xf32>) -> tensor<8x32xi32>\n"
+        f"%d = stablehlo.dot_general %z, %v, contracting_dims = [1] x [0] : (tensor<8x32xi32>, {wide}) -> tensor<8x16xi32>\n"
+        "return %d : tensor<8x16xi32>"
+    )
+    assert kinds(fused(body, "tensor<8x16xi32>")) == ["loop", "anchor"]
+
+
 def test_through_a_reshape() -> None:
     split = "tensor<4x8x16xf32>"
     body = (
@@ -95,11 +106,13 @@ APART = {
         f"%v = stablehlo.broadcast_in_dim %n, dims = [1] : (tensor<16xf32>) -> {W}\n{DOT}return %d : {Y}",
         Y,
     ),
-    "integers": (
-        "%v = stablehlo.negate %w : tensor<32x16xi8>\n%z = stablehlo.convert %x : (tensor<8x32xf32>) -> tensor<8x32xi8>\n"
-        "%d = stablehlo.dot_general %z, %v, contracting_dims = [1] x [0] : "
-        "(tensor<8x32xi8>, tensor<32x16xi8>) -> tensor<8x16xi32>\nreturn %d : tensor<8x16xi32>",
-        "tensor<8x16xi32>",
+    "booleans": (
+        "%z = stablehlo.constant dense<0> : tensor<32x16xi8>\n"
+        "%v = stablehlo.compare GT, %w, %z : (tensor<32x16xi8>, tensor<32x16xi8>) -> tensor<32x16xi1>\n"
+        "%y = stablehlo.convert %x : (tensor<8x32xf32>) -> tensor<8x32xi1>\n"
+        "%d = stablehlo.dot_general %y, %v, contracting_dims = [1] x [0] : "
+        "(tensor<8x32xi1>, tensor<32x16xi1>) -> tensor<8x16xi1>\nreturn %d : tensor<8x16xi1>",
+        "tensor<8x16xi1>",
     ),
 }
 

@@ -55,6 +55,8 @@ class Convolution:
     group: AnchoredBody | None = None
     """What to compute with the convolution."""
     epilogue: Epilogue | None = None
+    image: Elements | None = None
+    """The input's elements, where its padded copy computes them."""
 
     @property
     def kind(self) -> str:
@@ -110,9 +112,8 @@ class Convolution:
     def _image(self) -> Source:
         """The input, in place or as a padded copy."""
         problem = self.problem
-        elements = Elements(self.types[0], self.kind)
+        elements = self.image or Elements(self.types[0], self.kind)
         spatial = [axis.input_step for axis in problem.spatial]
-        feature_groups = problem.input_group_step == problem.channels * problem.input_channel_step
         if problem.is_plain and elements.is_native:
             return Source(
                 *self.places[0],
@@ -122,27 +123,14 @@ class Convolution:
                 problem.input_channel_step,
                 problem.input_group_step,
             )
-        batches, channels = problem.batch, problem.channels
-        if feature_groups:
-            channels *= problem.groups
-        else:
-            batches *= problem.groups
-        axes = [
-            PaddedAxis(batches, batches, problem.input_batch_step),
-            PaddedAxis(channels, channels, problem.input_channel_step),
-        ]
-        axes += [PaddedAxis(a.input, a.padded, a.input_step, a.low, a.input_dilation) for a in problem.spatial]
-        order = sorted(range(len(axes)), key=lambda i: (axes[i].step, axes[i].source), reverse=True)
-        offset = self.reserve(math.prod(axis.destination for axis in axes) * KIND_BITS[self.kind] // 8)
-        copy = PaddedCopy(
-            f"{self.symbol}.pad", tuple(axes[i] for i in order), elements, *self.places[0], WORKSPACE, offset
-        )
+        copy, order = padded_image(problem, elements, f"{self.symbol}.pad", self.places[0], self.workspace)
+        self.reserve(copy.size * KIND_BITS[self.kind] // 8)
         self.phases.append(copy.emit(self.builder, self.target))
-        steps = dict(zip(order, dense_steps([axes[i].destination for i in order])))
-        group = steps[1] * problem.channels if feature_groups else steps[0] * problem.batch
+        steps = dict(zip(order, dense_steps([axis.destination for axis in copy.axes])))
+        group = steps[1] * problem.channels if has_feature_groups(problem) else steps[0] * problem.batch
         return Source(
             WORKSPACE,
-            offset,
+            copy.offset,
             dense(self.kind),
             [steps[2 + i] for i in range(len(problem.spatial))],
             steps[0],
@@ -279,3 +267,26 @@ class Convolution:
             temporary.offset,
         )
         self.phases.append(kernel.emit(self.builder, self.target))
+
+
+def has_feature_groups(problem: ConvolutionProblem) -> bool:
+    """Whether groups are of the input's features (rather than of its batch)."""
+    return problem.input_group_step == problem.channels * problem.input_channel_step
+
+
+def padded_image(
+    problem: ConvolutionProblem, elements: Elements, symbol: str, place: Place, offset: int
+) -> tuple[PaddedCopy, list[int]]:
+    """The padded copy of the input, and which of batch, channels and spatial dimensions each of its axes is."""
+    batches, channels = problem.batch, problem.channels
+    if has_feature_groups(problem):
+        channels *= problem.groups
+    else:
+        batches *= problem.groups
+    axes = [
+        PaddedAxis(batches, batches, problem.input_batch_step),
+        PaddedAxis(channels, channels, problem.input_channel_step),
+    ]
+    axes += [PaddedAxis(a.input, a.padded, a.input_step, a.low, a.input_dilation) for a in problem.spatial]
+    order = sorted(range(len(axes)), key=lambda i: (axes[i].step, axes[i].source), reverse=True)
+    return PaddedCopy(symbol, tuple(axes[i] for i in order), elements, *place, WORKSPACE, offset), order

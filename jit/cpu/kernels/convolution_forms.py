@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 
 from hlojit.cpu.kernels.complex_products import emit_complex_convolution
-from hlojit.cpu.kernels.convolution import Convolution
+from hlojit.cpu.kernels.convolution import Convolution, padded_image
 from hlojit.cpu.kernels.depthwise import Depthwise, is_depthwise
 from hlojit.cpu.kernels.dot_forms import Boxes, emit_product, emit_product_group
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction
 from hlojit.llvm.product_elements import Elements, compute_kind
+from hlojit.llvm.prologue import ComputedElements
 from hlojit.lowering.anchored_body import AnchoredBody
+from hlojit.lowering.body import Body
 from hlojit.lowering.convolution_problem import ConvolutionProblem, canonical_convolution
 from hlojit.lowering.dot_problem import Axis, DotProblem, Matrix, merge_axes, without_terms
 from hlojit.lowering.kernel import KernelCode
+from hlojit.lowering.prologue_plan import ProloguePlan
 from hlojit.lowering.target import Target
 
 
@@ -57,9 +60,25 @@ def emit_convolution_group(group: AnchoredBody, target: Target, symbol: str) -> 
         return emit_product_group(group, product, *types, target, symbol)
     if is_depthwise(problem):
         return None
-    convolution = Convolution(problem, types, target, symbol, group=group)
+    image = _computed_image(problem, group.operands[0], Elements(types[0], compute_kind(*types)), target)
+    operands = group.operands if image is None else (image.plan.stream, *group.operands[1:])
+    follows = None if group.is_alone else group
+    convolution = Convolution(problem, types, target, symbol, group=follows, image=image)
     epilogue = convolution.emit()
-    return None if epilogue is None else Boxes(convolution.code(), epilogue, group.operands)
+    if epilogue is None and follows is not None:
+        return None
+    return Boxes(convolution.code(), epilogue, operands)
+
+
+def _computed_image(
+    problem: ConvolutionProblem, operand: int | Body, elements: Elements, target: Target
+) -> ComputedElements | None:
+    """The input as elements that its padded copy computes, or None where there is none, or it reads them from memory."""
+    if isinstance(operand, int) or (problem.is_plain and elements.is_native):
+        return None
+    line = padded_image(problem, elements, "", (0, 0), 0)[0].line
+    plan = ProloguePlan.of(operand, line, target.native_lanes(elements.compute)) if line is not None else None
+    return None if plan is None else ComputedElements.of(plan, elements, target)
 
 
 def as_product(problem: ConvolutionProblem) -> DotProblem | None:

@@ -9,6 +9,7 @@ the sums depends on shapes, types and the instruction set only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hlojit.cpu.kernels.addresses import PARAMETERS, buffer, literal
@@ -280,6 +281,14 @@ class Product:
             self.result.store(b, zero, at(b, out, scaled(b, loop.index, self.result.size)))
             b.end_loop(loop)
         self.phases.append(Phase(self.symbol, count, self.target.machine.nanoseconds(ADD_CYCLES)))
+
+
+def by_several(problem: DotProblem, elements: Sequence[Elements], kind: str, target: Target) -> bool:
+    """Whether narrow integers are multiplied several at a time, as they lie in memory."""
+    left, right = (elements[number].element for number in problem.operands)
+    if Quads.of(problem, left, right, kind, target) is not None:
+        return True
+    return can_pair(problem, left, right, kind, target)
 
 
 def with_rows(problem: DotProblem) -> DotProblem:

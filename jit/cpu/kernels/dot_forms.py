@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hlojit.cpu.kernels.complex_products import emit_complex_product
-from hlojit.cpu.kernels.dot import Product, with_rows
+from hlojit.cpu.kernels.dot import Product, by_several, with_rows
 from hlojit.cpu.kernels.dot_outputs import dot_epilogue
-from hlojit.cpu.kernels.dot_panels import can_compute_right, dense
+from hlojit.cpu.kernels.dot_panels import can_compute_right, dense, pays_to_compute
 from hlojit.cpu.kernels.dot_rows import can_compute_columns, prefers_rows
 from hlojit.ir.attributes import DotAlgorithm
 from hlojit.ir.formats import ComplexType, ElementType, element_type
@@ -78,7 +78,11 @@ def emit_product_group(
     left, right, out = algorithm_elements(lhs, rhs, result, algorithm)
     elements, operands = [left, right], list(group.operands)
     number = problem.operands[1]
-    computed = _computed(problem, operands[number], elements[number], target)
+    computed = (
+        None
+        if by_several(problem, elements, out.compute, target)
+        else _computed(problem, operands[number], elements[number], target)
+    )
     if computed is not None:
         elements[number], operands[number] = computed, computed.plan.stream
     epilogue = None
@@ -104,8 +108,10 @@ def _computed(problem: DotProblem, operand: int | Body, elements: Elements, targ
     if plan is None:
         return None
     found = ComputedElements.of(plan, elements, target)
-    fits = can_compute_columns if by_rows else can_compute_right
-    return found if fits(problem, found, target) else None
+    if by_rows:
+        return found if can_compute_columns(problem, found, target) else None
+    fits = can_compute_right(problem, found, target) and pays_to_compute(problem, found, target)
+    return found if fits else None
 
 
 def emit_product(

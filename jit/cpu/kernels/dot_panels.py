@@ -34,6 +34,10 @@ def dense(kind: str) -> Elements:
     return Elements(element_type(kind), kind)
 
 
+DETOUR = 8
+"""Times that an operand which a loop computes in front of a product could be read while it is written, waited for and read."""
+
+
 def _shape(problem: DotProblem, right: Elements, target: Target) -> tuple[Shape, bool]:
     """The tile, and whether its sums are interleaved."""
     interleaves = problem.k > FEW_TERMS and not is_cuttable(problem, is_native=right.is_native)
@@ -50,6 +54,33 @@ def can_compute_right(problem: DotProblem, right: Elements, target: Target) -> b
         return True
     width = _shape(problem, right, target)[0].vectors * target.native_lanes(right.compute)
     return problem.k * width * KIND_BITS[right.compute] // 8 <= STACK_BYTES
+
+
+def pays_to_compute(problem: DotProblem, right: Elements, target: Target) -> bool:
+    """Whether computing the right operand again for each block of rows takes less than its way through memory would."""
+    machine, unit = target.machine, KIND_BITS[right.compute] // 8
+    shape, _ = _shape(problem, right, target)
+    panels = _panels(problem, right, target, shape, result_is_native=True)
+    tiles = ceil_divide(problem.m, shape.rows)
+    again = ceil_divide(tiles, panels.row_tiles(panels.choose().block_k)) - 1
+    nbytes = problem.k * problem.n * problem.batch_size * unit
+    level = sum(nbytes > cache.size for cache in machine.caches)
+    return again * right.nanoseconds <= machine.nanoseconds(DETOUR * unit / machine.bandwidth(level))
+
+
+def _panels(problem: DotProblem, right: Elements, target: Target, shape: Shape, *, result_is_native: bool) -> Panels:
+    return Panels(
+        problem,
+        target.machine,
+        shape.rows,
+        shape.vectors,
+        shape.vectors * target.native_lanes(right.compute),
+        right.size,
+        KIND_BITS[right.compute] // 8,
+        right.is_native,
+        result_is_native,
+        right.is_computed,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +116,7 @@ class DotPanels:
         problem = self.problem
         shape, interleaves = _shape(problem, self.right, self.target)
         width = shape.vectors * self.lanes
-        panels = Panels(
-            problem,
-            self.target.machine,
-            shape.rows,
-            shape.vectors,
-            width,
-            self.right.size,
-            KIND_BITS[self.kind] // 8,
-            self.right.is_native,
-            self.result.is_native,
-            self.right.is_computed,
-        )
+        panels = _panels(problem, self.right, self.target, shape, result_is_native=self.result.is_native)
         blocking = panels.choose()
         phases: list[Phase] = []
         plan = self

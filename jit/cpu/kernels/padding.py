@@ -65,14 +65,22 @@ class PaddedCopy:
         """Elements of the destination."""
         return math.prod(axis.destination for axis in self.axes)
 
+    @property
+    def line(self) -> int | None:
+        """Neighbours of the source that are copied by vectors from their first on; None where rows are copied otherwise."""
+        inner = _merge(list(self.axes))[-1]
+        return inner.source if inner.step == 1 and inner.dilation == 1 and inner.low >= 0 else None
+
     def emit(self, b: LlvmBuilder, target: Target) -> Phase:
         """Emit the kernel and return its launch."""
         axes = _merge(list(self.axes))
         outer, inner = axes[:-1], axes[-1]
         rows = math.prod(axis.destination for axis in outer)
         unit = KIND_BITS[self.elements.compute] // 8
-        work = divide_rows(rows, inner.destination, VECTOR_CYCLES, self.elements.size + unit, target.machine)
+        cycles = VECTOR_CYCLES + self.elements.nanoseconds * target.machine.gigahertz
+        work = divide_rows(rows, inner.destination, cycles, self.elements.size + unit, target.machine)
         with b.function(self.symbol, PARAMETERS) as (_, buffers, begin, end):
+            self.elements.begin(b, self.elements.arguments(b, buffers))
             source = at(b, buffer(b, buffers, self.source), self.source_offset)
             destination = at(b, buffer(b, buffers, self.destination), self.offset)
             last = minimum(b, scaled(b, end, work.per_task), literal(rows))
