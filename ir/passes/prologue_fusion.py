@@ -7,7 +7,8 @@
 
 A product reads one of its operands in streams: once for a few rows, panel by panel for many (``streamed_side``).  What is
 computed there - numbers decoded from narrow ones, scales multiplied - need not stand in memory.  The other operand is read
-again for every panel: what computes it stays a loop.  Of groups that come together nothing is computed twice: nobody else
+again for every panel: what computes it stays a loop.  A convolution whose windows leave the image copies it, and computes it
+then.  Of groups that come together nothing is computed twice: nobody else
 reads the operand, and what it is computed from is no larger than two arrays of its own size.
 """
 
