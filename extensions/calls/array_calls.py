@@ -24,16 +24,17 @@ from hlojit.extensions.calls.custom_calls import CustomCall, config_attribute, p
 from hlojit.extensions.calls.kernel_calls import substituted
 from hlojit.extensions.functions.array_functions import ArrayFunction
 from hlojit.extensions.functions.keywords import keyword_complaint
+from hlojit.extensions.functions.numba_arrays import numba_element
 from hlojit.ir import unwritten
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
-from hlojit.ir.formats import QuantizedType
+from hlojit.ir.formats import ElementType, FloatFormat, QuantizedType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import BOOL, F32, GENERIC, I64_MATRIX, STRING
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import AttributeSpec, HostFunction, OpDefinition, Operand, ReferenceCall, op
 from hlojit.ir.ops.foreign import ForeignCallError, merged_aliases
-from hlojit.ir.scalar.arrays import to_compute, to_storage
+from hlojit.ir.scalar.arrays import first_outside, spare_bits, to_compute, to_storage
 from hlojit.ir.types import TensorType
 from hlojit.ir.vendor_places import place_of
 
@@ -197,27 +198,52 @@ def on_arrays(instruction: Instruction) -> Callable[..., Any]:
     if function.trust != "native":
         for element in (*operands, *(kind.element_type for kind in types)):
             function.outside(element, f"custom call target {target!r}")
-    run = function.on_arrays or _filling(target, function, types)
+    run = function.on_arrays or _filling(target, function, operands, types)
     keywords = keywords_of(instruction.attributes)
 
     def computed(*arrays: Any) -> Any:
         outside = [array.astype(kind.dtype or kind.storage, copy=False) for array, kind in zip(arrays, operands)]
-        return run(*map(_read_only, outside), **keywords)
+        returned = run(*map(_read_only, outside), **keywords)
+        if function.level == "checked":
+            _check_codes(returned, [kind.element_type for kind in types])
+        return returned
 
     return computed
 
 
-def _filling(target: str, function: ArrayFunction, types: Sequence[TensorType]) -> Callable[..., Any]:
-    """A numba function as one that returns its results, run by Python."""
+def _check_codes(returned: Any, elements: Sequence[ElementType]) -> None:
+    for number, (array, element) in enumerate(zip(returned if isinstance(returned, tuple) else (returned,), elements)):
+        bits = spare_bits(element)
+        if bits and isinstance(array, np.ndarray) and array.dtype.itemsize == element.storage.itemsize:
+            wrong = first_outside(np.ascontiguousarray(array), bits)
+            if wrong is not None:
+                raise ValueError(f"result {number} has the code {wrong}, outside its {bits} bits")
+
+
+def _filling(
+    target: str, function: ArrayFunction, operands: Sequence[ElementType], types: Sequence[TensorType]
+) -> Callable[..., Any]:
+    """A numba function as one that returns its results, run by Python, with arrays of the dtypes that numba has."""
     if function.function is None:
         raise HlojitError(
             f"custom call target {target!r} is a native function, and has no substitute= for back ends without such"
         )
     python: Callable[..., Any] = getattr(function.function, "py_func", function.function)
+    seen = [_seen_by_numba(element, function, target) for element in operands]
+    made = [_seen_by_numba(kind.element_type, function, target) for kind in types]
 
-    def run(*operands: Any, **keywords: Any) -> Any:
+    def run(*arrays: Any, **keywords: Any) -> Any:
         results = [unwritten.zeros(kind.shape, kind.element_type.dtype or kind.element_type.storage) for kind in types]
-        python(*operands, *results, **keywords)
+        given = [array if dtype is None else array.view(dtype) for array, dtype in zip(arrays, seen, strict=True)]
+        filled = [array if dtype is None else array.view(dtype) for array, dtype in zip(results, made, strict=True)]
+        python(*given, *filled, **keywords)
         return tuple(results)
 
     return run
+
+
+def _seen_by_numba(element: ElementType, function: ArrayFunction, target: str) -> np.dtype[Any] | None:
+    """The dtype of codes, where numba has no type for the numbers; raises ``PluginError`` where it is given none."""
+    name = numba_element(element, function, f"custom call target {target!r}")
+    has_codes = isinstance(element, FloatFormat) and element.name != {"float32": "f32", "float64": "f64"}.get(name)
+    return np.dtype(name) if has_codes else None

@@ -188,7 +188,9 @@ def _line(said: str) -> str:
 def _numba_type(kind: TensorType, function: ArrayFunction, user: str, *, readonly: bool) -> Any:
     from numba import types
 
-    return types.Array(getattr(types, _element(kind.element_type, function, user)), kind.rank, "C", readonly=readonly)
+    return types.Array(
+        getattr(types, numba_element(kind.element_type, function, user)), kind.rank, "C", readonly=readonly
+    )
 
 
 def _pointer_to(array: Any) -> Any:
@@ -203,7 +205,8 @@ def _integer() -> Any:
     return types.int64
 
 
-def _element(element: ElementType, function: ArrayFunction, user: str) -> str:
+def numba_element(element: ElementType, function: ArrayFunction, user: str) -> str:
+    """numba's name of the type as which a function sees elements; raises ``PluginError`` where there is none, for ``user``."""
     match element:
         case BooleanType():
             return "boolean"

@@ -164,6 +164,19 @@ _tables: WeakKeyDictionary[FloatFormat, tuple[str, Array]] = WeakKeyDictionary()
 """With the content of the format's functions: they stay the same objects when a global that they read changes."""
 
 
+def spare_bits(element: ElementType) -> int:
+    """Bits of a code, where what stores it has room for more; otherwise 0."""
+    is_narrow = isinstance(element, FloatFormat) and element.bits < 8 * element.storage.itemsize
+    return element.bits if is_narrow else 0
+
+
+def first_outside(stored: Array, bits: int) -> int | None:
+    """The first code that has more than ``bits`` bits."""
+    codes = stored.reshape(-1).view(f"u{stored.dtype.itemsize}")
+    wrong = codes[codes >> codes.dtype.type(bits) != 0]
+    return int(wrong[0]) if wrong.size else None
+
+
 def _table(format: FloatFormat) -> Array:
     """Every value of a format of at most 16 bits, by its stored pattern; kept as long as the format."""
     try:

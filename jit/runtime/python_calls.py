@@ -20,6 +20,7 @@ import numpy as np
 from hlojit.ir.binary import Reader, Writer
 from hlojit.ir.errors import ExecutionError, repr_of
 from hlojit.ir.once import Once
+from hlojit.ir.scalar.arrays import first_outside
 from hlojit.ir.vendor_places import raised_at
 
 INTERRUPTED: Final = -1
@@ -45,8 +46,8 @@ def description_of(
     return writer.finish()
 
 
-_Form = tuple[str, str, tuple[int, ...]]
-"""Of an array: the dtypes in memory and outside, by name, and its shape."""
+_Form = tuple[str, str, tuple[int, ...], int]
+"""Of an array: the dtypes in memory and outside, by name, its shape, and the bits of its codes where memory has room for more."""
 
 
 def trampoline() -> int:
@@ -102,8 +103,8 @@ def _read(description: bytes) -> tuple[str, str, tuple[Any, ...], tuple[Any, ...
     return user, place, tuple(map(_form, operands)), tuple(map(_form, results)), keywords
 
 
-def _form(given: tuple[str, str, tuple[int, ...]]) -> tuple[np.dtype[Any], np.dtype[Any], tuple[int, ...]]:
-    return _dtype(given[0]), _dtype(given[1]), given[2]
+def _form(given: _Form) -> tuple[np.dtype[Any], np.dtype[Any], tuple[int, ...], int]:
+    return _dtype(given[0]), _dtype(given[1]), *given[2:]
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -133,7 +134,7 @@ def _results(count: int) -> str:
     return f"{count} result{'' if count == 1 else 's'}"
 
 
-def _copy(address: int, storage: np.dtype[Any], outside: np.dtype[Any], shape: tuple[int, ...]) -> _NDArray:
+def _copy(address: int, storage: np.dtype[Any], outside: np.dtype[Any], shape: tuple[int, ...], bits: int) -> _NDArray:
     """An operand as the function has it: of its own, since what it keeps must outlive the program's memory; read-only."""
     copied = np.array(_view(address, storage, shape)).astype(outside, copy=False)
     copied.flags.writeable = False
@@ -150,9 +151,18 @@ def _view(address: int, storage: np.dtype[Any], shape: tuple[int, ...]) -> _NDAr
 
 
 def _write(
-    returned: Any, number: int, address: int, storage: np.dtype[Any], outside: np.dtype[Any], shape: tuple[int, ...]
+    returned: Any,
+    number: int,
+    address: int,
+    storage: np.dtype[Any],
+    outside: np.dtype[Any],
+    shape: tuple[int, ...],
+    bits: int,
 ) -> None:
     array = np.asarray(returned)
     if array.shape != shape or array.dtype not in (storage, outside):
         raise _Wrong(f"result {number} of its function is {array.dtype}{list(array.shape)}, not {outside}{list(shape)}")
-    _view(address, storage, shape)[...] = array.astype(storage, copy=False)
+    stored = np.ascontiguousarray(array.astype(storage, copy=False)).reshape(shape)
+    if bits and (wrong := first_outside(stored, bits)) is not None:
+        raise _Wrong(f"result {number} of its function has the code {wrong}, outside its {bits} bits")
+    _view(address, storage, shape)[...] = stored

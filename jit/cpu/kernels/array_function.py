@@ -21,6 +21,7 @@ from hlojit.extensions.machines.blas_threads import warn_of_tasks
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.definition import HostFunction
+from hlojit.ir.scalar.arrays import spare_bits
 from hlojit.ir.scalar.calls import STATE_BYTES
 from hlojit.ir.types import TensorType
 from hlojit.llvm.builder import LlvmBuilder, Val
@@ -192,6 +193,33 @@ class _Emitter:
             following = self._if(f"icmp eq i32 {outcome.text}, {value}")
             self._report(context, f"{site.user}: {failure} in {name_of(self.function)}")
             self._end(following)
+        if self.function.bounds:
+            self._check_codes(context, passed[1:])
+
+    def _check_codes(self, context: Val, arrays: Sequence[str]) -> None:
+        """A code of too many bits ends the call: arrays hold none, whatever decodes them."""
+        b, first = self.b, len(self.site.operands)
+        for number, kind in enumerate(self.site.results):
+            bits = spare_bits(kind.element_type)
+            if not bits or not kind.size:
+                continue
+            width = 8 * kind.element_type.storage.itemsize
+            # All codes or-ed: a loop without a branch, which becomes vectors.
+            seen = b.local(f"i{width}")
+            b.line(f"store i{width} 0, ptr {seen.text}")
+            loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", kind.size), 1)
+            address = b.emit("ptr", 1, f"getelementptr i{width}, {arrays[first + number]}, i64 {loop.index.text}")
+            code = b.emit(f"i{width}", 1, f"load i{width}, ptr {address.text}")
+            before = b.emit(f"i{width}", 1, f"load i{width}, ptr {seen.text}")
+            b.line(
+                f"store i{width} {b.emit(f'i{width}', 1, f'or i{width} {before.text}, {code.text}').text}, ptr {seen.text}"
+            )
+            b.end_loop(loop)
+            all_codes = b.emit(f"i{width}", 1, f"load i{width}, ptr {seen.text}")
+            following = self._if(f"icmp ugt i{width} {all_codes.text}, {(1 << bits) - 1}")
+            name = name_of(self.function)
+            self._report(context, f"{self.site.user}: a code of result {number} is outside its {bits} bits in {name}")
+            self._end(following)
 
     def _clear_results(self, arrays: Sequence[str]) -> None:
         """What the function does not write is 0, as on ``reference``, and not what another program left in the memory."""
@@ -245,10 +273,10 @@ class _Emitter:
         self._fail(context, Status.PYTHON_CALL_FAILED, ended.text, "0")
         self._end(following)
 
-    def _form(self, kind: TensorType) -> tuple[str, str, tuple[int, ...]]:
+    def _form(self, kind: TensorType) -> tuple[str, str, tuple[int, ...], int]:
         element = kind.element_type
         outside = self.function.outside(element, self.site.user)
-        return element.storage.name, outside.name, kind.shape
+        return element.storage.name, outside.name, kind.shape, spare_bits(element)
 
     # ------------------------------------------------------------------------------------------------------ native
 
@@ -358,3 +386,6 @@ class _TaskEmitter(_Emitter):
 
     def _clear_results(self, arrays: Sequence[str]) -> None:
         """Nothing: what other tasks have written already would go."""
+
+    def _check_codes(self, context: Val, arrays: Sequence[str]) -> None:
+        """Nothing: other tasks have not written yet."""
