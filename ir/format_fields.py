@@ -280,6 +280,9 @@ def _of_kinds(row: Fields) -> Iterator[str]:
         value = getattr(row, field)
         if not isinstance(value, int) or isinstance(value, bool):
             yield f"{field}={value!r} is no integer"
+    for field in ("signed", "has_infinity", "has_zero"):
+        if not isinstance(getattr(row, field), (bool, np.bool_)):
+            yield f"{field}={getattr(row, field)!r} is neither True nor False"
     for field, kind in (("nan", NanEncoding), ("overflow", Overflow), ("rounding", Rounding)):
         if not isinstance(getattr(row, field), kind):
             choices = ", ".join(f"{kind.__name__}.{each.name}" for each in kind)

@@ -178,7 +178,7 @@ class FloatFormat(_Computed):
 
     def __post_init__(self) -> None:
         if self.bits == 0 and all(isinstance(field, int) for field in (self.exponent_bits, self.mantissa_bits)):
-            object.__setattr__(self, "bits", int(self.signed) + self.exponent_bits + self.mantissa_bits)
+            object.__setattr__(self, "bits", bool(self.signed) + self.exponent_bits + self.mantissa_bits)
         if self.bias is None:
             object.__setattr__(self, "bias", usual_bias(self))
         found = complaints(self)

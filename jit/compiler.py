@@ -23,7 +23,15 @@ from hlojit.extensions.origins import BACKENDS, backend_text
 from hlojit.ir.collection import collection_paused
 from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import Snapshot, current, scope_for, tables
-from hlojit.ir.errors import ArgumentError, HlojitError, PluginError, UnsupportedError, short_repr
+from hlojit.ir.errors import (
+    ArgumentError,
+    HlojitError,
+    PluginError,
+    TypeInferenceError,
+    UnsupportedError,
+    VerificationError,
+    short_repr,
+)
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.graph import Module
 from hlojit.ir.passes.call_inliner import CallInliner
@@ -37,6 +45,7 @@ from hlojit.ir.process_grid import ProcessGrid, checked_grid, grid_of_module, st
 from hlojit.ir.resolution import resolved
 from hlojit.ir.types import Type
 from hlojit.ir.vendor_calls import call_named
+from hlojit.ir.vendor_places import told
 from hlojit.outside import Outside
 from hlojit.pipeline import brought_passes, default_pipeline, legalizer_of, lower
 from hlojit.placement import DEFAULT_BACKEND, named
@@ -371,9 +380,11 @@ def _compiled(backend: Backend, module: Module, options: CompileOptions) -> Any:
         # What is common to all targets knows of no back end; the user chose this one.
         raise error.about("the program", backend.name) from error
     except HlojitError as error:
-        if type(error) is not HlojitError or not tables().source_of(BACKENDS, backend.name):
+        is_builders = isinstance(error, (TypeInferenceError, VerificationError))
+        if not (type(error) is HlojitError or is_builders) or not tables().source_of(BACKENDS, backend.name):
             raise
-        raise PluginError(f"{backend_text(backend.name)}: compile: {error}") from error
+        said = f" raised {told(error)}" if is_builders else f": {error}"
+        raise PluginError(f"{backend_text(backend.name)}: compile{said}") from error
 
 
 def generate(lowered: Module, backend: Backend, options: CompileOptions) -> Any:

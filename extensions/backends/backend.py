@@ -26,7 +26,7 @@ from hlojit.extensions.backends.layouts import Layouts
 from hlojit.extensions.devices.device import Device
 from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.ir.environment import CUSTOM_CALLS, tables
-from hlojit.ir.errors import HlojitError, UnsupportedError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Cost, Expand
@@ -57,6 +57,12 @@ class Capability:
     support: Support
     reason: str = ""
     cost: float | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.support, Support):
+            raise PluginError(f"Capability: support is {self.support!r}; return YES, DECOMPOSE or no(reason)")
+        if not isinstance(self.reason, str):
+            raise PluginError(f"Capability: the reason of a no is a text, not {self.reason!r}")
 
 
 YES = Capability(Support.YES)

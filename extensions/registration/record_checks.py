@@ -10,7 +10,19 @@ from typing import Any, Final
 from hlojit.extensions.backends.backend import Backend
 from hlojit.ir.errors import short_repr
 from hlojit.ir.formats import ElementType
-from hlojit.ir.ops.definition import AttributeSpec, Constraint, Lowering, OpDefinition, Operand
+from hlojit.ir.ops.attribute_kinds import AttributeKind
+from hlojit.ir.ops.definition import (
+    AttributeSpec,
+    Constraint,
+    Cost,
+    Expand,
+    Indexed,
+    Lowering,
+    OpDefinition,
+    Operand,
+    Pointwise,
+    Trait,
+)
 from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.passes.pass_manager import NUMERIC_EFFECTS, PHASES, Pass
 
@@ -97,6 +109,22 @@ def op_complaint(op: OpDefinition) -> str | None:
         value: Any = getattr(op, attribute)
         if not isinstance(value, (tuple, list)) or not all(isinstance(each, kind) for each in value):
             return f"has {attribute} = {short_repr(value)}, expected a tuple of {kind.__name__} objects"
+    names = [each.name for each in op.operands]
+    if len(set(names)) < len(names):
+        return f"has two operands of one name: {', '.join(names)}"
+    wrong = [each for each in op.attributes if not isinstance(each.kind, AttributeKind)]
+    if wrong:
+        return (
+            f"has the attribute {wrong[0].name!r} of kind {short_repr(wrong[0].kind)}, expected one of AttributeKinds such as "
+            "AttributeKinds.F32"
+        )
+    if not isinstance(op.traits, (frozenset, set, tuple, list)) or not all(isinstance(e, Trait) for e in op.traits):
+        return f"has traits = {short_repr(op.traits)}, expected frozenset({{Trait.COMMUTATIVE, ...}})"
+    if op.cost is not None and not isinstance(op.cost, Cost):
+        return f"has cost = {short_repr(op.cost)}, expected Cost.CHEAP or Cost.EXPENSIVE"
+    rule = getattr(op.lowering, "rule", None)
+    if isinstance(op.lowering, (Pointwise, Indexed, Expand)) and not callable(rule):
+        return f"has lowering = {short_repr(op.lowering)}, whose rule is not a function"
     if op.lowering is not None and not isinstance(op.lowering, Lowering):
         return f"has lowering = {short_repr(op.lowering)}, expected a Lowering such as Pointwise(rule) or Expand(rule)"
     for attribute in ("infer", "refine", "reference"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hlojit.ir.environment import OPS, tables
@@ -53,6 +54,26 @@ def pointwise(record: OpDefinition, builder: Any, call: PointwiseCall, *scalars:
                 f"{call.result_type.name} is computed{place_of(rule)}"
             )
     return found
+
+
+def indexed(record: OpDefinition, rule: Callable[..., Any], emitter: Any, instruction: Any, index: Any) -> Any:
+    """What the rule of an indexed op makes at an index; what a plugin's raises is named."""
+    if not is_foreign(record):
+        return rule(emitter, instruction, index)
+    what = f"op {record.name!r}: the rule of Indexed"
+    try:
+        made = rule(emitter, instruction, index)
+    except (HlojitError, MemoryError):
+        raise
+    except Exception as error:
+        raise PluginError(f"{what} raised {told(error, rule)}\n  at {instruction.location}") from error
+    for each in made if isinstance(made, tuple) and not hasattr(made, "kind") else (made,):
+        if not isinstance(getattr(each, "kind", None), str):
+            raise PluginError(
+                f"{what} returned {short_repr(made)}; it returns a scalar for each result{place_of(rule)}"
+                f"\n  at {instruction.location}"
+            )
+    return made
 
 
 def _rule(record: OpDefinition) -> str:

@@ -18,7 +18,7 @@ from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.ops.definition import Indexed, Pointwise, PointwiseCall, Trait
-from hlojit.ir.ops.foreign_rules import pointwise
+from hlojit.ir.ops.foreign_rules import indexed, pointwise
 from hlojit.ir.ops.views import ConstantView
 from hlojit.ir.scalar import formats
 from hlojit.ir.scalar.builder import Pair, Scalar, ScalarBuilder
@@ -317,7 +317,7 @@ class Elements:
         outer, self._current, reader = self._current, running, self.reader
         self.reader = producer
         try:
-            return cast(Scalar, rule(self, producer, running.at))
+            return cast(Scalar, indexed(producer.op, rule, self, producer, running.at))
         finally:
             self._current, self.reader = outer, reader
 

@@ -351,6 +351,9 @@ BACKENDS: dict[str, tuple[dict[str, Any], str]] = {
     "capability says Support": ({"capability": lambda self, i: ext.Support.YES}, rf"{NOVA}: capability returned <Support.YES.*return YES"),
     "capability takes nothing": ({"capability": lambda self: ext.YES}, rf"{NOVA}: capability raised TypeError"),
     "no without a reason": ({"capability": lambda self, i: ext.no()}, rf"{NOVA}: capability raised TypeError.*reason"),
+    "no for a number": ({"capability": lambda self, i: ext.no(7)}, rf"{NOVA}: capability raised PluginError at \S+:\d+: Capability: the reason of a no is a text, not 7"),  # type: ignore[arg-type]
+    "support is a text": ({"capability": lambda self, i: ext.Capability("yes")}, rf"{NOVA}: capability raised PluginError at \S+:\d+: Capability: support is 'yes'; return YES"),  # type: ignore[arg-type]
+    "compile builds what does not fit": ({"compile": lambda self, m, o: builds_what_does_not_fit(self, m.clone())}, rf"{NOVA}: compile raised TypeInferenceError at \S+:\d+: add \(C1\)"),
     "no is a function": ({"capability": lambda self, i: ext.no}, rf"{NOVA}: capability returned <function no"),
     "compile raises": ({"compile": raising}, rf"{NOVA}: compile raised TypeError|{NOVA}: compile raised KeyError\('unit 7'\) at \S+:\d+ for @main"),
     "compile exits": ({"compile": lambda self, m, o: sys.exit(1)}, rf"{NOVA}: compile raised SystemExit\(1\) at \S+:\d+ for @main"),

@@ -145,6 +145,9 @@ def test_a_format_without_a_bias_has_ieees() -> None:
     )
     assert ext.FloatFormat("nova6", exponent_bits=3, mantissa_bits=2, bias=0).bias == 0
     assert ext.FloatFormat("nova8", bits=8, decode=float, encode=int).bias == 0
+    for field in ("signed", "has_infinity", "has_zero"):
+        with pytest.raises(hlojit.HlojitError, match=f"{field}='no' is neither True nor False"):
+            ext.FloatFormat("nova6", exponent_bits=3, mantissa_bits=2, **{field: "no"})  # type: ignore[arg-type]
     with pytest.raises(hlojit.HlojitError, match="exponent_bits='3' is no integer"):
         ext.FloatFormat("nova6", exponent_bits="3", mantissa_bits=2)  # type: ignore[arg-type]
 

@@ -61,6 +61,11 @@ def integer_of(b: Any, call: Any, x: Any) -> Any:
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "operands are names": ({"operands": ("x",)}, r"the op 'nova\.op' has operands = \('x',\), expected a tuple of Operand objects"),
     "one constraint, no tuple": ({"constraints": Constraint("C1", lambda i: None)}, r"the op 'nova\.op' has constraints = Constraint\(.*expected a tuple of Constraint"),
+    "operands of one name": ({"operands": (Operand("x"), Operand("x"))}, r"the op 'nova\.op' has two operands of one name: x, x"),
+    "kind of an attribute": ({"attributes": (ext.AttributeSpec("alpha", float),)}, r"has the attribute 'alpha' of kind <class 'float'>, expected one of AttributeKinds"),  # type: ignore[arg-type]
+    "traits are names": ({"traits": frozenset({"commutative"})}, r"has traits = frozenset\(\{'commutative'\}\), expected frozenset"),
+    "cost is a number": ({"cost": 3}, r"has cost = 3, expected Cost\.CHEAP or Cost\.EXPENSIVE"),
+    "no rule": ({"lowering": Pointwise(None)}, r"has lowering = Pointwise\(rule=None.*, whose rule is not a function"),  # type: ignore[arg-type]
     "lowering is the rule": ({"lowering": lambda b, c, x: x}, r"the op 'nova\.op' has lowering = <function.*expected a Lowering such as Pointwise\(rule\)"),
     "infer is a type": ({"infer": "f32"}, r"the op 'nova\.op' has infer = 'f32', which is not a function"),
 }  # fmt: skip
@@ -90,6 +95,8 @@ OPS: dict[str, tuple[dict[str, Any], str]] = {
     "expansion gives another type": ({"lowering": Expand(lambda b, i: [b.convert(i.operands[0], "f64")])}, rf"op 'nova\.op' {WHO}: the expansion returned \[tensor<50xf64>\]; expected"),
     "expansion gives too much": ({"lowering": Expand(lambda b, i: [i.operands[0]] * 2)}, rf"op 'nova\.op' {WHO}: the expansion returned .*; expected one value for each result"),
     "expansion gives nothing": ({"lowering": Expand(lambda b, i: [])}, rf"op 'nova\.op' {WHO}: the expansion returned \[\]; expected one value"),
+    "indexed rule raises": ({"lowering": ext.Indexed(raising)}, rf"op 'nova\.op' {WHO}: the rule of Indexed raised KeyError\('unit 7'\) at \S+:\d+"),
+    "indexed rule gives nothing": ({"lowering": ext.Indexed(lambda e, i, at: None)}, rf"op 'nova\.op' {WHO}: the rule of Indexed returned None; it returns a scalar"),  # type: ignore[arg-type,return-value]
     "no lowering": ({"lowering": None}, r"nova\.op is not supported by the back end 'cpu'"),
 }  # fmt: skip
 
