@@ -17,6 +17,7 @@ from typing import Final, final
 
 from hlojit.ir.formats import BooleanType
 from hlojit.ir.ops.definition import Indexed
+from hlojit.ir.ops.elementwise import ADD
 from hlojit.llvm.product_elements import Elements, storage_kind
 from hlojit.llvm.text import Val
 from hlojit.lowering.anchored_body import AnchoredBody
@@ -213,7 +214,7 @@ class Outputs:
         """The operand that has an element of f32 for each column, if all that follows is that it is added."""
         group = self.group
         add = None if group is None or len(group.body.roots) != 1 else group.body.roots[0].producer
-        if group is None or add is None or add.op.name != "stablehlo.add" or group.sums not in add.operands:
+        if group is None or add is None or add.op != ADD or group.sums not in add.operands:
             return None
         other = add.operands[1 if add.operands[0] is group.sums else 0].producer
         if other is None or not isinstance(other.op.lowering, Indexed) or other.op.lowering.broadcasts is None:
