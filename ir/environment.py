@@ -15,11 +15,12 @@ end.  Tables are named by what they hold (``OPS``, ``ELEMENT_TYPES``); upper lay
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
@@ -56,6 +57,8 @@ class Contribution:
     built_in: bool = False
     failure: str = ""
     """Why the plugin could not be loaded, in one line, or empty."""
+    disabled: str = ""
+    """What keeps it from being loaded (``disabled by HLOJIT_DISABLE_PLUGINS``), or empty."""
     record: Any = None
     """What the layer that loads plugins knows of it."""
     source: str = ""
@@ -161,6 +164,21 @@ class Snapshot:
             if each.failure
         )
 
+    def who_brings(self, kind: str, name: str) -> str:
+        """A clause for messages about an unknown name: who brings it elsewhere, and what is installed and not loaded."""
+        vendor, clauses = name.partition(".")[0].lower(), []
+        for _, each in sorted(self.contributions.items()):
+            if each.disabled:
+                would = f", which may bring {name!r}," if vendor in re.findall(r"[^\W_]+", each.origin.lower()) else ""
+                clauses.append(f"; the plugin {each.origin}{would} is {each.disabled}")
+        known = _brought.get((kind, name))
+        if known is not None and known.owner not in self.contributions:
+            clauses.append(
+                f"; the plugin {known.origin} brings it and is not registered here: its scope has ended, or is another thread's, "
+                "or it was unregistered"
+            )
+        return self.failures() + "".join(clauses)
+
     def source_of(self, kind: str, name: str) -> str:
         """A clause for messages: `` (hlojit-acme 0.1.0)``, or nothing for what is hlojit's own."""
         owner = self.contributions.get(self.owners.get((kind, name), ""))
@@ -248,6 +266,11 @@ class Environment:
             _check_claims(contribution, Snapshot(self, base, rest))
             self._contributions = {each.owner: each for each in (*rest, contribution)}
             self._snapshot = None
+        if not contribution.built_in:
+            told = replace(contribution, tables={}, record=None)
+            for kind, records in contribution.tables.items():
+                for name in records:
+                    _brought.keep((kind, name), told)
 
     def remove(self, owner: str) -> None:
         """Drop a plugin's contribution; an unknown owner is ignored."""
@@ -297,6 +320,9 @@ class Environment:
 
 Scope = Environment | Snapshot
 """Where names are looked up: in an environment as it is at the time, or in a fixed state of one."""
+
+_brought: Final[Bounded[tuple[str, str], Contribution]] = Bounded(4096)
+"""Which plugin brought a (kind, name), wherever: without its records, which may be forgotten."""
 
 _lock = threading.RLock()
 """Held while an environment changes or a snapshot is made; nothing of a plugin's runs under it."""

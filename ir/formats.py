@@ -24,6 +24,7 @@ from hlojit.ir.format_fields import NanEncoding as NanEncoding  # noqa: PLC0414
 from hlojit.ir.format_fields import Overflow as Overflow  # noqa: PLC0414
 from hlojit.ir.format_fields import Rounding as Rounding  # noqa: PLC0414
 from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute, needs_integers, usual_bias
+from hlojit.ir.near_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -331,7 +332,9 @@ def element_type(name: str) -> ElementType:
     found = tables().element_types.get(name)
     if found is None:
         known = tables()
-        raise HlojitError(f"unknown element type {name!r}; known: {', '.join(known.element_types)}{known.failures()}")
+        names = known.element_types
+        hint = did_you_mean(name, names) or f"; known: {', '.join(names)}"
+        raise HlojitError(f"unknown element type {name!r}{hint}{known.who_brings(ELEMENT_TYPES, name)}")
     return found
 
 

@@ -123,9 +123,9 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
     )
 
 
-def failed(record: PluginRecord, reason: str) -> Contribution:
-    """The contribution of a plugin that could not be loaded: its record, and the reason in one line."""
-    return Contribution(record.name, record.origin, "", {}, record.built_in, reason, record)
+def failed(record: PluginRecord, reason: str, disabled: str = "") -> Contribution:
+    """The contribution of a plugin that could not be loaded: its record, and the reason in one line, or what disables it."""
+    return Contribution(record.name, record.origin, "", {}, record.built_in, reason, disabled, record)
 
 
 def name_of(plugin: Any) -> str:

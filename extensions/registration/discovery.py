@@ -148,7 +148,7 @@ class Discovery:
         try:
             if imported is _DISABLED:
                 record.error = f"disabled by {DISABLE_PLUGINS.name}"
-                self.environment.add(failed(record, ""))
+                self.environment.add(failed(record, "", record.error))
             elif isinstance(imported, BaseException):
                 self._note_failure(entry, record, imported)
             elif imported is not _PRESENT and not self._is_present(entry):

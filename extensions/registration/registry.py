@@ -129,7 +129,7 @@ class Registry:
         record = self.records.get(name)
         if record is not None and record.error:
             raise PluginError(f"the back end {name!r} could not be loaded:\n{record.error}")
-        raise HlojitError(unknown("back end", name, self.backends) + tables().failures())
+        raise HlojitError(unknown("back end", name, self.backends) + tables().who_brings(BACKENDS, name))
 
     def custom_call(self, target: str) -> CustomCall | None:
         """The binding of a custom call target, or None: by its own name, or the longest one with a ``*`` that it fits."""
@@ -155,21 +155,8 @@ class Registry:
         return (
             unknown("custom call target", target, self.custom_calls)
             + "; register one with hlojit.extensions.register, through the hook hlojit_custom_calls"
-            + self.not_loaded(target)
+            + tables().who_brings(CUSTOM_CALLS, target)
         )
-
-    def not_loaded(self, name: str) -> str:
-        """A clause for messages about an unknown target or op: what is installed, is not loaded, and may bring it."""
-        vendor = name.partition(".")[0].lower()
-        clauses = []
-        for _, each in sorted(tables().contributions.items()):
-            record: PluginRecord | None = each.record
-            if record is None or not record.error or each.failure:
-                continue
-            words = {record.name.lower(), *re.split(r"[-_.]", record.package.lower())}
-            would = f", which may bring {name!r}," if vendor in words else ""
-            clauses.append(f"; the plugin {record.origin}{would} is {record.error.splitlines()[0]}")
-        return tables().failures() + "".join(clauses)
 
     def passes(self, backend: str) -> list[RegisteredPass]:
         """All plugins' passes that are meant for a back end, in order of the plugins' names."""

@@ -398,7 +398,7 @@ def op(name: str) -> OpDefinition:
     known = tables()
     found = known.ops.get(name) or known.ops.get(f"stablehlo.{name}")
     if found is None:
-        raise HlojitError(f"unknown op {name!r}{known.failures()}")
+        raise HlojitError(f"unknown op {name!r}{known.who_brings(OPS, name)}")
     return found
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from hlojit.ir.attributes import Attribute, Dense, DenseArrayAttr, ElidedElements
-from hlojit.ir.environment import tables
+from hlojit.ir.environment import OPS, tables
 from hlojit.ir.errors import HlojitError, TypeInferenceError
 from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Block, Instruction, Value
@@ -250,7 +250,7 @@ class InstructionReader:
             hint = f"; {PARTITIONER}"
         if self.allow_unregistered:
             hint += f'; an op without a record is read in its generic form only: "{name}"(...)'
-        self.cursor.fail(f"unknown op {name!r}{hint}{tables().failures()}", pos)
+        self.cursor.fail(f"unknown op {name!r}{hint}{tables().who_brings(OPS, name)}", pos)
 
     def generic(self, state: OpState) -> None:
         """Read ``(%a) <{...}> ({...}) {...} : (A) -> R``."""

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Final
 
-from hlojit.ir.environment import tables
+from hlojit.ir.environment import ELEMENT_TYPES, tables
 from hlojit.ir.formats import (
     INDEX,
     ElementType,
@@ -306,7 +306,7 @@ class TypeReader:
             known = [row.name for row in element_types()]
             near = get_close_matches(name, known, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(known)}"
-            cursor.fail(f"unknown element type {name!r}{hint}{tables().failures()}", start)
+            cursor.fail(f"unknown element type {name!r}{hint}{tables().who_brings(ELEMENT_TYPES, name)}", start)
         return row
 
     def _quantized(self) -> ElementType:

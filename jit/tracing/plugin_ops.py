@@ -25,7 +25,7 @@ from hlojit.extensions.calls.elementwise_calls import ElementwiseCall
 from hlojit.ir.attribute_values import attribute_of
 from hlojit.ir.attributes import Attribute, BoolAttr, DenseArrayAttr, FloatAttr, IntegerAttr, StringAttr
 from hlojit.ir.builder import short_name
-from hlojit.ir.environment import tables
+from hlojit.ir.environment import OPS, tables
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import ElementType
@@ -236,7 +236,7 @@ def _record(name: str) -> OpDefinition:
     registry().load()
     record = find_op(name) or find_op(f"stablehlo.{name}")
     if record is None:
-        raise TracingError(f"there is no op {name!r}{_meant(name)}{registry().not_loaded(name)}")
+        raise TracingError(f"there is no op {name!r}{_meant(name)}{tables().who_brings(OPS, name)}")
     return record
 
 

@@ -17,6 +17,7 @@ from hlojit.extensions import (
     DeclaredCall,
     ElementwiseCall,
     ExpansionCall,
+    FloatFormat,
     ForeignCall,
     foreign_handler,
     hookimpl,
@@ -24,7 +25,7 @@ from hlojit.extensions import (
     using,
 )
 from hlojit.ir import tensor
-from hlojit.ir.errors import PluginError, UnsupportedError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.types import DYNAMIC
 
 
@@ -250,15 +251,39 @@ def test_an_unknown_target_names_near_ones_and_who_may_bring_it() -> None:
     from hlojit.ir.environment import process_environment
 
     record = PluginRecord("nova", "hlojit-nova", "0.1.0", error="disabled by HLOJIT_DISABLE_PLUGINS")
-    process_environment().add(failed(record, ""))
+    process_environment().add(failed(record, "", record.error))
     try:
         with pytest.raises(
             UnsupportedError,
             match=r"'nova' \(package hlojit-nova 0\.1\.0\), which may bring 'nova\.silu', is disabled by HLOJIT",
         ):
             hlojit.compile(text("").replace("@t.f", "@nova.silu"))
+        with pytest.raises(HlojitError, match=r"unknown op 'nova\.silu'.*which may bring 'nova\.silu', is disabled by"):
+            hlojit.parse(
+                'func.func @main(%x: tensor<f32>) -> tensor<f32> { %0 = "nova.silu"(%x) : (tensor<f32>) -> tensor<f32> }'
+            )
+        with pytest.raises(HlojitError, match=r"unknown element type 'nova6'.*hlojit-nova 0\.1\.0\) is disabled by"):
+            hlojit.Array.from_values([1.0], "nova6")
     finally:
         process_environment().remove("nova")
+
+
+def test_the_plugin_of_a_scope_that_has_ended_is_named() -> None:
+    class Gone:
+        @hookimpl
+        def hlojit_formats(self) -> list[FloatFormat]:
+            return [FloatFormat("gone6", exponent_bits=3, mantissa_bits=2, bias=3)]
+
+    with using(Gone()):
+        hlojit.Array.from_values([1.0], "gone6")
+    for use in (
+        lambda: hlojit.Array.from_values([1.0], "gone6"),
+        lambda: hlojit.parse("func.func @main(%x: tensor<gone6>) -> tensor<gone6> { return %x : tensor<gone6> }"),
+    ):
+        with pytest.raises(
+            HlojitError, match="unknown element type 'gone6'.*'Gone' brings it and is not registered here"
+        ):
+            use()
 
 
 def test_what_a_form_cannot_do_is_said() -> None:
