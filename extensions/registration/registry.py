@@ -158,6 +158,10 @@ class Registry:
             + tables().who_brings(CUSTOM_CALLS, target)
         )
 
+    def not_loaded(self, name: str) -> str:
+        """A clause for messages about an unknown target or op: who brings it elsewhere, what is installed and not loaded."""
+        return tables().who_brings(CUSTOM_CALLS, name)
+
     def passes(self, backend: str) -> list[RegisteredPass]:
         """All plugins' passes that are meant for a back end, in order of the plugins' names."""
         return [each for each in self.all_passes() if not each.pass_.targets or backend in each.pass_.targets]
