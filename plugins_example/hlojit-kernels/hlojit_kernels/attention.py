@@ -102,7 +102,8 @@ def weigh(scores: Any, greatest: Any, totals: Any, shrinks: Any, bases: Any, col
 
     ``shrinks`` is by how much what has been summed with the greatest score of before is too large.
     """
-    shrinks[:columns] = greatest[:columns]
+    for j in range(columns):  # not by slices: the message about shapes that differ takes numba seconds to compile
+        shrinks[j] = greatest[j]
     for row in range(scores.shape[0]):
         for j in range(columns):
             greatest[j] = scores[row, j] if scores[row, j] > greatest[j] else greatest[j]
