@@ -16,6 +16,7 @@ from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Block, Function, Instruction, Module, Value, clone_instruction
 from hlojit.ir.location import UNKNOWN, FusedLocation, Location
 from hlojit.ir.ops.control import FUNC_RETURN, RETURN
+from hlojit.ir.ops.definition import Indexed
 from hlojit.ir.ops.internal import FUSION, is_fusion
 from hlojit.ir.passes.call_inliner import CallInliner
 from hlojit.ir.passes.graph_facts import Effects, constant_of, is_terminator
@@ -71,8 +72,10 @@ def of_instructions(members: Iterable[Instruction], anchor: Instruction, effects
     chosen = {each for each in members if not _is_small_constant(each)} | {anchor}
     _check_members(chosen, block, effects)
     span = _span(chosen, block)
+    computed = [each for each in span if each in chosen]
+    chosen -= _copied(computed, anchor, block)
     later = _dependents(span, chosen, effects)
-    ordered = [each for each in span if each in chosen]
+    ordered = [each for each in computed if each in chosen]
     outputs = tuple(
         result
         for each in ordered
@@ -81,7 +84,7 @@ def of_instructions(members: Iterable[Instruction], anchor: Instruction, effects
     )
     if not outputs:
         raise NoGroup("nothing reads what it gives")
-    graph, inputs, mapping = _graph_of(ordered, outputs)
+    graph, inputs, mapping = _graph_of(computed, outputs)
 
     def form(fusion: Instruction) -> None:
         last = ordered[-1]
@@ -98,10 +101,10 @@ def of_instructions(members: Iterable[Instruction], anchor: Instruction, effects
             each.erase()
 
     anchored = mapping[anchor.results[0]].owner if anchor.results else None
-    what = anchor.op.name if len(ordered) == 1 else f"{len(ordered)} instructions around {anchor.op.name}"
+    what = anchor.op.name if len(computed) == 1 else f"{len(computed)} instructions around {anchor.op.name}"
     assert anchored is None or isinstance(anchored, Instruction)
-    location = _joined(ordered)
-    return Proposal(graph.freeze(), anchored, inputs, outputs, len(ordered), location, what, form)
+    location = _joined(computed)
+    return Proposal(graph.freeze(), anchored, inputs, outputs, len(computed), location, what, form)
 
 
 def of_composite(composite: Instruction, body: Block) -> Proposal:
@@ -242,6 +245,22 @@ def _span(chosen: set[Instruction], block: Block) -> list[Instruction]:
     while span[-1] not in chosen:
         span.pop()
     return span
+
+
+def _copied(members: Sequence[Instruction], anchor: Instruction, block: Block) -> set[Instruction]:
+    """Broadcasts of what comes from outside, and iotas, that others read as well: the group computes them for itself.
+
+    A mask that all layers of a model share would otherwise tie each layer's group to the layers before it.
+    """
+    inside, found = set(members), set[Instruction]()
+    for each in members:
+        lowering = each.op.lowering
+        spreads = isinstance(lowering, Indexed) and (lowering.broadcasts is not None or not each.operands)
+        is_free = all(value.owner not in inside or value.owner in found for value in captured(each))
+        users = (_holder(user, block) for result in each.results for user in result.users)
+        if spreads and is_free and each is not anchor and any(user not in inside for user in users):
+            found.add(each)
+    return found
 
 
 def _dependents(span: Sequence[Instruction], chosen: set[Instruction], effects: Effects) -> list[Instruction]:
