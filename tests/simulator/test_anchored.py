@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 from hlojit.compiler import lower
 from hlojit.cuda.backend import CudaBackend
+from hlojit.cuda.nvptx import H200
 from hlojit.extensions import CompileOptions, registry
+from hlojit.ir.graph import Instruction
 from hlojit.ir.ops.internal import is_fusion
+from hlojit.lowering.grid_machine import GridMachine
 from hlojit.lowering.library_product import LibraryProduct
-from hlojit.simt.kernels import emit_kernel
+from hlojit.simt.kernels import emit_kernel, kernel_candidates
 from hlojit.simt.simulator.dialect import SimulatorDialect
+from hlojit.simt.simulator.module import simulated_target
 
 from ..anchored_programs import (
     PAIRS,
@@ -201,13 +205,39 @@ def test_formats_and_functions_of_plugins(monkeypatch: pytest.MonkeyPatch) -> No
             executable(a, w, places + 70)
 
 
+def fusion_of(text: str) -> Instruction:
+    """The one fusion of a program."""
+    module = lower(hlojit.parse(text), registry().backend("cuda"), CompileOptions())
+    (found,) = [each for each in module.main.body if is_fusion(each)]
+    return found
+
+
+TILED = ["matrix instructions", "matrix instructions, rows that begin anywhere", "tiles", "tiles of f64"]
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_tiles_of_all_sizes_give_the_same_bits(name: str) -> None:
+    """On a machine of one multiprocessor tiles are large: sums are left in several rounds, of one step or more."""
+    writer = followed(WHOLE[name], ("bias", "tanh", "root", "residual"))
+    fusion, arrays = fusion_of(writer.text()), writer.arrays(np.random.default_rng(0))
+    results = [value.tensor_type for value in fusion.results]
+    found = []
+    for machine in (H200, GridMachine(1, matrix_inputs=H200.matrix_inputs)):
+        target = simulated_target(machine)
+        first, *others = kernel_candidates(fusion, target)
+        names = [first.name, *(each.name for each in others if each.order == first.order)]
+        for candidate in names[:: max(1, len(names) - 1)]:
+            code = emit_kernel(fusion, target, SimulatorDialect(), "kernel", candidate=candidate)
+            found.append(run_code(code, arrays, results))
+    for each in found[1:]:
+        check_same_bits(each, found[0], writer.text())
+
+
 @pytest.mark.parametrize("name", ["matrix instructions", "sums of matrix instructions in parts"])
 def test_what_follows_a_product_that_a_library_computes(name: str) -> None:
     """It is a launch of its own then; our own kernel stands in for the library here."""
     writer = followed(WHOLE[name], ("bias", "tanh", "root", "residual", "f32"))
-    module = lower(hlojit.parse(writer.text()), registry().backend("cuda"), CompileOptions())
-    (fusion,) = [each for each in module.main.body if is_fusion(each)]
-    arrays = writer.arrays(np.random.default_rng(0))
+    fusion, arrays = fusion_of(writer.text()), writer.arrays(np.random.default_rng(0))
     results = [value.tensor_type for value in fusion.results]
     found = []
     for candidate in ("", "library 2"):
