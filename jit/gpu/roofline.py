@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from hlojit.extensions.backends.backend import CompileOptions
+from hlojit.gpu.libraries import is_for_library
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.custom_calls import described, is_custom_call
@@ -68,7 +70,7 @@ class Estimate:
     matrix: str = ""
     """The type that matrix units multiply, if it is they that compute: of our kernel, or of a library that may stand in."""
     library: bool = False
-    """Whether a vendor's library may compute it instead."""
+    """Whether a vendor's library may compute it instead, or, of a product with what follows it, the product."""
     measured: float | None = None
     """Nanoseconds, where somebody has measured it."""
 
@@ -161,9 +163,16 @@ def _estimate(
         times[bound],
         bound,
         matrix,
-        any(phase.library for phase in launch.kernel.phases),
+        not is_foreign and _may_be_a_librarys(launch, instruction, target),
         measured.get(launch.kernel.symbol),
     )
+
+
+def _may_be_a_librarys(launch: Launch, instruction: Instruction, target: Target) -> bool:
+    phases = launch.kernel.phases
+    if any(phase.library for phase in phases):
+        return True
+    return len(phases) == 1 and is_for_library(instruction, target, CompileOptions().libraries)
 
 
 def _library_types(launch: Launch) -> list[str]:

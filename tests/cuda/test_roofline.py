@@ -58,7 +58,7 @@ def test_a_product_with_what_follows_it_is_one_launch_of_matrix_units() -> None:
       return %2 : tensor<4096x512xbf16>
     }"""
     (each,) = found(text)
-    assert each.matrix == "bf16" and each.bound == "matrix units"
+    assert each.matrix == "bf16" and each.bound == "matrix units" and each.library
     assert each.nbytes == 2 * (4096 * 1024 + 1024 * 512 + 512 + 4096 * 512)
     assert each.operations == 2 * 4096 * 512 * 1024 + 4096 * 512
 
