@@ -21,6 +21,8 @@ from hlojit.simt.amdgpu import AmdgpuDialect
 from hlojit.simt.simulator.dialect import SimulatorDialect
 from hlojit.simt.spirv import SpirvDialect
 
+from ..anchored_programs import check_same_bits, followed, product
+
 Array = np.ndarray[Any, Any]
 
 
@@ -179,3 +181,27 @@ def test_plans_and_dialect_have_the_same_warps(planned: int, warp: int) -> None:
     assert platform.dialect.warp == planned
     with pytest.raises(hlojit.HlojitError, match=f"plans are for warps of {planned} lanes .* has warps of {warp}"):
         replace(platform, dialect=SimulatorDialect(warp))
+
+
+PRODUCTS = [
+    product((), 70, 40, 60, ("f32", "f32")),
+    product((2,), 20, 64, 33, ("bf16", "f16")),
+    product((), 3, 600, 50, ("f32", "f32"), (False, True)),
+    product((), 20, 3000, 9, ("i8", "i32")),
+]
+
+
+@pytest.mark.parametrize("warp", [8, 16, 64])
+def test_what_follows_a_product_is_computed_with_it(warp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits of two kernels, on machines of any warp."""
+    machine, limits = GridMachine(60, warp=warp), GpuBackend.fusion_limits
+    for begun in PRODUCTS:
+        writer = followed(begun, ("bias", "root", "relu", "rows"))
+        arrays, found = writer.arrays(np.random.default_rng(0)), []
+        for anchors in (limits.anchors, frozenset[str]()):
+            with monkeypatch.context() as patch:
+                patch.setattr(GpuBackend, "fusion_limits", replace(limits, anchors=anchors))
+                executable = compiled(machine, writer.text())
+            found.append([np.asarray(each) for each in executable(*arrays)])
+            assert len(list(executable.spec.program.launches())) == (1 if anchors else 2)
+        check_same_bits(found[0], found[1], writer.text())
