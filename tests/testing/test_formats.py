@@ -191,8 +191,8 @@ def test_a_negative_zero_that_loses_its_sign(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_nan_with_the_code_of_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = rules._codes
-    monkeypatch.setattr(rules, "_codes", lambda format: replace(right(format), nan=right(format).largest))
+    right = rules.codes
+    monkeypatch.setattr(rules, "codes", lambda format: replace(right(format), nan=right(format).largest))
     expect(check(plain(), "rounding"), "nan becomes nan")
 
 
@@ -236,8 +236,8 @@ def test_encode_functions_that_are_wrong_of_a_few_numbers(wrong: Callable[[float
 
 
 def test_the_report_as_text_json_and_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = rules._codes
-    monkeypatch.setattr(rules, "_codes", lambda format: replace(right(format), nan=right(format).largest))
+    right = rules.codes
+    monkeypatch.setattr(rules, "codes", lambda format: replace(right(format), nan=right(format).largest))
     report = check(plain(), "rounding", "encodings")
     text = report.text()
     assert "does not conform" in text
