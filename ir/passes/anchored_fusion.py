@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 FEWEST_OPERATIONS: Final = 16
 """Of an anchor, for each element of its result: with fewer, going over the result in pieces costs as much as it spares."""
-MOST_STREAMS: Final = 2
-"""Arrays as large as the result that a group reads or writes besides it: boxes go over each of them a few columns at a time,
-for which memory is slower than for whole rows."""
 MOST_ALIASES: Final = 4
 MOST_READERS: Final = 32
 """Of an anchor's result, that are looked at."""
@@ -40,7 +37,7 @@ def take_in_anchors(plan: FusionPlan) -> None:
     for group in sorted(plan.groups, key=lambda group: group.place):
         if group.rows or group.space[1] is not None or not all(_walks_along(plan, each) for each in group.members):
             continue
-        if _streams(group) > MOST_STREAMS + 1:  # one of which is the anchor's result
+        if _streams(group) > plan.limits.anchored_streams + 1:  # one of which is the anchor's result
             continue
         found = []
         for value in group.inputs:

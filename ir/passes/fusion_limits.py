@@ -39,6 +39,9 @@ class FusionLimits:
     """Rows up to which a product with a matrix in blocks is a reduction of its numbers as they are decoded; 0: never."""
     prologues: frozenset[str] = frozenset()
     """Of the kernels that are anchors, those that compute the operand that they go over in streams element by element, too."""
+    anchored_streams: int = 2
+    """Arrays as large as an anchor's result that a group around it reads or writes besides it.  Where boxes of the result go
+    over each of them a few columns at a time, memory is slower than for whole rows."""
 
 
 class FusionPolicy(Protocol):

@@ -87,6 +87,8 @@ class GpuBackend(Backend):
         longest_summed_row=LONGEST_SUMMED_ROW,
         decoded_rows=4,
         anchors=frozenset({"convolution", "dot_general"}),
+        # A warp reads and writes whole lines of each; with Adam's update behind a gradient there are six.
+        anchored_streams=8,
     )
 
     def __init__(self) -> None:

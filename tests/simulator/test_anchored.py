@@ -104,6 +104,42 @@ def test_functions_of_the_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert (count, before) == (1, 2)
 
 
+def adam(element: str, rows: int = 40, columns: int = 48) -> str:
+    """A gradient, of which a step of Adam is computed."""
+    x, y, t = f"tensor<64x{rows}x{element}>", f"tensor<64x{columns}x{element}>", f"tensor<{rows}x{columns}xf32>"
+    r = f"tensor<{rows}x{columns}x{element}>"
+    return f"""func.func @main(%x: {x}, %y: {y}, %p: {t}, %m: {t}, %v: {t}) -> ({t}, {t}, {t}) {{
+  %d = stablehlo.dot_general %x, %y, contracting_dims = [0] x [0] : ({x}, {y}) -> {r}
+  %g = stablehlo.convert %d : ({r}) -> {t}
+  %a = stablehlo.constant dense<0.1> : {t}
+  %0 = stablehlo.subtract %g, %m : {t}
+  %1 = stablehlo.multiply %0, %a : {t}
+  %2 = stablehlo.add %m, %1 : {t}
+  %3 = stablehlo.multiply %g, %g : {t}
+  %4 = stablehlo.subtract %3, %v : {t}
+  %5 = stablehlo.multiply %4, %a : {t}
+  %6 = stablehlo.add %v, %5 : {t}
+  %7 = stablehlo.sqrt %6 : {t}
+  %8 = stablehlo.add %7, %a : {t}
+  %9 = stablehlo.divide %2, %8 : {t}
+  %10 = stablehlo.subtract %p, %9 : {t}
+  return %10, %2, %6 : {t}, {t}, {t}
+}}"""
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+def test_update_of_weights_behind_a_gradient(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six arrays as large as the product's result, three of which may be written over."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(TYPES[element]) for shape in ((64, 40), (64, 48))]
+    arrays += [rng.random((40, 48)).astype("f4") for _ in range(3)]
+    assert check(adam(element), arrays, monkeypatch) == (1, 2)
+    kept = hlojit.compile(adam(element), backend="cuda")(*arrays)
+    donated = hlojit.compile(adam(element), backend="cuda", donate=[2, 3, 4])(*(each.copy() for each in arrays))
+    for one, other in zip(kept, donated):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_result_of_another_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows goes over a reshaped result, and somebody else reads the result itself."""
     text = """func.func @main(%x: tensor<6x40xf32>, %y: tensor<40x48xf32>, %b: tensor<12xf32>) -> (tensor<2x3x4x12xf32>, tensor<48xf32>) {
