@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -36,6 +37,9 @@ def pytest_addoption(parser: Any) -> None:
 
 def pytest_configure(config: Any) -> None:
     """Add the hooks of ``--backend`` and ``--gpu``."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As shells leave it to what they start in the background: tests of Ctrl-C would wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if config.getoption("--gpu"):
