@@ -31,6 +31,7 @@ class _Kept:
     bounds: np.ndarray[Any, Any]
     codes: np.ndarray[Any, Any]
     nan: int
+    moved: tuple[int, int] | None
 
 
 _RECORDS: Final = {"Tables": _Kept}
@@ -53,7 +54,7 @@ class DiskTables:
         if isinstance(found, _Kept) and _is_sound(found, row):
             found.values.flags.writeable = False
             steps = Steps(np.dtype(np.float64), found.bounds, found.codes, found.nan)
-            return CodecTables(identity, found.values, steps)
+            return CodecTables(identity, found.values, steps, found.moved)
         cache.discard(_KIND, key)
         return None
 
@@ -64,7 +65,7 @@ class DiskTables:
             return
         key = _key(row, tables.identity)
         writer = Writer(_RECORDS)
-        writer.put(_Kept(tables.values, tables.steps.bounds, tables.steps.codes, tables.steps.nan))
+        writer.put(_Kept(tables.values, tables.steps.bounds, tables.steps.codes, tables.steps.nan, tables.moved))
         cache.put(_KIND, key, sealed(_MAGIC, _VERSION, writer.finish(), key))
 
 
@@ -78,6 +79,8 @@ def _is_sound(kept: _Kept, row: FloatFormat) -> bool:
         return False
     kinds = np.dtype(f"f{4 if row.compute == 'f32' else 8}"), np.dtype(np.int64), row.storage_bits
     codes = 1 << row.bits
+    if kept.moved is not None and not _are_codes(kept.moved, codes):
+        return False
     return (
         all(each.dtype == kind for each, kind in zip(arrays, kinds))
         and kept.values.size == codes
@@ -85,4 +88,10 @@ def _is_sound(kept: _Kept, row: FloatFormat) -> bool:
         and int(kept.codes.max()) < codes
         and 0 <= kept.nan < codes
         and bool((kept.bounds[1:] > kept.bounds[:-1]).all())
+    )
+
+
+def _are_codes(found: object, codes: int) -> bool:
+    return (
+        isinstance(found, tuple) and len(found) == 2 and all(type(each) is int and 0 <= each < codes for each in found)
     )

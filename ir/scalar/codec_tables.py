@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from hlojit.ir.environment import ELEMENT_TYPES, tables
+from hlojit.ir.environment import ELEMENT_TYPES, Bounded, tables
 from hlojit.ir.errors import PluginWarning
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.format_fields import F32, F64, MOST_LOOKED_AT, MOST_SECONDS, Native, is_rounded_twice, reaches_down
@@ -194,6 +194,8 @@ def rounded_to_odd(numbers: Array) -> Array:
 
 _FEW: Final = 4096
 _found: OrderedDict[tuple[str, int, str], CodecTables | None] = OrderedDict()
+_warned: Final[Bounded[tuple[str, str, int, str], bool]] = Bounded(256)
+"""Formats by name and tables: two may have the same functions."""
 
 
 def codec_tables(row: FloatFormat) -> CodecTables | None:
@@ -205,14 +207,16 @@ def codec_tables(row: FloatFormat) -> CodecTables | None:
     except NotKeyable:
         return None
     key = identity, row.bits, row.compute
-    with suppress(KeyError):
-        return _found[key]
-    made = _found.setdefault(key, _made(row, identity))
-    if made is not None and made.moved is not None:
+    try:
+        made = _found[key]
+    except KeyError:
+        made = _found.setdefault(key, _made(row, identity))
+        while len(_found) > _KEPT:
+            with suppress(KeyError):
+                _found.popitem(last=False)
+    if made is not None and made.moved is not None and (row.name, *key) not in _warned:
+        _warned.keep((row.name, *key), True)
         _warn_of_moved(row, made.values, *made.moved)
-    while len(_found) > _KEPT:
-        with suppress(KeyError):
-            _found.popitem(last=False)
     return made
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hlojit import Array
 from hlojit.extensions import FloatFormat, hookimpl, using
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.environment import Bounded
+from hlojit.ir.errors import HlojitError, PluginWarning
 from hlojit.ir.scalar.arrays import decode_array, encode_array
 from hlojit.ir.scalar.codec_tables import codec_tables
 from hlojit.ir.scalar.compiled_codecs import MANY
@@ -109,3 +110,27 @@ def test_tables_that_were_compiled_are_kept_on_disk(tmp_path: Path, monkeypatch:
     entry.write_bytes(entry.read_bytes()[:-1] + b"?")
     monkeypatch.setattr("hlojit.ir.scalar.codec_tables._found", OrderedDict())
     np.testing.assert_array_equal(encode_array(numbers, logarithmic(13)), first)
+
+
+def test_numbers_that_change_when_they_are_stored_again_are_told_of_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HLOJIT_CACHE", str(tmp_path))
+
+    def named(name: str) -> FloatFormat:
+        return FloatFormat(name, bits=12, decode=decode, encode=encode)
+
+    def decode(code: int) -> float:
+        return float(code // 2)
+
+    def encode(number: float) -> int:
+        if not number >= 0.0:
+            return 0
+        return min(int(number) * 2 + 3, 4095)
+
+    for names in (("drift", "drift2"), ("drift", "drift2")):
+        monkeypatch.setattr("hlojit.ir.scalar.codec_tables._found", OrderedDict())
+        monkeypatch.setattr("hlojit.ir.scalar.codec_tables._warned", Bounded(16))
+        for name in names:
+            with pytest.warns(PluginWarning, match=f"'{name}'.*numbers change when they are stored again"):
+                codec_tables(named(name))
