@@ -121,12 +121,12 @@ def test_numbers_that_change_when_they_are_stored_again_are_told_of_in_every_pro
         return FloatFormat(name, bits=12, decode=decode, encode=encode)
 
     def decode(code: int) -> float:
-        return float(code // 2)
+        return 3.5 if code == 8 else code / 2.0
 
     def encode(number: float) -> int:
         if not number >= 0.0:
             return 0
-        return min(int(number) * 2 + 3, 4095)
+        return 4095 if number >= 2047.0 else int(number * 2.0 + 0.5)
 
     for names in (("drift", "drift2"), ("drift", "drift2")):
         monkeypatch.setattr("hlojit.ir.scalar.codec_tables._found", OrderedDict())
