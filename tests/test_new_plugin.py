@@ -23,7 +23,8 @@ def test_the_files_of_a_new_plugin(tmp_path: Path, capsys: pytest.CaptureFixture
     written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert written == {
         "pyproject.toml", "README.md", ".github/workflows/test.yml", "hlojit_nova/__init__.py", "hlojit_nova/py.typed",
-        "hlojit_nova/plugin.py", "tests/test_nova.py",
+        "hlojit_nova/plugin.py", "hlojit_nova/arrays.py", "hlojit_nova/blocks.py", "hlojit_nova/cases.py", "hlojit_nova/device.py",
+        "tests/test_nova.py",
     }  # fmt: skip
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     assert project["project"]["entry-points"]["hlojit"] == {"nova": "hlojit_nova.plugin"}

@@ -12,7 +12,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "hlojit-NAME"
 version = "0.1.0"
-description = "TITLE for hlojit: a number format, an op, a pass, a custom call and a kernel"
+description = "TITLE for hlojit: number formats, an op, a pass, custom calls, kernels and a device"
 requires-python = ">=3.11"
 dependencies = ["hlojit>=0.1"]
 
@@ -32,7 +32,7 @@ hlojit_NAME = ["py.typed"]
 README: Final = """\
 # hlojit-NAME
 
-What TITLE adds to hlojit, in `hlojit_NAME/plugin.py`:
+What TITLE adds to hlojit, in `hlojit_NAME/plugin.py` if no other module is named. What is not wanted can be deleted: a module, what `plugin.py` imports of it, and its test.
 
 | | |
 |---|---|
@@ -40,7 +40,11 @@ What TITLE adds to hlojit, in `hlojit_NAME/plugin.py`:
 | op | `NAME.softsign`: x / (1 + abs(x)) |
 | custom call | `NAME.swish`: x * sigmoid(x), one function of scalars, inlined into fused loops |
 | pass | `NAME-double-negation`: removes pairs of negations; option `limit` |
-| kernel | `NAME.row_norm`: the composite of that name, by a numba function over rows |
+| kernel | `NAME.row_norm`: the composite of that name, by a numba function over rows; the same function where a program spells it out in ops |
+| block format | `NAMEblock`: 5 bits a number, blocks of 8 with a scale in f16 (`blocks.py`) |
+| array calls | `NAME.running_sum` by numba, `NAME.ranks` in Python (`arrays.py`) |
+| device | `NAME`: products and sums of f32; `backend=["NAME", "cpu"]` (`device.py`) |
+| cases | how the kit tries calls (`cases.py`): `pytest --pyargs hlojit.testing --plugin=NAME` |
 
 ```
 pip install -e '.[test]'
@@ -83,11 +87,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from hlojit.extensions import (
+    Backend,
+    BlockFormat,
     CompositePattern,
     CustomCall,
     Declined,
     ElementwiseCall,
     FloatFormat,
+    Instruction,
     Kernel,
     KernelGroup,
     Module,
@@ -97,13 +104,20 @@ from hlojit.extensions import (
     Overflow,
     Pass,
     Pointwise,
+    SubgraphPattern,
     TaskFunction,
     hookimpl,
     like_operands,
 )
 
+from .arrays import RANKS, RUNNING_SUM
+from .blocks import BLOCK_FORMAT, ELEMENT
+from .device import Device
+
 hlojit_api = API_VERSION
 """The version of hlojit's hooks that this package is written for."""
+hlojit_cases = "hlojit_NAME.cases"
+"""The module that tells hlojit's kit how to try what types alone do not tell."""
 
 
 # ---------------------------------------------------------------------------------------------------------- a number format
@@ -142,7 +156,10 @@ SOFTSIGN = OpDefinition(
 
 
 def swish(x: float) -> float:
-    """Compiled by numba, and inlined into the loop around it."""
+    """Compiled by numba, and inlined into the loop around it; ``math.exp`` of large numbers would overflow in Python."""
+    if x < 0.0:
+        small = math.exp(x)
+        return x * small / (1.0 + small)
     return x / (1.0 + math.exp(-x))
 
 
@@ -194,13 +211,38 @@ def build_row_norm(group: KernelGroup) -> TaskFunction | Declined:
     return TaskFunction(row_norm, tasks=rows, cost=1.0 * columns)
 
 
+def match_row_norm(root: Instruction) -> Sequence[Instruction] | None:
+    """The same in ops, from the last one backwards: x / broadcast(sqrt(reduce(x * x)))."""
+    members, (x, value) = [root], root.operands
+    for name in ("broadcast_in_dim", "sqrt", "reduce", "multiply"):
+        each = value.producer
+        if each is None or each.name != f"stablehlo.{name}":
+            return None
+        members.append(each)
+        value = each.operands[0]
+    return members if list(members[-1].operands) == [x, x] else None
+
+
+def build_matched(group: KernelGroup) -> TaskFunction | Declined:
+    """A pattern sees ops and no attributes (a sum over the other dimension, a maximum): trying it out tells."""
+    if len(group.operand_types) != 1 or len(group.result_types) != 1:
+        return Declined("more is read or returned than the rows")
+    answer = build_row_norm(group)
+    if isinstance(answer, Declined):
+        return answer
+    x = np.random.default_rng(0).standard_normal(group.operand_types[0].shape, "f4")
+    expected = x / np.sqrt((x * x).sum(axis=1, keepdims=True))
+    same = np.allclose(group.evaluate(x)[0], expected, rtol=1e-4)
+    return answer if same else Declined("it is another function of its operand")
+
+
 # -------------------------------------------------------------------------------------------------------------------- hooks
 
 
 @hookimpl
-def hlojit_formats() -> Sequence[FloatFormat]:
+def hlojit_formats() -> Sequence[FloatFormat | BlockFormat]:
     """Number formats."""
-    return [FORMAT]
+    return [FORMAT, ELEMENT, BLOCK_FORMAT]
 
 
 @hookimpl
@@ -212,7 +254,7 @@ def hlojit_ops() -> Sequence[OpDefinition]:
 @hookimpl
 def hlojit_custom_calls() -> Sequence[CustomCall]:
     """Bindings of custom call targets."""
-    return [ElementwiseCall("NAME.swish", function=swish)]
+    return [ElementwiseCall("NAME.swish", function=swish), RUNNING_SUM, RANKS]
 
 
 @hookimpl
@@ -224,7 +266,17 @@ def hlojit_passes() -> Sequence[Pass]:
 @hookimpl
 def hlojit_kernels() -> Sequence[Kernel]:
     """Kernels of the CPU."""
-    return [Kernel("NAME.row_norm", backend="cpu", pattern=CompositePattern("NAME.row_norm"), build=build_row_norm)]
+    matched = SubgraphPattern(match_row_norm, root="stablehlo.divide")
+    return [
+        Kernel("NAME.row_norm", backend="cpu", pattern=CompositePattern("NAME.row_norm"), build=build_row_norm),
+        Kernel("NAME.row_norm_ops", backend="cpu", pattern=matched, build=build_matched),
+    ]
+
+
+@hookimpl
+def hlojit_backends() -> Sequence[Backend]:
+    """Devices."""
+    return [Device()]
 '''
 
 TESTS: Final = '''\
@@ -236,23 +288,16 @@ import hlojit
 import numpy as np
 import pytest
 from hlojit.extensions import registry
-from hlojit.testing import check_custom_call, check_format, check_kernel, check_op, check_pass
+from hlojit.testing import check_block_format, check_custom_call, check_format, check_kernel, check_op, check_pass
 from hlojit_NAME import plugin
+from hlojit_NAME.cases import CASES, NEGATIONS, NORM, NORM_IN_OPS
 
-NORM = """
-func.func @main(%x: tensor<8x100xf32>) -> tensor<8x100xf32> {
-  %0 = stablehlo.composite "NAME.row_norm" %x {decomposition = @norm} : (tensor<8x100xf32>) -> tensor<8x100xf32>
-  return %0 : tensor<8x100xf32>
-}
-func.func private @norm(%x: tensor<8x100xf32>) -> tensor<8x100xf32> {
-  %zero = stablehlo.constant dense<0.0> : tensor<f32>
-  %0 = stablehlo.multiply %x, %x : tensor<8x100xf32>
-  %1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1]
-      : (tensor<8x100xf32>, tensor<f32>) -> tensor<8xf32>
-  %2 = stablehlo.sqrt %1 : tensor<8xf32>
-  %3 = stablehlo.broadcast_in_dim %2, dims = [0] : (tensor<8xf32>) -> tensor<8x100xf32>
-  %4 = stablehlo.divide %x, %3 : tensor<8x100xf32>
-  return %4 : tensor<8x100xf32>
+LAYER = """
+func.func @main(%x: tensor<8x16xf32>, %w: tensor<16x16xf32>) -> tensor<8x16xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  %1 = stablehlo.tanh %0 : tensor<8x16xf32>
+  return %1 : tensor<8x16xf32>
 }
 """
 EVERYTHING = """
@@ -281,10 +326,27 @@ def test_everything_in_one_program(backend: str) -> None:
     np.testing.assert_allclose(codes.to_values(), values, rtol=2**-4, atol=2**-10)
 
 
-def test_the_kernel_is_taken_and_right() -> None:
+@pytest.mark.parametrize(("text", "kernel"), [(NORM, "NAME.row_norm"), (NORM_IN_OPS, "NAME.row_norm_ops")])
+def test_the_kernel_is_taken_and_right(text: str, kernel: str) -> None:
     x = np.random.default_rng(0).standard_normal((8, 100), "f4")
-    np.testing.assert_allclose(hlojit.compile(NORM)(x), x / np.sqrt((x * x).sum(axis=1, keepdims=True)), rtol=1e-5)
-    assert [taken.kernel for taken in hlojit.kernel_report(NORM).taken] == ["NAME.row_norm"]
+    np.testing.assert_allclose(hlojit.compile(text)(x), x / np.sqrt((x * x).sum(axis=1, keepdims=True)), rtol=1e-5)
+    assert [taken.kernel for taken in hlojit.kernel_report(text).taken] == [kernel]
+
+
+def test_the_array_calls() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 100), "f4")
+    np.testing.assert_allclose(hlojit.custom_call("NAME.running_sum", x), np.cumsum(x, axis=0), rtol=1e-5, atol=1e-5)
+    ranks = hlojit.custom_call("NAME.ranks", x, result=(x.shape, "i4"))
+    assert (np.take_along_axis(np.sort(x, axis=1), ranks, axis=1) == x).all()
+
+
+def test_the_device_takes_its_part_and_the_cpu_the_rest() -> None:
+    x, w = np.random.default_rng(0).standard_normal((2, 16, 16), "f4")
+    split = hlojit.compile(LAYER, backend=["NAME", "cpu"])
+    np.testing.assert_allclose(split(x[:8], w), np.tanh(x[:8] @ w), rtol=1e-5, atol=1e-6)
+    assert {"NAME", "cpu"} <= set(str(split.placement()).replace(":", " ").split())
+    with pytest.raises(hlojit.UnsupportedError, match="it has a matrix unit and adders"):
+        hlojit.compile(LAYER, backend="NAME")
 
 
 def test_the_pass_and_its_option() -> None:
@@ -309,22 +371,20 @@ def test_format_kit() -> None:
     check_format(plugin.FORMAT, budget=BUDGET).raise_if_failed()
 
 
+def test_block_format_kit() -> None:
+    check_block_format("NAMEblock", budget=BUDGET).raise_if_failed()
+
+
 def test_op_kit() -> None:
     check_op(plugin.SOFTSIGN, operands=["f32"], budget=BUDGET).raise_if_failed()
 
 
 def test_custom_call_kit() -> None:
     check_custom_call("NAME.swish", operands=["f32"], budget=BUDGET).raise_if_failed()
-
-
-NEGATIONS = """
-func.func @main(%x: tensor<5x7xf32>) -> tensor<5x7xf32> {
-  %0 = stablehlo.negate %x : tensor<5x7xf32>
-  %1 = stablehlo.negate %0 : tensor<5x7xf32>
-  %2 = stablehlo.add %1, %x : tensor<5x7xf32>
-  return %2 : tensor<5x7xf32>
-}
-"""
+    calls = {call.target for call in plugin.hlojit_custom_calls()}
+    for case in CASES:
+        if case.name in calls:
+            check_custom_call(case.name, budget=BUDGET, **case.arguments).raise_if_failed()
 
 
 def test_pass_kit() -> None:
@@ -332,6 +392,6 @@ def test_pass_kit() -> None:
 
 
 def test_kernel_kit() -> None:
-    (kernel,) = plugin.hlojit_kernels()
-    check_kernel(kernel, [NORM], budget=BUDGET).raise_if_failed()
+    for kernel, text in zip(plugin.hlojit_kernels(), (NORM, NORM_IN_OPS), strict=True):
+        check_kernel(kernel, [text], budget=BUDGET).raise_if_failed()
 '''

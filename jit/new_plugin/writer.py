@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from hlojit.ir.errors import HlojitError
-from hlojit.new_plugin import templates
+from hlojit.new_plugin import modules, templates
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -18,6 +18,10 @@ _FILES: Final = {
     "hlojit_NAME/__init__.py": templates.INIT,
     "hlojit_NAME/py.typed": "",
     "hlojit_NAME/plugin.py": templates.PLUGIN,
+    "hlojit_NAME/arrays.py": modules.ARRAYS,
+    "hlojit_NAME/blocks.py": modules.BLOCKS,
+    "hlojit_NAME/cases.py": modules.CASES,
+    "hlojit_NAME/device.py": modules.DEVICE,
     "tests/test_NAME.py": templates.TESTS,
 }
 
