@@ -32,7 +32,8 @@ hlojit_NAME = ["py.typed"]
 README: Final = """\
 # hlojit-NAME
 
-What TITLE adds to hlojit, in `hlojit_NAME/plugin.py` if no other module is named. What is not wanted can be deleted: a module, what `plugin.py` imports of it, and its test.
+What TITLE adds to hlojit, in `hlojit_NAME/plugin.py` if no other module is named.
+What is not wanted can be deleted: a module, what `plugin.py` imports of it, and its test.
 
 | | |
 |---|---|
@@ -40,7 +41,8 @@ What TITLE adds to hlojit, in `hlojit_NAME/plugin.py` if no other module is name
 | op | `NAME.softsign`: x / (1 + abs(x)) |
 | custom call | `NAME.swish`: x * sigmoid(x), one function of scalars, inlined into fused loops |
 | pass | `NAME-double-negation`: removes pairs of negations; option `limit` |
-| kernel | `NAME.row_norm`: the composite of that name, by a numba function over rows; the same function where a program spells it out in ops |
+| kernel | `NAME.row_norm`: the composite of that name, by a numba function over rows |
+| kernel | `NAME.row_norm_ops`: the same function, where a program spells it out in ops |
 | block format | `NAMEblock`: 5 bits a number, blocks of 8 with a scale in f16 (`blocks.py`) |
 | array calls | `NAME.running_sum` by numba, `NAME.ranks` in Python (`arrays.py`) |
 | device | `NAME`: products and sums of f32; `backend=["NAME", "cpu"]` (`device.py`) |
