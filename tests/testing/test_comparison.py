@@ -28,3 +28,14 @@ def test_units_of_f32_are_its_own() -> None:
     found = expected * np.float32(1 + 100 * 2.0**-23)
     assert not differences(found, expected, element_type("f32"), INEXACT).any()
     assert differences(found, expected, element_type("f32"), Tolerance(ulps=50)).all()
+
+
+@pytest.mark.parametrize(
+    "tolerance",
+    [Tolerance(ulps=16), Tolerance(relative=1e-3), Tolerance(ulps=16, scaled=True), Tolerance(absolute=1.0)],
+)
+def test_an_infinity_is_no_number_whatever_the_tolerance(tolerance: Tolerance) -> None:
+    infinity, largest = np.float32(np.inf), np.finfo("f4").max
+    found = np.array([infinity, 1.0, infinity, -infinity, largest, infinity], "f4")
+    expected = np.array([1.0, infinity, -infinity, infinity, infinity, infinity], "f4")
+    assert differences(found, expected, element_type("f32"), tolerance).tolist() == [True] * 5 + [False]
