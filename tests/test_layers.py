@@ -87,7 +87,7 @@ IR_ORDER = (
         "unwritten",
     ),
     ("once",),
-    ("errors", "outside_reads"),
+    ("errors", "outside_reads", "code_copies"),
     ("vendor_places",),
     ("vendor_calls", "warn", "time_limit"),
     ("format_fields",),

@@ -297,7 +297,7 @@ def elementwise_record(call: ElementwiseCall) -> OpDefinition:
         function = scalar_function(call, record.attributes, operand_types, result_type)
         python: Callable[..., Any] = getattr(function, "py_func", function)
         try:
-            results = np.frompyfunc(lambda *values: called(python, values), len(arrays), 1)(*arrays)
+            results = np.frompyfunc(called(python), len(arrays), 1)(*arrays)
         except Exception as error:
             raise HlojitError(
                 f"custom call target {call.target!r}: its function raised {told(error, python)}"

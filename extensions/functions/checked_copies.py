@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import CellType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, final
 
 from hlojit.extensions.functions.linked_code import Unfit
 from hlojit.extensions.functions.lost_numbers import POSITIONAL
-from hlojit.ir.code_reads import cells, reads
+from hlojit.ir.code_copies import like, renamed
+from hlojit.ir.code_reads import reads
 from hlojit.ir.known_modules import known_version
 
 
@@ -77,7 +78,7 @@ class _Copies:
         read = reads(python, _is_known)
         changed = {path: made for path, value in read.items() if (made := self._value(value)) is not value}
         self.path.pop()
-        return _positional(_renamed(python, changed) if changed else python)
+        return _positional(renamed(python, changed) if changed else python)
 
     def _value(self, value: Any) -> Any:
         if _is_dispatcher(value):
@@ -113,36 +114,6 @@ def _is_numbas(function: FunctionType) -> bool:
     return context._lookup_global(function) is not None
 
 
-def _renamed(python: FunctionType, changed: dict[str, Any]) -> FunctionType:
-    """A copy in which other values stand for what the function reads, by dotted name."""
-    captured = cells(python)
-    scope = dict(python.__globals__)
-    for path, value in changed.items():
-        root, *attributes = path.split(".")
-        names = captured if root in captured else scope
-        if not attributes:
-            names[root] = value
-            continue
-        module = names[root] = _copied(names[root])
-        for attribute in attributes[:-1]:
-            inner = _copied(getattr(module, attribute))
-            setattr(module, attribute, inner)
-            module = inner
-        setattr(module, attributes[-1], value)
-    original = python.__closure__ or ()
-    closure = tuple(
-        CellType(captured[name]) if captured[name] is not before else cell
-        for name, before, cell in zip(captured, cells(python).values(), original)
-    )
-    return _like(python, FunctionType(python.__code__, scope, python.__name__, python.__defaults__, closure))
-
-
-def _copied(module: Any) -> ModuleType:
-    copy = ModuleType(module.__name__)
-    vars(copy).update(vars(module))
-    return copy
-
-
 def _keyword_only(python: FunctionType) -> Sequence[str]:
     code = python.__code__
     return code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
@@ -161,10 +132,4 @@ def _positional(python: FunctionType) -> FunctionType:
     defaults = (*(python.__defaults__ or ()), *(given[name] for name in names if name in given))
     copy = FunctionType(flat, python.__globals__, python.__name__, defaults, python.__closure__)
     setattr(copy, POSITIONAL, code.co_argcount)
-    return _like(python, copy, {})
-
-
-def _like(python: FunctionType, copy: FunctionType, keyword_defaults: dict[str, Any] | None = None) -> FunctionType:
-    copy.__kwdefaults__ = python.__kwdefaults__ if keyword_defaults is None else keyword_defaults
-    copy.__qualname__, copy.__module__ = python.__qualname__, python.__module__
-    return copy
+    return like(python, copy, {})

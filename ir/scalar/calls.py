@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.scalar.ieee_functions import ieee_copy
 
 FAILED_OFFSET = 8
 TICKS_OFFSET = 12
@@ -110,24 +111,29 @@ def code_bits(kind: str) -> int:
     return int(kind[1:]) if kind[0] == "c" else 0
 
 
-def called(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """A plugin's scalar function of Python numbers, as a kernel computes it: where Python raises, NumPy's arithmetic.
+def called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plugin's scalar function, of Python numbers, as a kernel computes it: IEEE arithmetic where Python raises.
 
-    Divisions by zero give 0 for integers, an infinity or NaN for floats; shifts by less than 0 give 0 or the sign.
+    Divisions by zero give 0 for integers, an infinity or NaN for floats; shifts by less than 0 give 0 or the sign; powers
+    and the functions of ``math`` infinities and NaN.  What the function itself raises, it raises here.
     """
-    try:
-        return function(*values)
-    except ZeroDivisionError:
-        pass
-    except ValueError as error:
-        if str(error) != _NEGATIVE_SHIFT:
-            raise
-    with np.errstate(all="ignore"):
-        return function(*_numpy_numbers(values))
+    copies: list[Callable[..., Any]] = []
 
+    def again(values: Sequence[Any]) -> Any:
+        if not copies:
+            copies.append(ieee_copy(function) or function)
+        with np.errstate(all="ignore"):
+            return copies[0](*_numpy_numbers(values))
 
-_NEGATIVE_SHIFT: Final = "negative shift count"
-"""What Python's integers say."""
+    def number(*values: Any) -> Any:
+        try:
+            found = function(*values)
+        except (ZeroDivisionError, ValueError, OverflowError):
+            return again(values)
+        # Python's power of a negative number.
+        return again(values) if type(found) is complex else found
+
+    return number
 
 
 def _numpy_numbers(values: Sequence[Any]) -> list[Any]:

@@ -451,7 +451,7 @@ def nan_of(row: FloatFormat) -> float:
         assert encode is not None and decode is not None
         with np.errstate(all="ignore"):
             number = call_within(
-                MOST_SECONDS, lambda: "the function", lambda: float(called(decode, (int(called(encode, (_NAN,))),)))
+                MOST_SECONDS, lambda: "the function", lambda: float(called(decode)(int(called(encode)(_NAN))))
             )
     except Exception:
         return _NAN
@@ -462,15 +462,13 @@ _NAN: Final = np.float64(math.nan)
 
 
 def _in_python(function: Callable[..., Any], row: FloatFormat | None) -> Function:
-    python = getattr(function, "py_func", function)
+    python = called(getattr(function, "py_func", function))
 
     def run(array: Array) -> Array:
         # Floats as NumPy's, which a comparison with an element of an array of f32 does not narrow: as in compiled code.
         given = array if row is not None else array.tolist()
         with np.errstate(all="ignore"):
-            found = call_within(
-                MOST_SECONDS, lambda: "the function", lambda: [called(python, (each,)) for each in given]
-            )
+            found = call_within(MOST_SECONDS, lambda: "the function", lambda: [python(each) for each in given])
         if row is None:
             return np.array([float(each) for each in found])
         if not all(isinstance(each, (bool, int, np.bool_, np.integer)) for each in found):

@@ -310,12 +310,12 @@ class NumpyBuilder:
         views = [_unsigned(a.array) if kind[0] == "u" else a.array for kind, a in zip(kinds, arguments, strict=True)]
         arrays = np.broadcast_arrays(*views)
         python: Callable[..., Any] = getattr(function, "py_func", function)
-        results = []
+        run, results = called(python), []
         # Codes are asked of NumPy's numbers, which a comparison with an element of an array of f32 does not narrow.
         is_coded = code_bits(result_kind) > 0
         for values in zip(*(array.ravel() if is_coded else array.ravel().tolist() for array in arrays)):
             try:
-                results.append(called(python, values))
+                results.append(run(*values))
             except Exception as error:
                 given = ", ".join(map(repr, values))
                 raise HlojitError(f"{user} raised {error!r} for {given}{raised_at(error, python)}") from error

@@ -55,6 +55,9 @@ def smallest_program(
     while first is None and tries < TRIES and time.monotonic() < until:
         first, tries = fault(module, arguments), tries + 1
     if first is None:
+        meant = meaning_of(module, arguments)
+        if not meant.is_good:
+            return script(module, arguments, backend, f"not made smaller: the reference has no result: {meant.message}")
         # Of a program that an oracle or another run has found wrong.
         return script(module, arguments, backend, f"not made smaller: it did not come back in {_times(tries)}")
     if first.kind == "endless":
