@@ -203,7 +203,9 @@ def test_a_codec_that_raises_is_named() -> None:
       return %1 : tensor<4xf32>
     }"""
     with ext.using(plugin(row)):
-        with pytest.raises(hlojit.HlojitError, match=r"the encode function of testlog raised .*cannot convert float NaN to integer"):
+        with pytest.raises(
+            hlojit.HlojitError, match=r"the encode function of testlog raised .*cannot convert float NaN to integer"
+        ):
             hlojit.compile(text.replace("VALUE", "-1.0"))
         with pytest.raises(hlojit.HlojitError, match="the encode function of testlog raised"):
             hlojit.Array.from_values([0.0], row)
