@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -128,7 +129,8 @@ def test_conversions_to_a_format_are_rounded_in_its_direction(key: tuple[str, Ro
       return %0 : tensor<{len(given)}x{row.name}> }}"""
     for backend in ("cpu", "reference"):
         same(hlojit.compile(text, backend=backend)(np.array(given)).to_values(), expected)
-    constant = ", ".join(repr(float(each)) for each in given[:50])
+    # All digits: the shortest decimal of a number lies beside it, where a directed rounding takes another one.
+    constant = ", ".join(f"{Decimal(float(each)):e}" for each in given[:50])
     text = f"""func.func @main() -> tensor<50x{row.name}> {{
       %0 = stablehlo.constant dense<[{constant}]> : tensor<50x{row.name}>
       return %0 : tensor<50x{row.name}> }}"""
