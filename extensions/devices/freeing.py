@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hlojit.ir.errors import PluginWarning
 from hlojit.ir.vendor_places import told
-from hlojit.ir.warn import warn
+from hlojit.ir.warn import warn_about
 
 _said: Final[set[type]] = set()
 """Classes of devices and machines whose ``free`` has failed."""
@@ -20,4 +20,5 @@ def freed(owner: Any, memory: Any) -> None:
         if type(owner) not in _said:
             _said.add(type(owner))
             name = type(owner).__name__
-            warn(f"{name}.free raised {told(error, owner.free)}: memory is not given back", PluginWarning)
+            message = f"{name}.free raised {told(error, owner.free)}: memory is not given back"
+            warn_about(owner.free, message, PluginWarning)

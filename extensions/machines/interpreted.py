@@ -34,10 +34,14 @@ from hlojit.extensions.machines.machine import Machine, MachineKernel, held_of
 from hlojit.extensions.machines.machine_checks import checked_machines, clock
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.graph import Module
+from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.types import TensorType
 from hlojit.ir.vendor_places import place_of
 
 NDArray = np.ndarray[Any, Any]
+
+_making: Final = InFlight()
+"""The devices of back ends that are being made: a vendor's ``machines`` may open what opens once."""
 
 
 @final
@@ -99,14 +103,19 @@ class InterpretedBackend(Backend):
 
     def devices(self) -> Sequence[InterpretedDevice]:
         """A device for each machine."""
-        found: Sequence[InterpretedDevice] | None = self.__dict__.get("_machines")
-        if found is None:
-            machines = checked_machines(self.machines(), backend_text(self.name), Machine, place_of(self.machines))
-            made = tuple(
-                InterpretedDevice(self.name, number, machine, self.memory) for number, machine in enumerate(machines)
-            )
-            found = self.__dict__.setdefault("_machines", made)
+        found: Sequence[InterpretedDevice] | None
+        while (found := self.__dict__.get("_machines")) is None:
+            # By identity, as `_machines` is kept: equal back ends have machines of their own.
+            with _making.turn(id(self)) as role:
+                if role is not Role.AFTER and "_machines" not in self.__dict__:
+                    self.__dict__.setdefault("_machines", self._made())
         return found
+
+    def _made(self) -> Sequence[InterpretedDevice]:
+        machines = checked_machines(self.machines(), backend_text(self.name), Machine, place_of(self.machines))
+        return tuple(
+            InterpretedDevice(self.name, number, machine, self.memory) for number, machine in enumerate(machines)
+        )
 
     def compile(self, module: Module, options: CompileOptions) -> DeviceProgram:
         """A schedule: which instructions are evaluated, in which layouts, and what is given back behind each."""

@@ -131,7 +131,7 @@ class Run:
         # What a machine hands through where only labels change is the operand, which is freed once.
         through = [next((held for held in operands if held.memory is each), None) for each in memories]
         if not step.is_relabelled:
-            self._expect_new(step, operands, through)
+            self._expect_new(step, operands, memories)
         results = [
             Held(self._machine, each, type_, layout, ready, step.instruction)
             if held is None or held.layout != layout
@@ -142,11 +142,14 @@ class Run:
             kept_until(ready, *results, *operands)
         return results
 
-    def _expect_new(self, step: Step, operands: Sequence[Held], through: Sequence[Held | None]) -> None:
+    def _expect_new(self, step: Step, operands: Sequence[Held], memories: Sequence[Any]) -> None:
         """Others may still read an operand: a machine that computes in its place changes their numbers."""
-        for number, (held, result) in enumerate(zip(through, step.instruction.results)):
-            if held is not None and held.memory is not None and result.tensor_type.size != 0:
-                machine, operand = type(self._machine).__name__, operands.index(held)
+        for number, (memory, result) in enumerate(zip(memories, step.instruction.results)):
+            if memory is None or result.tensor_type.size == 0:
+                continue
+            operand = next((index for index, held in enumerate(operands) if _is_in(memory, held.memory)), None)
+            if operand is not None:
+                machine = type(self._machine).__name__
                 raise PluginError(
                     f"{_where(step)}: {machine} returned the memory of operand {operand} as result {number}; it returns "
                     "new memory, a copy where nothing changes, since others may still read the operand"
@@ -276,15 +279,23 @@ class Run:
 
     def _constants(self) -> list[tuple[int, Held]]:
         """Put on the machine once, and again if that failed."""
-        found = self._code.kept.get(self._machine)
+        machine = self._machine
+        _, found = self._code.kept.get(id(machine), (machine, None))
         if found is None or any(held.ready.error is not None for _, held in found):
-            put = self._machine.put
-            found = self._code.kept[self._machine] = [
-                (slot, held_of(self._machine, put(array, type_, layout), type_, layout))
+            found = [
+                (slot, held_of(machine, machine.put(array, type_, layout), type_, layout))
                 for slot, array, type_, layout in self._code.constants
             ]
+            self._code.kept[id(machine)] = machine, found
         self._begun.extend(held.ready for _, held in found if not held.ready.is_settled)
         return found
+
+
+def _is_in(memory: Any, operand: Any) -> bool:
+    """Whether a memory is an operand's, or a view of it where both are NumPy's."""
+    if isinstance(memory, np.ndarray) and isinstance(operand, np.ndarray):
+        return bool(np.shares_memory(memory, operand))
+    return memory is operand
 
 
 def _wait_quietly(event: Event) -> None:

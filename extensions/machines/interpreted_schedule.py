@@ -49,8 +49,12 @@ class Schedule:
     layouts: tuple[Layout, ...]
     constants: tuple[Constant, ...]
     body: tuple[Sequence[Step], Sequence[int]]
-    kept: dict[Any, list[tuple[int, Any]]] = field(default_factory=dict, compare=False)
-    """The constants on the machines that have run the program, by slots."""
+    kept: dict[int, tuple[Any, list[tuple[int, Any]]]] = field(default_factory=dict, compare=False)
+    """The constants on the machines that have run the program, by slots.
+
+    By the machines' identity, beside the machine, which keeps its number from another one: equal machines have memories of
+    their own.
+    """
 
 
 def schedule(module: Module, backend: Backend) -> Schedule:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import hlojit
@@ -17,6 +19,7 @@ from hlojit.extensions import (
     YES,
     Capability,
     CompositePattern,
+    Device,
     Held,
     InterpretedBackend,
     Kernel,
@@ -31,7 +34,10 @@ from hlojit.extensions import (
     no,
     registry,
 )
+from hlojit.extensions.machines.interpreted_run import Box, Run
+from hlojit.extensions.machines.interpreted_schedule import Schedule, schedule
 from hlojit.ir import Instruction, TensorType, evaluate_instruction
+from hlojit.ir.errors import PluginWarning
 
 from ..random_programs import RandomProgram, random_arguments
 from .test_constructs import LOOP, W
@@ -222,6 +228,106 @@ def test_a_machine_that_computes_in_place_is_named(nova: Nova) -> None:
     message = r"stablehlo.add at <string>:3:3: CountingMachine returned the memory of operand 0 as result 0; it returns new memory"
     with pytest.raises(hlojit.HlojitError, match=message):
         hlojit.compile(SORTED, backend="nova")(X, Y)
+
+
+class Plain(Machine):
+    """Memory is NumPy's, and tensors say whose they are."""
+
+    def put(self, array: NDArray, type: TensorType, layout: Layout) -> NDArray:
+        return np.array(layout.pack(array))
+
+    def get(self, memory: NDArray, type: TensorType, layout: Layout) -> NDArray:
+        return layout.unpack(memory, type.shape).copy()
+
+    def evaluate(self, instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]) -> list[NDArray]:
+        return [operands[0].memory + operands[1].memory]
+
+
+def test_a_view_of_an_operand_is_named() -> None:
+    class InPlace(Plain):
+        def evaluate(
+            self, instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]
+        ) -> list[NDArray]:
+            operands[1].memory[...] += operands[0].memory
+            return [operands[1].memory[:]]
+
+    message = "InPlace returned the memory of operand 1 as result 0"
+    with pytest.raises(hlojit.HlojitError, match=message):
+        _run_on(InPlace(), ADDED)
+
+
+ADDED = """
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %c = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %0 = stablehlo.add %x, %c : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
+
+
+def _run_on(machine: Machine, text: str, code: Schedule | None = None) -> NDArray:
+    code = code or schedule(hlojit.parse(text), Nova())
+    x = np.ones(2, np.float32)
+    type_ = TensorType((2,), hlojit.parse(text).main.body.arguments[0].tensor_type.element_type)
+    argument = Box(Held(machine, machine.put(x, type_, ROW_MAJOR), type_, ROW_MAJOR))
+    (result,) = Run(machine, code).of([argument])
+    return result.read()
+
+
+@pytest.mark.parametrize("is_hashable", [True, False])
+def test_equal_machines_have_memories_of_their_own(is_hashable: bool) -> None:
+    @dataclass(eq=True, frozen=is_hashable)
+    class Equal(Plain):
+        def put(self, array: NDArray, type: TensorType, layout: Layout) -> Any:
+            return self, super().put(array, type, layout)
+
+        def get(self, memory: Any, type: TensorType, layout: Layout) -> NDArray:
+            return super().get(memory[1], type, layout)
+
+        def evaluate(self, instruction: Instruction, operands: Sequence[Held], layouts: Sequence[Layout]) -> list[Any]:
+            assert all(each.memory[0] is self for each in operands), "another machine's memory"
+            return [(self, operands[0].memory[1] + operands[1].memory[1])]
+
+    first, second = Equal(), Equal()
+    assert first == second
+    code = schedule(hlojit.parse(ADDED), Nova())
+    for machine in (first, second):
+        np.testing.assert_array_equal(_run_on(machine, ADDED, code), [2.0, 3.0])
+
+
+def test_machines_are_made_once_by_many_threads() -> None:
+    began, calls = threading.Barrier(4, timeout=20), list[Sequence[Machine]]()
+
+    class Slow(Nova):
+        def machines(self) -> Sequence[Machine]:
+            calls.append(self.made)
+            time.sleep(0.1)
+            return self.made
+
+    slow, found = Slow(), list[Sequence[Device]]()
+
+    def ask() -> None:
+        began.wait()
+        found.append(slow.devices())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    assert len(calls) == 1
+    assert len(found) == 4 and len({id(each) for each in found}) == 1
+
+
+def test_what_free_raises_is_told_at_its_own_line() -> None:
+    class Leaky(Plain):
+        def free(self, memory: NDArray) -> None:
+            raise ValueError("no such memory")
+
+    with pytest.warns(PluginWarning, match="Leaky.free raised ValueError") as warned:
+        _run_on(Leaky(), ADDED)
+    code = Leaky.free.__code__
+    assert (warned[0].filename, warned[0].lineno) == (code.co_filename, code.co_firstlineno)
 
 
 def test_kernels_for_some_groups(nova: Nova) -> None:
