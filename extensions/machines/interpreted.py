@@ -109,7 +109,8 @@ class InterpretedBackend(Backend):
             with _making.turn(id(self)) as role:
                 if role is not Role.AFTER and "_machines" not in self.__dict__:
                     self.__dict__.setdefault("_machines", self._made())
-        return found
+        devices: Sequence[InterpretedDevice] = found
+        return devices
 
     def _made(self) -> Sequence[InterpretedDevice]:
         machines = checked_machines(self.machines(), backend_text(self.name), Machine, place_of(self.machines))
