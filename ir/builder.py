@@ -36,7 +36,7 @@ from hlojit.ir.location import UNKNOWN, Location
 from hlojit.ir.near_names import did_you_mean
 from hlojit.ir.ops.block_inference import infer_blocks
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Pointwise, find_op, op
-from hlojit.ir.ops.foreign_rules import is_foreign, wrong_types
+from hlojit.ir.ops.foreign_rules import infer_failure, is_foreign, wrong_types
 from hlojit.ir.ops.region_lifting import lifted_region
 from hlojit.ir.types import TensorType, Type, tensor
 
@@ -421,6 +421,12 @@ def infer_types(
         return inferred if key is None else known.keep(key, inferred)
     except TypeInferenceError as error:
         error.args = (f"{name} {error}" if error.label else f"{name}: {error}",)
+        raise
+    except (HlojitError, MemoryError):
+        raise
+    except Exception as error:
+        if named := infer_failure(record, error):
+            raise named from error
         raise
 
 

@@ -170,8 +170,11 @@ def _imported(text: str) -> list[str]:
             continue
         if not (name in _C_LIBRARY or name in _BLAS or _RUNTIME.fullmatch(name)):
             is_python = name.startswith(("Py", "_Py", "numba_unpickle"))
-            what = f"Python ({name}: print, objmode, an object)" if is_python else name
-            raise Unfit(f"calls {what}, which is neither its own nor of the C math library")
+            if is_python:
+                raise Unfit(
+                    "calls Python: it prints, uses objmode, or has an object that only Python knows; leave that away"
+                )
+            raise Unfit(f"calls {name}, which is neither its own nor of the C math library")
         wanted.append(name)
     if "numba_gil_ensure" in wanted and not any(map(is_library, wanted)):
         raise Unfit("calls Python (print, objmode, an object)")

@@ -24,7 +24,7 @@ from hlojit.extensions.functions.kernel_arithmetic import arithmetic_of_kernels
 from hlojit.extensions.functions.linked_arrays import LinkedArrays, linked_arrays
 from hlojit.extensions.functions.linked_code import Unfit
 from hlojit.extensions.functions.numba_bridge import CACHE_BYTES, complaints, described_function, numbas_lock
-from hlojit.ir.errors import PluginError
+from hlojit.ir.errors import PluginError, short_repr
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat, IntegerType
 from hlojit.ir.types import TensorType
@@ -147,11 +147,42 @@ def _compiled(function: ArrayFunction, kinds: tuple[Any, ...], user: str) -> tup
     except Unfit:
         raise
     except Exception as error:
-        listed = ", ".join(map(str, kinds))
+        listed = ", ".join([*map(str, kinds), *_given_defaults(plain, len(kinds))])
         raise PluginError(
-            f"{user}: numba cannot compile {described_function(python)} for ({listed}): {_reason(error)}"
+            f"{user}: numba cannot compile {described_function(python)} for ({listed}): "
+            f"{_too_many(plain, kinds) or _reason(error)}"
         ) from error
     return made, made.overloads[arguments]
+
+
+def _given_defaults(function: Any, count: int) -> list[str]:
+    """The parameters behind ``count`` arguments with their values: attributes of the call, or defaults."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    names, values = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+    defaults = dict(zip(reversed(names), reversed(values)))
+    return [f"{name}={short_repr(defaults[name])}" for name in names[count:] if name in defaults]
+
+
+def _too_many(function: Any, kinds: tuple[Any, ...]) -> str:
+    """Why numba failed where arrays of the call stand for parameters that have defaults; an empty text if none does."""
+    code = getattr(function, "__code__", None)
+    if code is None or not all(hasattr(kind, "mutable") for kind in kinds):
+        return ""
+    required = code.co_argcount - len(function.__defaults__ or ())
+    results = sum(kind.mutable for kind in kinds)
+    if not results <= required < len(kinds):
+        return ""
+    spare = ", ".join(code.co_varnames[required : code.co_argcount])
+
+    def said(count: int, what: str) -> str:
+        return f"{count} {what}{'' if count == 1 else 's'}"
+
+    return (
+        f"it takes {said(required - results, 'operand')} and {said(results, 'result')} ({spare} by keyword), and the call has "
+        f"{said(len(kinds) - results, 'operand')}"
+    )
 
 
 def _complaints(overload: Any, function: ArrayFunction) -> Iterator[str]:
@@ -176,7 +207,10 @@ def _reason(error: Exception) -> str:
     telling = [
         line for line in lines if not line.startswith(("Failed in", "During:", "File ", "<source", "^", "[1]", "[2]"))
     ]
-    return (telling or lines or [type(error).__name__])[0][:400]
+    told = telling or lines or [type(error).__name__]
+    # "No implementation of function ... found for signature:" and, in the next line, the signature.
+    found = " ".join(told[:2]) if told[0].endswith(":") else told[0]
+    return found.replace(" >>> ", " ")[:400] + _line(said)
 
 
 def _line(said: str) -> str:

@@ -104,9 +104,10 @@ class TaskFunction:
     """A numba function ``function(*operands, *results, begin, end)`` that does the tasks of a range, on several threads.
 
     Different tasks write different elements; threads are given ranges of the ``tasks``, each of which takes ``cost`` nanoseconds
-    on one core.  Operands and results are arrays, as those of an ``ArrayFunction``, with its ``bounds``, ``codes`` and
-    ``fastmath``.  With ``pointers`` they are addresses of first elements: ``x[i]`` is element number i,
-    ``numba.carray(x, shape)`` an array; such a function is *trusted native*.
+    on one core.  What no task writes is 0.  Operands and results are arrays, as those of an ``ArrayFunction``, with its
+    ``bounds``, ``codes`` and ``fastmath``.  With ``pointers`` they are addresses of first elements: ``x[i]`` is element number
+    i, ``numba.carray(x, shape)`` an array; such a function, or one with ``bounds=False``, is *trusted native*, and what it
+    leaves unwritten is anything.
     """
 
     function: Callable[..., Any]
@@ -196,6 +197,12 @@ def checked_answer(answer: Any, user: str, backend: Backend, group: KernelGroup,
         )
     if isinstance(answer, LlvmKernel) and (complaint := answer.fits(group)):
         raise PluginError(f"{user}: LlvmKernel: {complaint}{where}")
+    if isinstance(answer, TaskFunction) and not answer.tasks and any(kind.size for kind in group.result_types):
+        results = ", ".join(map(str, group.result_types))
+        raise PluginError(
+            f"{user}: TaskFunction: tasks is 0, and {results} has elements: nothing would write them; give at least one task"
+            f"{where}"
+        )
     return answer
 
 

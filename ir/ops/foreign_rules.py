@@ -25,6 +25,13 @@ def whose(record: OpDefinition, what: str) -> str:
     return f"{what}{tables().source_of(OPS, record.name)}"
 
 
+def infer_failure(record: OpDefinition, error: Exception) -> PluginError | None:
+    """The error of a plugin's op whose rule for result types raised; None for hlojit's own ops."""
+    if not is_foreign(record):
+        return None
+    return PluginError(f"op {record.name!r}: {whose(record, 'infer')} raised {told(error, record.infer)}")
+
+
 def pointwise(record: OpDefinition, builder: Any, call: PointwiseCall, *scalars: Any) -> Any:
     """What the rule of a pointwise op makes of scalars; of a plugin's op it is a scalar of the result's kind, or an error."""
     lowering = record.lowering

@@ -16,6 +16,7 @@ from hlojit.ir.location import UNKNOWN, FileLocation, Location
 from hlojit.ir.ops.constants import ELIDED_CONSTANT
 from hlojit.ir.ops.custom_calls import PARTITIONER
 from hlojit.ir.ops.definition import InferenceRequest, OpDefinition, Trait, find_op, ops, unregistered_op
+from hlojit.ir.ops.foreign_rules import infer_failure
 from hlojit.ir.text.attributes import AttributeReader
 from hlojit.ir.text.form_table import form_of
 from hlojit.ir.text.lexer import BLOCK_NAME, KEYWORD, SSA_NAME, STRING, Cursor, unquote
@@ -377,6 +378,12 @@ class InstructionReader:
             return infer(InferenceRequest(types, state.attributes, state.regions))
         except TypeInferenceError as error:
             self.cursor.fail(f"{state.record.name}: {error}", state.name_pos)
+        except (HlojitError, MemoryError):
+            raise
+        except Exception as error:
+            if named := infer_failure(state.record, error):
+                raise named from error
+            raise
 
     # -- regions -----------------------------------------------------------------------------------------------------
 

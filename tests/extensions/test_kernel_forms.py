@@ -49,6 +49,23 @@ def doubled_of_tasks(x: Any, result: Any, begin: int, end: int) -> None:
         result[i] = 2 * x[i]
 
 
+def negated_of_tasks(x: Any, result: Any, begin: int, end: int) -> None:
+    for i in range(begin, end):
+        result[i] = -x[i]
+
+
+def test_what_no_task_writes_is_zero() -> None:
+    """And not what the program before has left in the memory."""
+    for tasks in (1000, 500, 1):
+        answer = TaskFunction(negated_of_tasks, tasks=tasks)
+        np.testing.assert_array_equal(run(lambda group: answer), np.where(np.arange(1000) < tasks, -X, 0))  # noqa: B023
+    large = np.ones(700_000, "f4")
+    text = program(shape="700000")
+    run(lambda group: TaskFunction(negated_of_tasks, tasks=700_000), text, large)
+    rest = run(lambda group: TaskFunction(negated_of_tasks, tasks=600_000), text, large)
+    assert (rest[:600_000] == -1).all() and not rest[600_000:].any()
+
+
 def past_the_end(x: Any, result: Any, begin: int, end: int) -> None:
     for i in range(begin, end):
         result[i] = x[i + 1]
@@ -181,6 +198,7 @@ _WRONG: list[tuple[str, Callable[[KernelGroup], Any], str]] = [
     ("processor", llvm(loop("  %crc = call i32 @llvm.{}.crc32b(i32 1, i32 2)\n  %value = sitofp i32 %crc to float",
      more="declare i32 @llvm.{}.crc32b(i32, i32)").replace("{}", OTHER)), "its IR cannot be compiled for"),
     ("pair", lambda group: LlvmKernel(loop(), in_place=((1, 0),)), "in_place has the pair (1, 0), and there are 1 operands"),
+    ("no tasks", lambda group: TaskFunction(doubled_of_tasks, tasks=0), "TaskFunction: tasks is 0, and tensor<1000xf32> has elements"),
     ("numba", lambda group: ArrayFunction(lambda x, r: r.nothing()), "numba cannot compile"),
     ("python", lambda group: ArrayFunction(lambda x, r: print(x, sep=[])), "numba cannot compile"),
 ]  # fmt: skip

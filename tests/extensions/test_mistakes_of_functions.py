@@ -119,6 +119,18 @@ REFERENCES: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+def raising_infer(request: Any) -> Any:
+    return request.operands[0]
+
+
+def test_an_infer_rule_that_raises_where_ops_are_made() -> None:
+    named = rf"op 'nova\.op': infer {WHO} raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
+
+    register(ops=[record(infer=raising_infer)])
+    with pytest.raises(hlojit.PluginError, match=named):
+        hlojit.op("nova.op")(X)
+
+
 @pytest.mark.parametrize("mistake", REFERENCES)
 def test_references(mistake: str) -> None:
     fields, message = REFERENCES[mistake]

@@ -117,7 +117,7 @@ class _Emitter:
             b.branch(done)
             b.begin_block(done)
         aliases = self.site.aliases
-        code = kernel_code(b, (self._phase(),), in_place=aliases, updates=bool(aliases), finished=True)
+        code = kernel_code(b, self._phases(), in_place=aliases, updates=bool(aliases), finished=True)
         return replace(
             code,
             pipeline="inline" if self.linked else code.pipeline,
@@ -127,8 +127,8 @@ class _Emitter:
             owner=self.owner,
         )
 
-    def _phase(self) -> Phase:
-        return Phase(self.symbol, 1, self.site.cost)
+    def _phases(self) -> tuple[Phase, ...]:
+        return (Phase(self.symbol, 1, self.site.cost),)
 
     def _compiled(self) -> tuple[LinkedArrays, str, list[str]]:
         """The code of a numba function, why it has no identity outside of this process, and what it takes behind the arrays."""
@@ -362,13 +362,40 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+_CLEARED_BYTES: Final = 1 << 20
+"""Bytes of each result that one task clears."""
+_CLEARED_NANOSECONDS: Final = 50_000.0
+
+
 class _TaskEmitter(_Emitter):
     def __init__(self, tasks: TaskFunction, site: FunctionSite, symbol: str):
         super().__init__(tasks.array_function, site, symbol)
         self.tasks = tasks
 
-    def _phase(self) -> Phase:
-        return Phase(self.symbol, self.tasks.tasks, self.tasks.cost)
+    def _phases(self) -> tuple[Phase, ...]:
+        work = Phase(self.symbol, self.tasks.tasks, self.tasks.cost)
+        largest = max((kind.nbytes for kind in self.site.results), default=0)
+        return (self._clearing(largest), work) if self.function.bounds and largest else (work,)
+
+    def _clearing(self, largest: int) -> Phase:
+        """A launch of its own that clears the results: no task may clear what another has written already."""
+        b, symbol = self.b, f"{self.symbol}.clear"
+        parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
+        with b.function(symbol, parameters) as (_, buffers, *bounds):
+            b.declare("hlojit_clear", "declare void @hlojit_clear(ptr, i64)")
+            for number, kind in enumerate(self.site.results, len(self.site.operands)):
+                memory = load_buffer(b, buffers, number)
+                begin, end = (self._offset(each, kind.nbytes) for each in bounds)
+                first = b.emit("ptr", 1, f"getelementptr i8, ptr {memory.text}, i64 {begin.text}")
+                count = b.emit("i64", 1, f"sub i64 {end.text}, {begin.text}")
+                b.line(f"call void @hlojit_clear(ptr {first.text}, i64 {count.text})")
+        return Phase(symbol, -(-largest // _CLEARED_BYTES), min(1.0, largest / _CLEARED_BYTES) * _CLEARED_NANOSECONDS)
+
+    def _offset(self, task: Val, nbytes: int) -> Val:
+        """Where in a result of so many bytes a task begins."""
+        at = self.b.emit("i64", 1, f"mul i64 {task.text}, {_CLEARED_BYTES}")
+        inside = self.b.emit("i1", 1, f"icmp ult i64 {at.text}, {nbytes}")
+        return self.b.emit("i64", 1, f"select i1 {inside.text}, i64 {at.text}, i64 {nbytes}")
 
     def _compiled(self) -> tuple[LinkedArrays, str, list[str]]:
         site = self.site
@@ -385,7 +412,7 @@ class _TaskEmitter(_Emitter):
         return code, unkeyable, [f"i64 {each.text}" for each in self.range]
 
     def _clear_results(self, arrays: Sequence[str]) -> None:
-        """Nothing: what other tasks have written already would go."""
+        """Nothing: a launch before has done it."""
 
     def _check_codes(self, context: Val, arrays: Sequence[str]) -> None:
         """Nothing: other tasks have not written yet."""
