@@ -124,10 +124,10 @@ def raising_infer(request: Any) -> Any:
 
 
 def test_an_infer_rule_that_raises_where_ops_are_made() -> None:
-    named = rf"op 'nova\.op': infer {WHO} raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
+    named = rf"op 'nova\.op' \(hlojit-nova 0\.1\.0\): infer {WHO} raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
 
     register(ops=[record(infer=raising_infer)])
-    with pytest.raises(hlojit.PluginError, match=named):
+    with pytest.raises(hlojit.HlojitError, match=named):
         hlojit.op("nova.op")(X)
 
 
