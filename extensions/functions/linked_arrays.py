@@ -171,9 +171,7 @@ def _imported(text: str) -> list[str]:
         if not (name in _C_LIBRARY or name in _BLAS or _RUNTIME.fullmatch(name)):
             is_python = name.startswith(("Py", "_Py", "numba_unpickle"))
             if is_python:
-                raise Unfit(
-                    "calls Python: it prints, uses objmode, or has an object that only Python knows; leave that away"
-                )
+                raise Unfit("calls Python (it prints, uses objmode, or has an object that only Python knows)")
             raise Unfit(f"calls {name}, which is neither its own nor of the C math library")
         wanted.append(name)
     if "numba_gil_ensure" in wanted and not any(map(is_library, wanted)):

@@ -113,10 +113,23 @@ def address(x: Any, result: Any) -> None:
     result[0] = x.ctypes.data
 
 
+def text_given(x: Any, result: Any, alpha: Any = "q") -> None:
+    result[0] = np.float32(alpha)
+
+
+def keyword_only_in_name(result: Any, alpha: float = 1.0) -> None:
+    result[0] = np.float32(alpha)
+
+
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "writes an operand": (lambda x, r: x.fill(0), r"numba cannot compile"),
     "returns": (lambda x, r: x + 1, r"returns array.*it is given the arrays of its results"),
-    "prints": (lambda x, r: print(x[0]), r"calls Python"),
+    "prints": (lambda x, r: print(x[0]), r"calls Python \(it prints, "),
+    "signature": (text_given, r"alpha='q'\): No implementation .* found for signature: .*str.*q.* \(line \d+\)$"),
+    "swallowed": (
+        keyword_only_in_name,
+        r"it takes 0 operands and 1 result \(alpha by keyword\), and the call has 1 operand$",
+    ),
     "unknown": (lambda x, r: x.frobnicate(), r"numba cannot compile .*frobnicate"),
     "too many": (lambda x, y, r: None, r"takes 3 arguments, not 2"),
     "addresses": (address, r"uses .ctypes"),

@@ -10,8 +10,9 @@ import hlojit
 import hlojit.extensions as ext
 import numpy as np
 import pytest
-from hlojit.ir import evaluate
-from hlojit.ir.ops.definition import Constraint, Expand, OpDefinition, Operand, Pointwise
+from hlojit.ir import evaluate, tensor
+from hlojit.ir.builder import infer_types
+from hlojit.ir.ops.definition import Constraint, Expand, OpDefinition, Operand, Pointwise, find_op
 
 from .mistakes import X, clean, nova, one_line, registering
 
@@ -124,11 +125,12 @@ def raising_infer(request: Any) -> Any:
 
 
 def test_an_infer_rule_that_raises_where_ops_are_made() -> None:
-    named = rf"op 'nova\.op' \(hlojit-nova 0\.1\.0\): infer {WHO} raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
-
+    raised = rf"infer {WHO} raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
     register(ops=[record(infer=raising_infer)])
-    with pytest.raises(hlojit.HlojitError, match=named):
+    with pytest.raises(hlojit.HlojitError, match=rf"op 'nova\.op' {WHO}: {raised}"):
         hlojit.op("nova.op")(X)
+    with pytest.raises(hlojit.PluginError, match=rf"op 'nova\.op': {raised}"):
+        infer_types(find_op("nova.op"), (tensor((50,), "f32"),), {}, ())
 
 
 @pytest.mark.parametrize("mistake", REFERENCES)
