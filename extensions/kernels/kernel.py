@@ -229,6 +229,8 @@ class BuiltKernel(ChosenKernel):
     """How messages call the plugin: name, package and version."""
     answer: Any
     function: DeviceFunction | None = None
+    cost: float | None = None
+    """Nanoseconds, as the kernel or its answer says."""
 
     @property
     def name(self) -> str:

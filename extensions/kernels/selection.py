@@ -299,7 +299,7 @@ class _Selection:
             self._note(best, True)
             kernel = best.registered.kernel
             function = device_function_of(best.answer, kernel, best.registered.user, best.proposal.graph)
-            built = BuiltKernel(kernel.name, best.registered.origin, best.answer, function)
+            built = BuiltKernel(kernel.name, best.registered.origin, best.answer, function, best.cost)
             best.proposal.form(best.proposal.fusion(built))
             return True
         return False

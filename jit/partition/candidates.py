@@ -14,6 +14,7 @@ from typing import Final, final
 
 from hlojit.extensions.backends.backend import Backend, Support
 from hlojit.extensions.binding import expansion_or_binding
+from hlojit.extensions.kernels.kernel import kernel_answer
 from hlojit.extensions.kernels.selection import is_offered, selections
 from hlojit.extensions.legalization import Legalizer, ask, program_instructions
 from hlojit.extensions.origins import backend_text
@@ -183,7 +184,7 @@ class Candidates:
             return Stated(math.inf), f"{reason}; expanding it failed: {error}" if reason else str(error)
         found = list(program_instructions(alone.module))
         taken = [each for each in alone.module.walk() if chosen_kernel(each) is not None]
-        parts = [cost_of(legalizer.backend, each) for each in found] + [Stated(estimate(each)) for each in taken]
+        parts = [cost_of(legalizer.backend, each) for each in found] + [_cost_of_kernel(each) for each in taken]
         total = sum(each.nanoseconds for each in parts)
         return Stated(total, all(each.is_stated for each in parts)), ""
 
@@ -228,6 +229,14 @@ def cost_of(backend: Backend, instruction: Instruction) -> Stated:
             f"{instruction.op.name}; it is a number of nanoseconds, at least 0, or None\n  at {instruction.location}"
         )
     return Stated(float(stated))
+
+
+def _cost_of_kernel(fusion: Instruction) -> Stated:
+    """Nanoseconds of what a plugin's kernel computes: as the kernel says, else by bytes and arithmetic."""
+    built = kernel_answer(fusion)
+    if built is None or built.cost is None:
+        return Stated(estimate(fusion), False)
+    return Stated(built.cost)
 
 
 def estimate(instruction: Instruction) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import hlojit
 import pytest
 from hlojit.cpu.instruction_costs import InstructionCosts
-from hlojit.extensions import YES, Capability
+from hlojit.extensions import YES, Capability, Kernel, OpPattern, hookimpl, no, using
 from hlojit.ir import Instruction
 from hlojit.lowering.target import X86_64_V4
 
@@ -110,3 +110,35 @@ def test_a_back_end_may_say_it_apart(registered: Register) -> None:
     apart.cost = "cheap"
     with pytest.raises(hlojit.PluginError, match="back end 'apart' .*: instruction_cost returned 'cheap' when"):
         hlojit.compile(SINE, backend=["apart", "last"])
+
+
+class Form:
+    """What kernels of the back end below answer."""
+
+
+class ByKernel(OwnMemoryBackend):
+    kernel_forms = (Form,)
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (None, ("first:0", 50.0)),
+        (7.0, ("first:0", 7.0)),
+        (lambda group: 8.0, ("first:0", 8.0)),
+        (101.0, ("last:0", 100.0)),
+    ],
+)
+def test_a_kernel_may_say_it_and_counts_as_silent_where_it_does_not(
+    registered: Register, cost: Any, expected: tuple[str, float]
+) -> None:
+    class Kernels:
+        @hookimpl
+        def hlojit_kernels(self) -> list[Kernel]:
+            pattern = OpPattern("stablehlo.sine")
+            return [Kernel("sine", backend="first", pattern=pattern, build=lambda group: Form(), cost=cost)]
+
+    registered(ByKernel("first", lambda instruction: no("by kernel only")), OwnMemoryBackend("last", saying(100.0)))
+    with using(Kernels()):
+        (row,) = hlojit.compile(SINE, backend=["first", "last"]).placement().rows
+    assert (row.device, row.nanoseconds) == expected
