@@ -15,7 +15,7 @@ from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module, clone_instruction
 from hlojit.ir.ops.custom_calls import is_custom_call
-from hlojit.ir.passes.graph_facts import is_terminator
+from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
 from hlojit.ir.types import TensorType
 from hlojit.partition.preference import preferring
 from hlojit.placement import devices, named_backend
@@ -206,6 +206,8 @@ def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: 
     try:
         return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name)
     except Refused as refusal:
+        if _refuses_inside(backend, instruction):
+            raise Refused(f"what it holds is refused: {refusal}") from None
         if answer.support is Support.YES:
             raise Found(
                 f"{backend.name} answers YES to {instruction.name} and then refuses it: {refusal}",
@@ -219,6 +221,14 @@ def _asked(backend: Backend, instruction: Instruction) -> Capability:
     if not isinstance(answer, Capability):
         raise Found(f"{backend.name} answers {answer!r} to {instruction.name}; answer YES, DECOMPOSE or no(reason)")
     return answer
+
+
+def _refuses_inside(backend: Backend, instruction: Instruction) -> bool:
+    """Whether the back end says no to something in a loop or branch: it is asked about that apart."""
+    if not is_control_flow(instruction):
+        return False
+    inside = (each for each in instruction.walk() if each is not instruction and not is_terminator(each))
+    return any(_asked(backend, each).support is Support.NO for each in inside)
 
 
 def _refuses(backend: Backend, instruction: Instruction, module: Module, answer: Capability) -> int:

@@ -34,6 +34,21 @@ def test_a_device_conforms() -> None:
     assert report.timings
 
 
+class NoReverse(Device):
+    """Takes branches, and not all that they may hold."""
+
+    def capability(self, instruction: Any) -> ext.Capability:
+        return (
+            ext.no("it reads forwards") if instruction.name == "stablehlo.reverse" else super().capability(instruction)
+        )
+
+
+def test_a_loop_or_branch_is_one_answer_and_what_it_holds_another() -> None:
+    report = report_on(NoReverse()).raise_if_failed()
+    details = [each.detail for each in report.results if each.name.startswith("stablehlo.case")]
+    assert any("what it holds is refused" in each and "it reads forwards" in each for each in details), details
+
+
 class Lying(Device):
     """Says that it sorts."""
 
