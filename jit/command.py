@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     cache.set_defaults(run=_cache)
 
     new_plugin = commands.add_parser(
-        "new-plugin", help="write a package with a format, an op, a pass, a call and a kernel"
+        "new-plugin", help="write a package with formats, an op, calls, a pass, kernels and a device"
     )
     new_plugin.add_argument("name", help="a lower-case word: the package is hlojit-NAME, its dialect NAME")
     new_plugin.add_argument("--path", metavar="FOLDER", help="where to (default: hlojit-NAME)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -133,20 +134,30 @@ def test_an_editable_install_works_beside_nvidias_namespace(
     assert not nvidias.startswith(str(checkout))
 
 
-def test_a_new_plugin_installs_and_passes_its_own_tests(
-    built: Path, environment: Callable[..., Path], tmp_path: Path
-) -> None:
-    """``hlojit new-plugin`` writes a package that is complete: installed with pip, without the network."""
+def test_a_new_plugin_passes_as_it_is_written(built: Path, environment: Callable[..., Path], tmp_path: Path) -> None:
+    """Every command that its README names, in that order: installed with pip, without the network, and tried by the kit."""
     python = environment(wheel_of(built))
     run(python, "-m", "hlojit", "new-plugin", "nova", cwd=tmp_path)
     vendor = tmp_path / "hlojit-nova"
-    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, vendor, cwd=tmp_path)
-    install = ("-m", "pip", "install", "--no-index", "--no-deps", "--ignore-installed")
-    run(python, *install, next(tmp_path.glob("hlojit_nova-*.whl")), cwd=tmp_path)
-    listing = run(python, "-m", "hlojit", "plugins", cwd=tmp_path)
-    assert "hlojit-nova" in listing and "nova.softsign" in listing
-    summary = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", vendor / "tests", cwd=tmp_path)
-    assert " passed" in summary and "skipped" not in summary
+    offline = ("--no-index", "--no-deps", "--no-build-isolation", "--ignore-installed")
+    programs = {
+        "pip": lambda command, *given: (python, "-m", "pip", command, *offline, *given),
+        "hlojit": lambda *given: (python.parent / "hlojit", *given),
+        "pytest": lambda *given: (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *given),
+    }
+    commands = [shlex.split(line) for line in readme_commands(vendor)]
+    printed = {shlex.join(command): run(*programs[command[0]](*command[1:]), cwd=vendor) for command in commands}
+    install, listing, own, kit = printed
+    assert "hlojit-nova" in printed[install] and "editable" in printed[install]
+    assert "hlojit-nova" in printed[listing] and "nova.softsign" in printed[listing]
+    assert "hlojit.testing" in kit and "--plugin=nova" in kit
+    for tests in (own, kit):
+        assert " passed" in printed[tests] and "skipped" not in printed[tests]
+
+
+def readme_commands(vendor: Path) -> list[str]:
+    """The block of commands of a package's README."""
+    return (vendor / "README.md").read_text(encoding="utf-8").split("```")[1].strip().splitlines()
 
 
 @pytest.mark.parametrize("name", ["acme", "kernels", "mx", "null", "posit"])

@@ -345,7 +345,18 @@ def _type_of(array: NDArray | Array) -> TensorType:
 
 
 @overload
-def jit(function: Callable[..., Any], /) -> JittedFunction: ...
+def jit(
+    function: Callable[..., Any],
+    /,
+    *,
+    static_argnames: str | Sequence[str] = (),
+    backend: str | Sequence[str] | None = None,
+    options: CompileOptions | Mapping[str, Any] | None = None,
+    plugins: Sequence[Any] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
+    rounding_seed: str | None = None,
+) -> JittedFunction: ...
 @overload
 def jit(
     *,
