@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hlojit.ir.attributes import Attribute, BoolAttr, DictAttr, IntegerAttr, StringAttr
 from hlojit.ir.formats import ElementType, element_type
-from hlojit.ir.graph import Instruction
+from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import GENERIC, STRING
 from hlojit.ir.ops.definition import (
     Array,
@@ -29,8 +29,8 @@ from hlojit.ir.ops.definition import (
     define,
 )
 from hlojit.ir.ops.lapack_reference import lapack_results
-from hlojit.ir.ops.layouts import column_major, logical
-from hlojit.ir.types import TensorType, Type
+from hlojit.ir.ops.layouts import column_major, from_physical, logical, physical, to_physical
+from hlojit.ir.types import TensorType, Type, tensor
 
 LETTERS: Final = {"s": "f32", "d": "f64", "c": "complex<f32>", "z": "complex<f64>"}
 """Of routines' names, with their element types."""
@@ -124,6 +124,7 @@ ROUTINES: Final[Mapping[str, Routine]] = {
     ),
     "gehrd": Routine(("T n n",), ("T n n", "T e", "i"), {"low": int, "high": int}, check=_one_less),
     "sytrd": Routine(("T n n",), ("T n n", "R n", "R e", "T e", "i"), {"uplo": "LU"}, check=_one_less),
+    "gesv": Routine(("T n n", "T n m"), ("T n n", "i n", "T n m", "i"), in_place=((0, 0), (1, 2))),
     "gtsv": Routine(
         ("T n", "T n", "T n", "T n m"),
         ("T n", "T n", "T n", "T n m", "i"),
@@ -137,8 +138,8 @@ ROUTINES: Final[Mapping[str, Routine]] = {
         check=_side_size,
     ),
 }
-"""By the names that their real forms have.  ``gtsv`` takes diagonals of one length: the first element of the lower one and
-the last of the upper one are not looked at."""
+"""By the names that their real forms have; all but ``gesv``, which solves a system at once, are targets of JAX's programs.
+``gtsv`` takes diagonals of one length: the first element of the lower one and the last of the upper one are not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +279,47 @@ def _check(instruction: Instruction) -> str | None:
     except SignatureError as error:
         return str(error)
     return None
+
+
+def routine_call(
+    builder: Any, name: str, operands: Sequence[Value], dimensions: Dimensions, options: Options
+) -> list[Value]:
+    """Results of a routine for matrices by rows, as tensors have them, in the sizes that ``dimensions`` says.
+
+    Raises ``SignatureError`` where operands do not fit the routine.
+    """
+    letter, _, routine = routine_of(name)
+    batch = operands[0].tensor_type.shape[: operands[0].tensor_type.rank - len(routine.operands[0].split()) + 1]
+    specs = _specs(name)[len(operands) :]
+    results = []
+    for spec in specs:
+        element, *letters = spec.split()
+        results.append(tensor((*batch, *(dimensions[each] for each in letters)), _element(element, letter)))
+    signature(name, options, [operand.type for operand in operands], results)
+    orders = [
+        column_major(kind.rank) if is_matrix(spec) else tuple(range(kind.rank)) for kind, spec in zip(results, specs)
+    ]
+    made = builder.create(
+        "hlojit.lapack",
+        [
+            to_physical(builder, value, column_major(value.tensor_type.rank)) if is_matrix(spec) else value
+            for value, spec in zip(operands, routine.operands)
+        ],
+        attributes={"routine": name, "options": options_attribute(options)},
+        result_types=[physical(kind, order) for kind, order in zip(results, orders)],
+    )
+    return [from_physical(builder, value, order) for value, order in zip(made.results, orders)]
+
+
+def options_attribute(options: Options) -> DictAttr:
+    """The options of a call as an instruction has them."""
+    return DictAttr(tuple((key, _attribute(options[key])) for key in sorted(options)))
+
+
+def _attribute(value: str | int | bool) -> Attribute:
+    if isinstance(value, bool):
+        return BoolAttr(value)
+    return IntegerAttr(value, "i32") if isinstance(value, int) else StringAttr(value)
 
 
 LAPACK = define(

@@ -128,6 +128,11 @@ def _sytrd(function: Any, call: Any, arrays: Arrays) -> Any:
     return function(arrays[0], lower=call.options["uplo"] == "L")
 
 
+def _gesv(function: Any, call: Any, arrays: Arrays) -> Any:
+    factors, pivots, solution, info = function(*arrays)
+    return factors, pivots + 1, solution, info
+
+
 def _gtsv(function: Any, call: Any, arrays: Arrays) -> Any:
     lower, diagonal, upper, sides = arrays
     below, middle, above, solution, info = function(lower[1:], diagonal, upper[:-1], sides)
@@ -161,6 +166,7 @@ _RUN: Final[Mapping[str, Callable[[Any, Any, Arrays], Any]]] = {
     "gees": _gees,
     "gehrd": _gehrd,
     "sytrd": _sytrd,
+    "gesv": _gesv,
     "gtsv": _gtsv,
     "trsm": _trsm,
 }

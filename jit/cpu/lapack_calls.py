@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hlojit.extensions.calls.custom_calls import ExpansionCall
-from hlojit.ir.attributes import Attribute, BoolAttr, DictAttr, IntegerAttr, StringAttr
+from hlojit.ir.attributes import BoolAttr, DictAttr, IntegerAttr, StringAttr
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Instruction, Value
-from hlojit.ir.ops.lapack import LAPACK, SignatureError, is_matrix, paired, routine_of, signature
+from hlojit.ir.ops.lapack import LAPACK, SignatureError, is_matrix, options_attribute, paired, routine_of, signature
 from hlojit.ir.ops.layouts import LayoutError, column_major, from_physical, orders, physical, to_physical
 
 _PREFIX: Final = "lapack_"
@@ -54,7 +54,7 @@ def _expanded(builder: Any, instruction: Instruction, name: str) -> list[Value]:
         LAPACK,
         [to_physical(builder, value, order) for value, order in zip(operands, expected)],
         [physical(kind, order) for (kind, _), order in zip(pairs[count:], expected[count:])],
-        {"routine": name, "options": DictAttr(tuple((key, _attribute(options[key])) for key in sorted(options)))},
+        {"routine": name, "options": options_attribute(options)},
         location=instruction.location,
     )
     results = builder.insert(made).results
@@ -86,9 +86,3 @@ def _options(instruction: Instruction, name: str) -> dict[str, str | int | bool]
             value = chr(value)
         options[key] = value
     return options
-
-
-def _attribute(value: str | int | bool) -> Attribute:
-    if isinstance(value, bool):
-        return BoolAttr(value)
-    return IntegerAttr(value, "i32") if isinstance(value, int) else StringAttr(value)

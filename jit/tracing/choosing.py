@@ -1,4 +1,4 @@
-"""Choosing, ordering, matrices and creation: where, sort, take, tril, norm, zeros_like and so on."""
+"""Choosing, ordering, matrices and creation: where, sort, take, tril, zeros_like and so on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
-from hlojit.tracing.complex_numbers import squared_size
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, extents_of, implements, normalized_axes, refuse, weak_kind
+from hlojit.tracing.rules import Rules, extents_of, implements, normalized_axes, refuse, weak_kind
 from hlojit.tracing.shapes import moveaxis
 from hlojit.tracing.tracer import Tracer, TracingError
 
@@ -156,22 +155,6 @@ def diagonal(ops: Operations, a: Any, offset: int = 0, axis1: int = 0, axis2: in
 @implements(RULES, np.trace)
 def trace(ops: Operations, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tracer:
     return ops.tracer(np.sum(diagonal(ops, a, offset, axis1, axis2), axis=-1, dtype=dtype))
-
-
-@implements(RULES, np.linalg.norm)
-def norm(ops: Operations, x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tracer:
-    operand = ops.tracer(x)
-    if not np.issubdtype(operand.dtype, np.inexact):
-        # As NumPy does: integers, and floats that are not its own.
-        operand = operand.astype(np.float64)
-    vector = axis is not None and not isinstance(axis, tuple)
-    if ord in (None, "fro") or (ord == 2 and (vector or operand.ndim == 1)):
-        return ops.tracer(np.sqrt(np.sum(squared_size(operand), axis=axis, keepdims=keepdims)))
-    if ord == 1 and (vector or operand.ndim == 1):
-        return ops.tracer(np.sum(np.abs(operand), axis=axis, keepdims=keepdims))
-    if ord == np.inf and (vector or operand.ndim == 1):
-        return ops.tracer(np.max(np.abs(operand), axis=axis, keepdims=keepdims))
-    raise TracingError(f"np.linalg.norm: ord={ord!r} cannot be compiled yet for these axes")
 
 
 def _extents_like(operand: Tracer, shape: Any) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from hlojit.tracing import indexing
 from hlojit.tracing.functions import FUNCTIONS
 from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
 from hlojit.tracing.operations import Operations, is_in_blocks
+from hlojit.tracing.other_ufuncs import rule_of
 from hlojit.tracing.products import matmul
 from hlojit.tracing.reductions import ufunc_method
 from hlojit.tracing.rules import weak_kind
@@ -53,6 +54,8 @@ class Dispatch(Operations):
     def _call_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         if ufunc is np.matmul:
             return matmul(self, *inputs)
+        if (other := rule_of(ufunc)) is not None:
+            return other(self, ufunc, inputs, options)
         if ufunc is np.divmod:
             return np.floor_divide(*inputs), np.remainder(*inputs)
         rule = UFUNCS.get(ufunc.__name__) if getattr(np, ufunc.__name__, None) is ufunc else None

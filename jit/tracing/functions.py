@@ -6,7 +6,18 @@ Most are written with other NumPy functions and operators on tracers; only the l
 from __future__ import annotations
 
 import numpy as np
-from hlojit.tracing import choosing, complex_numbers, products, reductions, shapes
+from hlojit.tracing import (
+    choosing,
+    complex_numbers,
+    factorizations,
+    fourier,
+    linear_systems,
+    matrices,
+    norms,
+    products,
+    reductions,
+    shapes,
+)
 from hlojit.tracing.rules import Rules
 
 FUNCTIONS: Rules = {
@@ -20,4 +31,9 @@ FUNCTIONS: Rules = {
     **shapes.RULES,
     **choosing.RULES,
     **complex_numbers.RULES,
+    **fourier.RULES,
+    **matrices.RULES,
+    **factorizations.RULES,
+    **linear_systems.RULES,
+    **norms.RULES,
 }

@@ -368,7 +368,7 @@ def test_every_target_that_jaxlib_registers_is_there() -> None:
     assert targets - {"tridiagonal_solve_perturbed_ffi"} == {
         f"lapack_{letter}{name}_ffi"
         for letter in LETTERS
-        for name in (complex_name(each) if letter in "cz" else each for each in ROUTINES)
+        for name in (complex_name(each) if letter in "cz" else each for each in ROUTINES if each != "gesv")
     }
 
 

@@ -279,9 +279,9 @@ def test_arrays_of_every_layout() -> None:
 
 def test_errors_show_the_users_line() -> None:
     def wrong(x: Any) -> Any:
-        return np.linalg.inv(x)
+        return np.save("file", x)
 
-    with pytest.raises(TracingError, match="inv cannot be compiled"):
+    with pytest.raises(TracingError, match="save cannot be compiled"):
         hlojit.jit(wrong)(np.eye(2))
     module = hlojit.jit(lambda x: np.tanh(x) + 1).lower(np.ones(2))
     assert all("test_decorator.py" in str(each.location) for each in module.walk())

@@ -98,7 +98,9 @@ CASES: dict[Callable[..., Any], list[Callable[..., Any]]] = {
 
 
 def test_every_function_of_the_table_has_a_case() -> None:
-    assert not {function.__name__ for function in set(FUNCTIONS) - set(CASES)}
+    # ``numpy.linalg`` and ``numpy.fft`` have files of their own.
+    own = {function for function in FUNCTIONS if function.__module__ in ("numpy.linalg", "numpy.fft")}
+    assert not {function.__name__ for function in set(FUNCTIONS) - own - set(CASES)}
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i1"])

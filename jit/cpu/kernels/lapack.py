@@ -196,6 +196,11 @@ def _sytrd(c: _Call) -> Made:
     return made.wanted(c.letter).add(c.result(4)), c.batch(4 / 3 * c["n"] ** 3)
 
 
+def _gesv(c: _Call) -> Made:
+    made = c.begin(c["n"], c["m"]).add(c.result(0), c.leading("n"), c.result(1), c.result(2), c.leading("n"))
+    return made.add(c.result(3)), c.batch(c["n"] ** 2 * (2 / 3 * c["n"] + 2.0 * c["m"]))
+
+
 def _gtsv(c: _Call) -> Made:
     # Element i of the lower diagonal stands in row i, so that row 0 has none.
     diagonals = c.result(0, min(1, c["n"])), c.result(1), c.result(2)
@@ -223,6 +228,7 @@ _ROUTINES: Final[Mapping[str, Callable[[_Call], Made]]] = {
     "gees": _gees,
     "gehrd": _gehrd,
     "sytrd": _sytrd,
+    "gesv": _gesv,
     "gtsv": _gtsv,
     "trsm": _trsm,
 }
