@@ -18,7 +18,7 @@ import importlib
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from hlojit.arrays import Array
@@ -85,6 +85,9 @@ _HOME = {
     "hlojit.ir.errors",
 )
 
+_PACKAGES: Final = ("cuda", "extensions", "ir", "testing")
+"""Imported when they are first named: ``hlojit.ir.tensor`` after ``import hlojit`` alone."""
+
 __all__ = [
     "ArgumentError",
     "Array",
@@ -126,11 +129,13 @@ if hasattr(os, "register_at_fork"):
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
-    if home is None:
+    if home is None and name not in _PACKAGES:
         raise AttributeError(f"module 'hlojit' has no attribute {name!r}")
     with _first:
         from hlojit.ir.fork_gate import fork_gate
     with fork_gate.inside:
+        if home is None:
+            return importlib.import_module(f"hlojit.{name}")
         value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

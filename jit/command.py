@@ -265,12 +265,12 @@ def _verify(options: argparse.Namespace) -> int:
 def _plugins(options: argparse.Namespace) -> int:
     from hlojit.extensions import API_VERSION, registry
     from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
+    from rich.table import Column, Table
 
     console = Console()
-    table = Table(
-        "plugin", "package", "hooks", "brings", "status", title=f"hlojit plugins (hooks {_dotted(API_VERSION)})"
-    )
+    columns = [Column(each, overflow="fold") for each in ("plugin", "package", "hooks", "brings", "status")]
+    table = Table(*columns, title=f"hlojit plugins (hooks {_dotted(API_VERSION)})")
     with warnings.catch_warnings():
         # What could not be loaded is listed below.
         warnings.simplefilter("ignore", PluginWarning)
@@ -286,9 +286,9 @@ def _plugins(options: argparse.Namespace) -> int:
         ]
         unavailable = [reason for backend in record.backends if (reason := _status(backend))]
         status = "not loaded" if record.error else "; ".join(unavailable) or "ok"
-        table.add_row(
-            name, f"{record.package} {record.version}".strip(), _dotted(record.api), "\n".join(brings), status
-        )
+        package = f"{record.package} {record.version}".strip()
+        # What plugins say may look like markup: hlojit[cuda].
+        table.add_row(*map(escape, (name, package, _dotted(record.api), "\n".join(brings), status)))
     console.print(table)
     for name, record in sorted(registry().records.items()):
         if record.error:
@@ -302,9 +302,10 @@ def _devices(options: argparse.Namespace) -> int:
     from hlojit.extensions.backends.backend_checks import devices_of, why_unavailable
     from hlojit.placement import default_backend
     from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
+    from rich.table import Column, Table
 
-    table = Table("device", "kind", "memory", "description")
+    table = Table(*(Column(each, overflow="fold") for each in ("device", "kind", "memory", "description")))
     lines = []
     for name, backend in sorted(registry().load().backends.items()):
         try:
@@ -314,7 +315,7 @@ def _devices(options: argparse.Namespace) -> int:
             reason, found = str(error), ()
         for device in found:
             spaces = ", ".join(space.kind for space in device.memory_spaces)
-            table.add_row(str(device), device.kind, spaces, device.description)
+            table.add_row(*map(escape, (str(device), device.kind, spaces, device.description)))
         if reason:
             lines.append(f"{name}: {reason}")
         else:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hlojit.command import main
+from hlojit.extensions import YES, Backend, Capability, ElementwiseCall, hookimpl, using
 from hlojit.lowering.machine import parse_machine
 
 PROGRAM = """
@@ -164,6 +165,43 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr(sys, "stdin", io.StringIO("nonsense"))
     assert main(["verify"]) == 1
     assert "<stdin>:1" in capsys.readouterr().err
+
+
+class Absent(Backend):
+    name = "absent"
+
+    def unavailable(self) -> str:
+        return "its driver is not installed (pip install 'absent[driver]')"
+
+    def capability(self, instruction: object) -> Capability:
+        return YES
+
+    def compile(self, module: object, options: object) -> None:
+        raise NotImplementedError
+
+
+def test_plugins_shows_what_plugins_say_in_full(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 80 columns, brackets and long names as well."""
+    monkeypatch.setenv("COLUMNS", "80")
+    swish = ElementwiseCall("absent.a_name_that_is_longer_than_its_column", function=lambda x: x)
+
+    class Plugin:
+        @hookimpl
+        def hlojit_backends(self) -> list[Backend]:
+            return [Absent()]
+
+        @hookimpl
+        def hlojit_custom_calls(self) -> list[ElementwiseCall]:
+            return [swish]
+
+    with using(Plugin()):
+        assert main(["plugins"]) == 0
+    lines = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    brings, status = ("".join(line[at] for line in lines if len(line) > 5) for at in (4, 5))
+    assert "absent.a_name_that_is_longer_than_its_column" in brings
+    assert "'absent[driver]'" in status
 
 
 def test_plugins_lists_the_built_in_back_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -363,6 +363,16 @@ def test_importing_hlojit_loads_neither_numba_nor_llvm() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["ir.tensor", "extensions.API_VERSION", "testing.Case", "cuda.__name__"],
+    ids=lambda name: name.partition(".")[0],
+)
+def test_packages_are_there_when_hlojit_is_imported(name: str) -> None:
+    script = f"import sys, hlojit; assert 'hlojit.{name.partition('.')[0]}' not in sys.modules; hlojit.{name}"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_programs_for_the_cpu_load_no_code_for_gpus() -> None:
     script = (
         "import sys, hlojit; "

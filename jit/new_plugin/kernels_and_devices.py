@@ -304,7 +304,7 @@ def test_the_device_takes_its_part_and_the_cpu_the_rest() -> None:
 
 
 def test_memory_is_given_back() -> None:
-    (device,) = Device().devices()
+    device = Device().devices()[0]
     assert isinstance(device.machine, Simulator)
     buffer = device.put(np.ones((2, 3), "f4"))
     assert len(device.machine.memory) == 1

@@ -27,6 +27,10 @@ packages = ["hlojit_NAME"]
 
 [tool.setuptools.package-data]
 hlojit_NAME = ["py.typed"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+addopts = "--tb=short"
 """
 
 README: Final = """\
@@ -54,8 +58,8 @@ pytest
 pytest --pyargs hlojit.testing --plugin=NAME
 ```
 
-The last command is hlojit's kit on all that the package brings, about half a minute; with `--hlojit-report=NAME.html` it
-writes a page to publish.
+The last command is hlojit's kit on all that the package brings, about half a minute; `-k swish` tries what has that name, and
+`--hlojit-report=NAME.html` writes a page to publish. What fails comes with a program that shows it.
 
 What is not wanted goes in three steps, here for `swish.py`: delete `hlojit_NAME/swish.py`, delete `tests/test_swish.py`, and
 delete the lines of `plugin.py` that name `swish`. No module and no test needs another one.

@@ -71,6 +71,7 @@ class Placement:
         return sum(row.bytes_moved for row in self.rows)
 
     def __rich__(self) -> Any:
+        from rich.markup import escape
         from rich.table import Table
 
         table = Table(title=f"placement of {self.name}")
@@ -81,7 +82,12 @@ class Placement:
         for row in self.rows:
             number = "" if row.segment is None else str(row.segment)
             table.add_row(
-                row.instruction, row.device, number, row.why, str(row.bytes_moved or ""), f"{row.nanoseconds / 1e3:.1f}"
+                escape(row.instruction),
+                row.device,
+                number,
+                escape(row.why),
+                str(row.bytes_moved or ""),
+                f"{row.nanoseconds / 1e3:.1f}",
             )
         table.add_section()
         for each in self.segments:
