@@ -13,8 +13,11 @@ import builtins
 import dis
 import importlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 MISSING: Final = object()
 """Stands for a name that nothing defines (yet)."""
@@ -22,6 +25,30 @@ MISSING: Final = object()
 _NAME_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _CELL_LOADS = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 _ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A name that bytecode loads, and the attributes that it goes on to load of what the name means."""
+
+    name: str
+    attributes: tuple[str, ...]
+    is_cell: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """An import statement: ``taken`` are the names of ``from``, ``mentioned`` all names that the code has."""
+
+    name: str
+    level: object
+    taken: tuple[str, ...]
+    mentioned: tuple[str, ...]
+
+
+_known: Final[WeakKeyDictionary[CodeType, tuple[_Load | _Import, ...]]] = WeakKeyDictionary()
+"""What is written in code objects, which never change: taking bytecode apart is most of what a content hash would take.  What the
+names mean is looked up every time."""
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -50,23 +77,20 @@ def reads(function: FunctionType, is_whole: Callable[[ModuleType], bool]) -> dic
     """
     captured = cells(function)
     found: dict[str, Any] = dict(captured)
-    for code in codes(function.__code__):
-        instructions = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
-        for position, instruction in enumerate(instructions):
-            name = instruction.argval
-            if instruction.opname in _NAME_LOADS:
-                value = function.__globals__.get(name, getattr(builtins, name, MISSING))
-            elif instruction.opname in _CELL_LOADS and name in captured:
-                value = captured[name]
-            elif instruction.opname == "IMPORT_NAME":
-                found.update(_imported(function, code, instructions, position, is_whole))
-                continue
-            else:
-                continue
-            path, value = _follow(name, value, instructions, position + 1, is_whole)
-            found[path] = value
-            if path != name and isinstance(captured.get(name), ModuleType):
-                found.pop(name, None)
+    for each in _loads(function.__code__):
+        if isinstance(each, _Import):
+            found.update(_imported(function, each, is_whole))
+            continue
+        if each.is_cell and each.name not in captured:
+            continue
+        path, value = each.name, _meaning(function, each, captured)
+        for attribute in each.attributes:
+            if not isinstance(value, ModuleType) or is_whole(value):
+                break
+            path, value = f"{path}.{attribute}", getattr(value, attribute, MISSING)
+        found[path] = value
+        if path != each.name and isinstance(captured.get(each.name), ModuleType):
+            found.pop(each.name, None)
     return dict(sorted(found.items()))
 
 
@@ -75,61 +99,54 @@ def chains(function: FunctionType) -> Iterator[list[tuple[str, Any]]]:
 
     ``numpy.random.rand`` is the module, ``numpy.random`` and ``numpy.random.rand``, whatever the module is called there.
     """
-    for name, value, instructions, position in _name_loads(function):
-        chain = [(name, value)]
-        for following in instructions[position:]:
+    captured = cells(function)
+    for each in _loads(function.__code__):
+        if isinstance(each, _Import):
+            yield from ([found] for found in _imported(function, each, lambda module: False).items())
+            continue
+        if each.is_cell and each.name not in captured:
+            continue
+        chain = [(each.name, _meaning(function, each, captured))]
+        for attribute in each.attributes:
             module = chain[-1][1]
-            if not isinstance(module, ModuleType) or following.opname not in _ATTRIBUTE_LOADS:
+            if not isinstance(module, ModuleType):
                 break
-            chain.append((f"{module.__name__}.{following.argval}", getattr(module, following.argval, MISSING)))
+            chain.append((f"{module.__name__}.{attribute}", getattr(module, attribute, MISSING)))
         yield chain
 
 
-def _name_loads(function: FunctionType) -> Iterator[tuple[str, Any, list[Any], int]]:
-    """Every name that is loaded or imported, what it means, and the instructions from the next one on."""
-    captured = cells(function)
-    for code in codes(function.__code__):
-        instructions = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
-        for position, instruction in enumerate(instructions):
-            name = instruction.argval
-            if instruction.opname in _NAME_LOADS:
-                yield (
-                    name,
-                    function.__globals__.get(name, getattr(builtins, name, MISSING)),
-                    instructions,
-                    position + 1,
-                )
-            elif instruction.opname in _CELL_LOADS and name in captured:
-                yield name, captured[name], instructions, position + 1
-            elif instruction.opname == "IMPORT_NAME":
-                for path, value in _imported(function, code, instructions, position, lambda module: False).items():
-                    yield path, value, instructions, len(instructions)
+def _meaning(function: FunctionType, load: _Load, captured: dict[str, Any]) -> Any:
+    if load.is_cell:
+        return captured[load.name]
+    return function.__globals__.get(load.name, getattr(builtins, load.name, MISSING))
 
 
-def _follow(
-    path: str, value: Any, instructions: list[Any], position: int, is_whole: Callable[[ModuleType], bool]
-) -> tuple[str, Any]:
-    """Follow attribute loads as long as the value is a module that does not count as a whole."""
-    while isinstance(value, ModuleType) and not is_whole(value) and position < len(instructions):
-        following = instructions[position]
-        if following.opname not in _ATTRIBUTE_LOADS:
-            break
-        path = f"{path}.{following.argval}"
-        value = getattr(value, following.argval, MISSING)
-        position += 1
-    return path, value
+def _loads(code: CodeType) -> tuple[_Load | _Import, ...]:
+    """What the code object and those inside it load and import by name, in their order."""
+    found = _known.get(code)
+    if found is None:
+        found = _known[code] = tuple(each for inner in codes(code) for each in _loads_of_one(inner))
+    return found
 
 
-def _imported(
-    function: FunctionType,
-    code: CodeType,
-    instructions: list[Any],
-    position: int,
-    is_whole: Callable[[ModuleType], bool],
-) -> dict[str, Any]:
+def _loads_of_one(code: CodeType) -> Iterator[_Load | _Import]:
+    instructions = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
+    for position, instruction in enumerate(instructions):
+        name, following = instruction.argval, instructions[position + 1 :]
+        if instruction.opname in _NAME_LOADS or instruction.opname in _CELL_LOADS:
+            attributes = takewhile(lambda each: each.opname in _ATTRIBUTE_LOADS, following)
+            yield _Load(name, tuple(each.argval for each in attributes), instruction.opname in _CELL_LOADS)
+        elif instruction.opname == "IMPORT_NAME":
+            bound = takewhile(lambda each: each.opname == "IMPORT_FROM" or each.opname.startswith("STORE_"), following)
+            taken = tuple(each.argval for each in bound if each.opname == "IMPORT_FROM")
+            # "import helper" may be followed by reads of helper.f anywhere in the function.
+            mentioned = tuple(each for inner in codes(code) for each in inner.co_names)
+            yield _Import(name, instructions[position - 2].argval, taken, mentioned)
+
+
+def _imported(function: FunctionType, statement: _Import, is_whole: Callable[[ModuleType], bool]) -> dict[str, Any]:
     """What an import statement inside a function brings: names of ``from``, or every attribute that the code mentions."""
-    name = instructions[position].argval
-    level = instructions[position - 2].argval
+    name, level = statement.name, statement.level
     package = function.__globals__.get("__package__") or ""
     try:
         module = importlib.import_module("." * level + name, package or None) if isinstance(level, int) else None
@@ -139,12 +156,5 @@ def _imported(
         return {name: MISSING}
     if is_whole(module):
         return {name: module}
-    taken = []
-    for following in instructions[position + 1 :]:
-        if following.opname == "IMPORT_FROM":
-            taken.append(following.argval)
-        elif not following.opname.startswith("STORE_"):
-            break
-    # "import helper" may be followed by reads of helper.f anywhere in the function.
-    names = taken or [each for inner in codes(code) for each in inner.co_names if hasattr(module, each)]
+    names = statement.taken or [each for each in statement.mentioned if hasattr(module, each)]
     return {f"{name}.{each}": getattr(module, each, MISSING) for each in names}

@@ -86,6 +86,24 @@ def fingerprint(value: object) -> str:
     return walk.digest.hexdigest()
 
 
+class _Within:
+    """A step of the path to a value, inside a ``with`` block; one is made for every item of every container."""
+
+    __slots__ = ("name", "path")
+
+    def __init__(self, path: list[str], name: str):
+        self.path = path
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.path.append(self.name)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        # Whoever goes on after an error cuts the path himself.
+        if error is None:
+            self.path.pop()
+
+
 class ContentWalk:
     """One walk over a value and everything that it consists of."""
 
@@ -106,12 +124,9 @@ class ContentWalk:
         self.digest.update(f"{kind} {len(data)}:".encode())
         self.digest.update(data)
 
-    @contextmanager
-    def within(self, name: str) -> Iterator[None]:
+    def within(self, name: str) -> _Within:
         """Note how the values that follow are reached."""
-        self.path.append(name)
-        yield
-        self.path.pop()
+        return _Within(self.path, name)
 
     def refuse(self, what: str) -> NotKeyable:
         """The error for a value that has no content."""

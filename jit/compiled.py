@@ -51,7 +51,7 @@ class Provenance:
     """Hash of the text or module that was compiled."""
     options: dict[str, Any] = field(default_factory=dict)
     plugins: dict[str, str] = field(default_factory=dict)
-    """Plugins that were in scope, with the identity of what they brought."""
+    """Plugins in scope, if something of them could take part, with the identity of what could."""
     formats: dict[str, str] = field(default_factory=dict)
     """Element types of the signature that plugins bring, with the hashes of their records."""
     triple: str = ""

@@ -1,8 +1,9 @@
 """Whole programs in the cache on disk, by a key that is known before anything is parsed.
 
 The key is the hash of the text (of a module: of its structure), the options, the versions of hlojit and what it stands on,
-the back end (what it says of its device, its class, what it wants of the passes), and the content of every plugin in
-scope.  Where one of these has no content hash, the program is compiled anew every time; its kernels are still found.
+the back end (what it says of its device, its class, what it wants of the passes), and the content of what plugins have that
+can take part (``plugin_shares``).  Where one of these has no content hash, the program is compiled anew every time; its
+kernels are still found.
 """
 
 from __future__ import annotations
@@ -13,39 +14,37 @@ from typing import Any
 
 from hlojit.compiled import CompiledProgram, Provenance, decode, encode
 from hlojit.disk_cache import disk_cache
-from hlojit.extensions import Backend, CompileOptions, PluginRecord
+from hlojit.extensions import Backend, CompileOptions, registry
 from hlojit.extensions.backends.registered import api_of
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.binary import FormatError
-from hlojit.ir.environment import tables
 from hlojit.ir.errors import HlojitError, PluginError, short_repr
 from hlojit.ir.fingerprint import NotKeyable, fingerprint
 from hlojit.ir.graph import Module
 from hlojit.ir.vendor_calls import call_named
 from hlojit.ir.versions import versions_text
-from hlojit.lowering.structure import module_key
+from hlojit.lowering.structure import module_text
+from hlojit.plugin_shares import plugin_shares
 
 _KIND = "programs"
 _NOT_IN_KEYS = ("progress", "pass_time_limit")
 """Options that change nothing of what comes out."""
 
 
-def provenance_of(program: str | Module, options: CompileOptions) -> Provenance:
-    """What the driver knows of a program before it is compiled; raises ``NotKeyable``."""
-    source = (
-        hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
-        if isinstance(program, str)
-        else module_key(program)
-    )
-    plugins = {}
-    for name, contribution in sorted(tables().contributions.items()):
-        record = contribution.record
-        if not contribution.built_in and not contribution.failure and isinstance(record, PluginRecord):
-            plugins[name] = fingerprint(
-                (record.formats, record.ops, record.passes, record.custom_calls, record.kernels)
-            )
+def provenance_of(program: str | Module, options: CompileOptions, backend: str) -> Provenance:
+    """What the driver knows of a program before it is compiled for a back end; raises ``NotKeyable``."""
+    text = program if isinstance(program, str) else module_text(program)
     chosen = {each.name: getattr(options, each.name) for each in fields(options) if each.name not in _NOT_IN_KEYS}
-    return Provenance(source=source, options=chosen, plugins=plugins)
+    return Provenance(
+        source=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        options=chosen,
+        plugins=plugin_shares(text, backend),
+    )
+
+
+def _known_passes(options: CompileOptions) -> list[str]:
+    """The names that options of passes are checked against, where there are such options: unknown ones are an error."""
+    return sorted(registry().pass_names()) if options.disable_passes or options.pass_options else []
 
 
 def _identity_of(backend: Backend, stated: str) -> tuple[object, ...]:
@@ -65,10 +64,11 @@ def find(program: str | Module, backend: Backend, options: CompileOptions) -> tu
             f"{who}: cache_identity returned {short_repr(identity)}; return a string, or None for no cache"
         )
     try:
-        provenance = provenance_of(program, options)
+        provenance = provenance_of(program, options, backend.name)
         of_options = call_named(lambda: f"{who}: options_identity", backend.options_identity, options)
         stated = f"{identity}\0{of_options}"
-        text = fingerprint((_identity_of(backend, stated), provenance.source, provenance.options, provenance.plugins))
+        origin = provenance.source, provenance.options, provenance.plugins
+        text = fingerprint((_identity_of(backend, stated), *origin, _known_passes(options)))
     except NotKeyable:
         return "", None, None
     cache = disk_cache()

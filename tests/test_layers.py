@@ -139,7 +139,7 @@ JIT_ORDER = (
     ("parallel_executable", "dynamic_executable", "bounded_executable", "refined_program"),
     ("signature_executable",),
     ("nested_executable", "sized_executable", "block_executable", "partition"),
-    ("outside",),
+    ("outside", "plugin_shares"),
     ("program_cache", "cpu", "pipeline"),
     ("compiler",),
     ("kernel_report", "lowered", "new_plugin"),

@@ -34,6 +34,9 @@ from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.passes.pass_manager import Pass
 from hlojit.ir.process_identity import process_identity
 
+_UNKEYED: Final = "unkeyed-"
+"""What identities begin with that mean nothing in other processes."""
+
 
 @dataclass(slots=True)
 class PluginRecord:
@@ -63,6 +66,11 @@ class PluginRecord:
     def origin(self) -> str:
         """Name and package, for messages."""
         return f"{self.name!r} (package {self.package} {self.version})" if self.package else f"{self.name!r}"
+
+    @property
+    def is_unkeyed(self) -> bool:
+        """Whether something of the plugin has no content, so that the identity holds in this process only."""
+        return self.identity.startswith(_UNKEYED)
 
     @property
     def source(self) -> str:
@@ -214,10 +222,10 @@ def _identity(plugin: Any, record: PluginRecord) -> str:
         pass
     # Locks, C pointers, open devices: the plugin is itself, in this process only.
     try:
-        return f"unkeyed-{process_identity(_owner(plugin), content)[:32]}"
+        return f"{_UNKEYED}{process_identity(_owner(plugin), content)[:32]}"
     except Exception:
         # What it holds cannot be walked over, or changes meanwhile: it is something else every time.
-        return f"unkeyed-{uuid.uuid4().hex}"
+        return f"{_UNKEYED}{uuid.uuid4().hex}"
 
 
 def _owner(plugin: Any) -> Any:

@@ -149,8 +149,8 @@ def _constants_around(instruction: Instruction) -> dict[Value, Instruction]:
     return found
 
 
-def module_key(module: Module, identities: Identities | None = None) -> str:
-    """Hash of a whole module: functions with their names, signatures and attributes, and all that is in them."""
+def module_text(module: Module, identities: Identities | None = None) -> str:
+    """Canonical text of a whole module: functions with their names, signatures and attributes, and all that is in them."""
     description = _Description(discardable=True)
     description.parts.append(f"{module.name} {module.foreign!r}")
     description.attributes(module.attributes)
@@ -165,7 +165,7 @@ def module_key(module: Module, identities: Identities | None = None) -> str:
             description.block(function.body)
     except RecursionError:
         raise NotKeyable(f"the module {module.name!r}, which is nested too deeply,") from None
-    return hashlib.sha256(description.text(identities or Identities()).encode()).hexdigest()
+    return description.text(identities or Identities())
 
 
 class _Description:

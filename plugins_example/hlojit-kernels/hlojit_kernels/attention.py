@@ -208,6 +208,10 @@ def scale_of(group: KernelGroup) -> float | None:
     return None
 
 
+# Random numbers of a fixed seed are the same in every process; what reads random ones would not be kept on disk.
+scale_of.hlojit_identity = "numbers of seed 0"  # type: ignore[attr-defined]
+
+
 ATTENTION = Kernel(
     "kernels.attention",
     backend="cpu",
