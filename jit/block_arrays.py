@@ -50,6 +50,6 @@ def checked_parts(
     format.dimension(len(shape))
     type_ = tensor(shape, format)
     made = [as_part(part, each, f"{name} of {type_}") for part, each, name in zip(given, part_types(type_), PART_NAMES)]
-    if len({part.device for part in made}) > 1:
+    if len({id(part.device) for part in made}) > 1:
         raise ArgumentError(f"the parts of an Array of {format} are on different devices; move them with hlojit.put")
     return made

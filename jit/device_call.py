@@ -19,6 +19,7 @@ from hlojit.arrays import Array, NDArray, to_storage
 from hlojit.extensions import Backend, Buffer, Device, DeviceProgram
 from hlojit.extensions.backends.backend_checks import devices_of
 from hlojit.extensions.devices.buffers import failure
+from hlojit.extensions.devices.device import is_one_of
 from hlojit.extensions.devices.events import Event
 from hlojit.extensions.devices.holds import Hold
 from hlojit.extensions.devices.host_device import HostDevice
@@ -114,7 +115,7 @@ class DeviceCall:
                     return None
                 device = buffer.device
             buffers.append(buffer)
-        return None if device is None or device not in self._devices else (device, buffers)
+        return None if device is None or not is_one_of(device, self._devices) else (device, buffers)
 
     def _borrowed(self, arguments: tuple[object, ...]) -> tuple[object, ...]:
         """With other libraries' arrays on our devices as arrays of ours."""
@@ -149,13 +150,15 @@ class DeviceCall:
         name, known = self.program.name, self.devices()
         found = common_device(name, arguments, known)
         if chosen is None:
-            return found or known[0]
-        device = next((each for each in known if chosen in (each, str(each))), None)
+            return known[0] if found is None else found
+        device = next(
+            (each for each in known if chosen is each or (isinstance(chosen, str) and chosen == str(each))), None
+        )
         if device is None:
             raise ArgumentError(
                 f"{name} cannot be executed on {chosen}: it is compiled for {', '.join(map(str, known))}"
             )
-        if found not in (None, device):
+        if found is not None and found is not device:
             raise ArgumentError(
                 f"{name} cannot be executed on {device}: an argument is on {found}; "
                 f"move it with hlojit.put(array, {str(device)!r})"

@@ -164,7 +164,7 @@ class ParallelExecutable:
             self._call.device_for(row, known[number] if chosen is None else chosen[number], chosen is not None)
             for number, row in enumerate(rows)
         ]
-        if len(set(found)) != count:
+        if len({id(each) for each in found}) != count:
             raise ArgumentError(
                 f"{name}: every process runs on a device of its own, not on {', '.join(map(str, found))}; say which by "
                 "execute(..., devices=...)"

@@ -15,6 +15,7 @@ import numpy as np
 from hlojit.arrays import Array, NDArray, from_storage, is_in_blocks, plain_storage
 from hlojit.extensions import Backend, Buffer, Device, MemorySpace, registry
 from hlojit.extensions.backends.backend_checks import devices_of, why_unavailable
+from hlojit.extensions.devices.device import is_one_of
 from hlojit.foreign_arrays import borrowed
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.switches import BACKEND
@@ -139,7 +140,7 @@ def common_device(name: str, arguments: Sequence[Any], known: Sequence[Device]) 
                 f"move one with hlojit.put(array, {str(device)!r})"
             )
         device, first = argument.device, number
-    if device is not None and device not in known:
+    if device is not None and not is_one_of(device, known):
         names = ", ".join(map(str, known))
         raise ArgumentError(
             f"{name}: argument {first} is on {device}, the program is compiled for {names}; "

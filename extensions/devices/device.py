@@ -393,6 +393,11 @@ class Device(ABC):
         return f"<Device {self}: {self.description}>"
 
 
+def is_one_of(device: Device, known: Iterable[Device]) -> bool:
+    """Whether a device is one of these very objects: a vendor's devices may be equal to each other, and without a hash."""
+    return any(device is each for each in known)
+
+
 def _checked(returned: Any, program: DeviceProgram, device: Device) -> tuple[list[Any], Event]:
     where = f"{program.name} on {device}: {backend_text(device.backend)}"
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Event)):

@@ -19,7 +19,7 @@ from hlojit.device_call import checked_argument, has_device_array, refuse_keywor
 from hlojit.executable import ExecutableSpec
 from hlojit.extensions import Buffer, Device, Queue
 from hlojit.extensions.devices.buffers import PromisedMemory
-from hlojit.extensions.devices.device import MAXIMUM_IN_FLIGHT
+from hlojit.extensions.devices.device import MAXIMUM_IN_FLIGHT, is_one_of
 from hlojit.extensions.devices.events import Event, without_frames
 from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.extensions.devices.pending import Pending
@@ -174,7 +174,7 @@ class PartitionedExecutable:
         for number, (argument, type_) in enumerate(zip(arguments, types)):
             here = borrowed(argument, self._devices, f"{name}, argument {number}")
             each = checked_argument(here, type_, name, number)
-            if isinstance(each, Buffer) and each.device not in self._devices:
+            if isinstance(each, Buffer) and not is_one_of(each.device, self._devices):
                 known = ", ".join(map(str, self._devices))
                 raise ArgumentError(
                     f"{name}: argument {number} is on {each.device}, the program is compiled for {known}; "

@@ -30,15 +30,16 @@ class Contents:
     ):
         self.type = type_
         self.host = host
-        self.buffers: dict[Device, Buffer] = {} if buffer is None else {buffer.device: buffer}
+        self.buffers: dict[int, Buffer] = {} if buffer is None else {id(buffer.device): buffer}
+        """By devices' identity, which holds as long as the buffers do: a vendor's devices may be equal to each other."""
         self.is_result = is_result
         """Whether a segment has made it for this run alone."""
 
     def on(self, device: Device, *, own: bool = False) -> Buffer:
         """On a device, moved there if it is not yet; ``own``: in memory that the device's program may write."""
-        found = self.buffers.get(device)
+        found = self.buffers.get(id(device))
         if found is None:
-            found = self.buffers[device] = self._moved(device, own=own)
+            found = self.buffers[id(device)] = self._moved(device, own=own)
         return found
 
     def on_host(self) -> NDArray:

@@ -21,9 +21,9 @@ from hlojit.placement import find_device
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A device of the list, and the number of its back end among those of the list."""
+    """A device of the list, and the number of its back end among those of the list; equal to itself only."""
 
     device: Device
     member: int
