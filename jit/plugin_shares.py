@@ -18,6 +18,7 @@ from typing import Any
 
 from hlojit.extensions import Kernel, Pass, PluginRecord
 from hlojit.extensions.backends.registered import BACKENDS
+from hlojit.extensions.registration.checks import holds_elsewhere
 from hlojit.ir.environment import CUSTOM_CALLS, ELEMENT_TYPES, OPS, Contribution, tables
 from hlojit.ir.fingerprint import fingerprint
 from hlojit.ir.formats import IntegerType
@@ -97,7 +98,7 @@ def _identity(share: _Share, *, anything: bool) -> str:
     if [len(each) for each in counts] == [len(each) for each in everything]:
         return fingerprint(counts)
     # Nobody is expected to ask for the rest.  Who does, by a name that he makes up, finds what was registered.
-    stated = (record.name, record.package, record.version, "" if record.is_unkeyed else record.identity)
+    stated = (record.name, record.package, record.version, record.identity if holds_elsewhere(record) else "")
     return fingerprint((counts, stated))
 
 

@@ -68,11 +68,6 @@ class PluginRecord:
         return f"{self.name!r} (package {self.package} {self.version})" if self.package else f"{self.name!r}"
 
     @property
-    def is_unkeyed(self) -> bool:
-        """Whether something of the plugin has no content, so that the identity holds in this process only."""
-        return self.identity.startswith(_UNKEYED)
-
-    @property
     def source(self) -> str:
         """Who brought something, for messages: ``hlojit-acme 0.1.0``, or ``plugin 'Acme'``."""
         return f"{self.package} {self.version}".rstrip() if self.package else f"plugin {self.name!r}"
@@ -134,6 +129,11 @@ def read_plugin(plugin: Any, record: PluginRecord) -> Contribution:
 def failed(record: PluginRecord, reason: str, disabled: str = "") -> Contribution:
     """The contribution of a plugin that could not be loaded: its record, and the reason in one line, or what disables it."""
     return Contribution(record.name, record.origin, "", {}, record.built_in, reason, disabled, record)
+
+
+def holds_elsewhere(record: PluginRecord) -> bool:
+    """Whether a plugin's identity means something in other processes: everything that it brings has a content."""
+    return not record.identity.startswith(_UNKEYED)
 
 
 def name_of(plugin: Any) -> str:
