@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array
 from hlojit.compiler import parse
-from hlojit.extensions import BlockFormat, hookimpl, using
+from hlojit.extensions import BlockFormat, hookimpl, registry, using
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import element_type, find_element_type
 from hlojit.ir.graph import Module
@@ -65,6 +65,7 @@ def check_block_format(
 @contextmanager
 def _registered(row: BlockFormat) -> Iterator[None]:
     """Have a format, and those of its parts, registered if they are not."""
+    registry().load()  # an installed plugin may bring them
     formats = [each for each in (*row.part_formats, row) if find_element_type(each.name) != each]
     plugin = SimpleNamespace(__name__="hlojit.testing block formats", hlojit_formats=hookimpl(lambda: formats))
     with using(plugin):

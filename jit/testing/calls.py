@@ -90,7 +90,7 @@ def _unreached(refused: Sequence[Sample]) -> int:
 
 @contextmanager
 def _registered(call: CustomCall) -> Iterator[None]:
-    if registry().custom_calls.get(call.target) is call:
+    if registry().load().custom_calls.get(call.target) is call:
         yield
         return
     with using(SimpleNamespace(__name__="hlojit.testing calls", hlojit_custom_calls=hookimpl(lambda: [call]))):

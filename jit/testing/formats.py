@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from hlojit.arrays import Array
 from hlojit.compiler import parse
-from hlojit.extensions import BlockFormat, FloatFormat, hookimpl, using
+from hlojit.extensions import BlockFormat, FloatFormat, hookimpl, registry, using
 from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.formats import element_type, find_element_type
@@ -72,6 +72,7 @@ def check_format(
 @contextmanager
 def registered(row: FloatFormat) -> Iterator[None]:
     """Have a format registered if it is not, and the custom call that cases use."""
+    registry().load()  # an installed plugin may bring it
     formats = [] if find_element_type(row.name) == row else [row]
     plugin = SimpleNamespace(
         __name__="hlojit.testing formats",

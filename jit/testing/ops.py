@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from hlojit.compiler import parse
-from hlojit.extensions import hookimpl, using
+from hlojit.extensions import hookimpl, registry, using
 from hlojit.ir.builder import Builder
 from hlojit.ir.compare import first_difference as module_difference
 from hlojit.ir.environment import OPS, tables
@@ -82,6 +82,7 @@ def check_op(
 
 @contextmanager
 def _registered(record: OpDefinition) -> Iterator[None]:
+    registry().load()  # an installed plugin may bring it
     if tables().table(OPS).get(record.name) is record:
         yield
         return

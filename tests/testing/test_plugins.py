@@ -163,3 +163,33 @@ def test_the_command_that_a_vendor_types(tmp_path: Path) -> None:
     page = (folder / "report.html").read_text()
     assert "kitpackage.double" in page
     assert "does not conform" in page
+
+
+INSTALLED = """
+from hlojit.extensions import ElementwiseCall, FloatFormat, OpDefinition, Operand, Pointwise, hookimpl, like_operands
+
+FORMAT = FloatFormat("cold8", bits=8, decode=lambda code: code / 16.0, encode=lambda x: int(min(max(x, 0.0), 15.9) * 16.0))
+OP = OpDefinition("cold.same", operands=(Operand("x"),), infer=like_operands, reference=lambda call, x: +x,
+                  lowering=Pointwise(lambda b, call, x: x))
+CALL = ElementwiseCall("cold.twice", function=lambda x: 2.0 * x)
+hlojit_formats, hlojit_ops, hlojit_custom_calls = (hookimpl(lambda each=each: [each]) for each in (FORMAT, OP, CALL))
+"""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_format(cold.FORMAT, budget='smoke', groups=['registering again'])",
+        "check_op(cold.OP, operands=['f32'], backends=['reference'], budget='smoke')",
+        "check_custom_call(cold.CALL, operands=['f32'], backends=['reference'], budget='smoke')",
+    ],
+)
+def test_what_an_installed_plugin_brings_is_its_own_before_anything_is_loaded(check: str, tmp_path: Path) -> None:
+    (tmp_path / "cold.py").write_text(INSTALLED)
+    metadata = tmp_path / "hlojit_cold-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hlojit-cold\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text("[hlojit]\ncold = cold\n")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import cold; from hlojit.testing import *; {check}.raise_if_failed()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
