@@ -40,6 +40,7 @@ from hlojit.ir.ops import (
     scatter,
     shape_computations,
     slicing,
+    special_functions,
     transcendental,
     windows,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "scatter",
     "shape_computations",
     "slicing",
+    "special_functions",
     "transcendental",
     "windows",
 ]

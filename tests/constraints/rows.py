@@ -59,6 +59,10 @@ def elementwise() -> list[Broken]:
             Broken(f"chlo.{name}", "I1", call(f"chlo.{name}", "b2", "b2"), "operand must be a tensor of"),
             Broken(f"chlo.{name}", "C1", call(f"chlo.{name}", f"{kind}2", f"{kind}3"), "result types are tensor<3x"),
         ]
+    rows += [
+        Broken("hlojit.gamma", "I1", call("hlojit.gamma", "b2", "b2"), "operand must be a tensor of"),
+        Broken("hlojit.gamma", "C1", call("hlojit.gamma", "f2", "f3"), "result types are tensor<3x"),
+    ]
     for name in CHLO_BINARY:
         kind = "i" if name == "mulhi" else "f"
         rows += [
