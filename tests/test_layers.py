@@ -107,6 +107,7 @@ IR_ORDER = (
     ("verifier",),
     ("text",),
     ("passes",),
+    ("transforms",),
 )
 """The order inside of ``hlojit.ir``: a file or folder imports only what stands above it here.  Records (``ops``) know the
 graph and element types, and neither the builder nor the text."""

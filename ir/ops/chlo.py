@@ -26,6 +26,8 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import pointwise as derivatives
+from hlojit.ir.ops.derivatives.kinds import Derivative
 from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, INTEGER, binary, by_type, unary, widened
 from hlojit.ir.ops.rules import checked, inferred, operand_tensor
@@ -64,19 +66,36 @@ def _function(
     summary: str,
     kinds: Sequence[str] = _KINDS,
     lowering: Lowering | None = None,
+    derivative: Derivative | None = None,
 ) -> OpDefinition:
     has_complex_rule = lowering is None and COMPLEX in kinds
     parts: Mapping[type[Any], RuleOfParts] = {ComplexType: function_of_parts(name)} if has_complex_rule else NO_RULES
     lowering = by_type(real=by_name(name)) if lowering is None else lowering
-    return _renamed(unary(name, kinds, lowering, widened(reference), parts=parts, summary=summary), name)
+    return _renamed(
+        unary(name, kinds, lowering, widened(reference), parts=parts, derivative=derivative, summary=summary), name
+    )
 
 
-ACOS = _function("acos", of_complex(np.arccos, complex_references.acos), "Inverse cosine.")
-ACOSH = _function("acosh", of_complex(np.arccosh, complex_references.acosh), "Inverse hyperbolic cosine.")
-ASIN = _function("asin", of_complex(np.arcsin, complex_references.asin), "Inverse sine.")
-ASINH = _function("asinh", of_complex(np.arcsinh, complex_references.asinh), "Inverse hyperbolic sine.")
-ATAN = _function("atan", of_complex(np.arctan, complex_references.atan), "Inverse tangent.")
-ATANH = _function("atanh", of_complex(np.arctanh, complex_references.atanh), "Inverse hyperbolic tangent.")
+ACOS = _function("acos", of_complex(np.arccos, complex_references.acos), "Inverse cosine.", derivative=derivatives.ACOS)
+ACOSH = _function(
+    "acosh",
+    of_complex(np.arccosh, complex_references.acosh),
+    "Inverse hyperbolic cosine.",
+    derivative=derivatives.ACOSH,
+)
+ASIN = _function("asin", of_complex(np.arcsin, complex_references.asin), "Inverse sine.", derivative=derivatives.ASIN)
+ASINH = _function(
+    "asinh", of_complex(np.arcsinh, complex_references.asinh), "Inverse hyperbolic sine.", derivative=derivatives.ASINH
+)
+ATAN = _function(
+    "atan", of_complex(np.arctan, complex_references.atan), "Inverse tangent.", derivative=derivatives.ATAN
+)
+ATANH = _function(
+    "atanh",
+    of_complex(np.arctanh, complex_references.atanh),
+    "Inverse hyperbolic tangent.",
+    derivative=derivatives.ATANH,
+)
 ASIN_ACOS_KERNEL = _renamed(
     unary(
         "_asin_acos_kernel",
@@ -91,11 +110,21 @@ ASIN_ACOS_KERNEL = _renamed(
 BESSEL_I1E = _function(
     "bessel_i1e", special("i1e"), "Modified Bessel function of order 1, scaled by exp(-|x|).", (FLOAT,)
 )
-COSH = _function("cosh", of_complex(np.cosh, complex_references.cosh), "Hyperbolic cosine.")
-DIGAMMA = _function("digamma", special("digamma"), "Derivative of the logarithm of the gamma function.", (FLOAT,))
-ERF = _function("erf", special("erf"), "Error function.", (FLOAT,))
-ERF_INV = _function("erf_inv", special("erfinv"), "Inverse of the error function.", (FLOAT,))
-ERFC = _function("erfc", special("erfc"), "1 - erf(x).", (FLOAT,))
+COSH = _function(
+    "cosh", of_complex(np.cosh, complex_references.cosh), "Hyperbolic cosine.", derivative=derivatives.COSH
+)
+DIGAMMA = _function(
+    "digamma",
+    special("digamma"),
+    "Derivative of the logarithm of the gamma function.",
+    (FLOAT,),
+    derivative=derivatives.DIGAMMA,
+)
+ERF = _function("erf", special("erf"), "Error function.", (FLOAT,), derivative=derivatives.ERF)
+ERF_INV = _function(
+    "erf_inv", special("erfinv"), "Inverse of the error function.", (FLOAT,), derivative=derivatives.ERF_INV
+)
+ERFC = _function("erfc", special("erfc"), "1 - erf(x).", (FLOAT,), derivative=derivatives.ERFC)
 
 
 def _log_gamma(x: Array) -> Array:
@@ -106,8 +135,14 @@ def _log_gamma(x: Array) -> Array:
     return np.where(np.isinf(x), size, found)
 
 
-LGAMMA = _function("lgamma", _log_gamma, "Logarithm of the absolute value of the gamma function.", (FLOAT,))
-SINH = _function("sinh", of_complex(np.sinh, complex_references.sinh), "Hyperbolic sine.")
+LGAMMA = _function(
+    "lgamma",
+    _log_gamma,
+    "Logarithm of the absolute value of the gamma function.",
+    (FLOAT,),
+    derivative=derivatives.LGAMMA,
+)
+SINH = _function("sinh", of_complex(np.sinh, complex_references.sinh), "Hyperbolic sine.", derivative=derivatives.SINH)
 
 
 # what is a few StableHLO ops
@@ -143,7 +178,15 @@ def _expand_square(builder: Any, instruction: Instruction) -> Sequence[Value] | 
 
 
 CONJ = _renamed(
-    unary("conj", _KINDS, _expansion(_conjugate), lambda call, x: np.conj(x), summary="Complex conjugate."), "conj"
+    unary(
+        "conj",
+        _KINDS,
+        _expansion(_conjugate),
+        lambda call, x: np.conj(x),
+        derivative=derivatives.CONJ,
+        summary="Complex conjugate.",
+    ),
+    "conj",
 )
 SQUARE = _renamed(
     unary(
@@ -152,12 +195,17 @@ SQUARE = _renamed(
         Expand(_expand_square),
         lambda call, x: complex_arrays.square(x) if x.dtype.kind == "c" else x * x,
         parts={ComplexType: function_of_parts("square")},
+        derivative=derivatives.SQUARE,
         summary="The operand times itself.",
     ),
     "square",
 )
 TAN = _function(
-    "tan", of_complex(np.tan, complex_references.tan), "Tangent.", lowering=_expansion(lambda b, x: b.tan(x))
+    "tan",
+    of_complex(np.tan, complex_references.tan),
+    "Tangent.",
+    lowering=_expansion(lambda b, x: b.tan(x)),
+    derivative=derivatives.TAN,
 )
 
 
@@ -200,9 +248,14 @@ def _next_after(call: Any, x: Array, y: Array) -> Array:
 
 
 def _binary(
-    name: str, reference: Any, summary: str, lowering: Lowering | None = None, kinds: Sequence[str] = (FLOAT,)
+    name: str,
+    reference: Any,
+    summary: str,
+    lowering: Lowering | None = None,
+    kinds: Sequence[str] = (FLOAT,),
+    derivative: Derivative | None = None,
 ) -> OpDefinition:
-    return _renamed(binary(name, kinds, lowering, reference, summary=summary), name)
+    return _renamed(binary(name, kinds, lowering, reference, derivative=derivative, summary=summary), name)
 
 
 def _emit_next_after(b: ScalarBuilder, call: PointwiseCall, x: Scalar, y: Scalar) -> Scalar:
@@ -250,8 +303,16 @@ def _zeta(s: Array, q: Array) -> Any:
     return np.where(np.isnan(s) | np.isnan(q), np.nan, value)
 
 
-POLYGAMMA = _binary("polygamma", widened(_polygamma), "Derivatives of digamma.", by_type(real=by_name("polygamma")))
-ZETA = _binary("zeta", widened(_zeta), "Hurwitz zeta function.", by_type(real=by_name("zeta")))
+POLYGAMMA = _binary(
+    "polygamma",
+    widened(_polygamma),
+    "Derivatives of digamma.",
+    by_type(real=by_name("polygamma")),
+    derivative=derivatives.POLYGAMMA,
+)
+ZETA = _binary(
+    "zeta", widened(_zeta), "Hurwitz zeta function.", by_type(real=by_name("zeta")), derivative=derivatives.ZETA
+)
 
 
 def _mulhi(call: Any, x: Array, y: Array) -> Array:

@@ -29,6 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import pointwise as derivatives
 from hlojit.ir.ops.pointwise import ANY, BOOLEAN, inferred_element, inferred_shape, is_signed, merged_shape, takes
 from hlojit.ir.ops.ranges import clamped, union_of
 from hlojit.ir.ops.rules import (
@@ -207,6 +208,7 @@ SELECT = define(
         ),
         cost=Cost.CHEAP,
         value_range=union_of(1),
+        derivative=derivatives.SELECT,
         summary="on_true where pred holds, on_false elsewhere.",
     )
 )
@@ -268,6 +270,7 @@ CLAMP = define(
         cost=Cost.CHEAP,
         value_range=clamped,
         parts={ComplexType: complex_arithmetic.clamped},
+        derivative=derivatives.CLAMP,
         summary="minimum(maximum(operand, min), max).",
     )
 )

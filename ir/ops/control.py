@@ -10,6 +10,8 @@ from hlojit.ir.errors import ExecutionError, TypeInferenceError
 from hlojit.ir.formats import BooleanType, ElementType
 from hlojit.ir.ops import padding_rules
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32, STRING, SYMBOL
+from hlojit.ir.ops.batching import control as batching
+from hlojit.ir.ops.batching.movement import native
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -25,6 +27,8 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import control as derivatives
+from hlojit.ir.ops.derivatives.pointwise import IDENTITY
 from hlojit.ir.ops.parts import SEPARATELY, each_part
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -223,6 +227,8 @@ WHILE = define(
         traits=STRUCTURAL,
         lowering=Structural("loop"),
         parts={ElementType: SEPARATELY},
+        derivative=derivatives.LOOP,
+        batching=batching.loop,
         summary="repeats a body while a condition holds",
     )
 )
@@ -275,6 +281,8 @@ IF = define(
         traits=STRUCTURAL,
         lowering=Structural("branch"),
         parts={ElementType: SEPARATELY},
+        derivative=derivatives.BRANCH,
+        batching=batching.branch,
         summary="evaluates one of two branches",
     )
 )
@@ -304,6 +312,8 @@ CASE = define(
         traits=STRUCTURAL,
         lowering=Structural("branch"),
         parts={ElementType: SEPARATELY},
+        derivative=derivatives.BRANCH,
+        batching=batching.branch,
         summary="evaluates the branch that an index chooses, the last one if it is out of range",
     )
 )
@@ -405,6 +415,8 @@ OPTIMIZATION_BARRIER = define(
         lowering=Structural("alias"),
         parts={ElementType: SEPARATELY},
         padded=padding_rules.as_pointwise,
+        derivative=IDENTITY,
+        batching=native,
         summary="an identity across which nothing is moved",
     )
 )
@@ -428,6 +440,7 @@ SHARDING_CONSTRAINT = define(
         lowering=Pointwise(lambda builder, call, operand: operand),
         parts={ElementType: each_part},
         cost=Cost.CHEAP,
+        derivative=IDENTITY,
         summary="an identity that carries a sharding",
     )
 )

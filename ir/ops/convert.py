@@ -37,6 +37,8 @@ from hlojit.ir.ops.definition import (
     ValueRange,
     define,
 )
+from hlojit.ir.ops.derivatives import pointwise as derivatives
+from hlojit.ir.ops.derivatives.kinds import Derivative
 from hlojit.ir.ops.elementwise import modulus_type
 from hlojit.ir.ops.pointwise import (
     ANY_PER_AXIS,
@@ -123,6 +125,7 @@ CONVERT = define(
         cost=Cost.CHEAP,
         value_range=_converted_range,
         parts={BlockFormat: converted_blocks, ComplexType: converted},
+        derivative=derivatives.CONVERT,
         summary="The same number in another element type: rounded to even, truncated, saturated or wrapped.",
     )
 )
@@ -365,6 +368,7 @@ REDUCE_PRECISION = define(
         traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Pointwise(_reduce_precision),
         cost=Cost.CHEAP,
+        derivative=derivatives.REDUCE_PRECISION,
         summary="Rounded to a float of fewer bits and back.",
     )
 )
@@ -400,6 +404,7 @@ COMPLEX_NUMBER = define(
         lowering=Pointwise(lambda builder, call, real, imaginary: Pair(real, imaginary), exact=True),
         cost=Cost.CHEAP,
         parts={ComplexType: lambda builder, instruction, operands: [(operands[0][0], operands[1][0])]},
+        derivative=derivatives.COMPLEX,
         summary="lhs + i * rhs.",
     )
 )
@@ -407,7 +412,9 @@ COMPLEX_NUMBER = define(
 _PART_RULES = (takes("I1", 0, "operand", (FLOAT, COMPLEX)),)
 
 
-def _part(number: int, mnemonic: str, reference: Any, lowering: Pointwise, summary: str) -> OpDefinition:
+def _part(
+    number: int, mnemonic: str, reference: Any, lowering: Pointwise, derivative: Derivative, summary: str
+) -> OpDefinition:
     return define(
         OpDefinition(
             f"stablehlo.{mnemonic}",
@@ -420,6 +427,7 @@ def _part(number: int, mnemonic: str, reference: Any, lowering: Pointwise, summa
             lowering=lowering,
             cost=Cost.CHEAP,
             parts={ComplexType: lambda builder, instruction, operands: [(operands[0][number],)]},
+            derivative=derivative,
             summary=summary,
         )
     )
@@ -430,6 +438,7 @@ REAL = _part(
     "real",
     plain(np.real),
     by_type(real=lambda b, x: x, pair=lambda b, x: x.real, exact=True),
+    derivatives.REAL,
     "The real part.",
 )
 IMAG = _part(
@@ -438,5 +447,6 @@ IMAG = _part(
     plain(np.imag),
     # a format may have no zero
     by_type(real=lambda b, x: b.constant(x.kind, 0.0), pair=lambda b, x: x.imag),
+    derivatives.IMAG,
     "The imaginary part; of a real number, 0.",
 )

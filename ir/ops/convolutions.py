@@ -13,6 +13,7 @@ from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types, shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL_ARRAY, I64, I64_ARRAY, I64_MATRIX, RecordKind
+from hlojit.ir.ops.batching import reductions as batching
 from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.convolution_windows import declined_by_kernels, windows_times_kernel
 from hlojit.ir.ops.definition import (
@@ -28,6 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import products as derivatives
 from hlojit.ir.ops.dynamism import padded_at_run_time, scalar_of
 from hlojit.ir.ops.mixed_products import declined_mixture, product_of_one_kind
 from hlojit.ir.ops.products import (
@@ -363,6 +365,8 @@ CONVOLUTION = define(
         ),
         parts={BlockFormat: decode_op_encode, QuantizedType: convolution_parts},
         symbolic=shape_rules.convolution,
+        derivative=derivatives.CONVOLUTION,
+        batching=batching.convolution,
         summary="products of windows of an image with a kernel",
     )
 )

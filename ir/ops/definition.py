@@ -31,6 +31,8 @@ from hlojit.ir.types import TensorType, Type
 if TYPE_CHECKING:
     from hlojit.ir.graph import Block, Instruction, Value
     from hlojit.ir.ops.attribute_kinds import AttributeKind
+    from hlojit.ir.ops.batching.kinds import BatchingRule
+    from hlojit.ir.ops.derivatives.kinds import Derivative
     from hlojit.ir.ops.padded_values import PaddingRule
     from hlojit.ir.ops.parts import RuleOfParts
     from hlojit.ir.ops.symbolic_values import ShapeRule
@@ -331,6 +333,10 @@ class OpDefinition:
     by name of element type; see ``hlojit.ir.ops.accuracy``."""
     largest: float = field(default=math.inf, compare=False)
     """The largest magnitude of a finite result of real operands."""
+    derivative: Derivative | None = field(default=None, compare=False)
+    """How the op is differentiated (see ``hlojit.ir.ops.derivatives.kinds``); without a rule, as what it expands into."""
+    batching: BatchingRule | None = field(default=None, compare=False)
+    """How many of the op are computed at once (see ``hlojit.ir.ops.batching.kinds``); pointwise ops need no rule."""
     callees: tuple[str, ...] = ()
     """Attributes that name functions of the module whose bodies run in place of the instruction."""
     registered: bool = field(default=True, compare=False)

@@ -22,6 +22,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import pointwise as derivatives
 from hlojit.ir.ops.parts import each_part
 from hlojit.ir.ops.pointwise import (
     ANY,
@@ -129,6 +130,7 @@ ADD = define(
         identity=lambda element: -0.0 if isinstance(element, FloatFormat) else 0,
         value_range=monotonic(operator.add),
         parts={ComplexType: each_part},
+        derivative=derivatives.ADD,
         summary="Sum; of booleans, or.",
     )
 )
@@ -141,6 +143,7 @@ SUBTRACT = define(
         plain(np.subtract),
         value_range=monotonic(operator.sub),
         parts={ComplexType: each_part},
+        derivative=derivatives.SUBTRACT,
         summary="Difference.",
     )
 )
@@ -159,6 +162,7 @@ MULTIPLY = define(
         identity=lambda element: 1,
         value_range=monotonic(operator.mul),
         parts={ComplexType: of_parts(product)},
+        derivative=derivatives.MULTIPLY,
         summary="Product; of booleans, and.",
     )
 )
@@ -191,6 +195,7 @@ DIVIDE = define(
         _divide,
         cost=Cost.EXPENSIVE,
         parts={ComplexType: function_of_parts("divide")},
+        derivative=derivatives.DIVIDE,
         summary="Quotient, of integers toward zero.",
     )
 )
@@ -214,6 +219,7 @@ REMAINDER = define(
         ),
         _remainder,
         cost=Cost.EXPENSIVE,
+        derivative=derivatives.REMAINDER,
         summary="Remainder of the division toward zero, with the dividend's sign.",
     )
 )
@@ -247,6 +253,7 @@ POWER = define(
         _power,
         cost=Cost.EXPENSIVE,
         parts={ComplexType: function_of_parts("power")},
+        derivative=derivatives.POWER,
         summary="lhs to the power of rhs.",
     )
 )
@@ -291,6 +298,7 @@ MAXIMUM = define(
         identity=lowest,
         value_range=monotonic(max),
         parts={ComplexType: extremum("GT")},
+        derivative=derivatives.EXTREMUM,
         summary="The larger; NaN if either is NaN, and 0.0 is larger than -0.0.",
     )
 )
@@ -310,6 +318,7 @@ MINIMUM = define(
         identity=highest,
         value_range=monotonic(min),
         parts={ComplexType: extremum("LT")},
+        derivative=derivatives.EXTREMUM,
         summary="The smaller; NaN if either is NaN, and -0.0 is smaller than 0.0.",
     )
 )
@@ -333,6 +342,7 @@ NEGATE = define(
         Pointwise(_flip_sign),
         plain(np.negative),
         parts={ComplexType: each_part},
+        derivative=derivatives.NEGATE,
         summary="Minus the operand; integers wrap.",
     )
 )
@@ -360,6 +370,7 @@ ABS = define(
         ),
         cost=Cost.CHEAP,
         parts={ComplexType: function_of_parts("abs", is_real=True)},
+        derivative=derivatives.ABS,
         summary="The magnitude; of the smallest integer, itself.",
     )
 )
@@ -384,6 +395,7 @@ SIGN = define(
         _sign,
         traits=frozenset({Trait.IDEMPOTENT}),
         parts={ComplexType: function_of_parts("sign")},
+        derivative=derivatives.SIGN,
         summary="-1, 0 or 1; zeros and NaN as they are.",
     )
 )
@@ -405,6 +417,7 @@ def _rounding(mnemonic: str, rule: Any, reference: Any, summary: str) -> OpDefin
             by_type(real=rule),
             reference,
             traits=frozenset({Trait.IDEMPOTENT}),
+            derivative=derivatives.STEPS,
             summary=summary,
         )
     )

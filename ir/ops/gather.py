@@ -12,6 +12,7 @@ from hlojit.ir.formats import ElementType, IntegerType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, I64_ARRAY, RecordKind
+from hlojit.ir.ops.batching import reductions as batching
 from hlojit.ir.ops.block_movement import BLOCK_GATHER
 from hlojit.ir.ops.definition import (
     Array,
@@ -23,6 +24,7 @@ from hlojit.ir.ops.definition import (
     Operand,
     define,
 )
+from hlojit.ir.ops.derivatives import indexing as derivatives
 from hlojit.ir.ops.rules import (
     OpCall,
     ascending,
@@ -298,6 +300,8 @@ GATHER = define(
         parts={BlockFormat: BLOCK_GATHER},
         lowering=Indexed(_emit_gather, moves=True, looks_up=True),
         symbolic=shape_rules.gather,
+        derivative=derivatives.GATHER,
+        batching=batching.gather,
         summary="slices of the operand at indices given by a tensor",
     )
 )

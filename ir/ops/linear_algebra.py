@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.formats import ComplexType, FloatFormat, element_type
 from hlojit.ir.ops.attribute_kinds import BOOL, I64_ARRAY, EnumKind
+from hlojit.ir.ops.batching import movement as batching
 from hlojit.ir.ops.definition import (
     Array,
     AttributeSpec,
@@ -21,6 +22,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import linear_algebra as derivatives
 from hlojit.ir.ops.factorizations import declined, expand_cholesky, expand_triangular_solve
 from hlojit.ir.ops.fourier import expand_fft
 from hlojit.ir.ops.pointwise import COMPLEX, FLOAT, QUANTIZED, takes
@@ -86,6 +88,8 @@ CHOLESKY = define(
         syntax="cholesky",
         traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Kernel("cholesky", expansion=expand_cholesky, declines=declined, takes_pairs=True),
+        derivative=derivatives.CHOLESKY,
+        batching=batching.native,
         summary="the Cholesky factors of matrices",
     )
 )
@@ -174,6 +178,8 @@ TRIANGULAR_SOLVE = define(
         reference=_solve_reference,
         traits=frozenset({Trait.DEQUANTIZES}),
         lowering=Kernel("triangular_solve", expansion=expand_triangular_solve, declines=declined, takes_pairs=True),
+        derivative=derivatives.TRIANGULAR_SOLVE,
+        batching=batching.native,
         summary="solutions of triangular systems",
     )
 )
@@ -293,6 +299,8 @@ FFT = define(
         reference=_fft_reference,
         syntax="fft",
         lowering=Expand(expand_fft),
+        derivative=derivatives.FFT,
+        batching=batching.native,
         summary="Fourier transforms over the last one to three dimensions",
     )
 )

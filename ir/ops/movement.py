@@ -14,6 +14,7 @@ from hlojit.ir.formats import QuantizedType
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import dynamic_types, padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY
+from hlojit.ir.ops.batching import movement as batching
 from hlojit.ir.ops.block_movement import BLOCK_BROADCAST, BLOCK_RESHAPE, BLOCK_REVERSE, BLOCK_TRANSPOSE
 from hlojit.ir.ops.definition import (
     Array,
@@ -26,6 +27,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import movement as derivatives
 from hlojit.ir.ops.pointwise import ANY, ANY_PER_AXIS, inferred_shape, takes
 from hlojit.ir.ops.quantized_rules import broadcast_axis, moved_elements, reshaped_axis
 from hlojit.ir.ops.ranges import same_range
@@ -128,6 +130,8 @@ BROADCAST_IN_DIM = define(
         value_range=same_range,
         symbolic=shape_rules.broadcast,
         padded=padding_rules.broadcast_in_dim,
+        derivative=derivatives.BROADCAST_IN_DIM,
+        batching=batching.broadcast_in_dim,
         summary="Elements repeated along new dimensions and those of size 1.",
     )
 )
@@ -195,6 +199,8 @@ TRANSPOSE = define(
         value_range=same_range,
         symbolic=shape_rules.transpose,
         padded=padding_rules.transpose,
+        derivative=derivatives.TRANSPOSE,
+        batching=batching.transpose,
         summary="Dimensions in another order.",
     )
 )
@@ -274,6 +280,8 @@ RESHAPE = define(
         value_range=same_range,
         symbolic=shape_rules.reshape,
         padded=padding_rules.reshape,
+        derivative=derivatives.RESHAPE,
+        batching=batching.reshape,
         summary="The same elements in the same order, in another shape.",
     )
 )
@@ -314,6 +322,8 @@ REVERSE = define(
         value_range=same_range,
         symbolic=shape_rules.reverse,
         padded=padding_rules.reverse,
+        derivative=derivatives.REVERSE,
+        batching=batching.reverse,
         summary="Elements in the opposite order along some dimensions.",
     )
 )

@@ -29,6 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     ValueRange,
 )
+from hlojit.ir.ops.derivatives.kinds import Derivative
 from hlojit.ir.ops.parts import NO_RULES, RuleOfParts
 from hlojit.ir.ops.rules import (
     OpCall,
@@ -199,6 +200,7 @@ def unary(
     cost: Cost = Cost.CHEAP,
     parts: Mapping[type[Any], RuleOfParts] = NO_RULES,
     further: tuple[Constraint, ...] = (),
+    derivative: Derivative | None = None,
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with one operand whose result has the operand's type."""
@@ -215,6 +217,7 @@ def unary(
         lowering=lowering,
         cost=cost,
         parts=parts,
+        derivative=derivative,
         summary=summary,
     )
 
@@ -232,6 +235,7 @@ def binary(
     identity: Callable[[ElementType], Any] | None = None,
     value_range: Callable[[Instruction, RangeOf], ValueRange | None] | None = None,
     parts: Mapping[type[Any], RuleOfParts] = NO_RULES,
+    derivative: Derivative | None = None,
     summary: str = "",
 ) -> OpDefinition:
     """The record of an op with two operands of one type, which is the result's too.
@@ -256,6 +260,7 @@ def binary(
         identity=identity,
         value_range=value_range,
         parts=parts,
+        derivative=derivative,
         summary=summary,
     )
 

@@ -13,6 +13,7 @@ from hlojit.ir.formats import BooleanType, ComplexType, ElementType, FloatFormat
 from hlojit.ir.graph import Instruction
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import ArrayOfKind, EnumKind, RecordKind
+from hlojit.ir.ops.batching import reductions as batching
 from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.convert import convert_array
 from hlojit.ir.ops.definition import (
@@ -28,6 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import products as derivatives
 from hlojit.ir.ops.dot_algorithms import (
     ALGORITHM_RULES,
     declined_algorithm,
@@ -331,6 +333,8 @@ DOT_GENERAL = define(
         parts={BlockFormat: decode_op_encode, ComplexType: parts_of_complex_product, QuantizedType: dot_parts},
         symbolic=shape_rules.dot_general,
         padded=padding_rules.dot_general,
+        derivative=derivatives.DOT_GENERAL,
+        batching=batching.dot_general,
         summary="products of matrices, batched, over any dimensions",
     )
 )

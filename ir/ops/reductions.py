@@ -13,6 +13,7 @@ from hlojit.ir.errors import ExecutionError
 from hlojit.ir.formats import ElementType, FloatFormat, QuantizedType
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, I64, I64_ARRAY
+from hlojit.ir.ops.batching import reductions as batching
 from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.combiners import combiner_of
 from hlojit.ir.ops.definition import (
@@ -30,6 +31,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import reductions as derivatives
 from hlojit.ir.ops.ordered_loops import expand_sort
 from hlojit.ir.ops.parts import SEPARATELY, Separately, in_pairs
 from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
@@ -247,6 +249,8 @@ REDUCE = define(
         parts={BlockFormat: decode_op_encode, ElementType: SEPARATELY, QuantizedType: reduced_parts},
         symbolic=shape_rules.reduce,
         padded=padding_rules.reduce,
+        derivative=derivatives.REDUCE,
+        batching=batching.reduce,
         summary="combines the elements along dimensions",
     )
 )
@@ -403,6 +407,8 @@ SORT = define(
         symbolic=shape_rules.sort,
         parts={ElementType: Separately(in_pairs)},
         padded=padding_rules.sort,
+        derivative=derivatives.SORT,
+        batching=batching.sort,
         summary="sorts along a dimension by a comparator",
     )
 )

@@ -11,6 +11,8 @@ from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops import shape_rules
 from hlojit.ir.ops.attribute_kinds import BOOL, RecordKind
+from hlojit.ir.ops.batching import reductions as batching
+from hlojit.ir.ops.batching.movement import dynamic_update_slice as update_batching
 from hlojit.ir.ops.block_movement import BLOCK_UPDATE
 from hlojit.ir.ops.definition import (
     Array,
@@ -24,6 +26,8 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import indexing as derivatives
+from hlojit.ir.ops.derivatives.movement import DYNAMIC_UPDATE_SLICE as UPDATE_DERIVATIVE
 from hlojit.ir.ops.gather import (
     INDICES_ARE_SORTED,
     batch_extents,
@@ -286,6 +290,8 @@ SCATTER = define(
         lowering=Kernel("scatter", expansion=expand_scatter),
         symbolic=shape_rules.scatter,
         parts={ElementType: SEPARATELY, QuantizedType: reduced_parts},
+        derivative=derivatives.SCATTER,
+        batching=batching.scatter,
         summary="combines updates into the inputs at indices given by a tensor; those out of bounds are skipped",
     )
 )
@@ -353,6 +359,8 @@ DYNAMIC_UPDATE_SLICE = define(
         lowering=Kernel("dynamic_update_slice"),
         symbolic=shape_rules.dynamic_update_slice,
         parts={BlockFormat: BLOCK_UPDATE, ElementType: each_part},
+        derivative=UPDATE_DERIVATIVE,
+        batching=update_batching,
         summary="the operand with a slice overwritten",
     )
 )

@@ -16,6 +16,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64, I64_ARRAY
+from hlojit.ir.ops.batching import movement as batching
 from hlojit.ir.ops.block_movement import BLOCK_CONCATENATE, BLOCK_DYNAMIC_SLICE, BLOCK_SLICE
 from hlojit.ir.ops.definition import (
     Array,
@@ -28,6 +29,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
+from hlojit.ir.ops.derivatives import movement as derivatives
 from hlojit.ir.ops.pointwise import ANY, inferred_element, takes
 from hlojit.ir.ops.ranges import same_range, union_of
 from hlojit.ir.ops.rules import (
@@ -109,6 +111,8 @@ SLICE = define(
         value_range=same_range,
         symbolic=shape_rules.slice_,
         padded=padding_rules.slice_,
+        derivative=derivatives.SLICE,
+        batching=batching.slice,
         summary="Every stride-th element from start to limit.",
     )
 )
@@ -224,6 +228,8 @@ PAD = define(
         lowering=Indexed(_pad, reads=_padded_reads, moves=True),
         symbolic=shape_rules.pad,
         padded=padding_rules.pad,
+        derivative=derivatives.PAD,
+        batching=batching.pad,
         summary="A value added around and between the elements; negative padding removes elements.",
     )
 )
@@ -321,6 +327,8 @@ CONCATENATE = define(
         value_range=union_of(),
         symbolic=shape_rules.concatenate,
         padded=padding_rules.concatenate,
+        derivative=derivatives.CONCATENATE,
+        batching=batching.concatenate,
         summary="Tensors joined along one dimension.",
     )
 )
@@ -397,6 +405,8 @@ DYNAMIC_SLICE = define(
         lowering=Indexed(_dynamic_slice, moves=True, looks_up=True),
         value_range=same_range,
         symbolic=shape_rules.dynamic_slice,
+        derivative=derivatives.DYNAMIC_SLICE,
+        batching=batching.dynamic_slice,
         summary="A slice whose place is known at run time, moved inside the operand where it would reach beyond.",
     )
 )

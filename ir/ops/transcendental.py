@@ -14,6 +14,8 @@ from hlojit.ir.ops.accuracy import with_accuracy
 from hlojit.ir.ops.complex_arrays import of_complex
 from hlojit.ir.ops.complex_functions import function_of_parts, logarithm
 from hlojit.ir.ops.definition import Array, Cost, OpDefinition, define
+from hlojit.ir.ops.derivatives import pointwise as derivatives
+from hlojit.ir.ops.derivatives.kinds import Derivative
 from hlojit.ir.ops.parts import PartsRule
 from hlojit.ir.ops.pointwise import ACCURACY, ACCURACY_RULE, COMPLEX, FLOAT, QUANTIZED, binary, by_type, unary, widened
 from hlojit.ir.scalar.builder import Scalar, ScalarBuilder
@@ -47,6 +49,7 @@ def _function(
     *,
     units: Mapping[str, float] = _UNITS,
     largest: float = math.inf,
+    derivative: Derivative,
 ) -> OpDefinition:
     lowering = by_type(real=rule)
     return define(
@@ -60,6 +63,7 @@ def _function(
                 further=(ACCURACY_RULE,),
                 cost=Cost.EXPENSIVE,
                 parts={ComplexType: with_accuracy(parts)},
+                derivative=derivative,
                 summary=summary,
             ),
             units=units,
@@ -74,7 +78,12 @@ def _logistic(x: Array) -> Array:
 
 
 CBRT = _function(
-    "cbrt", by_name("cbrt"), of_complex(np.cbrt, complex_references.cbrt), "Cube root.", function_of_parts("cbrt")
+    "cbrt",
+    by_name("cbrt"),
+    of_complex(np.cbrt, complex_references.cbrt),
+    "Cube root.",
+    function_of_parts("cbrt"),
+    derivative=derivatives.CBRT,
 )
 COSINE = _function(
     "cosine",
@@ -83,6 +92,7 @@ COSINE = _function(
     "Cosine.",
     function_of_parts("cos"),
     largest=1.0,
+    derivative=derivatives.COSINE,
 )
 EXPONENTIAL = _function(
     "exponential",
@@ -90,6 +100,7 @@ EXPONENTIAL = _function(
     of_complex(np.exp, complex_references.exp),
     "e to the power of the operand.",
     function_of_parts("exp"),
+    derivative=derivatives.EXPONENTIAL,
 )
 EXPONENTIAL_MINUS_ONE = _function(
     "exponential_minus_one",
@@ -98,14 +109,23 @@ EXPONENTIAL_MINUS_ONE = _function(
     "exp(x) - 1.",
     function_of_parts("expm1"),
     units=_UNITS_BUT_AT_ZEROS,
+    derivative=derivatives.EXPONENTIAL_MINUS_ONE,
 )
-LOG = _function("log", by_name("log"), of_complex(np.log, complex_references.log), "Natural logarithm.", logarithm)
+LOG = _function(
+    "log",
+    by_name("log"),
+    of_complex(np.log, complex_references.log),
+    "Natural logarithm.",
+    logarithm,
+    derivative=derivatives.LOG,
+)
 LOG_PLUS_ONE = _function(
     "log_plus_one",
     by_name("log1p"),
     of_complex(np.log1p, complex_references.log1p),
     "log(1 + x).",
     function_of_parts("log1p"),
+    derivative=derivatives.LOG_PLUS_ONE,
 )
 LOGISTIC = _function(
     "logistic",
@@ -115,6 +135,7 @@ LOGISTIC = _function(
     function_of_parts("logistic"),
     units=_UNITS_BUT_AT_ZEROS,
     largest=1.0,
+    derivative=derivatives.LOGISTIC,
 )
 RSQRT = _function(
     "rsqrt",
@@ -122,9 +143,16 @@ RSQRT = _function(
     of_complex(lambda x: 1 / np.sqrt(x), complex_references.rsqrt),
     "1 / sqrt(x).",
     function_of_parts("rsqrt"),
+    derivative=derivatives.RSQRT,
 )
 SINE = _function(
-    "sine", by_name("sin"), of_complex(np.sin, complex_references.sin), "Sine.", function_of_parts("sin"), largest=1.0
+    "sine",
+    by_name("sin"),
+    of_complex(np.sin, complex_references.sin),
+    "Sine.",
+    function_of_parts("sin"),
+    largest=1.0,
+    derivative=derivatives.SINE,
 )
 SQRT = _function(
     "sqrt",
@@ -132,8 +160,16 @@ SQRT = _function(
     of_complex(np.sqrt, complex_references.sqrt),
     "Square root.",
     function_of_parts("sqrt"),
+    derivative=derivatives.SQRT,
 )
-TAN = _function("tan", by_name("tan"), of_complex(np.tan, complex_references.tan), "Tangent.", function_of_parts("tan"))
+TAN = _function(
+    "tan",
+    by_name("tan"),
+    of_complex(np.tan, complex_references.tan),
+    "Tangent.",
+    function_of_parts("tan"),
+    derivative=derivatives.TAN,
+)
 TANH = _function(
     "tanh",
     by_name("tanh"),
@@ -141,6 +177,7 @@ TANH = _function(
     "Hyperbolic tangent.",
     function_of_parts("tanh"),
     largest=1.0,
+    derivative=derivatives.TANH,
 )
 
 
@@ -152,6 +189,7 @@ ATAN2 = define(
         widened(of_complex(np.arctan2, complex_references.atan2)),
         cost=Cost.EXPENSIVE,
         parts={ComplexType: function_of_parts("atan2")},
+        derivative=derivatives.ATAN2,
         summary="The angle of the point (rhs, lhs), in [-pi, pi].",
     )
 )

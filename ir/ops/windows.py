@@ -10,6 +10,7 @@ from hlojit.ir.block_formats import BlockFormat
 from hlojit.ir.formats import ElementType, QuantizedType
 from hlojit.ir.ops import padding_rules, shape_rules
 from hlojit.ir.ops.attribute_kinds import I64_ARRAY, I64_MATRIX
+from hlojit.ir.ops.batching import reductions as batching
 from hlojit.ir.ops.block_arithmetic import decode_op_encode
 from hlojit.ir.ops.definition import (
     Array,
@@ -23,6 +24,7 @@ from hlojit.ir.ops.definition import (
     ReferenceCall,
     define,
 )
+from hlojit.ir.ops.derivatives import reductions as derivatives
 from hlojit.ir.ops.parts import SEPARATELY
 from hlojit.ir.ops.quantized_reductions import reduced_parts, reduces_quantized
 from hlojit.ir.ops.reductions import (
@@ -237,6 +239,8 @@ REDUCE_WINDOW = define(
         parts={BlockFormat: decode_op_encode, ElementType: SEPARATELY, QuantizedType: reduced_parts},
         symbolic=shape_rules.reduce_window,
         padded=padding_rules.reduce_window,
+        derivative=derivatives.REDUCE_WINDOW,
+        batching=batching.reduce_window,
         summary="combines the elements of sliding windows",
     )
 )

@@ -1,0 +1,1 @@
+"""Graphs to graphs of their derivatives (``differentiation``) and of many at once (``vectorization``), by the op records."""
