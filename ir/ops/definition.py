@@ -333,14 +333,14 @@ class OpDefinition:
     by name of element type; see ``hlojit.ir.ops.accuracy``."""
     largest: float = field(default=math.inf, compare=False)
     """The largest magnitude of a finite result of real operands."""
-    derivative: Derivative | None = field(default=None, compare=False)
-    """How the op is differentiated (see ``hlojit.ir.ops.derivatives.kinds``); without a rule, as what it expands into."""
-    batching: BatchingRule | None = field(default=None, compare=False)
-    """How many of the op are computed at once (see ``hlojit.ir.ops.batching.kinds``); pointwise ops need no rule."""
     callees: tuple[str, ...] = ()
     """Attributes that name functions of the module whose bodies run in place of the instruction."""
     registered: bool = field(default=True, compare=False)
     summary: str = ""
+    derivative: Derivative | None = field(default=None, compare=False)
+    """How the op is differentiated (see ``hlojit.ir.ops.derivatives.kinds``); without a rule, as what it expands into."""
+    batching: BatchingRule | None = field(default=None, compare=False)
+    """How many of the op are computed at once (see ``hlojit.ir.ops.batching.kinds``); pointwise ops need no rule."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, OpDefinition) and other.name == self.name)
