@@ -9,7 +9,7 @@ from typing import Any
 
 from hlojit.ir.errors import ArgumentError
 from hlojit.ir.location import UNKNOWN, FileLocation, Location
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 
 def signature_of(function: Any) -> inspect.Signature:

@@ -9,11 +9,13 @@ import numpy as np
 from hlojit.ir.formats import FloatFormat
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
+from hlojit.tracing.layouts import compact, contiguous
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Rules, extents_of, implements, normalized_axes, refuse, weak_kind
-from hlojit.tracing.shapes import moveaxis
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
+from hlojit.tracing.views import picked
 
 RULES: Rules = {}
 """Rules of this module, by NumPy's function."""
@@ -29,7 +31,7 @@ def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Trac
     values = [ops.value(condition, np.dtype(bool)), ops.value(x, kind), ops.value(y, kind)]
     extents = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
     chosen = [ops.broadcast(value, extents) for value in values]
-    return ops.wrap(ops.builder.create("select", chosen).result)
+    return ops.elementwise(ops.builder.create("select", chosen).result, [condition, x, y])
 
 
 @implements(RULES, np.clip)
@@ -113,7 +115,8 @@ def take(
         operand, axis = operand.reshape(-1), 0
     (dimension,) = normalized_axes(axis, operand.ndim)
     picked = indices if isinstance(indices, Tracer) else np.asarray(indices)
-    return operand[(*[slice(None)] * dimension, picked)]
+    found = operand[(*[slice(None)] * dimension, picked)]
+    return ops.wrap(found.value, contiguous(found.shape))
 
 
 @implements(RULES, np.take_along_axis)
@@ -145,11 +148,7 @@ def triu(ops: Operations, m: Any, k: int = 0) -> Tracer:
 
 @implements(RULES, np.diagonal)
 def diagonal(ops: Operations, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
-    operand = moveaxis(ops, a, (axis1, axis2), (-2, -1))
-    rows, columns = operand.shape[-2:]
-    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    line = np.arange(count)
-    return operand[..., line - min(offset, 0), line + max(offset, 0)]
+    return picked(ops, ops.tracer(a), lambda own: np.diagonal(own, offset, axis1, axis2))
 
 
 @implements(RULES, np.trace)
@@ -164,6 +163,16 @@ def _extents_like(operand: Tracer, shape: Any) -> tuple[int, ...]:
     return extents_of(shape)
 
 
+def _laid_out_like(ops: Operations, value: Value, operand: Tracer, order: str, shape: Any) -> Tracer:
+    """A new array in the layout that ``order`` asks for; ``K`` is the operand's."""
+    extents = value.tensor_type.shape
+    if order == "K" and shape is None:
+        return ops.wrap(value, compact(extents, ops.strides(operand)))
+    if order not in ("K", "C", "F"):
+        raise TracingError(f"order={order!r} cannot be compiled; only 'K', 'C' and 'F'")
+    return ops.wrap(value, contiguous(extents, "F" if order == "F" else "C"))
+
+
 def _filled(number: Any) -> Callable[..., Any]:
     def rule(
         ops: Operations,
@@ -176,8 +185,8 @@ def _filled(number: Any) -> Callable[..., Any]:
         device: Any = None,
     ) -> Tracer:
         operand = ops.tracer(a)
-        extents = _extents_like(operand, shape)
-        return ops.wrap(ops.full(number, as_kind(dtype) if dtype else operand.kind, extents))
+        value = ops.full(number, as_kind(dtype) if dtype else operand.kind, _extents_like(operand, shape))
+        return _laid_out_like(ops, value, operand, order, shape)
 
     return rule
 
@@ -200,17 +209,22 @@ def full_like(
 ) -> Tracer:
     operand = ops.tracer(a)
     extents = _extents_like(operand, shape)
-    return ops.wrap(ops.broadcast(ops.value(fill_value, as_kind(dtype) if dtype else operand.kind), extents))
+    value = ops.broadcast(ops.value(fill_value, as_kind(dtype) if dtype else operand.kind), extents)
+    return _laid_out_like(ops, value, operand, order, shape)
 
 
 @implements(RULES, np.copy)
 def copy(ops: Operations, a: Any, order: str = "K", subok: bool = False) -> Tracer:
-    return ops.wrap(ops.value(a))
+    operand = ops.tracer(a)
+    strides = ops.strides(operand)
+    if order not in ("K", "C"):
+        raise TracingError(f"np.copy: order={order!r} cannot be compiled; only 'K' and 'C'")
+    return ops.wrap(operand.value, compact(operand.shape, strides) if order == "K" else contiguous(operand.shape))
 
 
 @implements(RULES, np.astype)
 def astype(ops: Operations, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tracer:
-    return ops.tracer(x).astype(dtype)
+    return ops.tracer(x).astype(dtype, copy=copy)
 
 
 @implements(RULES, np.result_type)

@@ -9,6 +9,7 @@ from hlojit.ir.formats import ComplexType
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Rules, implements
 from hlojit.tracing.tracer import Tracer
+from hlojit.tracing.views import part
 
 RULES: Rules = {}
 """Rules of this module, by NumPy's function."""
@@ -29,15 +30,18 @@ def squared_size(operand: Tracer) -> Any:
 @implements(RULES, np.real)
 def real(ops: Operations, val: Any) -> Tracer:
     operand = ops.tracer(val)
-    return ops.wrap(ops.builder.real(operand.value)) if is_complex(operand) else operand
+    return part(ops, operand, is_real=True) if is_complex(operand) else operand
 
 
 @implements(RULES, np.imag)
 def imag(ops: Operations, val: Any) -> Tracer:
     operand = ops.tracer(val)
     if is_complex(operand):
-        return ops.wrap(ops.builder.imag(operand.value))
-    return ops.wrap(ops.full(0, operand.kind, operand.shape))
+        return part(ops, operand, is_real=False)
+    zeros = ops.wrap(ops.full(0, operand.kind, operand.shape))
+    zeros.window.is_writable = False
+    zeros.is_scalar = operand.is_scalar
+    return zeros
 
 
 @implements(RULES, np.angle)

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, overload
+from dataclasses import dataclass
+from typing import Any, final, overload
 
 import numpy as np
 from hlojit.arrays import Array, NDArray, row_of_now
@@ -37,17 +39,51 @@ from hlojit.tracing.callables import name_of, place_of, signature_of
 from hlojit.tracing.containers import LEAF, NestingError, Structure, flatten, paths, unflatten
 from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.layouts import contiguous, outer_first, strides_of
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.outcomes import Form, Outcome, Write, aliases, form_of
 from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.storage import Storage, View
+from hlojit.tracing.tracer import Tracer
 
 _KEPT_ENVIRONMENTS = 4
 """Of how many earlier sets of plugins a jitted function keeps the compiled forms."""
 
-_Compiled = tuple[Any, Structure, Any]
-"""A fast callable, the structure of its results, and the executable that both belong to."""
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A function for one signature."""
+
+    call: Callable[..., Any]
+    structure: Structure
+    """Of the results."""
+    executable: Any
+    outcome: Outcome | None
+    """What is done with what the program returns; None where that are the results."""
+
+    def results(self, made: Any, leaves: Sequence[Any]) -> Any:
+        """The results in the containers in which the function returned them."""
+        if self.outcome is not None:
+            made = self.outcome.results(made, leaves)
+        elif self.structure is LEAF:
+            return made
+        return unflatten(self.structure, made if isinstance(made, tuple) else (made,))
+
+
+@final
+@dataclass(frozen=True)
+class _Traced:
+    """A function as a program, for one signature."""
+
+    module: Module
+    structure: Structure
+    outcome: Outcome
+    asked_layouts: frozenset[int]
+
 
 _compilations = InFlight()
 """By function and signature."""
@@ -66,7 +102,9 @@ class JittedFunction:
         donate_argnums: Sequence[int] = (),
         donate_argnames: Sequence[str] = (),
         rounding_seed: str | None = None,
+        check_indices: bool = True,
     ):
+        self.check_indices = check_indices
         self.signature = signature_of(function)
         self.function = function
         self._name = name_of(function)
@@ -101,7 +139,7 @@ class JittedFunction:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         found = None if named else self._known(arguments)
         if found is not None:
-            return _built(found[1], found[0](*arguments))
+            return found.results(found.call(*arguments), arguments)
         dynamic, static = self._bind(arguments, named)
         leaves, structure = self._flat(dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
@@ -110,7 +148,7 @@ class JittedFunction:
                 return self.function(*arguments, **named)
         arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
         self._note(arguments, named, compiled, tables_identity)
-        return _built(compiled[1], compiled[0](*arrays))
+        return compiled.results(compiled.call(*arrays), leaves)
 
     def execute(self, *arguments: Any, **named: Any) -> Any:
         """Start the function and return at once: like a call, with arrays on a device whose contents are pending.
@@ -119,19 +157,30 @@ class JittedFunction:
         """
         found = None if named else self._known(arguments)
         if found is not None:
-            return _built(found[1], found[2].execute(*arguments))
+            return self._started(found, arguments, arguments)
         dynamic, static = self._bind(arguments, named)
         leaves, structure = self._flat(dynamic)
         arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
         self._note(arguments, named, compiled, tables_identity)
-        return _built(compiled[1], compiled[2].execute(*arrays))
+        return self._started(compiled, arrays, leaves)
+
+    def _started(self, compiled: _Compiled, arrays: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        outcome = compiled.outcome
+        if outcome is not None and outcome.writes:
+            raise ArgumentError(
+                f"{self._name} writes its argument {outcome.writes[0].name}, and execute() returns before that is done; call it"
+            )
+        made = compiled.executable.execute(*arrays)
+        if outcome is not None and outcome.checks:
+            return compiled.results(made, leaves)
+        return unflatten(compiled.structure, made if isinstance(made, tuple) else (made,))
 
     def lower(self, *arguments: Any, **named: Any) -> Module:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
         dynamic, static = self._bind(arguments, named)
         arrays = [_as_array(leaf) for leaf in self._flat(dynamic)[0]]
         with registry().load().using(*self.plugins):
-            return self._trace(dynamic, static, arrays)[0]
+            return self._trace(dynamic, static, arrays).module
 
     # ------------------------------------------------------------------ parts
 
@@ -189,20 +238,54 @@ class JittedFunction:
     ) -> tuple[list[NDArray | Array], _Compiled, str]:
         """The arrays of a call, what is compiled for them, and for which plugins."""
         arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
-        signature = tuple(
-            (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else _signature_of(leaf, array)
-            for leaf, array in zip(leaves, arrays)
-        )
+        signature = tuple(map(_signature_of, leaves, arrays))
         # What is registered, not when: under the same plugins the same code serves again.
         backend = self.backend or BACKEND.text()
-        key = (structure, static.key, signature, backend, tables().identity)
+        key = (structure, static.key, signature, None, backend, tables().identity)
         found = self._compiled.get(key)
         if found is None:
             # Plugins that the first use of all loads belong to the key.
             registry().load()
-            key = (structure, static.key, signature, backend, tables().identity)
+            key = (*key[:-1], tables().identity)
             found = self._compile(key, dynamic, static, arrays)
+        if found.outcome is not None and found.outcome.writes:
+            found = self._writing(found, key, dynamic, static, leaves, arrays)
         return arrays, found, key[-1]
+
+    def _writing(
+        self,
+        found: _Compiled,
+        key: tuple[Any, ...],
+        dynamic: Any,
+        static: StaticArguments,
+        leaves: Sequence[Any],
+        arrays: list[NDArray | Array],
+    ) -> _Compiled:
+        """What is compiled for a call that writes arguments: another form where two of them are one array."""
+        outcome = found.outcome
+        assert outcome is not None
+        same = aliases(outcome.writes, leaves, [name for name, _ in self._named_leaves(dynamic)])
+        if same is not None:
+            found = self._compile((*key[:3], same, *key[4:]), dynamic, static, arrays)
+            outcome = found.outcome
+            assert outcome is not None
+        outcome.require_writable(leaves)
+        return found
+
+    def _named_leaves(self, dynamic: Any) -> list[tuple[str, Any]]:
+        """The arrays of a call, each with how messages call it."""
+        positional, named = dynamic
+        parameters = [
+            each.name
+            for each in self.signature.parameters.values()
+            if each.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        found: list[tuple[str, Any]] = []
+        for number, value in enumerate(positional):
+            found += paths(value, parameters[number] if number < len(parameters) else f"[{number}]")
+        for name, value in named.items():
+            found += paths(value, name)
+        return found
 
     def _compile(
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
@@ -212,25 +295,33 @@ class JittedFunction:
             with _compilations.turn((self, key)) as role:
                 # Looked at again: it may have been made since, and a thread that was at it may have failed.
                 if role is not Role.AFTER and key not in self._compiled:
-                    made = self._made(key, dynamic, static, arrays)
-                    self._forget(key)
+                    general = (*key[:2], tuple(map(_without_layout, key[2])), *key[3:])
+                    made = self._compiled.get(general)
+                    if made is None:
+                        made, asked = self._made(key, dynamic, static, arrays)
+                        self._forget(key)
+                        if not asked:
+                            self._compiled.setdefault(general, made)
                     return self._compiled.setdefault(key, made)
         return found
 
     def _made(
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
-    ) -> _Compiled:
+    ) -> tuple[_Compiled, frozenset[int]]:
+        """What is compiled, and the arguments whose layout something was decided by."""
         with fork_gate.inside:
             from hlojit.compiler import compile as compile_module
 
         with registry().using(*self.plugins):
             scope = tables()
-            module, structure = self._trace(dynamic, static, arrays)
+            traced = self._trace(dynamic, static, arrays, key[3])
             # In the environment of the call, whatever has been registered since it began.
             with scope.activate():
-                executable = compile_module(module, backend=key[-2], options=self.options)
+                executable = compile_module(traced.module, backend=key[-2], options=self.options)
         # Without the executable's own indirection: this is called again and again.
-        return getattr(executable, "call", executable), structure, executable
+        call = getattr(executable, "call", executable)
+        outcome = None if traced.outcome.is_plain else traced.outcome
+        return _Compiled(call, traced.structure, executable, outcome), traced.asked_layouts
 
     def _forget(self, key: tuple[Any, ...]) -> None:
         """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""
@@ -244,8 +335,13 @@ class JittedFunction:
                 self._compiled.pop(each, None)
 
     def _trace(
-        self, dynamic: Any, static: StaticArguments, arrays: Sequence[NDArray | Array]
-    ) -> tuple[Module, Structure]:
+        self,
+        dynamic: Any,
+        static: StaticArguments,
+        arrays: Sequence[NDArray | Array],
+        same: tuple[int, ...] | None = None,
+    ) -> _Traced:
+        """``same`` as ``aliases`` gives it."""
         leaves, structure = self._flat(dynamic)
         types = [_type_of(array) for array in arrays]
         location = place_of(self.function)
@@ -253,40 +349,83 @@ class JittedFunction:
         function = Function("main", types, (), location=location)
         for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
             argument.name_hint = name
-        mark_donated(function, self._donated.leaves(dynamic))
+        donated = self._donated.leaves(dynamic)
+        mark_donated(function, donated)
         if self._seed is not None:
             self._seed.mark(function, *dynamic)
         builder = Builder(function.body, location=location)
         scopes = Scopes(tables())
         operations = Dispatch(builder, scopes)
+        operations.checks_indices = self.check_indices
+        names = [name for name, _ in self._named_leaves(dynamic)]
+        storages = _storages(function.body.arguments, leaves, names, same)
         tracers = [
-            Tracer(argument, operations, type(leaf) if type(leaf) in (int, float, complex) else None)
-            for argument, leaf in zip(function.body.arguments, leaves)
+            _tracer_of(argument, leaf, storage, operations)
+            for argument, leaf, storage in zip(function.body.arguments, leaves, storages)
         ]
-        positional, named = unflatten(structure, tracers)
-        outer = Operations.in_work.set(operations)
+        given = unflatten(structure, tracers)
         try:
-            if static.values:
-                result = fork_gate.outside(self._call_bound, {**named, **static.values})
-            else:
-                result = fork_gate.outside(self.function, *positional, **named)
-        except RecursionError as error:
-            raise TracingError(f"{self._name} recurses without an end while it is traced: {error}") from error
+            result = self._run(operations, given, static)
+            self._require_unchanged(given, tracers, structure)
+            try:
+                _, result_structure = flatten(result)
+            except NestingError as error:
+                raise ArgumentError(f"{self._name}, result: {error}") from None
+            values, forms = self._results(operations, result)
         finally:
             operations.is_open = False
-            Operations.in_work.reset(outer)
-        try:
-            _, result_structure = flatten(result)
-        except NestingError as error:
-            raise ArgumentError(f"{self._name}, result: {error}") from None
-        values = [self._result(operations, path, leaf) for path, leaf in paths(result)]
+        written = {id(storage): number for number, storage in reversed(list(enumerate(storages))) if storage.version}
+        writes = tuple(Write(number, names[number], number in donated) for number in sorted(written.values()))
+        values += [storages[write.leaf].value for write in writes]
+        if operations.checks.made:
+            values.append(operations.checks.code(builder))
         builder.return_(*values)
         function.result_types[:] = [value.type for value in values]
         function.result_attributes[:] = [{} for _ in values]
         module.add_function(function)
         if scopes.needed is not scopes.outer:
             module.environment = scopes.needed
-        return module, result_structure
+        outcome = Outcome(forms, writes, tuple(operations.checks.made))
+        return _Traced(module, result_structure, outcome, frozenset(operations.asked_layouts))
+
+    def _run(self, operations: Operations, given: Any, static: StaticArguments) -> Any:
+        """Call the function with what is traced."""
+        positional, named = given
+        outer = Operations.in_work.set(operations)
+        try:
+            if static.values:
+                return fork_gate.outside(self._call_bound, {**named, **static.values})
+            return fork_gate.outside(self.function, *positional, **named)
+        except RecursionError as error:
+            raise TracingError(f"{self._name} recurses without an end while it is traced: {error}") from error
+        finally:
+            Operations.in_work.reset(outer)
+
+    def _require_unchanged(self, given: Any, tracers: Sequence[Tracer], structure: Structure) -> None:
+        """Refuse a function that changes a list or dictionary of its caller: it was given another one."""
+        leaves, now = self._flat(given)
+        if now == structure and all(a is b for a, b in zip(leaves, tracers, strict=True)):
+            return
+        raise TracingError(
+            f"{self._name} changes a list, dictionary or object that is an argument ({', '.join(self.signature.parameters)}): "
+            "a compiled function cannot change the caller's; copy it first (d = dict(d)) and return it, or write into its "
+            "arrays (d['w'][:] = ...)"
+        )
+
+    def _results(self, operations: Operations, result: Any) -> tuple[list[Value], tuple[Form, ...]]:
+        """What the program returns, and how the caller gets it."""
+        values, forms = [], []
+        for path, leaf in paths(result):
+            order = _order(leaf)
+            form = form_of(leaf, None if order is None else tuple(int(each) for each in np.argsort(order)))
+            forms.append(form)
+            if form.is_constant:
+                continue
+            value = self._result(operations, path, leaf)
+            if order is not None:
+                value = operations.builder.create("transpose", [value], attributes={"permutation": order}).result
+            values.append(value)
+        return values, tuple(forms)
 
     def _result(self, operations: Operations, path: str, leaf: Any) -> Value:
         if isinstance(leaf, (str, bytes)) or callable(leaf):
@@ -304,20 +443,53 @@ class JittedFunction:
         return self.function(*bound.args, **bound.kwargs)
 
     def __repr__(self) -> str:
-        return f"<hlojit.jit {self._name}: {len(self._compiled)} signatures compiled>"
+        return f"<hlojit.jit {self._name}: {len({id(each) for each in self._compiled.values()})} signatures compiled>"
 
 
-def _built(structure: Structure, results: Any) -> Any:
-    """Results of an executable in the containers in which the function returned them."""
-    if structure is LEAF:
-        return results
-    return unflatten(structure, results if isinstance(results, tuple) else (results,))
+def _storages(
+    values: Sequence[Value], leaves: Sequence[Any], names: Sequence[str], same: tuple[int, ...] | None
+) -> list[Storage]:
+    """The storages of the arguments; one for those that are the same array."""
+    found: list[Storage] = []
+    for number, (value, leaf, name) in enumerate(zip(values, leaves, names, strict=True)):
+        if same is not None and same[number] != number:
+            found.append(found[same[number]])
+            continue
+        locked = None
+        if type(leaf) is not np.ndarray:
+            locked = (
+                f"argument {name} is of type {type(leaf).__name__}, which a compiled function cannot write; "
+                f"write into a copy: {name} = {name}.copy()"
+            )
+        found.append(Storage(value, number, locked))
+    return found
+
+
+def _tracer_of(argument: Value, leaf: Any, storage: Storage, operations: Dispatch) -> Tracer:
+    strides = strides_of(leaf) if type(leaf) is np.ndarray else contiguous(argument.tensor_type.shape)
+    weak = type(leaf) if type(leaf) in (bool, int, float, complex) else None
+    return Tracer(View.of(storage, strides), operations, is_scalar=isinstance(leaf, np.generic), weak=weak)
+
+
+def _order(leaf: Any) -> tuple[int, ...] | None:
+    """The order in which the elements of a result lie in memory, if it is not that of its dimensions."""
+    if not isinstance(leaf, Tracer) or leaf.is_scalar or leaf.window.strides is None or leaf.element_type.dtype is None:
+        return None
+    order = outer_first(leaf.shape, leaf.window.strides)
+    return None if order is None or order == tuple(range(leaf.ndim)) else order
 
 
 def _signature_of(leaf: Any, array: NDArray | Array) -> Hashable:
+    """What of an argument a compiled form depends on."""
+    if type(leaf) is np.ndarray:
+        return leaf.shape, leaf.dtype, None if leaf.flags.c_contiguous else strides_of(leaf)
     # The Python type, too: a Python number takes part in arithmetic in another way than an array.
     kind = array.element_type if isinstance(array, Array) else array.dtype
     return type(leaf), array.shape, kind
+
+
+def _without_layout(signature: Any) -> Any:
+    return (*signature[:2], "any layout") if not isinstance(signature[0], type) else signature
 
 
 def _as_array(leaf: Any) -> NDArray | Array:
@@ -367,6 +539,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
     rounding_seed: str | None = None,
+    check_indices: bool = True,
 ) -> Callable[[Callable[..., Any]], JittedFunction]: ...
 def jit(
     function: Callable[..., Any] | None = None,
@@ -379,6 +552,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
     rounding_seed: str | None = None,
+    check_indices: bool = True,
 ) -> Any:
     """Compile a NumPy-style function; a decorator with or without arguments.
 
@@ -389,6 +563,8 @@ def jit(
     their memory, and they are read-only with undefined contents afterwards (docs/donation.md).
     ``rounding_seed``: the parameter, an integer, that seeds stochastic roundings; another seed is no new compilation
     (docs/formats.md#rounding).  A jitted function called from another rounds by that one's seed.
+    ``check_indices``: whether an index that is out of bounds when the function runs raises ``IndexError``, as in NumPy; if not,
+    elements are read at the nearest position, and what would be written there is left out or written there.
 
     Raises ``TracingError`` where the function does what a compiled one cannot, naming what to use instead.
     """
@@ -396,6 +572,8 @@ def jit(
     numbers, donated = argument_numbers(donate_argnums), argument_names(donate_argnames)
 
     def decorate(function: Callable[..., Any]) -> JittedFunction:
-        return JittedFunction(function, names, backend, options, plugins, numbers, donated, rounding_seed)
+        return JittedFunction(
+            function, names, backend, options, plugins, numbers, donated, rounding_seed, check_indices
+        )
 
     return decorate if function is None else decorate(function)

@@ -10,17 +10,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.ir.formats import ElementType, FloatFormat
+from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
+from hlojit.ir.graph import Value
 from hlojit.tracing import indexing
-from hlojit.tracing.functions import FUNCTIONS
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.functions import ARRAYS_WITHOUT_DIMENSIONS, FUNCTIONS, LIKE_THEIR_OPERAND, PYTHON_BOOLEANS, VIEWS
 from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
+from hlojit.tracing.layouts import contiguous, is_contiguous
 from hlojit.tracing.operations import Operations, is_in_blocks
 from hlojit.tracing.other_ufuncs import rule_of
 from hlojit.tracing.products import matmul
+from hlojit.tracing.python_numbers import operate, python_kind
 from hlojit.tracing.reductions import ufunc_method
 from hlojit.tracing.rules import weak_kind
-from hlojit.tracing.tracer import Kind, Tracer, TracingError
-from hlojit.tracing.ufuncs import UFUNCS, Rule
+from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
+from hlojit.tracing.ufuncs import COMPARISONS, UFUNCS, Rule
+
+
+def _leaves(operands: Sequence[Any]) -> list[Any]:
+    """What operands hold, lists of arrays included."""
+    return [leaf for each in operands for leaf in (_leaves(each) if isinstance(each, (list, tuple)) else (each,))]
+
+
+def _refuse(ufunc: np.ufunc, options: Mapping[str, Any]) -> None:
+    if options:
+        raise TracingError(f"np.{ufunc.__name__}: {', '.join(options)} cannot be compiled")
 
 
 class Dispatch(Operations):
@@ -28,57 +42,140 @@ class Dispatch(Operations):
 
     # ---------------------------------------------------------------- ufuncs
 
+    def operator(self, name: str, ufunc: np.ufunc, *operands: Any) -> Any:
+        """What a Python operator gives: of Python numbers Python's result, of everything else the ufunc's."""
+        if all(python_kind(each) is not None for each in operands):
+            self.mark()
+            return operate(self, name, *operands)
+        return ufunc(*operands)
+
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """``__array_ufunc__``."""
         self.mark()
         inputs = self.numbers(inputs)
-        options = {
-            key: value for key, value in options.items() if key == "axis" or (value is not None and key != "casting")
-        }
-        out = options.pop("out", None)
+        rest = {key: value for key, value in options.items() if key == "axis" or (value is not None and key != "subok")}
+        out = rest.pop("out", None)
         if method == "__call__":
-            result = self._call_ufunc(ufunc, inputs, options)
-        elif method in ("reduce", "accumulate", "outer"):
-            result = ufunc_method(self, ufunc, method, inputs, options)
-        else:
+            return self._call_ufunc(ufunc, inputs, rest, out)
+        if method not in ("reduce", "accumulate", "outer"):
             raise TracingError(f"np.{ufunc.__name__}.{method} cannot be compiled; use functions on whole arrays")
-        if out is None:
-            return result
-        (target,) = out
-        if not isinstance(target, Tracer):
-            raise TracingError(f"np.{ufunc.__name__}: out= must be an array that is traced too")
-        converted = self.converted(self.broadcast(result.value, target.shape), target.kind)
-        target.value = converted
-        return target
+        result = self._numbers_of(ufunc_method(self, ufunc, method, inputs, rest))
+        return result if out is None else self._stored(ufunc, [result], out, {})
 
-    def _call_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-        if ufunc is np.matmul:
-            return matmul(self, *inputs)
-        if (other := rule_of(ufunc)) is not None:
-            return other(self, ufunc, inputs, options)
+    def _call_ufunc(self, ufunc: np.ufunc, inputs: Sequence[Any], options: dict[str, Any], out: Any) -> Any:
+        where = options.pop("where", True)
+        if where is not True and out is None:
+            raise TracingError(
+                f"np.{ufunc.__name__}: where= leaves the other elements undefined; give out= too, or use np.where"
+            )
+        casting = {"casting": options.pop("casting")} if "casting" in options else {}
         if ufunc is np.divmod:
-            return np.floor_divide(*inputs), np.remainder(*inputs)
+            results: Any = [np.floor_divide(*inputs, **options), np.remainder(*inputs, **options)]
+        elif ufunc is np.matmul:
+            _refuse(ufunc, options)
+            results = [self._numbers_of(matmul(self, *inputs))]
+        elif (other := rule_of(ufunc)) is not None:
+            made = self._numbers_of(other(self, ufunc, inputs, options))
+            results = made if isinstance(made, (list, tuple)) else [made]
+        else:
+            results = self._elementwise(ufunc, inputs, options, {} if out is not None else casting)
+        if out is not None:
+            return self._stored(ufunc, results, out, casting, where)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _elementwise(
+        self, ufunc: np.ufunc, inputs: Sequence[Any], options: dict[str, Any], casting: dict[str, Any]
+    ) -> list[Tracer]:
+        """The results of a ufunc: scalars where they have no dimensions, else new arrays, laid out as NumPy does."""
         rule = UFUNCS.get(ufunc.__name__) if getattr(np, ufunc.__name__, None) is ufunc else None
         if rule is None:
             raise TracingError(f"the ufunc {ufunc.__name__!r} cannot be compiled yet")
-        where = options.pop("where", True)
         dtype = options.pop("dtype", None)
-        if where is not True or options:
-            raise TracingError(
-                f"np.{ufunc.__name__}: where= and {', '.join(options) or 'other options'} cannot be compiled; "
-                "use np.where"
-            )
+        order = options.pop("order", "K")
+        _refuse(ufunc, options)
         kinds = [kind_of(operand) for operand in inputs]
         if any(isinstance(kind, ElementType) for kind in kinds):
             if dtype is not None:
                 raise TracingError(f"np.{ufunc.__name__}: dtype= cannot be combined with formats that have no dtype")
-            return self._ufunc_in_format(ufunc, rule, inputs, kinds)
-        loop = self._loop_dtypes(ufunc, inputs, dtype)
-        values = [self.value(operand, loop[position]) for position, operand in enumerate(inputs)]
+            return [self._new(self._ufunc_in_format(ufunc, rule, inputs, kinds), inputs, order)]
+        loop = self._loop_dtypes(ufunc, inputs, dtype, casting)
+        values = [self._operand(ufunc, operand, loop[position]) for position, operand in enumerate(inputs)]
+        self._require_powers(ufunc, values, inputs)
         shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
-        return self.wrap(self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1]))
+        made: Any = rule(self, [self.broadcast(value, shape) for value in values])
+        results = made if isinstance(made, (list, tuple)) else [made]
+        return [
+            self._new(self.converted(value, kind), inputs, order) for value, kind in zip(results, loop[len(inputs) :])
+        ]
 
-    def _ufunc_in_format(self, ufunc: np.ufunc, rule: Rule, inputs: Sequence[Any], kinds: Sequence[Kind]) -> Tracer:
+    def _operand(self, ufunc: np.ufunc, operand: Any, kind: np.dtype[Any]) -> Value:
+        """An operand in its loop's dtype; integers that are compared need not fit into it."""
+        if ufunc.__name__ in COMPARISONS and kind.kind in "iu" and python_kind(operand) is int:
+            if isinstance(operand, Tracer):
+                return operand.value
+            limits = np.iinfo(kind)
+            if not limits.min <= operand <= limits.max:
+                # Whatever is compared to it: the nearest number beyond all of this dtype that 64 bits hold.
+                wide = np.dtype(np.uint64) if operand > 2**63 - 1 else np.dtype(np.int64)
+                return self.full(min(max(operand, -(2**63)), 2**64 - 1), wide)
+        return self.value(operand, kind)
+
+    def _require_powers(self, ufunc: np.ufunc, values: Sequence[Value], inputs: Sequence[Any]) -> None:
+        """Integers to negative powers raise, as in NumPy: now where the exponent is known, else when the function runs."""
+        if ufunc is not np.power or not isinstance(values[1].tensor_type.element_type, IntegerType):
+            return
+        message = "Integers to negative integer powers are not allowed."
+        if not isinstance(inputs[1], Tracer):
+            if np.any(np.asarray(inputs[1]) < 0):
+                raise ValueError(message)
+        elif values[1].tensor_type.element_type.signed:
+            zero = self.full(0, kind_of_element(values[1].tensor_type.element_type), values[1].tensor_type.shape)
+            self.check(self.builder.compare(values[1], zero, "LT"), ValueError, message)
+
+    def _new(self, value: Value, inputs: Sequence[Any], order: str) -> Tracer:
+        """A result of elementwise work: a scalar, or an array that NumPy lays out after its operands."""
+        shape = value.tensor_type.shape
+        if not shape:
+            return self.scalar(value)
+        if len(shape) == 1 or order == "C":
+            return self.wrap(value)
+        if order == "F":
+            return self.wrap(value, contiguous(shape, "F"))
+        return self.elementwise(value, [each for each in inputs if python_kind(each) is None])
+
+    def _stored(
+        self, ufunc: np.ufunc, results: Sequence[Any], out: Any, casting: dict[str, Any], where: Any = True
+    ) -> Any:
+        """Write results into the arrays of ``out=``, and return these."""
+        targets = out if isinstance(out, tuple) else (out,)
+        made = [self._store(ufunc, *pair, casting, where) for pair in zip(results, targets)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _store(self, ufunc: np.ufunc, result: Any, target: Any, casting: dict[str, Any], where: Any) -> Any:
+        if target is None:
+            return result
+        if not isinstance(target, Tracer) or target.is_scalar:
+            if isinstance(target, np.ndarray) and not isinstance(target, Tracer):
+                raise TracingError(
+                    f"np.{ufunc.__name__}: out= is an array that was made outside of what is traced; make it from a traced "
+                    "one (np.zeros_like), or write `target = ...` instead of in place"
+                )
+            raise TypeError("return arrays must be of ArrayType")
+        rule = casting.get("casting", "same_kind")
+        source = self.tracer(result)
+        kinds = (source.kind, target.kind)
+        if all(isinstance(kind, np.dtype) for kind in kinds) and not np.can_cast(*kinds, rule):  # type: ignore[arg-type]
+            raise np._core._exceptions._UFuncOutputCastingError(ufunc, rule, *kinds, 0)  # type: ignore[attr-defined]
+        if np.broadcast_shapes(source.shape, target.shape) != target.shape:
+            raise ValueError(f"non-broadcastable output operand with shape {target.shape} doesn't match {source.shape}")
+        value = self.broadcast(self.converted(source.value, target.kind), target.shape)
+        if where is not True:
+            chosen = self.broadcast(self.value(where, np.dtype(bool)), target.shape)
+            value = self.builder.select(chosen, value, target.value)
+        target.window.write(self, value)
+        return target
+
+    def _ufunc_in_format(self, ufunc: np.ufunc, rule: Rule, inputs: Sequence[Any], kinds: Sequence[Kind]) -> Value:
         """Computed in the compute type, or in the format where that would round twice; the result is one of the format."""
         weak = [weak_kind(operand) is not None for operand in inputs]
         kind = common_kind([each for each, is_weak in zip(kinds, weak) if not is_weak], f"np.{ufunc.__name__}")
@@ -93,10 +190,12 @@ class Dispatch(Operations):
         ]
         shape = np.broadcast_shapes(*(value.tensor_type.shape for value in values))
         result = self.converted(rule(self, [self.broadcast(value, shape) for value in values]), loop[-1])
-        return self.wrap(self.converted(result, kind) if loop[-1] in (computed, kind) else result)
+        return self.converted(result, kind) if loop[-1] in (computed, kind) else result
 
     @staticmethod
-    def _loop_dtypes(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any) -> tuple[np.dtype[Any], ...]:
+    def _loop_dtypes(
+        ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any, casting: Mapping[str, Any]
+    ) -> tuple[np.dtype[Any], ...]:
         """Dtypes of inputs and output, by NumPy's own resolution (Python numbers are weak)."""
         kinds: list[Any] = []
         for operand in inputs:
@@ -104,12 +203,12 @@ class Dispatch(Operations):
                 kinds.append(type(operand))
             else:
                 kinds.append(
-                    (operand.weak or operand.dtype) if isinstance(operand, Tracer) else np.asarray(operand).dtype
+                    (weak_kind(operand) or operand.dtype) if isinstance(operand, Tracer) else np.asarray(operand).dtype
                 )
         if all(isinstance(kind, type) for kind in kinds):
             kinds = [operand.dtype if isinstance(operand, Tracer) else np.asarray(operand).dtype for operand in inputs]
         options: Any = {} if dtype is None else {"signature": (None,) * len(inputs) + (as_dtype(dtype),)}
-        loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), **options)
+        loop = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout), **options, **casting)
         return tuple(np.dtype(each) for each in loop)
 
     # -------------------------------------------------------------- functions
@@ -124,19 +223,51 @@ class Dispatch(Operations):
                 f"{package.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)} cannot be compiled yet; "
                 "compute it outside, or express it through other NumPy functions"
             )
-        return rule(self, *self.numbers(arguments), **{name: self.numbers(value) for name, value in options.items()})
+        result = rule(self, *self.numbers(arguments), **{name: self.numbers(value) for name, value in options.items()})
+        if function not in VIEWS:
+            result = self._separate(result, [*arguments, *options.values()])
+        if function in PYTHON_BOOLEANS and isinstance(result, Tracer):
+            return self.python_number(result)
+        if function in LIKE_THEIR_OPERAND and not (isinstance(arguments[0], Tracer) and arguments[0].is_scalar):
+            return result
+        return result if function in ARRAYS_WITHOUT_DIMENSIONS else self._numbers_of(result)
+
+    def _separate(self, result: Any, operands: Sequence[Any]) -> Any:
+        """Results that are no views: new arrays, whatever a rule returned."""
+        if isinstance(result, (list, tuple)):
+            parts = [self._separate(each, operands) for each in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if not isinstance(result, Tracer) or result.is_scalar:
+            return result
+        arrays = [each for each in _leaves(operands) if isinstance(each, Tracer)]
+        if any(result.window.storage is each.window.storage for each in arrays):
+            return self.copied(result)
+        if result.window.strides is None and all(
+            each.ndim < 2 or is_contiguous(each.shape, self.strides(each)) for each in arrays
+        ):
+            result.window.strides = contiguous(result.shape)
+        return result
+
+    def _numbers_of(self, result: Any) -> Any:
+        """NumPy gives scalars where results have no dimensions."""
+        if isinstance(result, (list, tuple)):
+            parts = [self._numbers_of(each) for each in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+        if isinstance(result, Tracer) and not result.shape and not result.is_scalar:
+            return self.scalar(result.value)
+        return result
 
     def get_item(self, operand: Tracer, key: Any) -> Tracer:
         """``operand[key]``."""
         self.mark()
         return indexing.get_item(self, self.numbers(operand), key)
 
-    def set_item(self, operand: Tracer, key: Any, value: Any) -> Tracer:
-        """The array after ``operand[key] = value``."""
+    def set_item(self, operand: Tracer, key: Any, value: Any) -> None:
+        """``operand[key] = value``."""
         self.mark()
         if is_in_blocks(operand):
             raise TracingError(
                 f"elements of an array of {operand.element_type} cannot be assigned: each shares a scale with its block; "
                 "update .astype(np.float32) and convert back"
             )
-        return indexing.set_item(self, operand, key, self.numbers(value))
+        indexing.set_item(self, operand, key, self.numbers(value))

@@ -5,6 +5,8 @@ Most are written with other NumPy functions and operators on tracers; only the l
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import numpy as np
 from hlojit.tracing import (
     choosing,
@@ -37,3 +39,30 @@ FUNCTIONS: Rules = {
     **linear_systems.RULES,
     **norms.RULES,
 }
+
+VIEWS: Final[frozenset[Any]] = frozenset(
+    {
+        np.reshape, np.ravel, np.transpose, np.permute_dims, np.matrix_transpose, np.swapaxes, np.moveaxis, np.rollaxis,
+        np.squeeze, np.expand_dims, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.split, np.array_split, np.hsplit,
+        np.vsplit, np.dsplit, np.unstack, np.flip, np.flipud, np.fliplr, np.rot90, np.real, np.imag, np.diagonal, np.diag,
+        np.linalg.diagonal, np.linalg.matrix_transpose, np.broadcast_to, np.broadcast_arrays, np.nan_to_num, np.astype,
+        np.real_if_close, np.einsum, np.lib.stride_tricks.sliding_window_view, np.lib.stride_tricks.as_strided,
+    }
+)  # fmt: skip
+"""Functions that NumPy gives views by; the results of all others are new arrays."""
+
+ARRAYS_WITHOUT_DIMENSIONS: Final[frozenset[Any]] = frozenset(
+    {
+        np.where, np.broadcast_to, np.broadcast_arrays, np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like,
+        np.select, np.array_split, np.split, np.stack, np.concatenate,
+    }
+)  # fmt: skip
+"""Functions whose results without dimensions are arrays; of all others they are scalars."""
+
+LIKE_THEIR_OPERAND: Final[frozenset[Any]] = frozenset(
+    {np.reshape, np.transpose, np.permute_dims, np.squeeze, np.real, np.imag, np.astype}
+)
+"""Those that give a scalar for a scalar, and for an array an array."""
+
+PYTHON_BOOLEANS: Final[frozenset[Any]] = frozenset({np.allclose, np.array_equal, np.array_equiv})
+"""Functions that give Python's ``bool``."""

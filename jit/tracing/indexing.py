@@ -10,84 +10,81 @@ import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.layouts import Strides, contiguous, shadow
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.tracer import Tracer, TracingError
-
-
-@dataclass(frozen=True)
-class _Basic:
-    """A basic index: bounds and steps of a slice, dimensions to reverse and to drop, and the final shape."""
-
-    starts: tuple[int, ...]
-    limits: tuple[int, ...]
-    steps: tuple[int, ...]
-    reversed: tuple[int, ...]
-    shape: tuple[int, ...]
+from hlojit.tracing.steps import Part, Place
+from hlojit.tracing.tracer import Tracer
 
 
 def get_item(ops: Operations, operand: Tracer, key: Any) -> Tracer:
-    """``operand[key]``."""
+    """``operand[key]``: a view by a basic index, a NumPy scalar by one that names an element, a new array by arrays."""
     keys = _expand(key, operand.ndim)
     if any(_is_mask(each) for each in keys):
         raise TracingError("indexing with a traced boolean mask gives a shape that depends on the data; use np.where")
     if any(_is_advanced(each) for each in keys):
         return _gather(ops, operand, keys)
-    basic = _basic(operand.shape, keys)
-    value = operand.value
-    b = ops.builder
-    if any(basic.starts) or basic.limits != operand.shape or any(step != 1 for step in basic.steps):
-        value = b.create(
-            "slice",
-            [value],
-            attributes={"start_indices": basic.starts, "limit_indices": basic.limits, "strides": basic.steps},
-        ).result
-    if basic.reversed:
-        value = b.create("reverse", [value], attributes={"dimensions": basic.reversed}).result
-    return ops.wrap(b.reshape(value, basic.shape) if value.tensor_type.shape != basic.shape else value)
+    has_ellipsis = any(each is Ellipsis for each in (key if isinstance(key, tuple) else (key,)))
+    return _seen(ops, operand, keys, may_be_scalar=not has_ellipsis)
 
 
-def set_item(ops: Operations, operand: Tracer, key: Any, value: Any) -> Tracer:
-    """The array after ``operand[key] = value``."""
+def set_item(ops: Operations, operand: Tracer, key: Any, value: Any) -> None:
+    """``operand[key] = value``."""
     keys = _expand(key, operand.ndim)
+    operand.window.require_writable()
     if len(keys) == 1 and _is_mask(keys[0]) and np.shape(keys[0]) == operand.shape:
-        updates = ops.broadcast(ops.value(value, operand.kind), operand.shape)
-        return ops.wrap(ops.builder.select(ops.value(keys[0]), updates, operand.value))
-    if any(_is_mask(each) for each in keys):
+        updates = ops.broadcast(ops.cast(value, operand.kind), operand.shape)
+        operand.window.write(ops, ops.builder.select(ops.value(keys[0]), updates, operand.value))
+    elif any(_is_mask(each) for each in keys):
         raise TracingError("a boolean mask in an update must have the array's shape; use np.where")
-    if any(_is_advanced(each) for each in keys):
-        return _scatter(ops, operand, keys, value)
-    basic = _basic(operand.shape, keys)
-    updates = ops.broadcast(ops.value(value, operand.kind), basic.shape)
-    counts = tuple(len(range(*bounds)) for bounds in zip(basic.starts, basic.limits, basic.steps))
-    b = ops.builder
-    updates = b.reshape(updates, counts)
-    if basic.reversed:
-        updates = b.create("reverse", [updates], attributes={"dimensions": basic.reversed}).result
-    if all(step == 1 for step in basic.steps):
-        starts = [b.constant(np.int32(start)) for start in basic.starts]
-        return ops.wrap(b.create("dynamic_update_slice", [operand.value, updates, *starts]).result)
-    return _strided_update(ops, operand, basic, counts, updates)
+    elif any(_is_advanced(each) for each in keys):
+        _scatter(ops, operand, keys, value)
+    else:
+        target = _seen(ops, operand, keys, may_be_scalar=False)
+        elements = _without_leading_units(ops, ops.cast(value, operand.kind), len(target.shape))
+        target.window.write(ops, ops.broadcast(elements, target.shape))
 
 
-def _strided_update(ops: Operations, operand: Tracer, basic: _Basic, counts: tuple[int, ...], updates: Value) -> Tracer:
-    """Spread the updates over the array with interior padding, and choose by a mask of constants."""
-    b = ops.builder
-    mask = np.zeros(operand.shape, bool)
-    mask[tuple(slice(*bounds) for bounds in zip(basic.starts, basic.limits, basic.steps))] = True
-    high = [
-        extent - start - ((count - 1) * step + 1 if count else 0)
-        for extent, start, count, step in zip(operand.shape, basic.starts, counts, basic.steps)
-    ]
-    spread = b.create(
-        "pad",
-        [updates, ops.full(0, operand.kind)],
-        attributes={
-            "edge_padding_low": basic.starts,
-            "edge_padding_high": tuple(high),
-            "interior_padding": tuple(step - 1 for step in basic.steps),
-        },
-    ).result
-    return ops.wrap(b.select(b.constant(mask), spread, operand.value))
+def _without_leading_units(ops: Operations, value: Value, rank: int) -> Value:
+    """NumPy assigns an array of more dimensions if the first ones have one element."""
+    shape = value.tensor_type.shape
+    surplus = len(shape) - rank
+    if surplus > 0 and all(extent == 1 for extent in shape[:surplus]):
+        return ops.builder.reshape(value, shape[surplus:])
+    return value
+
+
+def _seen(ops: Operations, operand: Tracer, keys: list[Any], *, may_be_scalar: bool) -> Tracer:
+    """The view that a basic index makes; some of its positions may be known at run time only."""
+    if operand.is_scalar:
+        operand = ops.wrap(operand.value)
+    is_traced = [isinstance(each, Tracer) for each in keys]
+    inner = _part(ops, operand, [slice(None) if traced else each for each, traced in zip(keys, is_traced)])
+    dimensions, positions = [], []
+    dimension = 0
+    for each, traced in zip(keys, is_traced):
+        if traced:
+            dimensions.append(dimension)
+            positions.append(_wrapped_index(ops, each, inner.shape[dimension], dimension).value)
+        dimension += 1 if traced or each is None or isinstance(each, slice) else 0
+    if dimensions:
+        strides = inner.window.strides
+        kept = [d for d in range(inner.ndim) if d not in dimensions]
+        type = inner.type.with_shape([inner.shape[d] for d in kept])
+        left = None if strides is None else tuple(strides[d] for d in kept)
+        inner = Tracer(inner.window.then(Place(tuple(dimensions), tuple(positions)), type, left), ops)
+    is_scalar = may_be_scalar and not inner.shape and all(each is not None for each in keys)
+    return ops.scalar(inner.value) if is_scalar else inner
+
+
+def _part(ops: Operations, operand: Tracer, keys: list[Any]) -> Tracer:
+    """The view of a basic index whose positions are known."""
+    step = _basic(operand.shape, keys)
+    strides = operand.window.strides
+    layout: Strides | None = None
+    if strides is not None:
+        layout = tuple(shadow(operand.shape, strides)[(*keys, Ellipsis)].strides)
+    return Tracer(operand.window.then(step, operand.type.with_shape(step.shape), layout), ops)
 
 
 def _expand(key: Any, rank: int) -> list[Any]:
@@ -116,10 +113,13 @@ def _is_mask(key: Any) -> bool:
 
 
 def _is_advanced(key: Any) -> bool:
-    return isinstance(key, (Tracer, np.ndarray, list))
+    """Whether it is an array of positions; a single number, known or not, is none."""
+    if isinstance(key, Tracer):
+        return not key.is_scalar
+    return isinstance(key, (np.ndarray, list))
 
 
-def _basic(shape: tuple[int, ...], keys: list[Any]) -> _Basic:
+def _basic(shape: tuple[int, ...], keys: list[Any]) -> Part:
     starts, limits, steps, backwards, result = [], [], [], [], []
     dimension = 0
     for key in keys:
@@ -154,7 +154,7 @@ def _basic(shape: tuple[int, ...], keys: list[Any]) -> _Basic:
             limits.append(index % extent + 1)
             steps.append(1)
         dimension += 1
-    return _Basic(tuple(starts), tuple(limits), tuple(steps), tuple(backwards), tuple(result))
+    return Part(tuple(starts), tuple(limits), tuple(steps), tuple(backwards), tuple(result))
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _split(ops: Operations, operand: Tracer, keys: list[Any]) -> tuple[Tracer, _
     inner = get_item(ops, operand, tuple(basic))
     dimensions = tuple(position for position, _ in arrays)
     together = slots == list(range(slots[0], slots[0] + len(slots)))
-    indices = [_wrapped_index(ops, key, inner.shape[position]) for position, key in arrays]
+    indices = [_wrapped_index(ops, key, inner.shape[position], position) for position, key in arrays]
     shape = np.broadcast_shapes(*(index.shape for index in indices))
     b = ops.builder
     parts = [b.reshape(ops.broadcast(index.value, shape), (*shape, 1)) for index in indices]
@@ -204,19 +204,29 @@ def _split(ops: Operations, operand: Tracer, keys: list[Any]) -> tuple[Tracer, _
     return inner, _Advanced(dimensions, vectors, dimensions[0] if together else 0)
 
 
-def _wrapped_index(ops: Operations, key: Any, extent: int) -> Tracer:
-    """Indices as i64, negative ones counted from the end; constants are checked."""
+def _wrapped_index(ops: Operations, key: Any, extent: int, dimension: int) -> Tracer:
+    """Indices as i64, negative ones counted from the end; what is out of bounds raises, now or when the function runs."""
     if not isinstance(key, Tracer):
         array = np.asarray(key)
-        if array.dtype.kind not in "iu":
-            raise IndexError("arrays used as indices must be of integer type")
+        if array.dtype.kind not in "iu" and array.size:
+            raise IndexError("arrays used as indices must be of integer (or boolean) type")
         if array.size and not (-extent <= array.min() and array.max() < extent):
             raise IndexError(f"an index is out of bounds for a dimension of size {extent}")
         return ops.tracer(np.where(array < 0, array + extent, array).astype(np.int64))
     if key.dtype.kind not in "iu":
-        raise IndexError("arrays used as indices must be of integer type")
-    wide = key.astype(np.int64)
-    return ops.tracer(np.where(wide < 0, wide + extent, wide))
+        raise IndexError("arrays used as indices must be of integer (or boolean) type")
+    wide = ops.converted(key.value, np.dtype(np.int64))
+    b = ops.builder
+    shape = wide.tensor_type.shape
+    zero, size = (ops.full(number, np.dtype(np.int64), shape) for number in (0, extent))
+    wrapped = b.select(b.compare(wide, zero, "LT"), b.add(wide, size), wide)
+    if ops.checks_indices:
+        below, above = b.compare(wrapped, zero, "LT"), b.compare(wrapped, size, "GE")
+        if key.dtype == np.uint64:
+            below = b.create("or", [below, b.compare(wide, zero, "LT")]).result
+        bad = b.create("or", [below, above]).result
+        ops.check(bad, IndexError, f"an index is out of bounds for axis {dimension} with size {extent}")
+    return ops.wrap(wrapped)
 
 
 def _gather(ops: Operations, operand: Tracer, keys: list[Any]) -> Tracer:
@@ -237,10 +247,20 @@ def _gather(ops: Operations, operand: Tracer, keys: list[Any]) -> Tracer:
         [inner.value, advanced.vectors],
         attributes={"dimension_numbers": numbers, "slice_sizes": sizes, "indices_are_sorted": False},
     ).result
-    return ops.wrap(result)
+    if not result.tensor_type.rank:
+        return ops.scalar(result)
+    return ops.wrap(result, _gathered_strides(batch_rank, advanced.position, result.tensor_type.shape))
 
 
-def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> Tracer:
+def _gathered_strides(batch_rank: int, position: int, shape: tuple[int, ...]) -> Strides:
+    """NumPy makes what arrays pick with their dimensions in front, and moves these to their place."""
+    picked = list(range(position, position + batch_rank))
+    order = picked + [d for d in range(len(shape)) if d not in picked]
+    inner = contiguous([shape[d] for d in order])
+    return tuple(inner[order.index(d)] for d in range(len(shape)))
+
+
+def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> None:
     if any(key is None or (isinstance(key, slice) and key != slice(None)) for key in keys):
         raise TracingError(
             "an update with index arrays can be combined with whole slices (:) only; index the rest with arrays too"
@@ -250,7 +270,8 @@ def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> T
     rest = [d for d in range(inner.ndim) if d not in advanced.dimensions]
     before = advanced.position
     shape = (*(inner.shape[d] for d in rest[:before]), *batch_shape, *(inner.shape[d] for d in rest[before:]))
-    updates = ops.broadcast(ops.value(value, operand.kind), shape)
+    elements = _without_leading_units(ops, ops.cast(value, operand.kind), len(shape))
+    updates = ops.broadcast(elements, shape)
     numbers = ScatterDimensionNumbers(
         update_window_dims=tuple(range(before)) + tuple(range(before + len(batch_shape), len(shape))),
         inserted_window_dims=advanced.dimensions,
@@ -266,4 +287,5 @@ def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> T
         regions=[region],
         result_types=[inner.type],
     ).result
-    return ops.wrap(result)
+    # Nothing was sliced: the result has the array's own shape.
+    operand.window.write(ops, ops.builder.reshape(result, operand.shape))

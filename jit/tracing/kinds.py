@@ -21,7 +21,8 @@ from hlojit.ir.formats import (
     find_element_type,
 )
 from hlojit.ir.scalar.codec_tables import rounds_twice
-from hlojit.tracing.tracer import Kind, Tracer, TracingError, kind_of_element
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
 
 
 def kind_of(operand: Any) -> Kind:

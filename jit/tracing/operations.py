@@ -19,9 +19,14 @@ from hlojit.ir.graph import Value
 from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.ops.block_parts import JOIN_BLOCKS
 from hlojit.ir.types import tensor
-from hlojit.tracing.kinds import as_kind, compute_dtype, element_of
+from hlojit.tracing.checks import Checks
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
+from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.scopes import Scopes
-from hlojit.tracing.tracer import Kind, Tracer, TracingError
+from hlojit.tracing.steps import Bits
+from hlojit.tracing.storage import Storage, View
+from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
 
 # As code objects spell them, which need not be the real path.
 _OWN_FOLDERS = tuple(
@@ -39,6 +44,12 @@ def is_in_blocks(operand: Any) -> bool:
     return isinstance(operand, (Tracer, Array)) and isinstance(operand.element_type, BlockFormat)
 
 
+def _holds_tracers(operands: Sequence[Any]) -> bool:
+    return any(
+        isinstance(each, Tracer) or (isinstance(each, (list, tuple)) and _holds_tracers(each)) for each in operands
+    )
+
+
 class Operations:
     """The graph of one traced function, as rules see it."""
 
@@ -50,6 +61,11 @@ class Operations:
         self.scopes = scopes
         self.is_open = True
         """Whether the function still runs: its arrays mean nothing afterwards."""
+        self.checks = Checks()
+        self.checks_indices = True
+        """Whether indices out of bounds raise when the function runs."""
+        self.asked_layouts: set[int] = set()
+        """The arguments (numbers of leaves) whose strides something was decided by."""
 
     # ---------------------------------------------------------------- values
 
@@ -58,16 +74,53 @@ class Operations:
         if isinstance(operand, Tracer):
             if operand.context is not self:
                 raise TracingError(_LEAKED)
-            return operand.value if kind is None else self.converted(operand.value, kind)
+            return operand.value if kind is None else self._of_tracer(operand, kind)
         if isinstance(operand, Array):
             constant = self._constant(operand)
             return constant if kind is None else self.converted(constant, kind)
+        if isinstance(operand, (list, tuple)) and _holds_tracers(operand):
+            stacked = self._stacked(operand)
+            return stacked if kind is None else self.converted(stacked, kind)
         if isinstance(kind, ElementType):
             return self._encoded(np.asarray(operand), kind)
         array = np.asarray(operand, kind)
         if array.dtype == object:
             raise TracingError(f"{type(operand).__name__} objects cannot be used in a compiled function")
         return self.builder.constant(array)
+
+    def cast(self, operand: Any, kind: Kind) -> Value:
+        """The value as an assignment converts it: into any kind."""
+        return self.value(operand, kind)
+
+    def _stacked(self, operands: Sequence[Any]) -> Value:
+        """What ``np.array`` makes of a list in which something is traced."""
+        values = [self.value(each) for each in operands]
+        kind = common_kind([kind_of_element(value.tensor_type.element_type) for value in values], "a list of arrays")
+        shapes = {value.tensor_type.shape for value in values}
+        if len(shapes) > 1:
+            raise ValueError(f"a list of arrays of different shapes is no array: {', '.join(map(str, sorted(shapes)))}")
+        b, (shape,) = self.builder, shapes
+        rows = [b.reshape(self.converted(value, kind), (1, *shape)) for value in values]
+        return rows[0] if len(rows) == 1 else b.create("concatenate", rows, attributes={"dimension": 0}).result
+
+    def _of_tracer(self, operand: Tracer, kind: Kind) -> Value:
+        """Its value in another kind; a Python integer must fit, as NumPy demands."""
+        value = operand.value
+        if operand.weak is int and isinstance(kind, np.dtype) and kind.kind in "iu" and kind != np.int64:
+            self._require_fit(value, kind)
+        return self.converted(value, kind)
+
+    def _require_fit(self, value: Value, kind: np.dtype[Any]) -> None:
+        limits, b = np.iinfo(kind), self.builder
+        bad = b.compare(value, self.full(max(limits.min, -(2**63)), np.dtype(np.int64)), "LT")
+        if limits.max < 2**63 - 1:
+            above = b.compare(value, self.full(limits.max, np.dtype(np.int64)), "GT")
+            bad = b.create("or", [bad, above]).result
+        self.check(bad, OverflowError, f"Python integer out of bounds for {kind}")
+
+    def check(self, bad: Value, error: type[Exception], message: str) -> None:
+        """Raise an error of the call if any element of ``bad`` is true when the function runs."""
+        self.checks.add(self.builder, bad, error, message)
 
     def _constant(self, array: Array) -> Value:
         """An array that the function refers to; one in blocks is put together of its parts."""
@@ -85,12 +138,62 @@ class Operations:
 
     def tracer(self, operand: Any) -> Tracer:
         """``operand`` as a tracer."""
-        return operand if isinstance(operand, Tracer) else self.wrap(self.value(operand))
+        if isinstance(operand, Tracer):
+            return operand
+        return self.wrap(self.value(operand), strides_of(operand) if type(operand) is np.ndarray else None)
 
-    def wrap(self, value: Value) -> Tracer:
-        """A tracer of a value; everything that is made comes through here."""
+    def wrap(self, value: Value, strides: Strides | None = None) -> Tracer:
+        """A new array of these elements; everything that is made comes through here.
+
+        ``strides`` as in ``View.of``.
+        """
         self.scopes.enter(tables())
-        return Tracer(value, self)
+        return Tracer(View.of(Storage(value), strides), self)
+
+    def elementwise(self, value: Value, operands: Sequence[Any]) -> Tracer:
+        """A new array of elementwise work, laid out as NumPy's iterator does it for these operands."""
+        shape = value.tensor_type.shape
+        if len(shape) < 2:
+            return self.wrap(value)
+        return self.wrap(value, of_elementwise_result(list(map(self._lies, operands)), shape))
+
+    def _lies(self, operand: Any) -> tuple[tuple[int, ...], Strides | None]:
+        if isinstance(operand, Tracer):
+            return operand.shape, self.strides(operand)
+        if isinstance(operand, Array):
+            return operand.shape, contiguous(operand.shape)
+        array = np.asarray(operand)
+        return array.shape, strides_of(array)
+
+    def scalar(self, value: Value) -> Tracer:
+        """A NumPy scalar."""
+        made = self.wrap(value)
+        made.is_scalar = True
+        return made
+
+    def copied(self, operand: Tracer, order: str = "K") -> Tracer:
+        """An array, or number, of its own memory."""
+        if operand.is_scalar:
+            return operand
+        if order in ("C", "F"):
+            return self.wrap(operand.value, contiguous(operand.shape, order))
+        return self.wrap(operand.value, compact(operand.shape, self.strides(operand)))
+
+    def strides(self, operand: Tracer) -> Strides | None:
+        """How it lies, in elements; None if that is not known.  Whoever asks decides something by it."""
+        argument = operand.window.storage.argument
+        if argument is not None:
+            self.asked_layouts.add(argument)
+        return operand.window.strides
+
+    def known_strides(self, operand: Tracer) -> Strides:
+        """As ``strides``; raises where they are not known."""
+        strides = self.strides(operand)
+        if strides is None:
+            raise TracingError(
+                "how NumPy lays out this array is not known here; copy it: np.ascontiguousarray has C order"
+            )
+        return strides
 
     def _encoded(self, numbers: np.ndarray[Any, Any], element: ElementType) -> Value:
         """A constant of numbers, rounded into a format that has no dtype."""
@@ -118,9 +221,49 @@ class Operations:
         """A tracer in another kind."""
         return self.wrap(self.converted(self.value(operand), kind))
 
-    def astype(self, operand: Tracer, wanted: Any) -> Tracer:
+    def astype(
+        self, operand: Tracer, wanted: Any, order: str = "K", casting: str = "unsafe", copy: bool = True
+    ) -> Tracer:
         """A tracer in the kind that ``wanted`` names."""
-        return self.convert(operand, as_kind(wanted))
+        kind = as_kind(wanted)
+        kinds = (operand.kind, kind)
+        if all(isinstance(each, np.dtype) for each in kinds) and not np.can_cast(*kinds, casting):  # type: ignore[arg-type]
+            raise TypeError(
+                "Cannot cast array data from {!r} to {!r} according to the rule {!r}".format(*kinds, casting)
+            )
+        if order not in ("K", "C"):
+            raise TracingError(f"astype: order={order!r} cannot be compiled; only 'K' and 'C'")
+        if not copy and order == "K" and operand.kind == kind:
+            return operand
+        value = self.converted(operand.value, kind)
+        if operand.is_scalar:
+            return self.scalar(value)
+        return self.wrap(
+            value, compact(operand.shape, self.strides(operand)) if order == "K" else contiguous(operand.shape)
+        )
+
+    def python_number(self, operand: Tracer) -> Tracer:
+        """The one element of an array as a Python number."""
+        if operand.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        kind = {"b": bool, "i": int, "u": int, "f": float, "c": complex}[operand.dtype.kind]
+        value = self.builder.reshape(operand.value, ()) if operand.shape else operand.value
+        if operand.dtype == np.uint64:
+            top = self.full(2**63 - 1, np.dtype(np.uint64))
+            self.check(self.builder.compare(value, top, "GT"), OverflowError, "an integer of more than 63 bits")
+        made = self.wrap(self.converted(value, np.dtype(kind)))
+        return Tracer(made.window, self, weak=kind)
+
+    def bits(self, operand: Tracer, wanted: Any) -> Tracer:
+        """``numpy.ndarray.view`` for a dtype of the same width."""
+        element = element_of(as_kind(wanted))
+        here = operand.element_type
+        if element.storage.itemsize != here.storage.itemsize or BooleanType in (type(element), type(here)):
+            raise TracingError(f".view({wanted!r}): only numbers of the same width can be seen as each other")
+        type_ = operand.type.with_element_type(element)
+        return Tracer(
+            operand.window.then(Bits(element), type_, operand.window.strides), self, is_scalar=operand.is_scalar
+        )
 
     def to_values(self, operand: Tracer) -> Tracer:
         """A tracer in the compute type of its format."""

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from hlojit.ir.attributes import DotDimensionNumbers
 from hlojit.ir.graph import Value
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import common_kind, kind_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import extents_of
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 
 def common_values(ops: Operations, operands: Sequence[Any]) -> list[Value]:
@@ -103,6 +104,9 @@ def vdot(ops: Operations, a: Any, b: Any) -> Tracer:
 def einsum(ops: Operations, subscripts: str, *operands: Any, optimize: Any = True) -> Tracer:
     """``numpy.einsum`` with a subscripts string; operands are combined in the order of NumPy's own path."""
     inputs, output = _parse_subscripts(subscripts, operands)
+    view = _einsum_view(ops, ops.tracer(operands[0]), inputs[0], output) if len(operands) == 1 else None
+    if view is not None:
+        return view
     values = common_values(ops, operands)
     terms = [_take_diagonals(ops, value, term) for value, term in zip(values, inputs)]
     path = np.einsum_path(
@@ -120,7 +124,17 @@ def einsum(ops: Operations, subscripts: str, *operands: Any, optimize: Any = Tru
         terms.append(_sum_out(ops, accumulated, needed))
     value, term = _sum_out(ops, terms[0], set(output))
     order = [term.index(letter) for letter in output]
-    return ops.tracer(np.transpose(ops.wrap(value), order))
+    return ops.wrap(ops.value(np.transpose(ops.wrap(value), order)))
+
+
+def _einsum_view(ops: Operations, source: Tracer, term: str, output: str) -> Tracer | None:
+    """What NumPy gives where nothing is summed: a view, of the diagonal if a letter stands twice."""
+    if set(term) != set(output):
+        return None
+    if len(term) == len(output):
+        return ops.tracer(np.transpose(source, [term.index(letter) for letter in output]))
+    source.window.storage.locked = "np.einsum of one operand gave a view of its diagonal: write into copies only"
+    return None
 
 
 _Term = tuple[Value, str]

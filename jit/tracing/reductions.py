@@ -13,10 +13,11 @@ from hlojit.ir.formats import ComplexType, ElementType, FloatFormat, element_typ
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.complex_numbers import squared_size
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_dtype, refuse_in_integers
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, flag, float_dtype, implements, normalized_axes, refuse
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 RULES: Rules = {}
 """Rules of this module, by NumPy's function."""

@@ -18,7 +18,7 @@ from hlojit.ir.formats import IntegerType
 from hlojit.ir.graph import Function
 from hlojit.ir.passes.stochastic_rounding import SEED_ARGUMENT
 from hlojit.tracing.containers import flatten
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 _ONE_VALUE: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

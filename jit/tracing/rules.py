@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_dtype
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 Axis = int | tuple[int, ...] | None
 Rules = dict[Callable[..., Any], Callable[..., Any]]
@@ -64,5 +65,5 @@ def float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:
 def weak_kind(operand: Any) -> type | None:
     """``int``, ``float`` or ``complex`` for a Python number (or a tracer of one), else None."""
     if isinstance(operand, Tracer):
-        return operand.weak
+        return operand.weak if operand.weak is not bool else None
     return type(operand) if type(operand) in (int, float, complex) else None

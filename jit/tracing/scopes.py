@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import final
 
 from hlojit.ir.environment import Contribution, Snapshot
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 
 @final

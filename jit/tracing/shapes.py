@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hlojit.tracing import products
+from hlojit.tracing import layouts, products, views
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_kind
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis, Rules, extents_of, implements, normalized_axes, refuse
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 RULES: Rules = {}
 """Rules of this module, by NumPy's function."""
@@ -33,75 +33,66 @@ def size(ops: Operations, a: Tracer, axis: int | None = None) -> int:
 
 
 @implements(RULES, np.reshape)
-def reshape(ops: Operations, a: Any, shape: Any = None, order: str = "C", **options: Any) -> Tracer:
-    operand = ops.tracer(a)
-    if order != "C":
-        raise TracingError("np.reshape: only order='C' can be compiled")
-    wanted = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(each) for each in shape)
-    known = math.prod(each for each in wanted if each != -1)
-    if wanted.count(-1) == 1 and known and operand.size % known == 0:
-        wanted = tuple(operand.size // known if each == -1 else each for each in wanted)
-    if -1 in wanted or math.prod(wanted) != operand.size:
-        raise ValueError(f"cannot reshape array of size {operand.size} into shape {tuple(shape)}")
-    return ops.wrap(ops.builder.reshape(operand.value, wanted))
+def reshape(
+    ops: Operations, a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: bool | None = None
+) -> Tracer:
+    wanted = newshape if shape is None else shape
+    return views.in_shape(ops, ops.tracer(a), wanted, order, copy)
 
 
 @implements(RULES, np.ravel)
 def ravel(ops: Operations, a: Any, order: str = "C") -> Tracer:
-    return reshape(ops, a, -1, order)
+    operand = ops.tracer(a)
+    if order == "K":
+        lies = layouts.outer_first(operand.shape, ops.known_strides(operand))
+        if lies is not None:
+            operand = views.in_order(ops, operand, lambda own: own.transpose(lies))
+        order = "C"
+    order = views.reading_order(ops, operand, order)
+    strides = ops.strides(operand)
+    # Other than reshape it copies whatever does not lie in a row in just this order.
+    copies = strides is not None and not layouts.is_contiguous(operand.shape, strides, order)
+    return views.in_shape(ops, operand, -1, order, copies or None)
 
 
 @implements(RULES, np.transpose, np.permute_dims)
 def transpose(ops: Operations, a: Any, axes: Any = None) -> Tracer:
-    operand = ops.tracer(a)
-    order = tuple(reversed(range(operand.ndim))) if axes is None else tuple(int(x) % operand.ndim for x in axes)
-    if sorted(order) != list(range(operand.ndim)):
-        raise ValueError(f"axes {axes} do not match an array of {operand.ndim} dimensions")
-    if order == tuple(range(operand.ndim)):
-        return operand
-    return ops.wrap(ops.builder.create("transpose", [operand.value], attributes={"permutation": order}).result)
+    return views.in_order(ops, ops.tracer(a), lambda own: np.transpose(own, axes))
+
+
+@implements(RULES, np.matrix_transpose)
+def matrix_transpose(ops: Operations, x: Any, /) -> Tracer:
+    return views.in_order(ops, ops.tracer(x), np.matrix_transpose)
 
 
 @implements(RULES, np.swapaxes)
 def swapaxes(ops: Operations, a: Any, axis1: int, axis2: int) -> Tracer:
-    order = list(range(ops.tracer(a).ndim))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
-    return transpose(ops, a, order)
+    return views.in_order(ops, ops.tracer(a), lambda own: np.swapaxes(own, axis1, axis2))
 
 
 @implements(RULES, np.moveaxis)
 def moveaxis(ops: Operations, a: Any, source: Any, destination: Any) -> Tracer:
-    rank = ops.tracer(a).ndim
-    sources = [x % rank for x in np.atleast_1d(source).tolist()]
-    targets = [x % rank for x in np.atleast_1d(destination).tolist()]
-    order = [axis for axis in range(rank) if axis not in sources]
-    for target, origin in sorted(zip(targets, sources)):
-        order.insert(target, origin)
-    return transpose(ops, a, order)
+    return views.in_order(ops, ops.tracer(a), lambda own: np.moveaxis(own, source, destination))
+
+
+@implements(RULES, np.rollaxis)
+def rollaxis(ops: Operations, a: Any, axis: int, start: int = 0) -> Tracer:
+    return views.in_order(ops, ops.tracer(a), lambda own: np.rollaxis(own, axis, start))
 
 
 @implements(RULES, np.broadcast_to)
 def broadcast_to(ops: Operations, array: Any, shape: Any, subok: bool = False) -> Tracer:
-    return ops.wrap(ops.broadcast(ops.value(array), extents_of(shape)))
+    return views.spread(ops, ops.tracer(array), extents_of(shape))
 
 
 @implements(RULES, np.expand_dims)
 def expand_dims(ops: Operations, a: Any, axis: Any) -> Tracer:
-    operand = ops.tracer(a)
-    axes = extents_of(axis)
-    rank = operand.ndim + len(axes)
-    positions = {each % rank for each in axes}
-    extents = iter(operand.shape)
-    return reshape(ops, operand, [1 if d in positions else next(extents) for d in range(rank)])
+    return views.with_units(ops, ops.tracer(a), lambda own: np.expand_dims(own, axis))
 
 
 @implements(RULES, np.squeeze)
 def squeeze(ops: Operations, a: Any, axis: Any = None) -> Tracer:
-    operand = ops.tracer(a)
-    axes = [d for d, n in enumerate(operand.shape) if n == 1] if axis is None else normalized_axes(axis, operand.ndim)
-    if any(operand.shape[d] != 1 for d in axes):
-        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    return reshape(ops, operand, [n for d, n in enumerate(operand.shape) if d not in axes])
+    return views.with_units(ops, ops.tracer(a), lambda own: np.squeeze(own, axis))
 
 
 @implements(RULES, np.concatenate)
@@ -173,7 +164,7 @@ def array_split(ops: Operations, ary: Any, indices_or_sections: Any, axis: int =
 def flip(ops: Operations, m: Any, axis: Axis = None) -> Tracer:
     operand = ops.tracer(m)
     axes = normalized_axes(axis, operand.ndim)
-    return ops.wrap(ops.builder.create("reverse", [operand.value], attributes={"dimensions": axes}).result)
+    return operand[tuple(slice(None, None, -1) if d in axes else slice(None) for d in range(operand.ndim))]
 
 
 @implements(RULES, np.roll)

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing import special_series
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import refuse, weak_kind
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 RULES: dict[str, Callable[..., Any]] = {}
 """``rule(operations, *arrays)`` by the ufunc's name."""

@@ -7,18 +7,15 @@ methods), and every operation becomes instructions of the graph that is being bu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
-from hlojit.ir.errors import HlojitError
+from hlojit.arrays import Array
 from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType
-
-
-class TracingError(HlojitError, TypeError):
-    """A traced function did something that a compiled one cannot do."""
-
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.storage import View
 
 Kind = np.dtype[Any] | ElementType
 """See ``hlojit.tracing.kinds``."""
@@ -30,26 +27,45 @@ def kind_of_element(element: ElementType) -> Kind:
 
 
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of known shape and dtype whose elements are computed later.
+    """An array of known shape and dtype whose elements are computed later; or a number, NumPy's or Python's.
 
-    ``value`` is the graph's value; ``context`` the ``hlojit.tracing.dispatch.Dispatch`` that builds on it.  ``weak`` is
-    ``int``, ``float`` or ``complex`` for an argument that is a Python number: as in NumPy 2, it takes the dtype of what it meets.
+    ``window`` says which elements of which storage it shows; ``context`` is the ``hlojit.tracing.dispatch.Dispatch`` that builds.
+    ``is_scalar``: it stands for a NumPy scalar, which never changes, rather than for an array without dimensions.
+    ``weak`` is ``bool``, ``int``, ``float`` or ``complex`` for a Python number: as in NumPy 2, it takes the dtype of what it
+    meets, and arithmetic among such numbers is Python's.
     """
 
-    __slots__ = ("context", "value", "weak")
+    __slots__ = ("context", "is_scalar", "weak", "window")
     __array_priority__ = 1000
 
-    def __init__(self, value: Value, context: Any, weak: type | None = None):
-        self.value = value
+    def __init__(self, window: View, context: Any, *, is_scalar: bool = False, weak: type | None = None):
+        self.window = window
         self.context = context
+        self.is_scalar = is_scalar or weak is not None
         self.weak = weak
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """What ``isinstance`` goes by, so that code which asks takes the branch that it takes with NumPy."""
+        if self.weak is not None:
+            return self.weak
+        dtype = self.window.type.element_type.dtype
+        if dtype is None:
+            return Array
+        return dtype.type if self.is_scalar else np.ndarray
+
+    @property
+    def value(self) -> Value:
+        """The graph's value of the elements as they are now."""
+        value: Value = self.window.read(self.context)
+        return value
 
     # ------------------------------------------------------------ description
 
     @property
     def type(self) -> TensorType:
         """Tensor type of the value."""
-        return self.value.tensor_type
+        return self.window.type
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -93,7 +109,26 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __repr__(self) -> str:
+        if self.weak is not None:
+            return f"<traced {self.weak.__name__}>"
+        if self.is_scalar:
+            return f"<traced {self.kind} number>"
         return f"<traced array of shape {self.shape}, dtype {self.kind}>"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from an element to the next along each dimension."""
+        return tuple(stride * self.itemsize for stride in self.context.known_strides(self))
 
     # --------------------------------------------------------------- protocols
 
@@ -113,8 +148,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _no_value(self, what: str, instead: str) -> NoReturn:
         raise TracingError(
-            f"{what} needs the elements of a traced array of shape {self.shape}, dtype {self.kind}, which are known only "
-            f"when the compiled function runs; {instead}"
+            f"{what} needs the elements of {self!r}, which are known only when the compiled function runs; {instead}"
         )
 
     def __bool__(self) -> bool:  # noqa: PLE0304
@@ -123,10 +157,36 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __int__(self) -> int:
         self._no_value("int()", "use .astype, or make the argument static")
 
-    __index__ = __int__
+    def __index__(self) -> int:  # noqa: PLE0305
+        self._no_value("a number of elements, steps or positions", "make the argument static (static_argnames)")
 
     def __float__(self) -> float:
         self._no_value("float()", "use .astype, or make the argument static")
+
+    def __complex__(self) -> complex:
+        self._no_value("complex()", "use .astype, or make the argument static")
+
+    def __format__(self, specification: str) -> str:
+        if specification:
+            self._no_value("a formatted text", "return the array, and format the result")
+        return repr(self)
+
+    def __contains__(self, element: object) -> bool:
+        self._no_value("`in`", "use np.any(array == element)")
+
+    def __hash__(self) -> int:  # noqa: PLE0309
+        if not self.is_scalar:
+            raise TypeError("unhashable type: 'numpy.ndarray'")
+        self._no_value("a key of a dictionary or set", "make the argument static")
+
+    def __reduce__(self) -> NoReturn:
+        self._no_value("pickle", "pickle the result")
+
+    def __copy__(self) -> Tracer:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self.copy()
 
     def __iter__(self) -> Any:
         if not self.shape:
@@ -138,10 +198,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.value = self.context.set_item(self, key, value).value
-
-    def __hash__(self) -> int:
-        return id(self)
+        if self.is_scalar:
+            raise TypeError(f"{self.__class__.__name__!r} object does not support item assignment")
+        self.context.set_item(self, key, value)
 
     # ----------------------------------------------------------------- methods
 
@@ -149,6 +208,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def T(self) -> Tracer:
         """Transposed."""
         return self.transpose()
+
+    @property
+    def mT(self) -> Tracer:
+        """The last two dimensions exchanged."""
+        transposed: Tracer = self._call(np.matrix_transpose)
+        return transposed
 
     @property
     def real(self) -> Tracer:
@@ -169,14 +234,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         transposed: Tracer = self._call(np.transpose, axes or None)
         return transposed
 
-    def reshape(self, *shape: Any) -> Tracer:
+    def reshape(self, *shape: Any, **options: Any) -> Tracer:
         """``numpy.ndarray.reshape``."""
-        reshaped: Tracer = self._call(np.reshape, shape[0] if len(shape) == 1 else shape)
+        reshaped: Tracer = self._call(np.reshape, shape[0] if len(shape) == 1 else shape, **options)
         return reshaped
 
-    def astype(self, dtype: Any) -> Tracer:
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> Tracer:
         """Converted to another dtype, or to an element type (``"acme8"``) that has none."""
-        result: Tracer = self.context.astype(self, dtype)
+        result: Tracer = self.context.astype(self, dtype, order, casting, copy)
         return result
 
     def to_values(self) -> Tracer:
@@ -184,13 +251,33 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         result: Tracer = self.context.to_values(self)
         return result
 
-    def copy(self) -> Tracer:
+    def copy(self, order: str = "C") -> Tracer:
         """An array of its own (updates of it leave this one alone)."""
-        return Tracer(self.value, self.context)
+        copied: Tracer = self.context.copied(self, order)
+        return copied
 
-    def item(self) -> NoReturn:
-        """Not possible: raises ``TracingError``."""
-        self._no_value(".item()", "return the array instead")
+    def item(self, *position: Any) -> Tracer:
+        """The one element, or that at a position, as a Python number."""
+        number: Tracer = self.context.python_number(self.reshape(-1)[position] if position else self)
+        return number
+
+    def fill(self, value: Any) -> None:
+        """Write one number everywhere."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, **options: Any) -> None:
+        """Sorted in place."""
+        self[...] = self._call(np.sort, axis, **options)
+
+    def view(self, dtype: Any) -> Tracer:
+        """The same bits as another dtype of the same width."""
+        seen: Tracer = self.context.bits(self, dtype)
+        return seen
+
+    def flatten(self, order: str = "C") -> Tracer:
+        """A copy in one dimension."""
+        flat: Tracer = self._call(np.ravel, order)
+        return flat.copy()
 
     def tolist(self) -> NoReturn:
         """Not possible: raises ``TracingError``."""
@@ -206,7 +293,7 @@ _METHODS = {
         "all any argmax argmin argsort clip cumsum cumprod diagonal dot max mean min prod ravel repeat round squeeze std "
         "sum swapaxes take trace var"
     ).split()
-} | {"flatten": np.ravel, "conj": np.conjugate, "conjugate": np.conjugate}
+} | {"conj": np.conjugate, "conjugate": np.conjugate}
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -221,3 +308,61 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name, _function in _METHODS.items():
     setattr(Tracer, _name, _method(_function))
+
+
+# ------------------------------------------------------------------------------------------------------- operators
+
+_BINARY: Final = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "divmod": np.divmod, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
+}  # fmt: skip
+_COMPARED: Final = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+_UNARY: Final = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _leaves_it_to(other: Any) -> bool:
+    """Whether an operand wants no part in NumPy's ufuncs."""
+    return getattr(other, "__array_ufunc__", True) is None
+
+
+def _forward(name: str, ufunc: np.ufunc) -> Callable[[Tracer, Any], Any]:
+    def operator(self: Tracer, other: Any) -> Any:
+        return NotImplemented if _leaves_it_to(other) else self.context.operator(name, ufunc, self, other)
+
+    return operator
+
+
+def _backward(name: str, ufunc: np.ufunc) -> Callable[[Tracer, Any], Any]:
+    def operator(self: Tracer, other: Any) -> Any:
+        return NotImplemented if _leaves_it_to(other) else self.context.operator(name, ufunc, other, self)
+
+    return operator
+
+
+def _in_place(name: str, ufunc: np.ufunc) -> Callable[[Tracer, Any], Any]:
+    def operator(self: Tracer, other: Any) -> Any:
+        if self.is_scalar or _leaves_it_to(other):
+            # A number is not written: Python binds the name to the result.
+            return NotImplemented
+        ufunc(self, other, out=(self,))
+        return self
+
+    return operator
+
+
+def _on_one(name: str, ufunc: np.ufunc) -> Callable[[Tracer], Any]:
+    return lambda self: self.context.operator(name, ufunc, self)
+
+
+for _name, _ufunc in _BINARY.items():
+    setattr(Tracer, f"__{_name}__", _forward(_name, _ufunc))
+    setattr(Tracer, f"__r{_name}__", _backward(_name, _ufunc))
+    if _name != "divmod":
+        setattr(Tracer, f"__i{_name}__", _in_place(_name, _ufunc))
+for _name, _ufunc in _COMPARED.items():
+    setattr(Tracer, f"__{_name}__", _forward(_name, _ufunc))
+for _name, _ufunc in _UNARY.items():
+    setattr(Tracer, f"__{_name}__", _on_one(_name, _ufunc))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, element_type, find_element_type
@@ -24,13 +24,19 @@ def _compare(direction: str) -> Rule:
         x, y = values
         if _dtype(x) == _dtype(y):
             return ops.builder.compare(x, y, direction)
-        # NumPy compares int64 and uint64 exactly.
+        # NumPy compares integers of all types exactly.
+        if np.uint64 not in (_dtype(x), _dtype(y)):
+            x, y = (ops.converted(each, np.dtype(np.int64)) for each in values)
+            return ops.builder.compare(x, y, direction)
+        x, y = (ops.converted(each, np.dtype(f"{_dtype(each).kind}8")) for each in values)
         if _dtype(x).kind == "u":
             return _compare_signed_to_unsigned(ops, y, x, _MIRRORED[direction])
         return _compare_signed_to_unsigned(ops, x, y, direction)
 
     return rule
 
+
+COMPARISONS: Final = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
 _MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hlojit.ir.errors import ArgumentError, HlojitError
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 NUMBERS = np.random.default_rng(2).normal(size=(4, 64)).astype(np.float32)
 

@@ -11,24 +11,34 @@ import numpy as np
 
 
 def agree(function: Callable[..., Any], *arguments: Any, ulps: int = 4, atol: float = 0.0) -> None:
-    """The compiled function returns what NumPy returns: dtype, shape and (within ``ulps``) elements."""
+    """The compiled function does what it does with NumPy: types, shapes, layouts, elements (within ``ulps``), and its arguments after it."""
+    theirs = [each.copy("K") if isinstance(each, np.ndarray) else each for each in arguments]
+    ours = [each.copy("K") if isinstance(each, np.ndarray) else each for each in arguments]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        expected = function(*[each.copy() if isinstance(each, np.ndarray) else each for each in arguments])
-        actual = hlojit.jit(function)(*arguments)
+        expected = function(*theirs)
+        actual = hlojit.jit(function)(*ours)
     if isinstance(expected, (list, tuple)):
         assert len(actual) == len(expected)
     else:
         actual, expected = (actual,), (expected,)
-    for ours, theirs in zip(actual, expected):
-        same(ours, theirs, ulps, atol)
+    for result, other in zip(actual, expected):
+        same(result, other, ulps, atol)
+    for result, other in zip(ours, theirs):
+        same(result, other, ulps, atol)
 
 
 def same(ours: Any, theirs: Any, ulps: int = 4, atol: float = 0.0) -> None:
-    """Equal dtype and shape, and elements equal within ``ulps``, NaN where NaN."""
-    theirs = np.asarray(theirs)
+    """An array or a scalar as NumPy's, of equal dtype, shape and layout, and elements equal within ``ulps``, NaN where NaN."""
+    if type(theirs) in (bool, int, float, complex) or isinstance(theirs, np.generic):
+        assert type(ours) is type(theirs), f"{type(ours)}, with NumPy {type(theirs)}"
+    theirs, ours = np.asarray(theirs), np.asarray(ours)
     assert ours.dtype == theirs.dtype, f"dtype {ours.dtype}, NumPy's is {theirs.dtype}"
     assert ours.shape == theirs.shape, f"shape {ours.shape}, NumPy's is {theirs.shape}"
+    if theirs.flags.c_contiguous or theirs.flags.f_contiguous:
+        assert ours.flags.c_contiguous == theirs.flags.c_contiguous, (
+            f"strides {ours.strides}, NumPy's are {theirs.strides}"
+        )
     if theirs.dtype.kind in "fc":
         rtol = ulps * float(np.finfo(theirs.dtype).eps)
         np.testing.assert_allclose(

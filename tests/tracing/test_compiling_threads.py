@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hlojit.ir.in_flight import InFlight
 from hlojit.tracing import decorator
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 from ..test_in_flight import LONG, joined, started
 

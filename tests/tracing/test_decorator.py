@@ -13,7 +13,7 @@ import hlojit
 import hlojit.compiler
 import numpy as np
 import pytest
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 Pair = namedtuple("Pair", "first second")
 
@@ -220,7 +220,9 @@ REFUSED = [
     (lambda x: int(x[0]), r"\.astype"),
     (lambda x: range(x[0]), r"static"),
     (lambda x: np.array(x), r"static"),
-    (lambda x: x.item(), r"return the array"),
+    (lambda x: {x[0]: 1}, r"static"),
+    (lambda x: f"{x[0]:.3f}", r"format the result"),
+    (lambda x: 1.0 in x, r"np\.any"),
     (lambda x: x.tolist(), r"return the array"),
     (lambda x: x + "text", r"'add' did not contain a loop"),
     (lambda x: "text", r"result is 'text' of type str"),

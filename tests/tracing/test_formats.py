@@ -12,7 +12,7 @@ import hlojit.extensions as ext
 import numpy as np
 import pytest
 from hlojit.ir.formats import BUILT_IN, element_type
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 
 
 def stepped(step: float) -> ext.FloatFormat:

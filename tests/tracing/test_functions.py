@@ -8,8 +8,8 @@ from typing import Any
 import hlojit
 import numpy as np
 import pytest
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.functions import FUNCTIONS
-from hlojit.tracing.tracer import TracingError
 
 from .conftest import agree
 
@@ -48,6 +48,8 @@ CASES: dict[Callable[..., Any], list[Callable[..., Any]]] = {
     np.ravel: [lambda x, y: np.ravel(x), lambda x, y: x.ravel(), lambda x, y: x.flatten()],
     np.transpose: [lambda x, y: x.T, lambda x, y: np.transpose(x, (1, 0)), lambda x, y: x.transpose(), lambda x, y: x.transpose(1, 0), lambda x, y: x[None].transpose((2, 0, -2))],
     np.permute_dims: [lambda x, y: np.permute_dims(x, (1, 0))],
+    np.matrix_transpose: [lambda x, y: np.matrix_transpose(x[None]), lambda x, y: x.mT],
+    np.rollaxis: [lambda x, y: np.rollaxis(x[None], 2), lambda x, y: np.rollaxis(x[None], 0, 3)],
     np.swapaxes: [lambda x, y: np.swapaxes(x, 0, -1), lambda x, y: x.swapaxes(0, 1)],
     np.moveaxis: [lambda x, y: np.moveaxis(x[None], 0, -1), lambda x, y: np.moveaxis(x[..., None], [0, 2], [-1, 0])],
     np.broadcast_to: [lambda x, y: np.broadcast_to(x[0], (5, 4)), lambda x, y: np.broadcast_to(x[:, :1], (2, 3, 7))],

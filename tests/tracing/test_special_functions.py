@@ -12,8 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.special
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.special_functions import RULES
-from hlojit.tracing.tracer import TracingError
 from mpmath import mpf
 
 Array = np.ndarray[Any, Any]

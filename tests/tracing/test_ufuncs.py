@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hlojit.tracing.tracer import TracingError
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.ufuncs import UFUNCS
 
 from .conftest import agree
