@@ -43,6 +43,7 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.layouts import contiguous, outer_first, strides_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.outcomes import Form, Outcome, Write, aliases, form_of
+from hlojit.tracing.random_states import RandomStates
 from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
@@ -54,7 +55,7 @@ _KEPT_ENVIRONMENTS = 4
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Compiled:
     """A function for one signature."""
 
@@ -392,10 +393,14 @@ class JittedFunction:
         """Call the function with what is traced."""
         positional, named = given
         outer = Operations.in_work.set(operations)
+        states = RandomStates(self.function, static.values)
         try:
             if static.values:
-                return fork_gate.outside(self._call_bound, {**named, **static.values})
-            return fork_gate.outside(self.function, *positional, **named)
+                result = fork_gate.outside(self._call_bound, {**named, **static.values})
+            else:
+                result = fork_gate.outside(self.function, *positional, **named)
+            states.require_unused()
+            return result
         except RecursionError as error:
             raise TracingError(f"{self._name} recurses without an end while it is traced: {error}") from error
         finally:
@@ -456,7 +461,7 @@ def _storages(
             found.append(found[same[number]])
             continue
         locked = None
-        if type(leaf) is not np.ndarray:
+        if not isinstance(leaf, np.ndarray):
             locked = (
                 f"argument {name} is of type {type(leaf).__name__}, which a compiled function cannot write; "
                 f"write into a copy: {name} = {name}.copy()"
@@ -466,7 +471,7 @@ def _storages(
 
 
 def _tracer_of(argument: Value, leaf: Any, storage: Storage, operations: Dispatch) -> Tracer:
-    strides = strides_of(leaf) if type(leaf) is np.ndarray else contiguous(argument.tensor_type.shape)
+    strides = strides_of(leaf) if isinstance(leaf, np.ndarray) else contiguous(argument.tensor_type.shape)
     weak = type(leaf) if type(leaf) in (bool, int, float, complex) else None
     return Tracer(View.of(storage, strides), operations, is_scalar=isinstance(leaf, np.generic), weak=weak)
 
@@ -493,7 +498,9 @@ def _without_layout(signature: Any) -> Any:
 
 
 def _as_array(leaf: Any) -> NDArray | Array:
-    if isinstance(leaf, (np.ndarray, Array)):
+    if isinstance(leaf, np.ndarray):
+        return _of_no_subclass(leaf)
+    if isinstance(leaf, Array):
         return leaf
     if isinstance(leaf, str) or callable(leaf):
         raise ArgumentError(
@@ -505,6 +512,16 @@ def _as_array(leaf: Any) -> NDArray | Array:
             f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
         )
     return array
+
+
+def _of_no_subclass(leaf: NDArray) -> NDArray:
+    """An array in memory or in a file; subclasses mean something else by their operators."""
+    if type(leaf) in (np.ndarray, np.memmap):
+        return leaf
+    raise ArgumentError(
+        f"an argument is of type {type(leaf).__name__}, a subclass of NumPy's arrays with a meaning of its own, which would be "
+        "lost: pass np.asarray(x)" + (", or x.filled(...)" if hasattr(leaf, "filled") else "")
+    )
 
 
 def _type_of(array: NDArray | Array) -> TensorType:

@@ -211,12 +211,11 @@ class Gathered:
     def read(self, operations: Operations, base: Value) -> Value:
         """As ``Step.read``."""
         b = operations.builder
+        if not self.numbers.size:
+            return operations.full(0, kind_of_element(base.tensor_type.element_type), self.numbers.shape)
         flat = operations.wrap(b.reshape(base, (base.tensor_type.size,)))
         return flat[self.numbers].value
 
     def write(self, operations: Operations, base: Value, elements: Value) -> Value:
         """As ``Step.write``."""
-        b, type = operations.builder, base.tensor_type
-        flat = operations.wrap(b.reshape(base, (type.size,)))
-        flat[self.numbers] = operations.wrap(elements)
-        return b.reshape(flat.value, type.shape)
+        raise TracingError("a view that only shows cannot be written; write into a copy")

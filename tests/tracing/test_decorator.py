@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
+import random
 import threading
 import weakref
 from collections import namedtuple
+from pathlib import Path
 from typing import Any
 
 import hlojit
@@ -274,9 +277,47 @@ def test_arrays_of_every_layout() -> None:
         base[1:1],
         np.broadcast_to(base[0], (4, 6)),
         base[0, 0],
-        np.matrix(base),
     ):
         np.testing.assert_array_equal(function(array), np.asarray(array) + 1)
+
+
+def test_subclasses_of_arrays_are_refused(tmp_path: Path) -> None:
+    double = hlojit.jit(lambda x: x * 2)
+    for array, advice in ((np.matrix([[1, 2]]), r"np\.asarray\(x\)$"), (np.ma.masked_less(np.arange(3), 1), "filled")):
+        with pytest.raises(hlojit.ArgumentError, match=f"is of type .*, a subclass of NumPy's arrays.*{advice}"):
+            double(array)
+    mapped = np.memmap(tmp_path / "array", "f8", "w+", shape=(3,))
+    hlojit.jit(lambda x: x.__setitem__(1, 5.0))(mapped)
+    assert double(mapped).tolist() == [0, 10, 0]
+
+
+class Sampler:
+    """Draws from its own generator."""
+
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(1)
+
+    def draw(self, x: Any) -> Any:
+        return x + self.generator.normal()
+
+
+def test_random_numbers_of_the_time_of_tracing_are_refused() -> None:
+    generator, other = np.random.default_rng(0), np.random.RandomState(3)
+    for function in (
+        lambda x: x + np.random.normal(size=3),
+        lambda x: x * random.random(),
+        lambda x: x + generator.normal(size=3),
+        lambda x: x + other.normal(size=3),
+        lambda x, g=generator: x + g.integers(5),
+        Sampler().draw,
+    ):
+        with pytest.raises(TracingError, match=r"were drawn from .* while the function was traced"):
+            hlojit.jit(static_argnames="g")(function)(np.ones(3)) if "g" in str(
+                inspect.signature(function)
+            ) else hlojit.jit(function)(np.ones(3))
+    x = np.ones(3)
+    inside = hlojit.jit(lambda x: x + np.random.default_rng(7).normal(size=3))
+    np.testing.assert_array_equal(inside(x), x + np.random.default_rng(7).normal(size=3))
 
 
 def test_errors_show_the_users_line() -> None:
