@@ -51,7 +51,7 @@ def _generators(function: Callable[..., Any], static: Mapping[str, Any]) -> Iter
         if isinstance(value, np.random.Generator):
             yield name, value
         elif isinstance(value, np.random.RandomState):
-            yield name, np.random.Generator(value._bit_generator)  # type: ignore[attr-defined]
+            yield name, np.random.Generator(value._bit_generator)
 
 
 def _referred(function: Callable[..., Any], static: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
