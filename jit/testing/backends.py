@@ -11,12 +11,14 @@ from functools import partial
 
 from hlojit.compiler import compile as compile_program
 from hlojit.extensions import Backend, Capability, Support, can_decompose
+from hlojit.extensions.legalization import program_instructions
 from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module, clone_instruction
 from hlojit.ir.ops.custom_calls import is_custom_call
-from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
+from hlojit.ir.passes.graph_facts import is_control_flow
 from hlojit.ir.types import TensorType
+from hlojit.partition.extraction import reads_of
 from hlojit.partition.preference import preferring
 from hlojit.placement import devices, named_backend
 from hlojit.testing.arguments import arguments_for
@@ -33,8 +35,10 @@ from hlojit.testing.script import spelled_backend as spelled
 from hlojit.testing.timing import least_times, prepared
 from hlojit.testing.trials import Trial, Trials
 
-_GROUPS = {"random": "random programs", TYPED.strip().partition(" ")[0]: "element types"}
+_GROUPS = {"random": "random programs", "attributes:": "attributes", TYPED.strip().partition(" ")[0]: "element types"}
 """Groups of checks by the first words of programs' names."""
+_LONGEST = 80
+"""Characters of an instruction's line in the name of a check."""
 
 
 def check_backend(
@@ -164,34 +168,47 @@ def _check_answers(
     trials: Trials,
     tolerance: Tolerance | None,
 ) -> None:
-    """Each different instruction of the corpus, alone: what the back end answers, and whether it is so."""
-    seen: set[object] = set()
+    """Each different instruction of the corpus, alone: what the back end answers, and whether it is so.
+
+    Instructions differ by their attributes and regions, too.
+    """
+    seen: set[str] = set()
     for program in every:
         for instruction in _instructions(program.module):
-            key = (instruction.name, instruction.operand_types, instruction.result_types)
+            module = _alone(instruction)
+            key = str(module)
             if key in seen:
                 continue
             seen.add(key)
-            types = ", ".join(map(str, instruction.operand_types))
-            name = f"{instruction.name}({types})"
-            recorder.run(
-                "answers", name, partial(_answer, backend, instruction, trials, tolerance), backend=backend.name
-            )
+            check = partial(_answer, backend, instruction, module, trials, tolerance)
+            recorder.run("answers", _asked_about(instruction, module), check, backend=backend.name)
+
+
+def _asked_about(instruction: Instruction, module: Module) -> str:
+    """The types of an instruction, and its attributes as they stand in its line."""
+    types = ", ".join(map(str, instruction.operand_types))
+    name = f"{instruction.name}({types})"
+    if not instruction.attributes:
+        return name
+    line = next(line for line in str(module).splitlines() if instruction.name in line)
+    said = line.partition(instruction.name)[2].strip(' "')
+    return f"{name}: {said if len(said) <= _LONGEST else said[:_LONGEST] + ' ...'}"
 
 
 def _instructions(module: Module) -> Iterator[Instruction]:
-    """The entry function's own instructions on tensors, with what their regions hold."""
-    for instruction in module.main.body:
-        kinds = (*instruction.operand_types, *instruction.result_types)
-        if not is_terminator(instruction) and all(isinstance(kind, TensorType) for kind in kinds):
+    """What a back end is asked about, of instructions on tensors: those in loops and branches, too."""
+    for instruction in program_instructions(module):
+        kinds = (*(value.type for value in reads_of(instruction)), *instruction.result_types)
+        if all(isinstance(kind, TensorType) for kind in kinds):
             yield instruction
 
 
-def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: Tolerance | None) -> int | Compared:
+def _answer(
+    backend: Backend, instruction: Instruction, module: Module, trials: Trials, stated: Tolerance | None
+) -> int | Compared:
     answer = _asked(backend, instruction)
     if _asked(backend, instruction) != answer:
         raise Found(f"{backend.name} answers {instruction.name} once {answer} and then {_asked(backend, instruction)}")
-    module = _alone(instruction)
     arrays = tuple(arguments_for(module, seed=trials.recorder.seed))
     if answer.support is Support.NO:
         return _refuses(backend, instruction, module, answer)
@@ -204,7 +221,7 @@ def _answer(backend: Backend, instruction: Instruction, trials: Trials, stated: 
     usual = tolerance_for(module)
     tolerance = narrowed(usual, module) if stated is None or usual == EXACT else stated
     try:
-        return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name)
+        return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name, times=2)
     except Refused as refusal:
         if _refuses_inside(backend, instruction):
             raise Refused(f"what it holds is refused: {refusal}") from None
@@ -245,8 +262,6 @@ def _refuses(backend: Backend, instruction: Instruction, module: Module, answer:
 
 def _alone(instruction: Instruction) -> Module:
     """A program of one instruction; what its regions read from outside is an argument, too."""
-    from hlojit.testing.bisection import reads_of
-
     reads = reads_of(instruction)
     module = Module()
     with build_function(module, "main", [value.type for value in reads]) as builder:

@@ -32,6 +32,7 @@ from hlojit.ir.passes.pass_manager import Pass, PassPipeline
 from hlojit.ir.passes.rewriting import limited_rules
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
+from hlojit.partition.extraction import reads_of
 from hlojit.placement import named_backend
 from hlojit.testing.arguments import SETS
 from hlojit.testing.comparison import Difference, Tolerance, first_difference, lost_numbers, tolerance_for
@@ -47,6 +48,7 @@ from hlojit.testing.execution import (
 )
 from hlojit.testing.narrowing import TRIES
 from hlojit.testing.reduction import reduce_with_arguments
+from hlojit.testing.runs import Fault, failure, unequal
 from hlojit.testing.script import script
 from hlojit.testing.signatures import arguments_of, of_parts
 
@@ -125,33 +127,33 @@ class _Search:
         compared = _Compared()
         for module, arrays in tried:
             outcome, expected, problem = self.problem(module, arrays)
-            if problem:
+            if problem is not None:
                 return self._found(module, arrays, outcome, problem, seconds)
             compared.note(module, expected)
         raise HlojitError(compared.verdict(self.backend, self.against))
 
     def _found(
-        self, module: Module, arrays: list[NDArray], outcome: Outcome, problem: str, seconds: float
+        self, module: Module, arrays: list[NDArray], outcome: Outcome, problem: Fault, seconds: float
     ) -> Bisection:
         self.in_child = outcome.kind in ("crash", "endless")
 
         def same(module: Module, arrays: Sequence[NDArray]) -> bool:
-            found, _, complaint = self.problem(module, arrays)
-            return bool(complaint) and found.kind == outcome.kind
+            _, _, fault = self.problem(module, arrays)
+            return fault is not None and fault.is_like(problem)
 
         if not any(same(module, arrays) for _ in range(TRIES)):
             raise HlojitError(
-                f"not reproducible: {problem}, and not in {TRIES} more runs with the same arguments; what comes and goes depends "
-                "on memory that nobody has written, on time or on threads"
+                f"not reproducible: {problem.text}, and not in {TRIES} more runs with the same arguments; what comes and goes "
+                "depends on memory that nobody has written, on time or on threads"
             )
-        self.progress(f"{problem}; making the program smaller")
+        self.progress(f"{problem.text}; making the program smaller")
         small, fewer = reduce_with_arguments(module, arrays, same, seconds=seconds, progress=self.progress)
         again, meant, said = self.problem(small, fewer)
-        if said:
+        if said is not None:
             module, arrays, outcome, problem = small, fewer, again, said
         else:
             self.evidence.append("it comes and goes: the program that was made smaller is right now and then")
-        expected = meant if said else self.expected(module, arrays)
+        expected = meant if said is not None else self.expected(module, arrays)
         kind, name, package = self.guilty(module, arrays, outcome, expected)
         plugins = list(self.plugins_without_which_it_is_right(module, arrays))
         if plugins and not package:
@@ -159,18 +161,18 @@ class _Search:
         if plugins and kind == "back end":
             kind, name, package = "plugin", ", ".join(plugins), ""
         return Bisection(
-            kind, name, package, problem, tuple(self.evidence), module, tuple(arrays), backend=self.backend
+            kind, name, package, problem.text, tuple(self.evidence), module, tuple(arrays), backend=self.backend
         )
 
     # --------------------------------------------------------------- problems
 
-    def problem(self, module: Module, arrays: Sequence[NDArray]) -> tuple[Outcome, Outcome, str]:
-        """What the back end makes of a program, what is expected, and what is wrong (empty: nothing)."""
+    def problem(self, module: Module, arrays: Sequence[NDArray]) -> tuple[Outcome, Outcome, Fault | None]:
+        """What the back end makes of a program, what is expected, and what is wrong (None: nothing)."""
         expected = self.expected(module, arrays)
         if not expected.is_good:
-            return expected, expected, ""  # nobody knows what is right
+            return expected, expected, None  # nobody knows what is right
         found = (execute_isolated if self.in_child else execute)(module, self.backend, arrays, self.options)
-        return found, expected, self.complaint(module, found, expected)
+        return found, expected, self.fault(module, found, expected)
 
     def expected(self, module: Module, arrays: Sequence[NDArray]) -> Outcome:
         meaning = meaning_of(module, arrays)
@@ -178,11 +180,11 @@ class _Search:
             return meaning
         return execute(module, self.against, arrays)
 
-    def complaint(self, module: Module, found: Outcome, expected: Outcome) -> str:
+    def fault(self, module: Module, found: Outcome, expected: Outcome) -> Fault | None:
         if not found.is_good:
-            return found.describe()
+            return failure(found)
         difference = self.difference(module, found, expected)
-        return str(difference) if difference is not None else ""
+        return unequal(difference) if difference is not None else None
 
     def difference(self, module: Module, found: Outcome, expected: Outcome) -> Difference | None:
         assert found.results is not None
@@ -236,7 +238,7 @@ class _Search:
     def _lowering(
         self, module: Module, chosen: Backend, say: Callable[[str], None] = lambda name: None
     ) -> Iterator[tuple[Pass, str, Module]]:
-        """Each pass that changes something, its package, and what it leaves."""
+        """Each pass of the pipeline, its package, and the program behind it, whether it has changed it or not."""
         scope = scope_for(module.environment).snapshot()
         with one_compilation(), scope.activate():
             pipeline = default_pipeline(chosen, self.options)
@@ -284,15 +286,15 @@ class _Search:
             if not wanted.is_good:
                 continue
             ran = self._generated(alone, operands, chosen)
-            complaint = self.complaint(alone, ran, wanted)
-            if complaint:
-                self.evidence.append(f"alone it is wrong, too: {complaint}")
+            fault = self.fault(alone, ran, wanted)
+            if fault is not None:
+                self.evidence.append(f"alone it is wrong, too: {fault.text}")
                 for name, source in _kernels_taken(module, self.backend):
                     self.evidence.append(f"the kernel {name} of {source} was taken")
                 return "kernel", described_instruction(instruction), _brought_by(instruction) or _origin_of(chosen)
         self.evidence.append("each instruction alone is computed as it should be")
         unfused = replace(self, options=replace(self.options, disable_passes=(FUSION,)), evidence=[])
-        if chosen.fuses and not unfused.problem(module, arrays)[2]:
+        if chosen.fuses and unfused.problem(module, arrays)[2] is None:
             self.evidence.append(f"without fusions (disable_passes={unfused.options.disable_passes}) it is right")
         return "back end", f"{self.backend} (schedule, memory or threads of the whole program)", ""
 
@@ -326,8 +328,8 @@ class _Search:
                     same = parse(text)
                 except HlojitError:
                     continue  # the program needs it
-                _, expected, complaint = self.problem(same, arrays)
-            if expected.is_good and not complaint:
+                _, expected, fault = self.problem(same, arrays)
+            if expected.is_good and fault is None:
                 self.evidence.append(f"without the plugin {name} it is right")
                 yield name
 
@@ -385,17 +387,6 @@ def _steps(lowered: Module, arrays: Sequence[NDArray]) -> Iterator[tuple[Instruc
                 instruction,
                 [to_storage(np.asarray(environment[each]), each.tensor_type.element_type) for each in reads],
             )
-
-
-def reads_of(instruction: Instruction) -> list[Value]:
-    """What an instruction and its regions read from outside of it."""
-    inside: set[Value] = set()
-    reads: dict[Value, None] = {}
-    for each in instruction.walk():
-        inside.update(argument for region in each.regions for argument in region.arguments)
-        inside.update(each.results)
-        reads.update(dict.fromkeys(each.operands))
-    return [value for value in reads if value not in inside]
 
 
 def _alone(instruction: Instruction, lowered: Module) -> Module:

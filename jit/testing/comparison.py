@@ -74,7 +74,10 @@ def _is_inexact_type(kind: Type) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first element that differs: which result, where, and the two numbers; ``count`` of all elements of that result."""
+    """The first element that differs: which result, where, and the two numbers; ``count`` of all elements of that result.
+
+    ``marks`` are the ways in which elements of that result differ, the plainest in front.
+    """
 
     result: int
     index: tuple[int, ...]
@@ -82,6 +85,7 @@ class Difference:
     expected: str
     count: int
     size: int
+    marks: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -106,13 +110,34 @@ def first_difference(
     """The first place in which two lists of results (storage form) differ by more than the tolerance."""
     for number, (ours, theirs, kind) in enumerate(zip(found, expected, types, strict=True)):
         if ours.shape != theirs.shape:
-            return Difference(number, (), f"of shape {ours.shape}", f"shape {theirs.shape}", 1, 1)
+            return Difference(number, (), f"of shape {ours.shape}", f"shape {theirs.shape}", 1, 1, ("shape",))
         wrong = differences(ours, theirs, kind.element_type, tolerance)
         if wrong.any():
             index = tuple(int(each) for each in np.argwhere(wrong)[0])
             shown, wanted = (spell(array[index], kind.element_type) for array in (ours, theirs))
-            return Difference(number, index, shown, wanted, int(wrong.sum()), wrong.size)
+            marks = _marks(ours[wrong], theirs[wrong], kind.element_type)
+            return Difference(number, index, shown, wanted, int(wrong.sum()), wrong.size, marks)
     return None
+
+
+def _marks(found: NDArray, expected: NDArray, element: ElementType) -> tuple[str, ...]:
+    """In which ways elements that differ do so: a number for another, an infinity, a NaN, a zero of the other sign."""
+    if not isinstance(element, (FloatFormat, ComplexType)):
+        return ("number",)
+    is_complex = isinstance(element, ComplexType)
+    ours, theirs = (
+        each if is_complex else to_compute(np.ascontiguousarray(each), element) for each in (found, expected)
+    )
+    is_nan = np.isnan(ours) | np.isnan(theirs)
+    is_infinite = (np.isinf(ours) | np.isinf(theirs)) & ~is_nan
+    is_zero = ours == theirs
+    cases = {
+        "number": ~(is_nan | is_infinite | is_zero),
+        "infinity": is_infinite & ~is_zero,
+        "nan": is_nan,
+        "sign of zero": is_zero,
+    }
+    return tuple(name for name, where in cases.items() if where.any())
 
 
 def differences(found: NDArray, expected: NDArray, element: ElementType, tolerance: Tolerance = EXACT) -> NDArray:

@@ -3,8 +3,8 @@
     for program in corpus(seed=0, count=20):
         program.name, program.module, program.arguments
 
-The real ones stand in ``corpus_programs`` as text; those of each element type and random ones are built by ``corpus_types`` and
-``random_programs``.
+The real ones stand in ``corpus_programs`` as text, those in which attributes decide in ``corpus_attributes``; those of each
+element type and random ones are built by ``corpus_types`` and ``random_programs``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from hlojit.compiler import parse
 from hlojit.ir.graph import Module
 from hlojit.testing.arguments import Values, arguments_for
 from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
+from hlojit.testing.corpus_attributes import ATTRIBUTES
 from hlojit.testing.corpus_elements import elements_in, narrowed, retyped
-from hlojit.testing.corpus_programs import PROGRAMS
+from hlojit.testing.corpus_programs import PROGRAMS as REAL
 from hlojit.testing.corpus_types import typed_programs
 from hlojit.testing.random_programs import ELEMENTS, random_module
 
 NDArray = np.ndarray[Any, Any]
+
+PROGRAMS = REAL | ATTRIBUTES
+"""Texts by name."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def corpus_of(programs: Iterable[CorpusProgram | Module | str], *, seed: int = 0
 
 
 def real_programs(*, seed: int = 0) -> Iterator[CorpusProgram]:
-    """Small real programs, with ordinary numbers."""
+    """Small real programs, and those in which attributes decide, with ordinary numbers."""
     for name, text in PROGRAMS.items():
         yield of_module(name, parse(text, source_name=f"{name}.mlir"), seed=seed, values=Values.ORDINARY)
 

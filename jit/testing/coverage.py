@@ -33,6 +33,8 @@ class Missing:
 
 LEAST_COVERAGE: Final = 0.25
 """The share of the checks that must have compared something before anything is said to conform."""
+LEAST_CHANGED: Final = 4
+"""Programs that a pass must have changed, where they are less than that share of all, before it is said to conform."""
 FULL_COVERAGE: Final = 0.9
 """The share above which what is refused is not worth a word."""
 
@@ -71,8 +73,11 @@ def _missing_of_subject(subject: str, results: Sequence[Result]) -> Iterator[Mis
 
 def _missing_of_many(subject: str, results: Sequence[Result], said: Sequence[Result]) -> Iterator[Missing]:
     """What is refused here and there, beside what has been ``said``; and that it is most of all."""
+    if any(each.status is Status.UNCHANGED for each in results):
+        yield from _missing_of_pass(subject, results)
     # What a pass or a kernel is not for counts neither way.
-    wanted = [each for each in results if each.status not in (Status.SKIPPED, Status.UNREACHED)]
+    nothing = (Status.SKIPPED, Status.UNREACHED, Status.UNCHANGED)
+    wanted = [each for each in results if each.status not in nothing]
     silent = [each for each in wanted if not each.status.compared]
     compared = len(wanted) - len(silent)
     is_most = compared < LEAST_COVERAGE * len(wanted)
@@ -80,6 +85,16 @@ def _missing_of_many(subject: str, results: Sequence[Result], said: Sequence[Res
     if is_most or compared < FULL_COVERAGE * (compared + len(rest)):
         what = f"{len(rest)} of {len(wanted)} checks{f' of {subject}' if subject else ''}"
         yield Missing(what, _reason(rest), False, is_most)
+
+
+def _missing_of_pass(subject: str, results: Sequence[Result]) -> Iterator[Missing]:
+    """That a pass changed few of the programs that it was given: each is tried as it is written and as it is in its phase."""
+    every = {each.name for each in results}
+    changed = {each.name for each in results if each.status.compared}
+    if len(changed) < LEAST_COVERAGE * len(every):
+        what = f"{len(every) - len(changed)} of {len(every)} programs{f' of {subject}' if subject else ''}"
+        reason = f"the pass changed {len(changed)}, whose results were compared; give programs= that it is for"
+        yield Missing(what, reason, False, len(changed) < LEAST_CHANGED)
 
 
 def _is_shown(results: Sequence[Result]) -> bool:

@@ -15,7 +15,8 @@ class Status(enum.Enum):
     """How a check ended.
 
     It compared something, and that held or not (``PASSED``, ``FAILED``).  Or it compared nothing: what it needs was ``REFUSED``
-    with a reason, ``RAISED`` wherever it was called, or was ``UNREACHED``.  Or it is not for what is checked (``SKIPPED``).
+    with a reason, ``RAISED`` wherever it was called, was ``UNREACHED``, or a program that a pass leaves as it is (``UNCHANGED``).
+    Or it is not for what is checked (``SKIPPED``).
     """
 
     PASSED = "passed"
@@ -23,6 +24,7 @@ class Status(enum.Enum):
     REFUSED = "refused"
     RAISED = "raised"
     UNREACHED = "not reached"
+    UNCHANGED = "unchanged"
     SKIPPED = "skipped"
 
     @property
@@ -45,20 +47,25 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How many comparisons a check made; ``lost`` of them of elements that should be NaN or infinite, which tell less."""
+    """How many comparisons a check made; ``lost`` of them of elements that should be NaN or infinite, which tell less.
+
+    ``alike`` says why what keeps results of a call for the next one would not have been found; empty if it would.
+    """
 
     count: int
     lost: int = 0
+    alike: str = ""
 
     def __add__(self, other: Compared) -> Compared:
-        return Compared(self.count + other.count, self.lost + other.lost)
+        return Compared(self.count + other.count, self.lost + other.lost, self.alike or other.alike)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """One check: ``group`` is what it is about (encodings, rounding, sort ...), ``name`` the check itself.
 
-    ``count`` says how many comparisons it made, ``lost`` how many of them of NaN and infinities; ``detail`` why it made none.
+    ``count`` says how many comparisons it made, ``lost`` how many of them of NaN and infinities; ``detail`` why it made none, or,
+    of one that passed, why what keeps results of a call for the next one would not have been found.
     ``backend`` computed what was compared, and ``subject`` is what was checked where a report is of several things; both may be
     empty.
     """

@@ -380,7 +380,8 @@ class _FormatCheck:
         """The smallest program on which the back end and the reference differ; the whole one if they agree (both wrong)."""
         if not self.recorder.reduces:
             return script(module, stored, backend)
-        return smallest_program(module, stored, backend, seconds=self.recorder.budget.reduction_seconds)
+        seconds = self.recorder.budget.reduction_seconds
+        return smallest_program(module, stored, backend, seconds=seconds, is_judged_apart=True)
 
     def _time(self) -> None:
         """x * y + z over many elements beside f8E4M3FN and f32."""

@@ -27,9 +27,10 @@ from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of, of_module
 from hlojit.testing.effects import PROGRAMS, Effect, first_change, has_effects
 from hlojit.testing.execution import NDArray, interpret, meaning_of, result_types
 from hlojit.testing.findings import FEW, Compared
-from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Unreached, budget_of
+from hlojit.testing.recorder import Budget, Found, Raised, Recorder, Unchanged, Unreached, budget_of
 from hlojit.testing.reduction import reduce_with_arguments
 from hlojit.testing.report import Report
+from hlojit.testing.runs import Fault, gist, unequal
 
 EFFECTS = {
     "exact": EXACT,
@@ -59,7 +60,8 @@ def check_pass(
     ``approximates``, then by no more than ``error_bound``, relative to the largest finite number of a result; by default what
     the pass declares (``numeric_effect``), and ``exact`` if it says nothing.  ``programs`` replaces the corpus: modules, texts,
     or programs of a corpus.  ``backend`` is the one whose passes run before, by default the first that the pass is for.
-    A program that the pass leaves as it is shows nothing, and is not counted.
+    A program that the pass leaves as it is shows nothing; the verdict counts those that it changed and whose results were
+    compared: fewer than a quarter of all, and fewer than four, are hardly anything.
     """
     chosen_effect = effect or pass_.numeric_effect or "exact"
     if chosen_effect not in EFFECTS:
@@ -126,29 +128,30 @@ class _PassCheck:
     def _kept(self, module: Module, arguments: Sequence[NDArray]) -> Compared:
         if self.is_endless:
             raise Unreached("the pass did not end for a program before")
-        complaint = self.complaint(module, arguments)
-        if not complaint:
+        fault = self.fault(module, arguments)
+        if fault is None:
             if not self.changes:
-                raise Unreached("the pass leaves the program as it is")
+                raise Unchanged("the pass leaves the program as it is")
             return self.compared
         small, arrays = module, list(arguments)
         if self.recorder.reduces and not self.is_endless:
-            kind = complaint.partition(":")[0]
+            first = fault
             try:
                 small, arrays = reduce_with_arguments(
                     module,
                     arrays,
-                    lambda candidate, given: self.complaint(candidate, given).startswith(kind),
+                    lambda *given: (found := self.fault(*given)) is not None and found.is_like(first),
                     seconds=self.recorder.budget.reduction_seconds,
                     progress=self.recorder.show,
                 )
-                complaint = self.complaint(small, arrays) or complaint
+                fault = self.fault(small, arrays) or fault
             except HlojitError:
-                complaint = f"{complaint} (not made smaller: it did not come back when the pass ran again)"
-        raise Found(f"{self.pass_.name}: {complaint}", self._shown(small, arrays))
+                again = "it did not come back when the pass ran again"
+                fault = replace(fault, text=f"{fault.text} (not made smaller: {again})")
+        raise Found(f"{self.pass_.name}: {fault.kind}: {fault.text}", self._shown(small, arrays))
 
-    def complaint(self, module: Module, arguments: Sequence[NDArray]) -> str:
-        """What the pass does wrong to a program; empty if it does nothing wrong."""
+    def fault(self, module: Module, arguments: Sequence[NDArray]) -> Fault | None:
+        """What the pass does wrong to a program; None if it does nothing wrong."""
         self.changes = False
         expected: list[Effect] = []
         found: list[Effect] = []
@@ -157,27 +160,28 @@ class _PassCheck:
         if meant.results is None:
             raise Raised(f"nobody knows what the program means: {meant.describe()}")
         working, said, error = self._run(module)
-        if error:
+        if error is not None:
             return error
         faults = collect_faults(working)
         if faults:
-            return f"invalid: it leaves an invalid program behind: {faults[0]}"
+            return Fault("invalid", f"it leaves an invalid program behind: {faults[0]}", (gist(faults[0]),))
         self.changes = not structurally_equal(module, working)
         if self.changes and said is False:
-            return "silent: it changed the program and returned False"
+            return Fault("silent", "it changed the program and returned False")
         if working.main.type is not module.main.type:
-            return f"signature: it made {working.main.type} of {module.main.type}"
+            return Fault("signature", f"it made {working.main.type} of {module.main.type}")
         means = interpret(working, arguments, found) if is_told else meaning_of(working, arguments)
         if means.results is None:
-            return f"meaningless: what it leaves cannot be evaluated: {means.message}"
+            text = f"what it leaves cannot be evaluated: {means.message}"
+            return Fault("meaningless", text, (gist(means.message),))
         if change := first_change(found, expected):
-            return f"effects: {change}"
+            return Fault("effects", change)
         types = result_types(module)
         self.compared = Compared(sum(each.size for each in meant.results), lost_numbers(meant.results, types))
         difference = first_difference(means.results, meant.results, types, self.tolerance)
-        return f"wrong: {difference}" if difference is not None else ""
+        return unequal(difference) if difference is not None else None
 
-    def _run(self, module: Module) -> tuple[Module, object, str]:
+    def _run(self, module: Module) -> tuple[Module, object, Fault | None]:
         working = module.clone()
         scope = scope_for(module.environment).snapshot()
         start = time.monotonic()
@@ -186,8 +190,9 @@ class _PassCheck:
                 said: object = call_within(MOST_SECONDS, lambda: self.pass_.name, copy.copy(self.pass_).run, working)
         except Exception as error:
             self.is_endless = time.monotonic() - start >= MOST_SECONDS
-            return working, None, f"raises: {type(error).__name__}: {error}"
-        return working, said, ""
+            text = f"{type(error).__name__}: {error}"
+            return working, None, Fault("raises", text, (gist(text),))
+        return working, said, None
 
     def _shown(self, module: Module, arguments: Sequence[NDArray]) -> str:
         """A script that runs the pass on the program and prints both meanings."""

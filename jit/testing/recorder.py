@@ -76,6 +76,12 @@ class Unreached(Skipped):
     status = Status.UNREACHED
 
 
+class Unchanged(Skipped):
+    """Raised by a check of a pass that leaves the program as it is."""
+
+    status = Status.UNCHANGED
+
+
 class Found(Exception):
     """Raised by a check: something does not hold."""
 
@@ -118,7 +124,7 @@ class Recorder:
         try:
             made = check()
             compared = made if isinstance(made, Compared) else Compared(1 if made is None else int(made))
-            count, lost = compared.count, compared.lost
+            count, lost, detail = compared.count, compared.lost, compared.alike
             if not count:
                 status, detail = Status.UNREACHED, "nothing was compared"
         except Skipped as reason:

@@ -21,8 +21,8 @@ from hlojit.ir.errors import HlojitError
 from hlojit.testing.coverage import Missing, missing_of
 from hlojit.testing.findings import Finding, Result, Status, Timing
 
-FORMAT_VERSION = 2
-"""Of the JSON form; (1) had no coverage, and is read."""
+FORMAT_VERSION = 3
+"""Of the JSON form; (1) had no coverage, (2) no programs that are unchanged; both are read."""
 
 
 class ConformanceError(HlojitError):
@@ -51,8 +51,9 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """``does not conform``; ``not shown``: nothing was compared; ``hardly shown``: of less than a quarter of the checks;
-        ``conforms as far as shown``: not of some parts; or ``conforms``.
+        """``does not conform``; ``not shown``: nothing was compared; ``hardly shown``: of less than a quarter of the checks, or
+        a pass changed less than four programs and less than a quarter; ``conforms as far as shown``: not of some parts; or
+        ``conforms``.
         """
         if any(each.status is Status.FAILED for each in self.results):
             return "does not conform"
@@ -75,7 +76,8 @@ class Report:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many checks ``passed`` and ``failed``, and how many compared nothing: ``refused``, ``raised``, ``not reached``.
+        """How many checks ``passed`` and ``failed``, and how many compared nothing: ``refused``, ``raised``, ``not reached``,
+        ``unchanged``.
 
         ``skipped`` are those that are not for what was checked.
         """
@@ -103,6 +105,11 @@ class Report:
     def tells_little(self) -> tuple[Result, ...]:
         """Checks in which most of what was compared is NaN or infinite."""
         return tuple(each for each in self.results if each.tells_little)
+
+    @property
+    def called_alike(self) -> tuple[Result, ...]:
+        """Checks in which what keeps results of a call for the next one would not have been found; their details say why."""
+        return tuple(each for each in self.results if each.status is Status.PASSED and each.detail)
 
     @property
     def summary(self) -> str:
@@ -149,7 +156,7 @@ class Report:
         """Read what ``json`` wrote; raises ``HlojitError`` for anything else."""
         try:
             content = json.loads(text)
-            if content["format_version"] not in (1, FORMAT_VERSION):
+            if content["format_version"] not in range(1, FORMAT_VERSION + 1):
                 raise HlojitError(f"a report of version {content['format_version']}, not {FORMAT_VERSION}")
             results = tuple(
                 Result(

@@ -46,6 +46,7 @@ def report_html(report: Report) -> str:
             f'<p class="mute">{settings} · {report.comparisons} · {report.seconds:.1f} s</p>',
             _missing(report),
             _little(report),
+            _alike(report),
             _groups(report),
             _findings(report),
             _timings(report),
@@ -80,6 +81,18 @@ def _little(report: Report) -> str:
     )
     head = "<h2>Checks that tell little</h2><p>Most of what was compared is NaN or infinite, where nothing else can be told.</p>"
     columns = '<table><tr><th>group</th><th>check</th><th class="n">NaN or infinite</th></tr>'
+    return f"{head}{columns}{rows}</table>" if rows else ""
+
+
+def _alike(report: Report) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(each.group)}</td><td>{escape(each.name)}</td><td>{escape(each.detail)}</td></tr>"
+        for each in report.called_alike
+    )
+    head = (
+        "<h2>Checks with one outcome</h2><p>What keeps results of a call for the next one would not be seen here.</p>"
+    )
+    columns = "<table><tr><th>group</th><th>check</th><th>why</th></tr>"
     return f"{head}{columns}{rows}</table>" if rows else ""
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hlojit.testing.findings import Status, grouped, shown_statuses
+from hlojit.testing.findings import Result, Status, grouped, shown_statuses
 
 if TYPE_CHECKING:
     from hlojit.testing.report import Report
+
+_MOST_NAMED = 3
 
 
 def report_text(report: Report, *, color: bool, width: int) -> str:
@@ -35,9 +38,21 @@ def report_text(report: Report, *, color: bool, width: int) -> str:
     for each in report.tells_little:
         told = f"tells little: {each.group} / {each.name}: {each.lost} of {each.count} elements are NaN or infinite"
         console.print(told, markup=False, soft_wrap=True)
+    for reason, alike in _by_detail(report.called_alike).items():
+        first = ", ".join(f"{each.group} / {each.name}" for each in alike[:_MOST_NAMED])
+        more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
+        told = f"what keeps results for the next call would not be seen in {first}{more}: {reason}"
+        console.print(told, markup=False, soft_wrap=True)
     summary = f"{report.subject} {report.summary}, {report.comparisons}, {report.seconds:.1f} s"
     console.print(summary, markup=False, soft_wrap=True)
     return stream.getvalue()
+
+
+def _by_detail(results: Sequence[Result]) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = {}
+    for each in results:
+        found.setdefault(each.detail, []).append(each)
+    return found
 
 
 def _plain(text: str) -> str:

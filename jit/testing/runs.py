@@ -10,18 +10,22 @@ In each run memory that nobody has written, and memory beside the arguments, hol
 from __future__ import annotations
 
 import contextvars
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from hlojit.compiler import compile as compile_program
 from hlojit.ir.errors import UnsupportedError
 from hlojit.ir.graph import Module
-from hlojit.testing.comparison import EXACT, Tolerance, first_difference
+from hlojit.testing.comparison import EXACT, Difference, Tolerance, first_difference
 from hlojit.testing.execution import NDArray, Outcome, isolated, result_types, run_executable
-from hlojit.testing.memory import PATTERNS, Guarded, unwritten_memory
+from hlojit.testing.memory import PATTERNS, Fillings, Guarded, unwritten_memory
+
+_SHAPES: Final = re.compile(r"tensor<(?:[^<>]|<[^<>]*>)*>|[(\[](?:\d+(?:, ?)?)+[)\]]|%[\w#]+|0x[0-9a-f]+|\d+")
+"""What becomes another where a program is made smaller: types, shapes, values' names, numbers."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class Runs:
     """Outcomes of one executable: the ``first``, more ``again`` with the same arguments, and those of ``others``.
 
     ``first`` is a copy of its time; what the run returned itself stands in front of ``again``.  ``has_repeated``: one more run
-    with the bytes of the first gave the bits of the first.  ``trespass`` is what was written beside results.
+    with the bytes of the first gave the bits of the first.  ``trespass`` is what was written beside results, and
+    ``trespasses`` what was in each of the runs of ``others``.
     """
 
     first: Outcome
@@ -37,14 +42,35 @@ class Runs:
     others: tuple[Outcome, ...] = ()
     has_repeated: bool = True
     trespass: str = ""
+    trespasses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with runs: its ``kind`` in a word, and a line."""
+    """What is wrong with runs: its ``kind`` in a word, and a line; ``marks`` tell it from other faults of its kind."""
 
     kind: str
     text: str
+    marks: tuple[str, ...] = ()
+
+    def is_like(self, other: Fault) -> bool:
+        """Whether it may be ``other`` in a program that was made smaller: a failure that says the same, but for shapes."""
+        return self.kind == other.kind and (not other.marks or other.marks[0] in self.marks)
+
+
+def failure(outcome: Outcome) -> Fault:
+    """A fault without results."""
+    return Fault(outcome.kind, outcome.describe(), (gist(outcome.message),))
+
+
+def gist(message: object) -> str:
+    """What a message says of any program: its first line without types, shapes and numbers."""
+    return _SHAPES.sub("_", str(message).partition("\n")[0])
+
+
+def unequal(difference: Difference) -> Fault:
+    """A fault of a result."""
+    return Fault("wrong", str(difference), difference.marks)
 
 
 def runs_of(
@@ -80,10 +106,15 @@ def _endless(seconds: float) -> Outcome:
 
 
 def _within(seconds: float, function: Callable[[], Runs]) -> Runs | None:
-    """What a function returns, or None if it takes longer: it goes on, on a thread that nobody waits for."""
+    """What a function returns, or None if it takes longer: it goes on, on a thread that nobody waits for.
+
+    Memory that it has filled with bytes is given out as before then.
+    """
     found: list[Runs] = []
     failed: list[BaseException] = []
     context = contextvars.copy_context()
+    fillings = Fillings()
+    context.run(fillings.begin)
 
     def work() -> None:
         try:
@@ -96,6 +127,8 @@ def _within(seconds: float, function: Callable[[], Runs]) -> Runs | None:
     thread.join(seconds)
     for error in failed:
         raise error
+    if not found:
+        fillings.give_up()
     return found[0] if found else None
 
 
@@ -108,28 +141,46 @@ def _runs(
 ) -> Runs:
     try:
         executable = compile_program(module, backend=backend)
-        first, trespass = _run(executable, module, arguments, PATTERNS[0])
+        first, trespass = _run(executable, module, Guarded(arguments, PATTERNS[0]), PATTERNS[0])
         if first.results is None:
             return Runs(first)
         kept, first = first, _copied(first)
         again = [kept]
         for number in range(1, times):
-            outcome, wrote = _run(executable, module, arguments, PATTERNS[number % len(PATTERNS)])
+            byte = PATTERNS[number % len(PATTERNS)]
+            outcome, wrote = _run(executable, module, Guarded(arguments, byte), byte)
             again.append(outcome)
             trespass = trespass or wrote
         has_repeated = True
         if any(not same_bits(each, first) for each in again[1:]):
-            has_repeated = same_bits(_run(executable, module, arguments, PATTERNS[0])[0], first)
-        last = [_run(executable, module, each, PATTERNS[-1])[0] for each in others]
+            has_repeated = same_bits(_run(executable, module, Guarded(arguments, PATTERNS[0]), PATTERNS[0])[0], first)
+        last = _with_others(executable, module, arguments, others)
     except UnsupportedError as error:
         return Runs(Outcome(None, "refused", str(error)))
     except Exception as error:
         return Runs(Outcome(None, "error", f"{type(error).__name__}: {error}"))
-    return Runs(first, tuple(again), tuple(last), has_repeated, trespass)
+    outcomes, trespasses = tuple(each for each, _ in last), tuple(wrote for _, wrote in last)
+    return Runs(first, tuple(again), outcomes, has_repeated, trespass, trespasses)
 
 
-def _run(executable: Any, module: Module, arguments: Sequence[NDArray], byte: int) -> tuple[Outcome, str]:
-    guarded = Guarded(arguments, byte)
+def _with_others(
+    executable: Any, module: Module, arguments: Sequence[NDArray], others: Sequence[Sequence[NDArray]]
+) -> list[tuple[Outcome, str]]:
+    """Runs with other arguments, in the memory of a run with the first ones."""
+    if not others:
+        return []
+    byte = PATTERNS[-1]
+    memory = Guarded(arguments, byte)
+    _run(executable, module, memory, byte)
+    made = []
+    for each in others:
+        memory.fill(each, byte)
+        outcome, wrote = _run(executable, module, memory, byte)
+        made.append((_copied(outcome) if outcome.results is not None else outcome, wrote))
+    return made
+
+
+def _run(executable: Any, module: Module, guarded: Guarded, byte: int) -> tuple[Outcome, str]:
     with unwritten_memory(byte):
         outcome = run_executable(executable, module, guarded.arrays)
     trespass = guarded.complaint()
@@ -159,16 +210,34 @@ def fault_of(module: Module, runs: Runs, wanted: Outcome, tolerance: Tolerance) 
     """What is wrong with runs, ``wanted`` being what the program means for the first arguments."""
     first = runs.first
     if first.results is None:
-        return Fault(first.kind, first.describe())
+        return failure(first)
     if runs.trespass:
         return Fault("wrote", runs.trespass)
     for number, again in enumerate(runs.again, 1):
         if not same_bits(again, first):
             return _unlike(module, runs, number)
     assert wanted.results is not None
-    known = [where_known(ours, theirs) for ours, theirs in zip(first.results, wanted.results)]
+    return _wrong(module, first, wanted, tolerance)
+
+
+def fault_of_other(module: Module, runs: Runs, number: int, wanted: Outcome, tolerance: Tolerance) -> Fault | None:
+    """What is wrong with the run with other arguments of that number, for which the program means ``wanted``."""
+    if runs.first.results is None:
+        return failure(runs.first)
+    found = runs.others[number]
+    if found.results is None:
+        return failure(found)
+    if runs.trespasses[number]:
+        return Fault("wrote", runs.trespasses[number])
+    return _wrong(module, found, wanted, tolerance)
+
+
+def _wrong(module: Module, found: Outcome, wanted: Outcome, tolerance: Tolerance) -> Fault | None:
+    assert found.results is not None
+    assert wanted.results is not None
+    known = [where_known(ours, theirs) for ours, theirs in zip(found.results, wanted.results)]
     difference = first_difference(known, wanted.results, result_types(module), tolerance)
-    return Fault("wrong", str(difference)) if difference is not None else None
+    return unequal(difference) if difference is not None else None
 
 
 def _unlike(module: Module, runs: Runs, number: int) -> Fault:

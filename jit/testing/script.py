@@ -27,10 +27,12 @@ def script(
     expected: str = "",
     *,
     with_patterns: bool = False,
+    earlier: Sequence[Sequence[NDArray]] = (),
 ) -> str:
     """Python code that compiles a module and calls it; ``expected`` becomes a comment.
 
-    ``with_patterns``: it is called with other bytes in memory that nobody has written.
+    ``with_patterns``: it is called with other bytes in memory that nobody has written.  ``earlier``: it is called with each
+    of these before.
     """
     lines = ["import hlojit", "import numpy as np"]
     lines += ["from hlojit.testing import unwritten_memory", ""] if with_patterns else [""]
@@ -38,19 +40,27 @@ def script(
     if brought:
         lines += [f"# registered: {', '.join(brought)}", ""]
     text = without_module_line(str(module))
-    lines += [f'text = """\n{text}\n"""', "arguments = ["]
-    for array, kind in zip(arguments, argument_types(module)):
-        lines.append(f"    {spelled(array, kind)},")
+    lines += [f'text = """\n{text}\n"""']
+    for number, each in enumerate(earlier):
+        lines += [f"earlier{number} = [", *_spelled_arguments(each, module), "]"]
+    lines += ["arguments = [", *_spelled_arguments(arguments, module)]
     named = f'"{backend}"' if isinstance(backend, str) else repr(list(backend))
     compiled = f"hlojit.compile(text, backend={named})"
     if with_patterns:
         lines += ["]", f"executable = {compiled}", f"for byte in {PATTERNS}:", "    with unwritten_memory(byte):"]
         lines.append("        print(executable(*arguments))")
+    elif earlier:
+        before = [f"executable(*earlier{number})" for number in range(len(earlier))]
+        lines += ["]", f"executable = {compiled}", *before, "print(executable(*arguments))"]
     else:
         lines += ["]", f"print({compiled}(*arguments))"]
     if expected:
         lines += [f"# {line}" for line in expected.splitlines()]
     return "\n".join(lines)
+
+
+def _spelled_arguments(arguments: Sequence[NDArray], module: Module) -> list[str]:
+    return [f"    {spelled(array, kind)}," for array, kind in zip(arguments, argument_types(module))]
 
 
 def spelled_backend(backend: str | Sequence[str]) -> str:

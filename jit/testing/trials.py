@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from hlojit.extensions import Device
 from hlojit.ir.environment import current
-from hlojit.ir.graph import Module
-from hlojit.testing.arguments import Values, arguments_for
-from hlojit.testing.comparison import Tolerance, first_difference, lost_numbers
-from hlojit.testing.execution import NDArray, Outcome, execute, isolated, meaning_of, result_types
+from hlojit.testing.comparison import first_difference, lost_numbers
+from hlojit.testing.execution import NDArray, Outcome, execute, isolated, result_types
 from hlojit.testing.findings import FEW, Compared
 from hlojit.testing.narrowing import smallest_program
 from hlojit.testing.recorder import Found, Raised, Recorder, Refused, Unreached
-from hlojit.testing.runs import Fault, fault_of, runs_of, where_known
+from hlojit.testing.runs import Fault, Runs, fault_of, fault_of_other, runs_of, where_known
 from hlojit.testing.script import script, spelled_backend
+from hlojit.testing.variation import Oracle, Trial, other_trials, tells_little
 
-Oracle = Callable[..., Sequence[NDArray]]
-"""``oracle(*arguments)`` gives a program's results; arrays in storage form."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A program with arguments (storage form); ``oracle`` says what it means where it is not the reference that does."""
-
-    name: str
-    module: Module
-    arguments: tuple[NDArray, ...]
-    tolerance: Tolerance
-    oracle: Oracle | None = None
-    second: tuple[NDArray, ...] = ()
-    """Other arguments, where a vendor says which make sense; otherwise they are made up."""
-
-    def meaning(self) -> Outcome:
-        """What comes out of it: by the oracle, the records' semantics, or the reference back end, which expands."""
-        if self.oracle is not None:
-            try:
-                return Outcome(tuple(self.oracle(*self.arguments)))
-            except Exception as error:
-                return Outcome(None, "error", f"the oracle raises {type(error).__name__}: {error}")
-        return meaning_of(self.module, self.arguments)
+__all__ = ["Oracle", "Trial", "Trials"]
 
 
 @dataclass
@@ -62,7 +39,7 @@ class Trials:
         meant = trial.meaning()
         if meant.results is None:
             raise Raised(f"nobody knows what it means: {meant.describe()}")
-        others = list(_others(trial, meant)) if times > 1 or _tells_little(trial, meant) else []
+        others, alike = other_trials(trial, meant) if times > 1 or tells_little(trial, meant) else ([], "")
         runs = runs_of(
             trial.module,
             backend,
@@ -78,32 +55,32 @@ class Trials:
             self.stuck.append(backend)
         fault = fault_of(trial.module, runs, meant, trial.tolerance)
         if fault is not None:
-            raise Found(
-                f"{trial.name} on {spelled_backend(backend)}: {fault.text}", self._small(trial, backend, fault, times)
-            )
-        compared = _compared(trial, meant)
+            program = self._small(trial, backend, fault, times)
+            raise Found(f"{trial.name} on {spelled_backend(backend)}: {fault.text}", program)
+        compared = replace(_compared(trial, meant), alike=alike)
         for number, (other, means) in enumerate(others):
-            if means.results is not None:
-                outcome, run = runs.others[number], times + number + 1
-                self._compare_other(other, means, outcome, run, backend)
-                compared += _compared(other, means)
+            earlier = [trial.arguments, *(each.arguments for each, _ in others[:number])]
+            self._compare_other(other, means, runs, number, backend, earlier)
+            compared += _compared(other, means)
         if compared.count > FEW and compared.lost == compared.count:
             raise Unreached(f"all {compared.count} elements that were compared are NaN or infinite")
         return compared
 
     def _compare_other(
-        self, trial: Trial, meant: Outcome, found: Outcome, run: int, backend: str | Sequence[str]
+        self,
+        other: Trial,
+        meant: Outcome,
+        runs: Runs,
+        number: int,
+        backend: str | Sequence[str],
+        earlier: Sequence[Sequence[NDArray]],
     ) -> None:
         """What came of other arguments, in the same executable."""
-        assert meant.results is not None
-        where = f"{trial.name} on {spelled_backend(backend)}: run {run}, with other arguments"
-        if found.results is None:
-            raise Found(f"{where}: {found.describe()}", self._script(trial, backend))
-        known = list(map(where_known, found.results, meant.results))
-        difference = first_difference(known, meant.results, result_types(trial.module), trial.tolerance)
-        if difference is not None:
-            fault = Fault("wrong", str(difference))
-            raise Found(f"{where}: {fault.text}", self._small(trial, backend, fault, 1))
+        fault = fault_of_other(other.module, runs, number, meant, other.tolerance)
+        if fault is not None:
+            run = len(runs.again) + 1 + number
+            where = f"{other.name} on {spelled_backend(backend)}: run {run}, with other arguments"
+            raise Found(f"{where}: {fault.text}", self._small(other, backend, fault, 1, earlier))
 
     def threads(
         self, trials: Sequence[Trial], backend: str | Sequence[str], count: int, places: Sequence[Device] = ()
@@ -157,9 +134,19 @@ class Trials:
             raise Raised("nobody knows what the programs mean")
         return known - len(refused)
 
-    def _small(self, trial: Trial, backend: str | Sequence[str], fault: Fault, times: int) -> str:
+    def _small(
+        self,
+        trial: Trial,
+        backend: str | Sequence[str],
+        fault: Fault,
+        times: int,
+        earlier: Sequence[Sequence[NDArray]] = (),
+    ) -> str:
+        """A script; ``earlier`` are arguments of calls in front of the one that is wrong."""
+        said: dict[str, Any] = {"earlier": earlier}
         if not self.recorder.reduces or fault.kind == "endless":
-            return self._script(trial, backend, with_patterns=fault.kind == "unwritten")
+            said["with_patterns"] = fault.kind == "unwritten"
+            return script(trial.module, trial.arguments, backend, **said)
         return smallest_program(
             trial.module,
             trial.arguments,
@@ -168,37 +155,10 @@ class Trials:
             seconds=self.recorder.budget.reduction_seconds,
             times=times,
             progress=self.recorder.show,
+            known=fault if trial.oracle is None else None,
+            is_judged_apart=trial.oracle is not None,
+            **said,
         )
-
-    def _script(self, trial: Trial, backend: str | Sequence[str], *, with_patterns: bool = False) -> str:
-        return script(trial.module, trial.arguments, backend, with_patterns=with_patterns)
-
-
-def _others(trial: Trial, meant: Outcome) -> Iterator[tuple[Trial, Outcome]]:
-    """The program with other arguments, and what it means then.
-
-    Plain numbers and larger ones, each for itself, where differences count beside the largest number of a result: beside f32's
-    largest all others are alike.  Where that tells more than the first ones, plain numbers alone.
-    """
-    if trial.second:
-        sets: list[Sequence[NDArray]] = [trial.second]
-    elif trial.tolerance.scaled:
-        sets = [arguments_for(trial.module, seed=1, values=each) for each in (Values.SPARSE, Values.LARGE)]
-    elif _tells_little(trial, meant):
-        sets = [arguments_for(trial.module, seed=1, values=Values.SPARSE)]
-    else:
-        sets = [[_in_another_order(array) for array in trial.arguments]]
-    for arrays in sets:
-        other = replace(trial, arguments=tuple(arrays))
-        yield other, other.meaning()
-
-
-def _tells_little(trial: Trial, meant: Outcome) -> bool:
-    """Whether most results are NaN or infinite."""
-    if meant.results is None:
-        return False
-    size = sum(each.size for each in meant.results)
-    return size > FEW and 2 * lost_numbers(meant.results, result_types(trial.module)) > size
 
 
 def _compared(trial: Trial, meant: Outcome) -> Compared:
@@ -209,8 +169,3 @@ def _compared(trial: Trial, meant: Outcome) -> Compared:
         raise Raised("it raises for every element that was tried")
     lost = lost_numbers([np.ma.getdata(each) for each in meant.results], result_types(trial.module))
     return Compared(known or 1, min(lost, known))
-
-
-def _in_another_order(array: NDArray) -> NDArray:
-    """Other arguments of the same kind of numbers."""
-    return np.ascontiguousarray(array.reshape(-1)[::-1]).reshape(array.shape)

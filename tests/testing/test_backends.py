@@ -30,7 +30,16 @@ def report_on(device: ext.Backend) -> testing.Report:
 def test_a_device_conforms() -> None:
     report = report_on(Device()).raise_if_failed()
     groups = {result.group for result in report.results}
-    assert groups == {"real programs", "element types", "random programs", "answers", "edges", "arrays", "threads"}
+    assert groups == {
+        "real programs",
+        "attributes",
+        "element types",
+        "random programs",
+        "answers",
+        "edges",
+        "arrays",
+        "threads",
+    }
     assert report.timings
 
 

@@ -224,3 +224,24 @@ def test_a_plugins_kernel_in_a_loop_of_donated_memory_is_named() -> None:
     assert any("bis.negate" in each and "was taken" in each for each in found.evidence), found.evidence
     assert "stablehlo.negate" in found.script
     assert "while" not in found.script
+
+
+def test_an_error_is_not_taken_for_another_one() -> None:
+    """Where the program is made smaller: without the maximum the device raises something else."""
+
+    class Picky(ext.Backend):
+        name = "bisect-picky"
+
+        def capability(self, instruction: Any) -> ext.Capability:
+            return ext.YES
+
+        def compile(self, module: Any, options: Any) -> Any:
+            names = {instruction.name for instruction in module.walk()}
+            if "stablehlo.maximum" not in names:
+                raise TypeError("a program without a maximum")
+            raise ValueError(f"no products beside a maximum in {module.main.result_types[0]}")
+
+    with ext.using(plugin("picky", backends=[Picky()])):
+        found = testing.bisect(TEXT, backend="bisect-picky", seconds=10)
+    assert "no products beside a maximum" in found.problem
+    assert "stablehlo.maximum" in found.script

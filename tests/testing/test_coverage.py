@@ -130,6 +130,32 @@ def test_a_pass_that_reaches_nothing() -> None:
     not_shown(testing.check_pass(Idle(), budget=TINY), "leaves the program as it is")
 
 
+def programs(changed: int, others: int) -> list[str]:
+    """Programs with sums, and without."""
+    text = "func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {{\n  %0 = stablehlo.{} %x, %y : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}}"
+    return [text.format("add")] * changed + [text.format("maximum")] * others
+
+
+@pytest.mark.parametrize(
+    ("changed", "others", "verdict"),
+    [
+        (1, 0, "conforms"),
+        (1, 2, "conforms"),
+        (1, 8, "hardly shown"),
+        (4, 20, "conforms as far as shown"),
+        (0, 2, "not shown"),
+    ],
+)
+def test_what_counts_of_a_pass_is_programs_that_it_changed(changed: int, others: int, verdict: str) -> None:
+    report = testing.check_pass(Exchange(), programs(changed, others), budget=TINY)
+    assert report.verdict == verdict, report.text()
+    assert report.ok == verdict.startswith("conforms")
+    assert report.counts["unchanged"] == 4 * others  # twice, with two sets of arguments
+    if changed and verdict != "conforms":
+        said = f"{2 * others} of {2 * (changed + others)} programs: the pass changed {2 * changed}, whose results were compared"
+        assert said in report.text() + report.html()
+
+
 def test_a_kernel_that_reaches_nothing() -> None:
     nowhere = Kernel("kit.no", backend="cpu", pattern=OpPattern("stablehlo.fft"), build=lambda group: Declined("no"))
     not_shown(testing.check_kernel(nowhere, budget=TINY), "give programs=")
@@ -150,8 +176,8 @@ def test_reports_of_earlier_versions_are_read() -> None:
         each["status"] = "skipped"
         del each["backend"], each["subject"]
     assert testing.Report.from_json(json.dumps(content)).counts["skipped"] == len(content["results"])
-    content["format_version"] = 3
-    with pytest.raises(hlojit.HlojitError, match="version 3"):
+    content["format_version"] = 4
+    with pytest.raises(hlojit.HlojitError, match="version 4"):
         testing.Report.from_json(json.dumps(content))
 
 
