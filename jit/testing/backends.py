@@ -221,7 +221,7 @@ def _answer(
     usual = tolerance_for(module)
     tolerance = narrowed(usual, module) if stated is None or usual == EXACT else stated
     try:
-        return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name, times=2)
+        return trials.run(Trial(instruction.name, module, arrays, tolerance), backend.name)
     except Refused as refusal:
         if _refuses_inside(backend, instruction):
             raise Refused(f"what it holds is refused: {refusal}") from None

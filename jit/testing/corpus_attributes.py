@@ -114,7 +114,7 @@ func.func @main(%x: tensor<f32>, %y: tensor<f32>) -> (tensor<f32>, tensor<f32>, 
   return %a, %b, %d, %c : tensor<f32>, tensor<f32>, tensor<f32>, tensor<i1>
 }""",
     "attributes: no rows": """
-func.func @main(%x: tensor<0x3xf32>, %y: tensor<2x3xf32>, %n: tensor<i32>) -> (tensor<3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+func.func @main(%x: tensor<0x3xf32>, %y: tensor<2x3xf32>) -> (tensor<3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
   %one = stablehlo.constant dense<1.000000e+00> : tensor<f32>
   %a = stablehlo.reduce(%x init: %one) applies stablehlo.maximum across dimensions = [0] : (tensor<0x3xf32>, tensor<f32>) -> tensor<3xf32>
   %b = stablehlo.concatenate %x, %y, dim = 0 : (tensor<0x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -123,7 +123,8 @@ func.func @main(%x: tensor<0x3xf32>, %y: tensor<2x3xf32>, %n: tensor<i32>) -> (t
     %c = stablehlo.compare LT, %i, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
     stablehlo.return %c : tensor<i1>
   } do {
-    %j = stablehlo.subtract %i, %n : tensor<i32>
+    %next = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %next : tensor<i32>
     %w = stablehlo.negate %v : tensor<2x3xf32>
     stablehlo.return %j, %w : tensor<i32>, tensor<2x3xf32>
   }
