@@ -18,11 +18,11 @@ from hlojit.ir.graph import Instruction, Module, clone_instruction
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.passes.graph_facts import is_control_flow
 from hlojit.ir.types import TensorType
-from hlojit.partition.extraction import reads_of
 from hlojit.partition.preference import preferring
 from hlojit.placement import devices, named_backend
 from hlojit.testing.arguments import arguments_for
 from hlojit.testing.backend_edges import check_arrays, check_edges
+from hlojit.testing.bisection import reads_of
 from hlojit.testing.comparison import EXACT, Tolerance, tolerance_for
 from hlojit.testing.corpus import CorpusProgram, corpus, corpus_of
 from hlojit.testing.corpus_elements import ASKED, elements_taken, narrowed

@@ -32,7 +32,6 @@ from hlojit.ir.passes.pass_manager import Pass, PassPipeline
 from hlojit.ir.passes.rewriting import limited_rules
 from hlojit.ir.scalar.arrays import to_compute, to_storage
 from hlojit.ir.types import TensorType
-from hlojit.partition.extraction import reads_of
 from hlojit.placement import named_backend
 from hlojit.testing.arguments import SETS
 from hlojit.testing.comparison import Difference, Tolerance, first_difference, lost_numbers, tolerance_for
@@ -387,6 +386,17 @@ def _steps(lowered: Module, arrays: Sequence[NDArray]) -> Iterator[tuple[Instruc
                 instruction,
                 [to_storage(np.asarray(environment[each]), each.tensor_type.element_type) for each in reads],
             )
+
+
+def reads_of(instruction: Instruction) -> list[Value]:
+    """What an instruction and its regions read from outside of it."""
+    inside: set[Value] = set()
+    reads: dict[Value, None] = {}
+    for each in instruction.walk():
+        inside.update(argument for region in each.regions for argument in region.arguments)
+        inside.update(each.results)
+        reads.update(dict.fromkeys(each.operands))
+    return [value for value in reads if value not in inside]
 
 
 def _alone(instruction: Instruction, lowered: Module) -> Module:

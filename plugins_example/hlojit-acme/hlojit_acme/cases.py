@@ -34,4 +34,25 @@ func.func @main(%x: tensor<5x7xf32>, %y: tensor<3xf64>) -> (tensor<5x7xf32>, ten
 }
 """
 
-CASES = [Case("acme.softmax", programs=[SOFTMAX_TEXT]), Case("acme-division-by-constant", programs=[DIVISION_TEXT])]
+PRODUCT_TEXTS = [
+    f"""
+func.func @main(%x: tensor<{left}xf32>, %y: tensor<{right}xf32>) -> tensor<{result}xf32> {{
+  %0 = stablehlo.dot_general %x, %y, {dimensions} : (tensor<{left}xf32>, tensor<{right}xf32>) -> tensor<{result}xf32>
+  return %0 : tensor<{result}xf32>
+}}
+"""
+    for left, right, result, dimensions in (
+        ("5x7", "7x3", "5x3", "contracting_dims = [1] x [0]"),
+        ("16x32", "32x16", "16x16", "contracting_dims = [1] x [0]"),
+        ("17x33", "17x1", "33x1", "contracting_dims = [0] x [0]"),
+        ("40", "40x20", "20", "contracting_dims = [0] x [0]"),
+        ("3x5x7", "3x7x4", "3x5x4", "batching_dims = [0] x [0], contracting_dims = [2] x [1]"),
+    )
+]
+"""Products beside whole tiles, of vectors, with batches, and transposed ones."""
+
+CASES = [
+    Case("acme.softmax", programs=[SOFTMAX_TEXT]),
+    Case("acme-division-by-constant", programs=[DIVISION_TEXT]),
+    Case("acme-tile", programs=PRODUCT_TEXTS),
+]

@@ -14,6 +14,7 @@ import pytest
 from hlojit import testing
 from hlojit.extensions import InterpretedBackend, Module, hookimpl, using
 from hlojit_acme.backend import AcmeBackend
+from hlojit_acme.cases import PRODUCT_TEXTS
 from hlojit_acme.machine import AcmeMachine
 from hlojit_acme.products import Tile
 from hlojit_acme.softmax import SOFTMAX
@@ -284,7 +285,7 @@ def test_backend_conforms() -> None:
 
 
 def test_tiling_conforms() -> None:
-    testing.check_pass(Tile(), effect="permitted", backend="acme", budget="smoke").raise_if_failed()
+    testing.check_pass(Tile(), PRODUCT_TEXTS, effect="permitted", backend="acme", budget="smoke").raise_if_failed()
 
 
 def test_softmax_conforms() -> None:
