@@ -16,7 +16,7 @@ from hlojit.ir.builder import build_function
 from hlojit.ir.errors import HlojitError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module, clone_instruction
 from hlojit.ir.ops.custom_calls import is_custom_call
-from hlojit.ir.passes.graph_facts import is_control_flow
+from hlojit.ir.passes.graph_facts import is_control_flow, is_terminator
 from hlojit.ir.types import TensorType
 from hlojit.partition.preference import preferring
 from hlojit.placement import devices, named_backend
