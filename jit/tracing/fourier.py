@@ -55,7 +55,10 @@ def transformed(
     value = _in_its_precision(ops, operand, kind)
     positions = [position(axis, value.ndim) for axis in axes]
     if len(set(positions)) == len(positions) <= _MOST_DIMENSIONS:
-        return _at_once(ops, value, kind, lengths, positions, norm)
+        found = _at_once(ops, value, kind, lengths, positions, norm)
+        # NumPy has complex numbers from f4 on, and real ones from f2 on.
+        is_half = kind == TO_REAL and len(positions) == 1 and ops.tracer(operand).dtype == np.float16
+        return found.astype(np.float16) if is_half else found
     steps = [(FORWARD if kind == FROM_REAL else INVERSE if kind == TO_REAL else kind)] * (len(positions) - 1) + [kind]
     order = range(len(positions)) if kind == TO_REAL else reversed(range(len(positions)))
     for number in order:
@@ -100,7 +103,7 @@ def _in_its_precision(ops: Operations, operand: Any, kind: str) -> Tracer:
         if value.dtype.kind == "c":
             raise TypeError(f"a transform of real numbers does not take {value.dtype}; use np.fft.fft")
         return value.astype(np.float32 if value.dtype.kind == "f" and value.dtype.itemsize < 8 else np.float64)
-    return value.astype(np.result_type(value.dtype, np.complex64))
+    return value.astype(np.result_type(value.dtype, 1j))
 
 
 def fitted(ops: Operations, operand: Tracer, axes: Sequence[int], sizes: Sequence[int]) -> Tracer:
@@ -171,7 +174,7 @@ def ihfft(ops: Operations, a: Any, n: Any = None, axis: int = -1, norm: Any = No
 # ----------------------------------------------------------------------------------------------- along several axes
 
 
-def _lengths(operand: Tracer, s: Any, axes: Any, kind: str) -> tuple[list[int], list[int]]:
+def lengths_of(operand: Tracer, s: Any, axes: Any, kind: str) -> tuple[list[int], list[int]]:
     """Lengths and axes as NumPy reads them: -1 is the operand's own length, no axes are as many last ones as lengths."""
     if axes is None:
         if s is not None:
@@ -200,7 +203,7 @@ def _along_several(name: str, kind: str, default: tuple[int, ...] | None) -> Cal
     ) -> Tracer:
         refuse(f"fft.{name}", out=out)
         operand = ops.tracer(a)
-        lengths, positions = _lengths(operand, s, axes, kind)
+        lengths, positions = lengths_of(operand, s, axes, kind)
         if not positions and kind in (FROM_REAL, TO_REAL):
             raise IndexError(f"np.fft.{name} needs an axis")
         return transformed(ops, operand, kind, lengths, positions, norm)

@@ -119,7 +119,7 @@ def whole_number(number: Any, message: str) -> int:
         raise TypeError(message) from error
 
 
-def adjoint(operand: Tracer) -> Any:
+def adjoint(operand: Any) -> Any:
     """The transposed matrices, conjugated."""
     return np.conjugate(np.swapaxes(operand, -1, -2))
 
