@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.fourier import (
     FORWARD,
     FROM_REAL,
@@ -21,7 +22,7 @@ from hlojit.tracing.fourier import (
     transformed,
 )
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 RULES: dict[str, Callable[..., Any]] = {}
 """Rules of this module, by the function's name."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.graph import Value
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.lapack_routines import (
     Precision,
     adjoint,
@@ -22,7 +23,7 @@ from hlojit.tracing.lapack_routines import (
     whole_number,
 )
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.tracer import Tracer, TracingError
+from hlojit.tracing.tracer import Tracer
 
 RULES: dict[str, Callable[..., Any]] = {}
 """Rules of this module, by the function's name."""

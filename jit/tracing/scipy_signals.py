@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from hlojit.tracing.convolutions import convolved, convolved_by_transforms
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.fourier import position
 from hlojit.tracing.lapack_routines import whole_number
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.tracer import TracingError
 
 RULES: dict[str, Callable[..., Any]] = {}
 """Rules of this module, by the function's name."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.lapack_routines import whole_number
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rules import Axis
 from hlojit.tracing.special_functions import RULES as UFUNCS
 from hlojit.tracing.special_functions import hurwitz_zeta, psi, riemann_zeta
-from hlojit.tracing.tracer import TracingError
 
 RULES: dict[str, Callable[..., Any]] = {}
 """Rules of this module, by the function's name."""

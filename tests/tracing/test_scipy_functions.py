@@ -13,8 +13,8 @@ import scipy.fft
 import scipy.linalg
 import scipy.signal
 import scipy.special
+from hlojit.tracing.errors import TracingError
 from hlojit.tracing.scipy_functions import FUNCTIONS, replacement_for
-from hlojit.tracing.tracer import TracingError
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
