@@ -23,6 +23,7 @@ from hlojit.tracing.lapack_routines import (
     whole_number,
 )
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.row_swaps import row_order, rows_taken
 from hlojit.tracing.tracer import Tracer
 
 RULES: dict[str, Callable[..., Any]] = {}
@@ -164,44 +165,6 @@ def norm(
 # -------------------------------------------------------------------------------------------------- LU and Cholesky
 
 
-def _row_order(ops: Operations, pivots: Tracer, rows: int) -> Tracer:
-    """Which row of the matrix comes to which place: the swaps that LAPACK's pivots (from 1) say, one after the other."""
-    b = ops.builder
-    *stack, count = pivots.shape
-    batch = math.prod(stack)
-    flat = ops.tracer(pivots.reshape(batch, count).astype(np.int32)).value
-    places = ops.value(np.broadcast_to(np.arange(rows, dtype=np.int32), (batch, rows)))
-
-    def swap(inner: Any, number: Value, order: Value, chosen: Value) -> list[Value]:
-        columns = inner.iota(order.tensor_type, 1)
-        whole = order.tensor_type.shape
-        zero = inner.constant(np.int32(0))
-        pivot = inner.dynamic_slice(chosen, [zero, number], slice_sizes=(batch, 1))
-        pivot = inner.subtract(pivot, inner.constant(np.ones((batch, 1), np.int32)))
-        target = inner.broadcast_in_dim(pivot, whole, (0, 1))
-        here = inner.broadcast_in_dim(number, whole, ())
-        is_target, is_here = inner.compare(columns, target, "EQ"), inner.compare(columns, here, "EQ")
-        nothing = inner.broadcast_in_dim(zero, whole, ())
-        parts = [
-            inner.reduce([inner.select(mask, order, nothing)], [zero], inner.combiner("add", "i32"), dimensions=(1,))
-            for mask in (is_target, is_here)
-        ]
-        spread = [inner.broadcast_in_dim(each, whole, (0,)) for each in parts]
-        swapped = inner.select(is_here, spread[0], inner.select(is_target, spread[1], order))
-        return [inner.add(number, inner.constant(np.int32(1))), swapped, chosen]
-
-    _, order, _ = b.while_(
-        [b.constant(np.int32(0)), places, flat],
-        lambda inner, number, order, chosen: inner.compare(number, inner.constant(np.int32(count)), "LT"),
-        swap,
-    )
-    return ops.wrap(order).reshape(*stack, rows)
-
-
-def _rows_taken(operand: Any, order: Any) -> Any:
-    return np.take_along_axis(operand, order[..., None], axis=-2)
-
-
 def _factored(ops: Operations, a: Any) -> tuple[Precision, Tracer, Tracer]:
     """The precision, LU factors in one matrix and pivots from 1."""
     operand = ops.tracer(a)
@@ -226,14 +189,14 @@ def lu_solve(ops: Operations, lu_and_piv: Any, b: Any, trans: int = 0, **options
     is_vector = sides.ndim == 1
     if is_vector:
         sides = sides[:, None]
-    order: Any = _row_order(ops, ops.tracer(pivots + 1), factors.shape[-1])
+    order: Any = row_order(ops, ops.tracer(pivots + 1), factors.shape[-1])
     if trans == 0:
-        found = solve_triangular(ops, factors, _rows_taken(sides, order), lower=True, unit_diagonal=True)
+        found = solve_triangular(ops, factors, rows_taken(sides, order), lower=True, unit_diagonal=True)
         found = solve_triangular(ops, factors, found)
     else:
         found = solve_triangular(ops, factors, sides, trans)
         found = solve_triangular(ops, factors, found, trans, lower=True, unit_diagonal=True)
-        found = _rows_taken(found, np.argsort(order, axis=-1))
+        found = rows_taken(found, np.argsort(order, axis=-1))
     return found[..., 0] if is_vector else found
 
 
@@ -250,9 +213,9 @@ def lu(
     lower = np.tril(packed[..., :least], -1) + unit
     upper = np.triu(packed[..., :least, :])
     # Row i of the product is row order[i] of the matrix, and so it goes back to there.
-    order: Any = np.argsort(_row_order(ops, pivots, rows), axis=-1)
+    order: Any = np.argsort(row_order(ops, pivots, rows), axis=-1)
     if permute_l:
-        return _rows_taken(lower, order), upper
+        return rows_taken(lower, order), upper
     if p_indices:
         return order.astype(np.int32), lower, upper
     permutation = (order[..., :, None] == np.arange(rows)).astype(precision.real)

@@ -77,6 +77,23 @@ def test_systems_and_determinants(dtype: str) -> None:
     agree(cases, random((3, 4, 4), dtype), random((4, 2), dtype, 1), units=2000)
 
 
+@pytest.mark.parametrize("order", [1, 2, 5, 24, 25])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16"])
+def test_many_small_systems(dtype: str, order: int) -> None:
+    """Real ones up to an order are solved by generated code; one of the matrices is singular."""
+    a, b = random((4, 5, order, order), dtype), random((5, order, 3), dtype, 1)
+    a[1, 2] = np.ones(order)[:, None] * np.arange(order)
+    solution, inverse = hlojit.jit(lambda a, b: (linalg.solve(a, b), linalg.inv(a)))(a, b)
+    assert np.isnan(solution[1, 2]).all()
+    assert np.isnan(inverse[1, 2]).all()
+    regular = np.ones((4, 5), bool)
+    regular[1, 2] = False
+    a[1, 2] = np.eye(order)
+    for found, expected in ((solution, linalg.solve(a, b)), (inverse, linalg.inv(a))):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found[regular], expected[regular], rtol=1e-5 if dtype == "f4" else 1e-8, atol=1e-9)
+
+
 def test_f4_is_computed_in_f8_as_numpy_does_it() -> None:
     """A matrix whose condition leaves nothing of f4."""
     hilbert = (1 / (np.arange(9)[:, None] + np.arange(1, 10))).astype("f4")
