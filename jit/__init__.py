@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlojit.lowered import lower
     from hlojit.placement import devices, get, put
     from hlojit.runtime import set_threads
-    from hlojit.tracing import custom_call, jit, op
+    from hlojit.tracing import cond, custom_call, fori_loop, jit, map, op, scan, switch, while_loop  # noqa: A004
 
 __version__ = "0.1.0"
 
@@ -66,9 +66,15 @@ _HOME = {
     "devices": "hlojit.placement",
     "get": "hlojit.placement",
     "put": "hlojit.placement",
+    "cond": "hlojit.tracing",
     "custom_call": "hlojit.tracing",
+    "fori_loop": "hlojit.tracing",
     "jit": "hlojit.tracing",
+    "map": "hlojit.tracing",
     "op": "hlojit.tracing",
+    "scan": "hlojit.tracing",
+    "switch": "hlojit.tracing",
+    "while_loop": "hlojit.tracing",
     "set_threads": "hlojit.runtime",
 } | dict.fromkeys(
     (
@@ -104,19 +110,25 @@ __all__ = [
     "VerificationError",
     "channel",
     "compile",
+    "cond",
     "custom_call",
     "devices",
+    "fori_loop",
     "get",
     "jit",
     "kernel_report",
     "load",
     "lower",
+    "map",
     "op",
     "parse",
     "profile",
     "put",
+    "scan",
     "set_threads",
+    "switch",
     "verify",
+    "while_loop",
 ]
 
 

@@ -1,8 +1,11 @@
 """``@hlojit.jit``: plain NumPy functions, traced once per signature and compiled."""
 
+from hlojit.tracing.control_flow import cond, fori_loop, map, scan, switch, while_loop
 from hlojit.tracing.decorator import jit
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.plugin_ops import custom_call, op
 from hlojit.tracing.tracer import Tracer
 
-__all__ = ["Tracer", "TracingError", "custom_call", "jit", "op"]
+__all__ = [
+    "Tracer", "TracingError", "cond", "custom_call", "fori_loop", "jit", "map", "op", "scan", "switch", "while_loop",
+]  # fmt: skip

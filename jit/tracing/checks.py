@@ -34,9 +34,10 @@ class Check:
 class Checks:
     """Those of one function, in its order."""
 
-    def __init__(self) -> None:
-        self.made: list[Check] = []
-        self._bad: list[Value] = []
+    def __init__(self, made: list[Check] | None = None) -> None:
+        self.made: list[Check] = [] if made is None else made
+        """Those of the whole function; regions have a running number of their own."""
+        self.running: Value | None = None
 
     def add(self, builder: Builder, bad: Value, error: type[Exception], message: str) -> None:
         """Fail where an element of ``bad`` is true."""
@@ -46,11 +47,17 @@ class Checks:
             regions = [builder.combiner("or", bad.tensor_type.element_type)]
             bad = builder.create("reduce", [bad, start], attributes=attributes, regions=regions).result
         self.made.append(Check(error, message, builder.location))
-        self._bad.append(bad)
+        number, none = (builder.constant(each, tensor((), "i32")) for each in (len(self.made), 0))
+        self.follow(builder, builder.select(bad, number, none))
+
+    def follow(self, builder: Builder, code: Value) -> None:
+        """Have another number count where nothing failed before."""
+        if self.running is None:
+            self.running = code
+            return
+        none = builder.constant(0, tensor((), "i32"))
+        self.running = builder.select(builder.compare(self.running, none, "NE"), self.running, code)
 
     def code(self, builder: Builder) -> Value:
         """The number of the first that failed, from 1; 0 if none did."""
-        code = builder.constant(0, tensor((), "i32"))
-        for number in range(len(self._bad), 0, -1):
-            code = builder.select(self._bad[number - 1], builder.constant(number, tensor((), "i32")), code)
-        return code
+        return builder.constant(0, tensor((), "i32")) if self.running is None else self.running

@@ -21,6 +21,7 @@ from hlojit.ir.ops.block_parts import JOIN_BLOCKS
 from hlojit.ir.types import tensor
 from hlojit.tracing.checks import Checks
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.frames import Frame
 from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.scopes import Scopes
@@ -62,6 +63,8 @@ class Operations:
         self.is_open = True
         """Whether the function still runs: its arrays mean nothing afterwards."""
         self.checks = Checks()
+        self.frames: list[Frame] = []
+        """The regions that are recorded, innermost last."""
         self.checks_indices = True
         """Whether indices out of bounds raise when the function runs."""
         self.asked_layouts: set[int] = set()
@@ -148,7 +151,26 @@ class Operations:
         ``strides`` as in ``View.of``.
         """
         self.scopes.enter(tables())
-        return Tracer(View.of(Storage(value), strides), self)
+        storage = Storage(value)
+        storage.frame = self.frames[-1] if self.frames else None
+        return Tracer(View.of(storage, strides), self)
+
+    def store(self, storage: Storage, value: Value) -> None:
+        """Give a storage its next value; regions undo it when they end, and carry it out."""
+        self.require_inside(storage)
+        for frame in reversed(self.frames):
+            if frame is storage.frame:
+                break
+            frame.keep(storage)
+        storage.value = value
+        storage.version += 1
+
+    def require_inside(self, storage: Storage) -> None:
+        """Raise where something of a region is used outside of it."""
+        if storage.frame is not None and storage.frame not in self.frames:
+            raise TracingError(
+                "an array that was made in the body of a loop or branch is used outside of it; return it from there"
+            )
 
     def elementwise(self, value: Value, operands: Sequence[Any]) -> Tracer:
         """A new array of elementwise work, laid out as NumPy's iterator does it for these operands."""

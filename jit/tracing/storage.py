@@ -18,6 +18,7 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.layouts import Strides, contiguous, overlaps_itself
 
 if TYPE_CHECKING:
+    from hlojit.tracing.frames import Frame
     from hlojit.tracing.operations import Operations
 
 
@@ -35,7 +36,7 @@ class Step(Protocol):
 class Storage:
     """The memory of arrays that share it: the value that it has now, in the order of its first array."""
 
-    __slots__ = ("argument", "locked", "value", "version")
+    __slots__ = ("argument", "frame", "locked", "value", "version")
 
     def __init__(self, value: Value, argument: int | None = None, locked: str | None = None):
         self.value = value
@@ -45,13 +46,15 @@ class Storage:
         """The number of the caller's array whose memory it is."""
         self.locked = locked
         """Why nothing may be written, if so: it would be unknown, or unseen, what else changes."""
+        self.frame: Frame | None = None
+        """The region that it was made in: it means nothing outside of it."""
 
 
 @final
 class View:
     """One array's way to its elements: a chain of steps from a storage."""
 
-    __slots__ = ("_at", "_seen", "is_writable", "parent", "step", "storage", "strides", "type")
+    __slots__ = ("_at", "_frame", "_seen", "is_writable", "parent", "step", "storage", "strides", "type")
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class View:
         self.is_writable = is_writable
         self._seen: Value | None = None
         self._at = -1
+        self._frame: Frame | None = None
 
     @classmethod
     def of(cls, storage: Storage, strides: Strides | None = None) -> View:
@@ -88,15 +92,24 @@ class View:
         """The elements as they are now."""
         behind: list[View] = []
         view = self
-        while view.parent is not None and (view._seen is None or view._at != self.storage.version):
+        operations.require_inside(self.storage)
+        while view.parent is not None and not view._is_fresh(operations):
             behind.append(view)
             view = view.parent
         value = self.storage.value if view.parent is None else view._seen
         assert value is not None
         for each in reversed(behind):
             assert each.step is not None
-            value = each._see(each.step.read(operations, value))
+            value = each._see(operations, each.step.read(operations, value))
         return value
+
+    def _is_fresh(self, operations: Operations) -> bool:
+        """Whether the elements that were read last are those of now, and were read where they can be used."""
+        return (
+            self._seen is not None
+            and self._at == self.storage.version
+            and (self._frame is None or self._frame in operations.frames)
+        )
 
     def write(self, operations: Operations, elements: Value) -> None:
         """Have these elements from now on: of the view's type."""
@@ -106,10 +119,9 @@ class View:
             assert view.step is not None
             value = view.step.write(operations, view.parent.read(operations), value)
             view = view.parent
-        self.storage.value = value
-        self.storage.version += 1
+        operations.store(self.storage, value)
         if self.parent is not None:
-            self._see(elements)
+            self._see(operations, elements)
 
     def require_writable(self) -> None:
         """Raise NumPy's error, or what stands against it in a traced function."""
@@ -123,6 +135,7 @@ class View:
                 "on NumPy's order; write into a copy"
             )
 
-    def _see(self, value: Value) -> Value:
+    def _see(self, operations: Operations, value: Value) -> Value:
         self._seen, self._at = value, self.storage.version
+        self._frame = operations.frames[-1] if operations.frames else None
         return value

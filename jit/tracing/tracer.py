@@ -152,7 +152,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         )
 
     def __bool__(self) -> bool:  # noqa: PLE0304
-        self._no_value("an `if`, `while`, `and`, `or` or `not`", "use np.where, or make the argument static")
+        self._no_value(
+            "an `if`, `while`, `and`, `or` or `not`",
+            "use np.where, hlojit.cond or hlojit.while_loop, or make the argument static",
+        )
 
     def __int__(self) -> int:
         self._no_value("int()", "use .astype, or make the argument static")

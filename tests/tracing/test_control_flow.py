@@ -1,0 +1,165 @@
+"""Branches and loops over traced values, against the same in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.tracing import cond, fori_loop, map, scan, switch, while_loop
+from hlojit.tracing.errors import TracingError
+
+from .conftest import agree
+
+X = np.arange(6.0).reshape(2, 3)
+
+
+def branches(x: Any, n: Any) -> Any:
+    small = cond(x.sum() > 20, lambda a: a * 2, lambda a: a - 1, x)
+    number = cond(n > 2, lambda: 1, lambda: 2.5)
+    pair = cond(n > 2, lambda: {"a": x[0], "b": (n, None)}, lambda: {"a": x[1], "b": (n * 2, None)})
+    chosen = switch(n - 2, [lambda v: v, lambda v: v + 1, lambda v: v * v], x)
+    return small, number * 1.0, pair["a"], pair["b"][0], chosen
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_branches(n: int) -> None:
+    agree(branches, X, n)
+    agree(branches, X + 3, n)
+
+
+def writes(x: Any, n: Any) -> Any:
+    row = x[0]
+
+    def fill() -> Any:
+        row[:] = 7
+        local = x.copy()
+        local[1] = -1
+        return local
+
+    def double() -> Any:
+        nonlocal x
+        x *= 2
+        return x + 1
+
+    made = cond(n > 1, fill, double)
+    return made, x, row
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_branches_that_write_arrays_around_them(n: int) -> None:
+    agree(writes, X, n)
+
+
+def euclid(a: Any, b: Any) -> Any:
+    return while_loop(lambda s: s[1] != 0, lambda s: (s[1], s[0] % s[1]), (a, b))[0]
+
+
+def newton(x: Any) -> Any:
+    state = {"x": x, "steps": 0, "error": np.abs(x * x - 2.0).max()}
+
+    def step(s: Any) -> Any:
+        better = (s["x"] + 2.0 / s["x"]) / 2
+        return {"x": better, "steps": s["steps"] + 1, "error": np.abs(better * better - 2.0).max()}
+
+    state = while_loop(lambda s: s["error"] > 1e-9, step, state)
+    return state["x"], state["steps"], state["error"] < 1e-9
+
+
+def counted(x: Any, n: Any) -> Any:
+    def body(i: Any, s: Any) -> Any:
+        x[i % 2] += i
+        return s + x[i % 2, 1]
+
+    total = fori_loop(0, n, body, 0.0)
+    return total, x, fori_loop(2, 5, lambda i, s: s * i, 1)
+
+
+def prefix(x: Any) -> Any:
+    final, sums = scan(lambda carry, v: (carry + v, {"sum": carry + v, "square": v * v}), np.zeros(3), x)
+    _, backward = scan(lambda carry, v: (carry + v[0], carry), 0.0, x, reverse=True)
+    return final, sums["sum"], sums["square"], backward, map(lambda row: (row.sum(), row[::-1]), x)[1]
+
+
+def triangle(n: Any) -> Any:
+    def row(i: Any, total: Any) -> Any:
+        return fori_loop(0, i, lambda j, inner: inner + cond(j > 1, lambda: j, lambda: 1), total)
+
+    return fori_loop(0, n, row, 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [(euclid, (48, 36)), (euclid, (7, 0)), (newton, (np.array([1.0, 5.0]),)), (counted, (X, 5)), (counted, (X, 0)), (prefix, (X,)), (triangle, (6,))],
+    ids=lambda each: getattr(each, "__name__", ""),
+)  # fmt: skip
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_loops(function: Callable[..., Any], arguments: tuple[Any, ...], backend: str) -> None:
+    ours = [np.copy(each) if isinstance(each, np.ndarray) else each for each in arguments]
+    theirs = [np.copy(each) if isinstance(each, np.ndarray) else each for each in arguments]
+    actual, expected = hlojit.jit(backend=backend)(function)(*ours), function(*theirs)
+    pairs = zip(actual, expected, strict=True) if isinstance(expected, tuple) else [(actual, expected)]
+    for mine, other in [*pairs, *zip(ours, theirs)]:
+        assert np.shape(mine) == np.shape(other)
+        np.testing.assert_allclose(mine, other, rtol=1e-14)
+
+
+def test_checks_inside_of_loops_end_them() -> None:
+    @hlojit.jit
+    def inside(x: Any, n: Any) -> Any:
+        return while_loop(lambda s: True, lambda s: s + x[s], 1)
+
+    with pytest.raises(IndexError, match=r"out of bounds for axis 0 with size 3\n  at .*test_control_flow.py"):
+        inside(np.array([1, 2, 3]), 5)
+
+    @hlojit.jit
+    def branch(x: Any, n: Any) -> Any:
+        return cond(n > 0, lambda: x[n], lambda: x[0])
+
+    assert branch(X[0], -7) == 0 and branch(X[0], 2) == 2
+    with pytest.raises(IndexError):
+        branch(X[0], 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (
+            lambda x: cond(x[0, 0] > 0, lambda: x, lambda: x[0]),
+            r"result is f64 of shape \(2, 3\) and f64 of shape \(3,\)",
+        ),
+        (lambda x: cond(x[0, 0] > 0, lambda: x, lambda: x.astype("f4")), r"convert it to one type with \.astype"),
+        (lambda x: cond(x[0, 0] > 0, lambda: (1, 2), lambda: [1, 2]), "give other containers"),
+        (lambda x: cond(x[0, 0] > 0, lambda: "a", lambda: "b"), "give 'a' and 'b'"),
+        (lambda x: cond(x > 0, lambda: 1, lambda: 2), r"must be one truth value, and has the shape \(2, 3\)"),
+        (lambda x: while_loop(lambda s: s.sum() < 9, lambda s: s[0], x), "it must have one shape on all paths"),
+        (lambda x: while_loop(lambda s: s["a"] < 9, lambda s: {"b": s["a"]}, {"a": x[0, 0]}), "give other containers"),
+        (lambda x: switch(x[0, 0], [lambda: 1]), "the index must be one integer"),
+        (lambda x: scan(lambda c, v: (c, v), 0, (x, x[0])), "one length"),
+    ],
+)
+def test_what_does_not_fit_is_named(function: Callable[..., Any], said: str) -> None:
+    with pytest.raises(TracingError, match=said):
+        hlojit.jit(function)(X)
+
+
+def test_what_was_made_in_a_branch_is_not_used_outside() -> None:
+    kept: list[Any] = []
+
+    def inside(x: Any) -> Any:
+        cond(x[0, 0] > 0, lambda: kept.append(x * 2) or 1, lambda: 2)
+        return kept[-1] + 1
+
+    with pytest.raises(TracingError, match="made in the body of a loop or branch is used outside of it"):
+        hlojit.jit(inside)(X)
+
+
+def test_views_read_inside_are_read_again_outside() -> None:
+    def inside(x: Any, n: Any) -> Any:
+        column = x[:, 1]
+        first = cond(n > 0, lambda: column.sum(), lambda: column.max())
+        return first, column * 2, fori_loop(0, n, lambda i, s: s + column[i], 0.0), column
+
+    agree(inside, X, 2)
