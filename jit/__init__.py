@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlojit.lowered import lower
     from hlojit.placement import devices, get, put
     from hlojit.runtime import set_threads
-    from hlojit.tracing import cond, custom_call, fori_loop, jit, map, op, scan, switch, while_loop  # noqa: A004
+    from hlojit.tracing import cond, custom_call, fori_loop, jit, map, op, scan, switch, while_loop
 
 __version__ = "0.1.0"
 

@@ -65,8 +65,8 @@ def _call(branch: Callable[..., Any], operands: Sequence[Any]) -> Callable[[], A
 def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
     """``while condition(state): state = body(state)``, and the last state.
 
-    The state keeps its containers, shapes and types; a Python number becomes what the body makes of it.  Its arrays are the loop's
-    own: what the body writes into them does not reach those that the loop began with.
+    The state keeps its containers, shapes and types; a Python number becomes what the body makes of it.  Its arrays are
+    the loop's own: what the body writes into them does not reach those that the loop began with.
     """
     ops = _operations(state) or Operations.in_work.get()
     if ops is None:
