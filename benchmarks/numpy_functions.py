@@ -1,4 +1,4 @@
-"""Functions of ``numpy.linalg``, ``numpy.fft`` and ``scipy.special`` under ``@jit`` beside themselves: ``python -m benchmarks.numpy_functions``.
+"""Functions of NumPy and ``scipy.special`` under ``@jit`` beside themselves: ``python -m benchmarks.numpy_functions``.
 
 A ratio is NumPy's time divided by hlojit's, both the least of many calls taken turn by turn in one process with one thread each
 (``--threads``), calls of Python included; above 1, hlojit is faster.  ``--output FILE`` writes the figures as JSON and prints the
@@ -33,10 +33,10 @@ def matrices() -> Iterator[Row]:
         positive = a @ np.swapaxes(a, -1, -2) + shape[-1] * np.eye(shape[-1])
         side = generator.standard_normal((*shape[:-1], 8))
         size = "x".join(map(str, shape))
-        yield "solve", size, lambda a, b: linalg.solve(a, b), (a, side)
-        yield "inv", size, lambda a: linalg.inv(a), (a,)
+        yield "solve", size, linalg.solve, (a, side)
+        yield "inv", size, linalg.inv, (a,)
         yield "det", size, lambda a: linalg.det(a / 8), (a,)
-        yield "cholesky", size, lambda a: linalg.cholesky(a), (positive,)
+        yield "cholesky", size, linalg.cholesky, (positive,)
         yield "qr", size, lambda a: tuple(linalg.qr(a)), (a,)
         if shape[0] <= 625:
             yield "eigh", size, lambda a: tuple(linalg.eigh(a)), (positive,)
@@ -48,10 +48,10 @@ def transforms() -> Iterator[Row]:
     generator = np.random.default_rng(0)
     for length in (64, 1000, 1009, 1024, 4096, 10_007, 65_536, 1 << 20):
         x = generator.standard_normal(length)
-        yield "fft", str(length), lambda x: np.fft.fft(x), (x + 1j,)
-        yield "fft f4", str(length), lambda x: np.fft.fft(x), ((x + 1j).astype("c8"),)
-        yield "rfft", str(length), lambda x: np.fft.rfft(x), (x,)
-    yield "fft2", "256x256", lambda x: np.fft.fft2(x), (generator.standard_normal((256, 256)),)
+        yield "fft", str(length), np.fft.fft, (x + 1j,)
+        yield "fft f4", str(length), np.fft.fft, ((x + 1j).astype("c8"),)
+        yield "rfft", str(length), np.fft.rfft, (x,)
+    yield "fft2", "256x256", np.fft.fft2, (generator.standard_normal((256, 256)),)
 
 
 def special() -> Iterator[Row]:
