@@ -16,38 +16,27 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final, overload
 
 import numpy as np
-from hlojit.arrays import Array, NDArray, row_of_now
+from hlojit.arrays import Array, NDArray
 from hlojit.extensions import CompileOptions, registry
-from hlojit.ir.builder import Builder
-from hlojit.ir.donation import mark_donated
 from hlojit.ir.environment import tables
 from hlojit.ir.errors import ArgumentError, HlojitError
 from hlojit.ir.fork_gate import fork_gate
-from hlojit.ir.formats import element_type_of
-from hlojit.ir.graph import Function, Module, Value
+from hlojit.ir.graph import Module
 from hlojit.ir.in_flight import InFlight, Role
 from hlojit.ir.switches import BACKEND
-from hlojit.ir.types import TensorType, tensor
-from hlojit.plain_arrays import on_the_host
-from hlojit.tracing.callables import name_of, place_of, signature_of
-from hlojit.tracing.containers import LEAF, NestingError, Structure, flatten, paths, unflatten
-from hlojit.tracing.dispatch import Dispatch
+from hlojit.tracing.arguments import as_array, signature_of_array, without_layout
+from hlojit.tracing.callables import name_of, signature_of
+from hlojit.tracing.containers import LEAF, Structure, unflatten
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
-from hlojit.tracing.errors import TracingError
-from hlojit.tracing.layouts import contiguous, outer_first, strides_of
-from hlojit.tracing.operations import Operations
-from hlojit.tracing.outcomes import Form, Outcome, Write, aliases, form_of
-from hlojit.tracing.random_states import RandomStates
+from hlojit.tracing.outcomes import Outcome, aliases
+from hlojit.tracing.recorder import Recorder
 from hlojit.tracing.rounding_seed import SeedParameter
-from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
-from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Tracer
 
 _KEPT_ENVIRONMENTS = 4
@@ -75,17 +64,6 @@ class _Compiled:
         return unflatten(self.structure, made if isinstance(made, tuple) else (made,))
 
 
-@final
-@dataclass(frozen=True)
-class _Traced:
-    """A function as a program, for one signature."""
-
-    module: Module
-    structure: Structure
-    outcome: Outcome
-    asked_layouts: frozenset[int]
-
-
 _compilations = InFlight()
 """By function and signature."""
 
@@ -105,7 +83,6 @@ class JittedFunction:
         rounding_seed: str | None = None,
         check_indices: bool = True,
     ):
-        self.check_indices = check_indices
         self.signature = signature_of(function)
         self.function = function
         self._name = name_of(function)
@@ -131,6 +108,7 @@ class JittedFunction:
             if rounding_seed is not None
             else None
         )
+        self._recorder = Recorder(function, self.signature, self._donated, self._seed, check_indices=check_indices)
         # Not its attributes: they may be called as ours are, and are ours if it wraps another jitted function.
         functools.update_wrapper(self, function, updated=())
 
@@ -142,7 +120,7 @@ class JittedFunction:
         if found is not None:
             return found.results(found.call(*arguments), arguments)
         dynamic, static = self._bind(arguments, named)
-        leaves, structure = self._flat(dynamic)
+        leaves, structure = self._recorder.flat(dynamic)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             # Called from a function that is being traced: part of that graph.
             with registry().using(*self.plugins):
@@ -160,7 +138,7 @@ class JittedFunction:
         if found is not None:
             return self._started(found, arguments, arguments)
         dynamic, static = self._bind(arguments, named)
-        leaves, structure = self._flat(dynamic)
+        leaves, structure = self._recorder.flat(dynamic)
         arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
         self._note(arguments, named, compiled, tables_identity)
         return self._started(compiled, arrays, leaves)
@@ -179,9 +157,9 @@ class JittedFunction:
     def lower(self, *arguments: Any, **named: Any) -> Module:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
         dynamic, static = self._bind(arguments, named)
-        arrays = [_as_array(leaf) for leaf in self._flat(dynamic)[0]]
+        arrays = [as_array(leaf) for leaf in self._recorder.flat(dynamic)[0]]
         with registry().load().using(*self.plugins):
-            return self._trace(dynamic, static, arrays).module
+            return self._recorder.trace(dynamic, static, arrays).module
 
     # ------------------------------------------------------------------ parts
 
@@ -221,25 +199,12 @@ class JittedFunction:
             ) from None
         return ((), dict(bound.arguments)), static
 
-    def _flat(self, dynamic: Any) -> tuple[list[Any], Structure]:
-        """Leaves and structure of the arguments; raises ``ArgumentError`` that names one which nests too deep."""
-        try:
-            return flatten(dynamic)
-        except NestingError:
-            positional, named = dynamic
-            for name, value in [*enumerate(positional), *named.items()]:
-                try:
-                    flatten(value)
-                except NestingError as error:
-                    raise ArgumentError(f"{self._name}, argument {name}: {error}") from None
-            raise
-
     def _prepare(
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
     ) -> tuple[list[NDArray | Array], _Compiled, str]:
         """The arrays of a call, what is compiled for them, and for which plugins."""
-        arrays = [leaf if type(leaf) is np.ndarray else _as_array(leaf) for leaf in leaves]
-        signature = tuple(map(_signature_of, leaves, arrays))
+        arrays = [leaf if type(leaf) is np.ndarray else as_array(leaf) for leaf in leaves]
+        signature = tuple(map(signature_of_array, leaves, arrays))
         # What is registered, not when: under the same plugins the same code serves again.
         backend = self.backend or BACKEND.text()
         key = (structure, static.key, signature, None, backend, tables().identity)
@@ -265,27 +230,12 @@ class JittedFunction:
         """What is compiled for a call that writes arguments: another form where two of them are one array."""
         outcome = found.outcome
         assert outcome is not None
-        same = aliases(outcome.writes, leaves, [name for name, _ in self._named_leaves(dynamic)])
+        same = aliases(outcome.writes, leaves, [name for name, _ in self._recorder.named_leaves(dynamic)])
         if same is not None:
             found = self._compile((*key[:3], same, *key[4:]), dynamic, static, arrays)
             outcome = found.outcome
             assert outcome is not None
         outcome.require_writable(leaves)
-        return found
-
-    def _named_leaves(self, dynamic: Any) -> list[tuple[str, Any]]:
-        """The arrays of a call, each with how messages call it."""
-        positional, named = dynamic
-        parameters = [
-            each.name
-            for each in self.signature.parameters.values()
-            if each.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        found: list[tuple[str, Any]] = []
-        for number, value in enumerate(positional):
-            found += paths(value, parameters[number] if number < len(parameters) else f"[{number}]")
-        for name, value in named.items():
-            found += paths(value, name)
         return found
 
     def _compile(
@@ -296,7 +246,7 @@ class JittedFunction:
             with _compilations.turn((self, key)) as role:
                 # Looked at again: it may have been made since, and a thread that was at it may have failed.
                 if role is not Role.AFTER and key not in self._compiled:
-                    general = (*key[:2], tuple(map(_without_layout, key[2])), *key[3:])
+                    general = (*key[:2], tuple(map(without_layout, key[2])), *key[3:])
                     made = self._compiled.get(general)
                     if made is None:
                         made, asked = self._made(key, dynamic, static, arrays)
@@ -315,7 +265,7 @@ class JittedFunction:
 
         with registry().using(*self.plugins):
             scope = tables()
-            traced = self._trace(dynamic, static, arrays, key[3])
+            traced = self._recorder.trace(dynamic, static, arrays, key[3])
             # In the environment of the call, whatever has been registered since it began.
             with scope.activate():
                 executable = compile_module(traced.module, backend=key[-2], options=self.options)
@@ -335,202 +285,8 @@ class JittedFunction:
             if each[-1] in surplus:
                 self._compiled.pop(each, None)
 
-    def _trace(
-        self,
-        dynamic: Any,
-        static: StaticArguments,
-        arrays: Sequence[NDArray | Array],
-        same: tuple[int, ...] | None = None,
-    ) -> _Traced:
-        """``same`` as ``aliases`` gives it."""
-        leaves, structure = self._flat(dynamic)
-        types = [_type_of(array) for array in arrays]
-        location = place_of(self.function)
-        module = Module(self._name, location=location)
-        function = Function("main", types, (), location=location)
-        for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
-            argument.name_hint = name
-        donated = self._donated.leaves(dynamic)
-        mark_donated(function, donated)
-        if self._seed is not None:
-            self._seed.mark(function, *dynamic)
-        builder = Builder(function.body, location=location)
-        scopes = Scopes(tables())
-        operations = Dispatch(builder, scopes)
-        operations.checks_indices = self.check_indices
-        names = [name for name, _ in self._named_leaves(dynamic)]
-        storages = _storages(function.body.arguments, leaves, names, same)
-        tracers = [
-            _tracer_of(argument, leaf, storage, operations)
-            for argument, leaf, storage in zip(function.body.arguments, leaves, storages)
-        ]
-        given = unflatten(structure, tracers)
-        try:
-            result = self._run(operations, given, static)
-            self._require_unchanged(given, tracers, structure)
-            try:
-                _, result_structure = flatten(result)
-            except NestingError as error:
-                raise ArgumentError(f"{self._name}, result: {error}") from None
-            values, forms = self._results(operations, result)
-        finally:
-            operations.is_open = False
-        written = {id(storage): number for number, storage in reversed(list(enumerate(storages))) if storage.version}
-        writes = tuple(Write(number, names[number], number in donated) for number in sorted(written.values()))
-        values += [storages[write.leaf].value for write in writes]
-        if operations.checks.made:
-            values.append(operations.checks.code(builder))
-        builder.return_(*values)
-        function.result_types[:] = [value.type for value in values]
-        function.result_attributes[:] = [{} for _ in values]
-        module.add_function(function)
-        if scopes.needed is not scopes.outer:
-            module.environment = scopes.needed
-        outcome = Outcome(forms, writes, tuple(operations.checks.made))
-        return _Traced(module, result_structure, outcome, frozenset(operations.asked_layouts))
-
-    def _run(self, operations: Operations, given: Any, static: StaticArguments) -> Any:
-        """Call the function with what is traced."""
-        positional, named = given
-        outer = Operations.in_work.set(operations)
-        states = RandomStates(self.function, static.values)
-        try:
-            if static.values:
-                result = fork_gate.outside(self._call_bound, {**named, **static.values})
-            else:
-                result = fork_gate.outside(self.function, *positional, **named)
-            states.require_unused()
-            return result
-        except RecursionError as error:
-            raise TracingError(f"{self._name} recurses without an end while it is traced: {error}") from error
-        finally:
-            Operations.in_work.reset(outer)
-
-    def _require_unchanged(self, given: Any, tracers: Sequence[Tracer], structure: Structure) -> None:
-        """Refuse a function that changes a list or dictionary of its caller: it was given another one."""
-        leaves, now = self._flat(given)
-        if now == structure and all(a is b for a, b in zip(leaves, tracers, strict=True)):
-            return
-        raise TracingError(
-            f"{self._name} changes a list, dictionary or object that is an argument ({', '.join(self.signature.parameters)}): "
-            "a compiled function cannot change the caller's; copy it first (d = dict(d)) and return it, or write into its "
-            "arrays (d['w'][:] = ...)"
-        )
-
-    def _results(self, operations: Operations, result: Any) -> tuple[list[Value], tuple[Form, ...]]:
-        """What the program returns, and how the caller gets it."""
-        values, forms = [], []
-        for path, leaf in paths(result):
-            order = _order(leaf)
-            form = form_of(leaf, None if order is None else tuple(int(each) for each in np.argsort(order)))
-            forms.append(form)
-            if form.is_constant:
-                continue
-            value = self._result(operations, path, leaf)
-            if order is not None:
-                value = operations.builder.create("transpose", [value], attributes={"permutation": order}).result
-            values.append(value)
-        return values, tuple(forms)
-
-    def _result(self, operations: Operations, path: str, leaf: Any) -> Value:
-        if isinstance(leaf, (str, bytes)) or callable(leaf):
-            raise TracingError(
-                f"{self._name}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "
-                "arrays, numbers, and containers of them"
-            )
-        return operations.value(leaf)
-
-    def _call_bound(self, values: dict[str, Any]) -> Any:
-        bound = self.signature.bind_partial()
-        for name in self.signature.parameters:
-            if name in values:
-                bound.arguments[name] = values[name]
-        return self.function(*bound.args, **bound.kwargs)
-
     def __repr__(self) -> str:
         return f"<hlojit.jit {self._name}: {len({id(each) for each in self._compiled.values()})} signatures compiled>"
-
-
-def _storages(
-    values: Sequence[Value], leaves: Sequence[Any], names: Sequence[str], same: tuple[int, ...] | None
-) -> list[Storage]:
-    """The storages of the arguments; one for those that are the same array."""
-    found: list[Storage] = []
-    for number, (value, leaf, name) in enumerate(zip(values, leaves, names, strict=True)):
-        if same is not None and same[number] != number:
-            found.append(found[same[number]])
-            continue
-        locked = None
-        if not isinstance(leaf, np.ndarray):
-            locked = (
-                f"argument {name} is of type {type(leaf).__name__}, which a compiled function cannot write; "
-                f"write into a copy: {name} = {name}.copy()"
-            )
-        found.append(Storage(value, number, locked))
-    return found
-
-
-def _tracer_of(argument: Value, leaf: Any, storage: Storage, operations: Dispatch) -> Tracer:
-    strides = strides_of(leaf) if isinstance(leaf, np.ndarray) else contiguous(argument.tensor_type.shape)
-    weak = type(leaf) if type(leaf) in (bool, int, float, complex) else None
-    return Tracer(View.of(storage, strides), operations, is_scalar=isinstance(leaf, np.generic), weak=weak)
-
-
-def _order(leaf: Any) -> tuple[int, ...] | None:
-    """The order in which the elements of a result lie in memory, if it is not that of its dimensions."""
-    if not isinstance(leaf, Tracer) or leaf.is_scalar or leaf.window.strides is None or leaf.element_type.dtype is None:
-        return None
-    order = outer_first(leaf.shape, leaf.window.strides)
-    return None if order is None or order == tuple(range(leaf.ndim)) else order
-
-
-def _signature_of(leaf: Any, array: NDArray | Array) -> Hashable:
-    """What of an argument a compiled form depends on."""
-    if type(leaf) is np.ndarray:
-        return leaf.shape, leaf.dtype, None if leaf.flags.c_contiguous else strides_of(leaf)
-    # The Python type, too: a Python number takes part in arithmetic in another way than an array.
-    kind = array.element_type if isinstance(array, Array) else array.dtype
-    return type(leaf), array.shape, kind
-
-
-def _without_layout(signature: Any) -> Any:
-    return (*signature[:2], "any layout") if not isinstance(signature[0], type) else signature
-
-
-def _as_array(leaf: Any) -> NDArray | Array:
-    if isinstance(leaf, np.ndarray):
-        return _of_no_subclass(leaf)
-    if isinstance(leaf, Array):
-        return leaf
-    if isinstance(leaf, str) or callable(leaf):
-        raise ArgumentError(
-            f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
-        )
-    array = on_the_host(leaf, "an argument of a jitted function")
-    if array.dtype == object:
-        raise ArgumentError(
-            f"{leaf!r} of type {type(leaf).__name__} is not an array; name the argument in static_argnames"
-        )
-    return array
-
-
-def _of_no_subclass(leaf: NDArray) -> NDArray:
-    """An array in memory or in a file; subclasses mean something else by their operators."""
-    if type(leaf) in (np.ndarray, np.memmap):
-        return leaf
-    raise ArgumentError(
-        f"an argument is of type {type(leaf).__name__}, a subclass of NumPy's arrays with a meaning of its own, which would be "
-        "lost: pass np.asarray(x)" + (", or x.filled(...)" if hasattr(leaf, "filled") else "")
-    )
-
-
-def _type_of(array: NDArray | Array) -> TensorType:
-    if isinstance(array, Array):
-        return array.type.with_element_type(row_of_now(array.element_type))
-    try:
-        return tensor(array.shape, element_type_of(array.dtype))
-    except HlojitError as error:
-        raise ArgumentError(str(error)) from None
 
 
 @overload

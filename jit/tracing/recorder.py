@@ -1,0 +1,237 @@
+"""A function becomes a program: it is called once with traced arrays, and what it did is a module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from hlojit.arrays import Array, NDArray
+from hlojit.ir.builder import Builder
+from hlojit.ir.donation import mark_donated
+from hlojit.ir.environment import tables
+from hlojit.ir.errors import ArgumentError
+from hlojit.ir.fork_gate import fork_gate
+from hlojit.ir.graph import Function, Module, Value
+from hlojit.tracing.arguments import type_of
+from hlojit.tracing.callables import name_of, place_of
+from hlojit.tracing.containers import NestingError, Structure, flatten, paths, unflatten
+from hlojit.tracing.dispatch import Dispatch
+from hlojit.tracing.donated import DonatedParameters
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.layouts import contiguous, outer_first, strides_of
+from hlojit.tracing.operations import Operations
+from hlojit.tracing.outcomes import Form, Outcome, Write, form_of
+from hlojit.tracing.random_states import RandomStates
+from hlojit.tracing.rounding_seed import SeedParameter
+from hlojit.tracing.scopes import Scopes
+from hlojit.tracing.static_arguments import StaticArguments
+from hlojit.tracing.storage import Storage, View
+from hlojit.tracing.tracer import Tracer
+
+
+@final
+@dataclass(frozen=True)
+class Traced:
+    """A function as a program, for one signature."""
+
+    module: Module
+    structure: Structure
+    outcome: Outcome
+    asked_layouts: frozenset[int]
+
+
+@final
+class Recorder:
+    """Traces one function, for any signature."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signature: inspect.Signature,
+        donated: DonatedParameters,
+        seed: SeedParameter | None,
+        *,
+        check_indices: bool,
+    ):
+        self.function = function
+        self.name = name_of(function)
+        self.signature = signature
+        self.donated = donated
+        self.seed = seed
+        self.check_indices = check_indices
+
+    def flat(self, dynamic: Any) -> tuple[list[Any], Structure]:
+        """Leaves and structure of the arguments; raises ``ArgumentError`` that names one which nests too deep."""
+        try:
+            return flatten(dynamic)
+        except NestingError:
+            positional, named = dynamic
+            for name, value in [*enumerate(positional), *named.items()]:
+                try:
+                    flatten(value)
+                except NestingError as error:
+                    raise ArgumentError(f"{self.name}, argument {name}: {error}") from None
+            raise
+
+    def named_leaves(self, dynamic: Any) -> list[tuple[str, Any]]:
+        """The arrays of a call, each with how messages call it."""
+        positional, named = dynamic
+        parameters = [
+            each.name
+            for each in self.signature.parameters.values()
+            if each.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        found: list[tuple[str, Any]] = []
+        for number, value in enumerate(positional):
+            found += paths(value, parameters[number] if number < len(parameters) else f"[{number}]")
+        for name, value in named.items():
+            found += paths(value, name)
+        return found
+
+    def trace(
+        self,
+        dynamic: Any,
+        static: StaticArguments,
+        arrays: Sequence[NDArray | Array],
+        same: tuple[int, ...] | None = None,
+    ) -> Traced:
+        """``same`` as ``aliases`` gives it."""
+        leaves, structure = self.flat(dynamic)
+        types = [type_of(array) for array in arrays]
+        location = place_of(self.function)
+        module = Module(self.name, location=location)
+        function = Function("main", types, (), location=location)
+        for argument, (name, _) in zip(function.body.arguments, paths(dynamic)):
+            argument.name_hint = name
+        donated = self.donated.leaves(dynamic)
+        mark_donated(function, donated)
+        if self.seed is not None:
+            self.seed.mark(function, *dynamic)
+        builder = Builder(function.body, location=location)
+        scopes = Scopes(tables())
+        operations = Dispatch(builder, scopes)
+        operations.checks_indices = self.check_indices
+        names = [name for name, _ in self.named_leaves(dynamic)]
+        storages = _storages(function.body.arguments, leaves, names, same)
+        tracers = [
+            _tracer_of(argument, leaf, storage, operations)
+            for argument, leaf, storage in zip(function.body.arguments, leaves, storages)
+        ]
+        given = unflatten(structure, tracers)
+        try:
+            result = self._run(operations, given, static)
+            self._require_unchanged(given, tracers, structure)
+            try:
+                _, result_structure = flatten(result)
+            except NestingError as error:
+                raise ArgumentError(f"{self.name}, result: {error}") from None
+            values, forms = self._results(operations, result)
+        finally:
+            operations.is_open = False
+        written = {id(storage): number for number, storage in reversed(list(enumerate(storages))) if storage.version}
+        writes = tuple(Write(number, names[number], number in donated) for number in sorted(written.values()))
+        values += [storages[write.leaf].value for write in writes]
+        if operations.checks.made:
+            values.append(operations.checks.code(builder))
+        builder.return_(*values)
+        function.result_types[:] = [value.type for value in values]
+        function.result_attributes[:] = [{} for _ in values]
+        module.add_function(function)
+        if scopes.needed is not scopes.outer:
+            module.environment = scopes.needed
+        outcome = Outcome(forms, writes, tuple(operations.checks.made))
+        return Traced(module, result_structure, outcome, frozenset(operations.asked_layouts))
+
+    def _run(self, operations: Operations, given: Any, static: StaticArguments) -> Any:
+        """Call the function with what is traced."""
+        positional, named = given
+        outer = Operations.in_work.set(operations)
+        states = RandomStates(self.function, static.values)
+        try:
+            if static.values:
+                result = fork_gate.outside(self._call_bound, {**named, **static.values})
+            else:
+                result = fork_gate.outside(self.function, *positional, **named)
+            states.require_unused()
+            return result
+        except RecursionError as error:
+            raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
+        finally:
+            Operations.in_work.reset(outer)
+
+    def _require_unchanged(self, given: Any, tracers: Sequence[Tracer], structure: Structure) -> None:
+        """Refuse a function that changes a list or dictionary of its caller: it was given another one."""
+        leaves, now = self.flat(given)
+        if now == structure and all(a is b for a, b in zip(leaves, tracers, strict=True)):
+            return
+        raise TracingError(
+            f"{self.name} changes a list, dictionary or object that is an argument ({', '.join(self.signature.parameters)}): "
+            "a compiled function cannot change the caller's; copy it first (d = dict(d)) and return it, or write into its "
+            "arrays (d['w'][:] = ...)"
+        )
+
+    def _results(self, operations: Operations, result: Any) -> tuple[list[Value], tuple[Form, ...]]:
+        """What the program returns, and how the caller gets it."""
+        values, forms = [], []
+        for path, leaf in paths(result):
+            order = _order(leaf)
+            form = form_of(leaf, None if order is None else tuple(int(each) for each in np.argsort(order)))
+            forms.append(form)
+            if form.is_constant:
+                continue
+            value = self._result(operations, path, leaf)
+            if order is not None:
+                value = operations.builder.create("transpose", [value], attributes={"permutation": order}).result
+            values.append(value)
+        return values, tuple(forms)
+
+    def _result(self, operations: Operations, path: str, leaf: Any) -> Value:
+        if isinstance(leaf, (str, bytes)) or callable(leaf):
+            raise TracingError(
+                f"{self.name}: result{path} is {leaf!r} of type {type(leaf).__name__}; a jitted function returns "
+                "arrays, numbers, and containers of them"
+            )
+        return operations.value(leaf)
+
+    def _call_bound(self, values: dict[str, Any]) -> Any:
+        bound = self.signature.bind_partial()
+        for name in self.signature.parameters:
+            if name in values:
+                bound.arguments[name] = values[name]
+        return self.function(*bound.args, **bound.kwargs)
+
+
+def _storages(
+    values: Sequence[Value], leaves: Sequence[Any], names: Sequence[str], same: tuple[int, ...] | None
+) -> list[Storage]:
+    """The storages of the arguments; one for those that are the same array."""
+    found: list[Storage] = []
+    for number, (value, leaf, name) in enumerate(zip(values, leaves, names, strict=True)):
+        if same is not None and same[number] != number:
+            found.append(found[same[number]])
+            continue
+        locked = None
+        if not isinstance(leaf, np.ndarray):
+            locked = (
+                f"argument {name} is of type {type(leaf).__name__}, which a compiled function cannot write; "
+                f"write into a copy: {name} = {name}.copy()"
+            )
+        found.append(Storage(value, number, locked))
+    return found
+
+
+def _tracer_of(argument: Value, leaf: Any, storage: Storage, operations: Dispatch) -> Tracer:
+    strides = strides_of(leaf) if isinstance(leaf, np.ndarray) else contiguous(argument.tensor_type.shape)
+    weak = type(leaf) if type(leaf) in (bool, int, float, complex) else None
+    return Tracer(View.of(storage, strides), operations, is_scalar=isinstance(leaf, np.generic), weak=weak)
+
+
+def _order(leaf: Any) -> tuple[int, ...] | None:
+    """The order in which the elements of a result lie in memory, if it is not that of its dimensions."""
+    if not isinstance(leaf, Tracer) or leaf.is_scalar or leaf.window.strides is None or leaf.element_type.dtype is None:
+        return None
+    order = outer_first(leaf.shape, leaf.window.strides)
+    return None if order is None or order == tuple(range(leaf.ndim)) else order
