@@ -11,12 +11,16 @@ from typing import Any
 
 import numpy as np
 from hlojit.tracing.lapack_routines import (
+    NO_EIGENVALUES,
+    NO_SINGULAR_VALUES,
+    NOT_FINITE,
+    NOT_POSITIVE,
     Precision,
     adjoint,
     identities,
     matrices,
     nothing,
-    or_nan,
+    require,
     routine,
     square_matrices,
 )
@@ -33,12 +37,16 @@ RULES: Rules = {}
 
 @implements(RULES, np.linalg.cholesky)
 def cholesky(ops: Operations, a: Any, /, *, upper: bool = False) -> Tracer:
-    operand = ops.tracer(a)
+    operand: Any = ops.tracer(a)
     square_matrices(operand)
     precision = Precision.of(operand)
     value = operand.astype(precision.computed).value
     factor = ops.builder.create("cholesky", [value], attributes={"lower": not upper}).result
-    return ops.wrap(factor).astype(precision.result)
+    found: Any = ops.wrap(factor)
+    # NaN and infinities go through, as in NumPy, whose LAPACK looks for pivots that are not above zero.
+    unknown = np.any(np.isnan(np.diagonal(found, axis1=-2, axis2=-1)), axis=-1)
+    require(ops, unknown & np.all(np.isfinite(operand), axis=(-2, -1)), NOT_POSITIVE)
+    return found.astype(precision.result)
 
 
 # ---------------------------------------------------------------------------------------------------------------- QR
@@ -120,7 +128,7 @@ def svd(ops: Operations, a: Any, full_matrices: bool = True, compute_uv: bool = 
         mode = "N" if not compute_uv else "A" if full_matrices else "S"
         sizes = {"m": rows, "n": columns, "k": least, "u": left, "v": right}
         _, s, u, vh, info = routine(ops, "gesdd", [operand.astype(precision.computed)], sizes, mode=mode)
-        u, s, vh = (or_nan(ops, info, each) for each in (u, s, vh))
+        require(ops, info, NO_SINGULAR_VALUES)
     values = s.astype(precision.real)
     return SVDResult(u.astype(precision.result), values, vh.astype(precision.result)) if compute_uv else values
 
@@ -159,8 +167,8 @@ def _symmetric(ops: Operations, a: Any, UPLO: str, mode: str) -> tuple[Precision
     vectors, values, info = routine(
         ops, "syevd", [operand.astype(precision.computed)], {"n": order}, mode=mode, uplo=triangle
     )
-    found = or_nan(ops, info, values), or_nan(ops, info, vectors)
-    return precision, found[0].astype(precision.real), found[1].astype(precision.result)
+    require(ops, info, NO_EIGENVALUES)
+    return precision, values.astype(precision.real), vectors.astype(precision.result)
 
 
 @implements(RULES, np.linalg.eigh)
@@ -182,9 +190,11 @@ def _general(ops: Operations, a: Any, right: str) -> tuple[Tracer, Tracer]:
     if not order:
         return nothing(ops, (*stack, 0), precision.complex), nothing(ops, operand.shape, precision.complex)
     given = operand.astype(precision.computed)
+    require(ops, ~np.isfinite(given), NOT_FINITE)
     *values, _, vectors, info = routine(ops, "geev", [given], {"n": order}, compute_left="N", compute_right=right)
     joined = values[0] if precision.is_complex else ops.wrap(ops.builder.complex(*(each.value for each in values)))
-    return tuple(or_nan(ops, info, each).astype(precision.complex) for each in (joined, vectors))  # type: ignore[return-value]
+    require(ops, info, NO_EIGENVALUES)
+    return joined.astype(precision.complex), vectors.astype(precision.complex)
 
 
 @implements(RULES, np.linalg.eig)

@@ -1,8 +1,8 @@
 """What ``numpy.linalg`` has in common: the precision that it computes in, its complaints, and calls of LAPACK's routines.
 
 NumPy computes everything in f8 or c16 and rounds results of f4 and c8 once; so do the rules.  Where NumPy finds at run time
-that a matrix is singular, not positive definite, or that an iteration does not end, it raises ``LinAlgError``; here the
-results for that matrix of the stack are NaN (``or_nan``).
+that a matrix is singular, not positive definite, or that an iteration does not end, it raises ``LinAlgError``; so does the
+call of a compiled function (``require``).
 """
 
 from __future__ import annotations
@@ -92,6 +92,21 @@ def routine(
 
 
 _COMPLEX_NAMES = {"syevd": "heevd", "orgqr": "ungqr"}
+
+
+SINGULAR = "Singular matrix"
+NO_EIGENVALUES = "Eigenvalues did not converge"
+NO_SINGULAR_VALUES = "SVD did not converge"
+NOT_POSITIVE = "Matrix is not positive definite"
+NOT_FINITE = "Array must not contain infs or NaNs"
+"""NumPy's messages."""
+
+
+def require(ops: Operations, failed: Any, message: str) -> None:
+    """Have the call raise ``LinAlgError`` where one of the numbers or truths is not zero when the function runs."""
+    bad = ops.tracer(failed)
+    if bad.size:
+        ops.check(bad.astype(bool).value, LinAlgError, message)
 
 
 def or_nan(ops: Operations, info: Tracer, result: Any) -> Tracer:

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.tracing.lapack_routines import (
+    SINGULAR,
     Precision,
     identities,
     matrices,
     nothing,
     or_nan,
+    require,
     routine,
     square_matrices,
     two_dimensional,
@@ -39,7 +41,7 @@ _MANY: Final = 16
 """Order and number of matrices whose factors and triangular systems are generated code (docs/linear-algebra.md)."""
 
 
-def _solved_by_factors(ops: Operations, matrix: Tracer, sides: Tracer) -> Tracer:
+def _solved_by_factors(ops: Operations, matrix: Tracer, sides: Tracer) -> tuple[Tracer, Tracer]:
     """In three steps, of which each is faster than LAPACK for many small matrices."""
     order = matrix.shape[-1]
     factors, pivots, info = routine(ops, "getrf", [matrix], {"m": order, "n": order, "k": order})
@@ -47,15 +49,15 @@ def _solved_by_factors(ops: Operations, matrix: Tracer, sides: Tracer) -> Tracer
     for lower in (True, False):
         attributes = {"left_side": True, "lower": lower, "unit_diagonal": lower, "transpose_a": "NO_TRANSPOSE"}
         value = ops.builder.create("triangular_solve", [factors.value, value], attributes=attributes).result
-    return or_nan(ops, info, ops.wrap(value))
+    return ops.wrap(value), info
 
 
-def _solved(ops: Operations, matrix: Tracer, sides: Tracer) -> Tracer:
-    """Solutions of stacks of systems with several right sides each, both in the precision that is computed in."""
+def _solved(ops: Operations, matrix: Tracer, sides: Tracer) -> tuple[Tracer, Tracer]:
+    """Solutions of stacks of systems with several right sides each, in the precision that is computed in, and which failed."""
     stack = np.broadcast_shapes(matrix.shape[:-2], sides.shape[:-2])
     order, count = sides.shape[-2:]
     if not order or not count:
-        return nothing(ops, (*stack, order, count), matrix.dtype)
+        return nothing(ops, (*stack, order, count), matrix.dtype), nothing(ops, stack, np.dtype(np.int32))
     operands = [
         ops.wrap(ops.broadcast(matrix.value, (*stack, order, order))),
         ops.wrap(ops.broadcast(sides.value, (*stack, order, count))),
@@ -63,7 +65,7 @@ def _solved(ops: Operations, matrix: Tracer, sides: Tracer) -> Tracer:
     if matrix.dtype.kind == "f" and order <= _SMALL and math.prod(stack) >= _MANY:
         return _solved_by_factors(ops, *operands)
     _, _, solution, info = routine(ops, "gesv", operands, {"n": order, "m": count})
-    return or_nan(ops, info, solution)
+    return solution, info
 
 
 @implements(RULES, np.linalg.solve)
@@ -77,13 +79,14 @@ def solve(ops: Operations, a: Any, b: Any) -> Tracer:
         sides = sides[:, None]
     if sides.ndim < 2 or sides.shape[-2] != order:
         raise ValueError(f"solve: the matrices have shape {matrix.shape}, and the right sides {ops.tracer(b).shape}")
-    found = _solved(ops, matrix.astype(precision.computed), sides.astype(precision.computed))
+    found, info = _solved(ops, matrix.astype(precision.computed), sides.astype(precision.computed))
+    require(ops, info, SINGULAR)
     found = found.astype(precision.result)
     return found[..., 0] if is_vector else found
 
 
-def _inverse(ops: Operations, operand: Tracer) -> Tracer:
-    """In the precision that is computed in."""
+def _inverse(ops: Operations, operand: Tracer) -> tuple[Tracer, Tracer]:
+    """In the precision that is computed in, and which matrices have none."""
     _, order = square_matrices(operand)
     dtype = Precision.of(operand).computed
     return _solved(ops, operand.astype(dtype), identities(ops, (), order, dtype))
@@ -92,7 +95,9 @@ def _inverse(ops: Operations, operand: Tracer) -> Tracer:
 @implements(RULES, np.linalg.inv)
 def inv(ops: Operations, a: Any) -> Tracer:
     operand = ops.tracer(a)
-    return _inverse(ops, operand).astype(Precision.of(operand).result)
+    inverse, info = _inverse(ops, operand)
+    require(ops, info, SINGULAR)
+    return inverse.astype(Precision.of(operand).result)
 
 
 @implements(RULES, np.linalg.tensorsolve)
@@ -171,7 +176,9 @@ def _sign_and_logarithm(ops: Operations, operand: Tracer, precision: Precision) 
     factors, pivots, info = routine(ops, "getrf", [operand.astype(precision.computed)], sizes)
     diagonal: Any = np.diagonal(factors, axis1=-2, axis2=-1)
     swaps = np.sum(pivots != np.arange(1, order + 1, dtype=np.int32), axis=-1)
-    sign = np.where(swaps % 2 == 1, -1.0, 1.0) * np.prod(np.sign(diagonal), axis=-1)
+    # The sign of a NaN is 1, as in NumPy.
+    signs = np.sign(diagonal) if precision.is_complex else np.where(diagonal < 0, -1.0, 1.0)
+    sign = np.where(swaps % 2 == 1, -1.0, 1.0) * np.prod(signs, axis=-1)
     logarithm = np.sum(np.log(np.abs(diagonal)), axis=-1)
     is_singular = info > 0
     return (
@@ -266,7 +273,7 @@ def cond(ops: Operations, x: Any, p: Any = None) -> Tracer:
     else:
         square_matrices(operand)
         real = Precision.of(operand).real
-        inverse = _inverse(ops, operand)
+        inverse = or_nan(ops, *reversed(_inverse(ops, operand)))
         norms = [np.linalg.norm(each, p, axis=(-2, -1)) for each in (operand, inverse)]
         ratio = ops.tracer(norms[0] * norms[1]).astype(real)
     # A singular matrix has an infinite condition, and one with NaN none.

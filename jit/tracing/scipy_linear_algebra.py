@@ -1,7 +1,7 @@
 """``scipy.linalg`` on tracers: by NumPy's functions where these compute the same, and what NumPy does not have.
 
 Results have SciPy's dtypes and are computed in f8 or c16, as NumPy's are.  ``overwrite_*`` and ``check_finite`` change
-nothing, and what SciPy raises at run time is NaN, as in ``numpy.linalg``.
+nothing; ``LinAlgError`` is raised by the call, as in ``numpy.linalg``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hlojit.tracing.lapack_routines import (
     adjoint,
     identities,
     matrices,
+    require,
     routine,
     square_matrices,
     whole_number,
@@ -88,12 +89,10 @@ def inv(
     return np.linalg.inv(_whole(ops, a, assume_a, lower))
 
 
-@_rule
-def solve_triangular(
-    ops: Operations, a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **options: Any
+def _triangular(
+    ops: Operations, a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False
 ) -> Any:
-    """Zeros on the diagonal are divided by: SciPy raises there."""
-    _refuse("solve_triangular", options)
+    """Zeros on the diagonal are divided by."""
     matrix, sides = ops.tracer(a), ops.tracer(b)
     _, order = square_matrices(matrix)
     precision = Precision.of(matrix, sides)
@@ -116,6 +115,18 @@ def solve_triangular(
     found = ops.wrap(ops.builder.create("triangular_solve", operands, attributes=attributes).result)
     found = found.astype(precision.result)
     return found[..., 0] if is_vector else found
+
+
+@_rule
+def solve_triangular(
+    ops: Operations, a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **options: Any
+) -> Any:
+    _refuse("solve_triangular", options)
+    found = _triangular(ops, a, b, trans, lower, unit_diagonal)
+    if not unit_diagonal:
+        diagonal: Any = np.diagonal(ops.tracer(a), axis1=-2, axis2=-1)
+        require(ops, diagonal == 0, "singular matrix")
+    return found
 
 
 @_rule
@@ -191,11 +202,11 @@ def lu_solve(ops: Operations, lu_and_piv: Any, b: Any, trans: int = 0, **options
         sides = sides[:, None]
     order: Any = row_order(ops, ops.tracer(pivots + 1), factors.shape[-1])
     if trans == 0:
-        found = solve_triangular(ops, factors, rows_taken(sides, order), lower=True, unit_diagonal=True)
-        found = solve_triangular(ops, factors, found)
+        found = _triangular(ops, factors, rows_taken(sides, order), lower=True, unit_diagonal=True)
+        found = _triangular(ops, factors, found)
     else:
-        found = solve_triangular(ops, factors, sides, trans)
-        found = solve_triangular(ops, factors, found, trans, lower=True, unit_diagonal=True)
+        found = _triangular(ops, factors, sides, trans)
+        found = _triangular(ops, factors, found, trans, lower=True, unit_diagonal=True)
         found = rows_taken(found, np.argsort(order, axis=-1))
     return found[..., 0] if is_vector else found
 
@@ -241,8 +252,8 @@ def cho_factor(
 @_rule
 def cho_solve(ops: Operations, c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     factor, lower = c_and_lower
-    first = solve_triangular(ops, factor, b, 0 if lower else 2, lower)
-    return solve_triangular(ops, factor, first, 2 if lower else 0, lower)
+    first = _triangular(ops, factor, b, 0 if lower else 2, lower)
+    return _triangular(ops, factor, first, 2 if lower else 0, lower)
 
 
 # ----------------------------------------------------------------------------------------------- other factorizations

@@ -111,14 +111,18 @@ def zeta(ops: Operations, x: Any, q: Any = None, out: Any = None) -> Any:
 
 @_rule
 def multigammaln(ops: Operations, a: Any, d: Any) -> Any:
-    """NaN where SciPy raises: for numbers that are not above (d - 1) / 2."""
+    """Numbers that are not above (d - 1) / 2 end the call, as in SciPy."""
     dimensions = whole_number(d, "d should be a positive integer (dimension)")
     if dimensions <= 0:
         raise ValueError("d should be a positive integer (dimension)")
     value = ops.tracer(a).astype(np.float64)
     terms = [UFUNCS["gammaln"](ops, ops.tracer(value - number / 2)) for number in range(dimensions)]
     total = sum(terms[1:], terms[0]) + dimensions * (dimensions - 1) * 0.25 * math.log(math.pi)
-    return np.where(value > 0.5 * (dimensions - 1), total, np.nan)
+    limit = 0.5 * (dimensions - 1)
+    bad = ops.tracer(value <= limit)
+    if bad.size:
+        ops.check(bad.value, ValueError, f"condition a (some <= {limit:f}) > 0.5 * (d-1) not met")
+    return total
 
 
 @_rule
