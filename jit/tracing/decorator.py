@@ -33,6 +33,7 @@ from hlojit.tracing.arguments import as_array, signature_of_array, without_layou
 from hlojit.tracing.callables import name_of, signature_of
 from hlojit.tracing.containers import LEAF, Structure, unflatten
 from hlojit.tracing.donated import DonatedParameters, argument_names, argument_numbers
+from hlojit.tracing.guards import Guards
 from hlojit.tracing.outcomes import Outcome, aliases
 from hlojit.tracing.recorder import Recorder
 from hlojit.tracing.rounding_seed import SeedParameter
@@ -92,6 +93,7 @@ class JittedFunction:
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
         self.plugins = tuple(plugins)
         self._compiled: dict[tuple[Any, ...], _Compiled] = {}
+        self._guards: Guards | None = None
         self._by_types: dict[tuple[Any, ...], _Compiled] = {}
         """The same for arrays on devices that are arguments themselves."""
         unknown = self.static_argnames - set(self.signature.parameters)
@@ -116,6 +118,7 @@ class JittedFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self._renew()
         found = None if named else self._known(arguments)
         if found is not None:
             return found.results(found.call(*arguments), arguments)
@@ -134,6 +137,7 @@ class JittedFunction:
 
         See ``Executable.execute``.
         """
+        self._renew()
         found = None if named else self._known(arguments)
         if found is not None:
             return self._started(found, arguments, arguments)
@@ -162,6 +166,14 @@ class JittedFunction:
             return self._recorder.trace(dynamic, static, arrays).module
 
     # ------------------------------------------------------------------ parts
+
+    def _renew(self) -> None:
+        """Forget what was compiled where a name that the function reads means something else now."""
+        guards = self._guards
+        if guards is None or not guards.hold():
+            # Looked at before it is traced: what changes meanwhile is seen by the next call.
+            self._guards = Guards(self.function)
+            self._compiled, self._by_types = {}, {}
 
     def _known(self, arguments: tuple[Any, ...]) -> _Compiled | None:
         """What is compiled for arrays on devices, found by their types as they are; None of other arguments."""
@@ -242,18 +254,20 @@ class JittedFunction:
         self, key: tuple[Any, ...], dynamic: Any, static: StaticArguments, arrays: list[NDArray | Array]
     ) -> _Compiled:
         """What is compiled for a key; one thread makes it, under no lock: the function that is traced may do anything."""
-        while (found := self._compiled.get(key)) is None:
+        # Of a thread that finds names bound again meanwhile it is another one.
+        table = self._compiled
+        while (found := table.get(key)) is None:
             with _compilations.turn((self, key)) as role:
                 # Looked at again: it may have been made since, and a thread that was at it may have failed.
-                if role is not Role.AFTER and key not in self._compiled:
+                if role is not Role.AFTER and key not in table:
                     general = (*key[:2], tuple(map(without_layout, key[2])), *key[3:])
-                    made = self._compiled.get(general)
+                    made = table.get(general)
                     if made is None:
                         made, asked = self._made(key, dynamic, static, arrays)
-                        self._forget(key)
+                        self._forget(table, key)
                         if not asked:
-                            self._compiled.setdefault(general, made)
-                    return self._compiled.setdefault(key, made)
+                            table.setdefault(general, made)
+                    return table.setdefault(key, made)
         return found
 
     def _made(
@@ -274,16 +288,16 @@ class JittedFunction:
         outcome = None if traced.outcome.is_plain else traced.outcome
         return _Compiled(call, traced.structure, executable, outcome), traced.asked_layouts
 
-    def _forget(self, key: tuple[Any, ...]) -> None:
+    def _forget(self, table: dict[tuple[Any, ...], _Compiled], key: tuple[Any, ...]) -> None:
         """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""
-        present = list(self._compiled)
+        present = list(table)
         earlier = list(dict.fromkeys(each[-1] for each in present if each[-1] != key[-1]))
         surplus = set(earlier[: max(len(earlier) - _KEPT_ENVIRONMENTS, 0)])
         if surplus:
             self._by_types = {}
         for each in present:
             if each[-1] in surplus:
-                self._compiled.pop(each, None)
+                table.pop(each, None)
 
     def __repr__(self) -> str:
         return f"<hlojit.jit {self._name}: {len({id(each) for each in self._compiled.values()})} signatures compiled>"

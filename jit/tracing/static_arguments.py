@@ -8,9 +8,10 @@ counts by its type and its own equality.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import struct
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 
@@ -53,10 +54,33 @@ def _exact(value: Any) -> Hashable:
     if isinstance(value, tuple):
         # A named one; or somebody's class, which may have more than its elements.
         return kind, *map(_exact, tuple(value)), *(() if hasattr(kind, "_fields") else (value,))
+    if (
+        inspect.getattr_static(kind, "__eq__") is object.__eq__
+        and not callable(value)
+        and getattr(value, "__dict__", None)
+    ):
+        # One object, whose attributes may be others by the next call.
+        return kind, value, tuple((name, _Same(each)) for name, each in vars(value).items())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         compared = (field.name for field in dataclasses.fields(value) if field.compare)
         return kind, cast(Hashable, value), tuple(_exact(getattr(value, name)) for name in compared)
     return kind, value
+
+
+@final
+class _Same:
+    """Equal to another one that holds the very same object."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any):
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
 
 
 _EXACT: Final[Mapping[type, Callable[[Any], Hashable]]] = {

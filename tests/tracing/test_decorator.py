@@ -320,6 +320,58 @@ def test_random_numbers_of_the_time_of_tracing_are_refused() -> None:
     np.testing.assert_array_equal(inside(x), x + np.random.default_rng(7).normal(size=3))
 
 
+FACTOR = 2.0
+
+
+def scaled(x: Any) -> Any:
+    return x * FACTOR
+
+
+def test_names_that_are_bound_again_are_read_again(monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
+    offset = 1.0
+
+    @hlojit.jit
+    def inside(x: Any) -> Any:
+        return scaled(x) + offset
+
+    x = np.ones(2)
+    assert inside(x)[0] == 3 and inside(x)[0] == 3
+    assert len(compilations) == 1
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    assert inside(x)[0] == 6
+    offset = 2.0
+    assert inside(x)[0] == 7
+    monkeypatch.setitem(globals(), "scaled", lambda x: x - 1)
+    assert inside(x)[0] == 2
+    assert len(compilations) == 4
+    monkeypatch.delitem(globals(), "scaled")
+    with pytest.raises(NameError, match="scaled"):
+        inside(x)
+
+
+class Scale:
+    """A factor that may change."""
+
+    def __init__(self, factor: Any):
+        self.factor = factor
+
+    def apply(self, x: Any) -> Any:
+        return x * self.factor
+
+    static = hlojit.jit(static_argnames="self")(apply)
+
+
+def test_attributes_of_the_object_of_a_method_are_read_again(compilations: list[str]) -> None:
+    scale, x = Scale(2.0), np.ones(2)
+    bound = hlojit.jit(scale.apply)
+    for function in (bound, scale.static):
+        scale.factor = 2.0
+        assert function(x)[0] == 2 and function(x)[0] == 2
+        scale.factor = np.array([3.0, 4.0])
+        assert function(x).tolist() == [3, 4]
+    assert len(compilations) == 4
+
+
 def test_errors_show_the_users_line() -> None:
     def wrong(x: Any) -> Any:
         return np.save("file", x)

@@ -1,0 +1,86 @@
+"""What a traced function reads of outside of itself: what was compiled holds as long as these names mean the same objects.
+
+Global variables, variables of enclosing functions and, of a bound method, attributes of its object; of Python functions of the
+user's that it refers to, theirs as well.  Names count, not contents: an array that is written in place is a constant of the time
+of tracing.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, final
+
+import numpy as np
+
+_LIBRARIES: Final = tuple(
+    path
+    for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    if path
+)
+_NOTHING: Final = object()
+
+
+@final
+class Guards:
+    """The names that one function reads, and what they meant when it was looked at."""
+
+    __slots__ = ("_cells", "_names")
+
+    def __init__(self, function: Callable[..., Any]):
+        self._names: list[tuple[Mapping[str, Any], str, Any]] = []
+        self._cells: list[tuple[CellType, Any]] = []
+        self._follow(function, set())
+
+    def hold(self) -> bool:
+        """Whether every name still means the same object."""
+        for mapping, name, value in self._names:
+            if mapping.get(name, _NOTHING) is not value:
+                return False
+        return all(_contents(cell) is value for cell, value in self._cells)
+
+    def _follow(self, function: Any, seen: set[int]) -> None:
+        holder = None
+        while not isinstance(function, FunctionType):
+            if isinstance(function, MethodType):
+                holder, function = function.__self__, function.__func__
+                continue
+            # Of a partial, or of a jitted or decorated function.
+            inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
+            if inner is None:
+                return
+            function = inner
+        if id(function) in seen or function.__code__.co_filename.startswith(_LIBRARIES):
+            return
+        seen.add(id(function))
+        names = set(_names(function.__code__))
+        found: list[Any] = []
+        for mapping in (function.__globals__, getattr(holder, "__dict__", {})):
+            for name in sorted(names & mapping.keys()):
+                # Nobody gives another module the name `np`, and every function has some.
+                if not isinstance(mapping[name], ModuleType):
+                    self._names.append((mapping, name, mapping[name]))
+                    found.append(mapping[name])
+        for cell in function.__closure__ or ():
+            self._cells.append((cell, _contents(cell)))
+            found.append(_contents(cell))
+        for value in found:
+            if callable(value) and not isinstance(value, (type, np.ufunc)):
+                self._follow(value, seen)
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _NOTHING
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code and the functions inside of it look up."""
+    yield from map(sys.intern, code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
