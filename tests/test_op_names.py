@@ -25,6 +25,8 @@ MAY_NAME_OPS = {
     "ir/passes/op_expander.py": "a back end lists the ops that it keeps",
     "ir/builder.py": "builds",
     "ir/text/": "spells: forms, short names of return and call",
+    "ir/transforms/": "builds the regions of derivatives",
+    "jit/plugin_shares.py": "looks for the names of plugins' ops in a program's text",
     "jit/tracing/": "builds what NumPy's functions mean",
     "jit/testing/": "writes programs that are tried",
     "extensions/binding.py": "replaces custom calls",

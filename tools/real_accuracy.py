@@ -85,6 +85,7 @@ FUNCTIONS: Final = {
     "chlo.polygamma": Function("polygamma", polygamma),
     "chlo.sinh": _plain("sinh", -720, 720),
     "chlo.zeta": Function("zeta", hurwitz_zeta),
+    "hlojit.gamma": Function("gamma", mpmath.gamma, -180, 175),
     "stablehlo.atan2": _plain("atan2"),
     "stablehlo.cbrt": _plain("cbrt"),
     "stablehlo.cosine": _plain("cos"),

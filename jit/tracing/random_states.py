@@ -8,12 +8,17 @@ same numbers with NumPy, too.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from hlojit.tracing.errors import TracingError
+
+
+_POSITION_OF_NEW: Final = 623
+"""Of NumPy's global generator when its module is loaded: at the end of words that nobody has made yet."""
 
 
 @final
@@ -22,13 +27,14 @@ class RandomStates:
 
     def __init__(self, function: Callable[..., Any], static: Mapping[str, Any]):
         self._named = [(name, each, each.bit_generator.state) for name, each in _generators(function, static)]
-        self._numpy = np.random.get_state(legacy=False)
+        self._numpy = _numpy_state()
         self._python = random.getstate()
 
     def require_unused(self) -> None:
         """Raise ``TracingError`` if a number was drawn."""
         used = [name for name, each, state in self._named if not _equal(each.bit_generator.state, state)]
-        if not _equal(np.random.get_state(legacy=False), self._numpy):
+        now = _numpy_state()
+        if not _equal(now, self._numpy) and not (self._numpy is None and _is_new(now)):
             used.append("np.random")
         if random.getstate() != self._python:
             used.append("random")
@@ -40,6 +46,16 @@ class RandomStates:
             )
 
 
+def _numpy_state() -> Any:
+    """The state of NumPy's global generator, whose module is loaded when somebody names it first; None before."""
+    return sys.modules["numpy.random"].get_state(legacy=False) if "numpy.random" in sys.modules else None
+
+
+def _is_new(state: Any) -> bool:
+    """Whether nothing was drawn since the module was loaded."""
+    return bool(state["state"]["pos"] == _POSITION_OF_NEW and not state["has_gauss"])
+
+
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, Mapping):
         return isinstance(b, Mapping) and a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
@@ -47,6 +63,8 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _generators(function: Callable[..., Any], static: Mapping[str, Any]) -> Iterator[tuple[str, np.random.Generator]]:
+    if "numpy.random" not in sys.modules:
+        return
     for name, value in _referred(function, static):
         if isinstance(value, np.random.Generator):
             yield name, value

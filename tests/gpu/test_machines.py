@@ -104,7 +104,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "argsort": lambda x: np.argsort(x, axis=0),
     "product": lambda x: x @ x.T,
     "vector": lambda x: x[0] @ x.T,
-    "transpose": lambda x: x.T + 1,
+    "transpose": lambda x: x.T.copy() + 1,
 }
 
 
