@@ -16,7 +16,6 @@ from typing import Any, Final, final
 import numpy as np
 from hlojit.tracing.errors import TracingError
 
-
 _POSITION_OF_NEW: Final = 623
 """Of NumPy's global generator when its module is loaded: at the end of words that nobody has made yet."""
 
