@@ -66,7 +66,7 @@ from hlojit.ir.attributes import (
 from hlojit.ir.block_formats import BlockFormat, Scaling
 from hlojit.ir.builder import Builder
 from hlojit.ir.environment import Environment, current, process_environment
-from hlojit.ir.errors import HlojitError, PluginError, PluginWarning, UnsupportedError
+from hlojit.ir.errors import HlojitError, PluginError, PluginWarning, TypeInferenceError, UnsupportedError
 from hlojit.ir.formats import ElementType, FloatFormat, NanEncoding, Overflow, Rounding
 from hlojit.ir.graph import Function, Instruction, Module, Value
 from hlojit.ir.ops.definition import (
@@ -210,6 +210,7 @@ __all__ = [
     "Timing",
     "Trait",
     "Type",
+    "TypeInferenceError",
     "UnsupportedError",
     "Value",
     "assign_layouts",

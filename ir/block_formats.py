@@ -21,9 +21,10 @@ from typing import Any, Final
 
 import numpy as np
 from hlojit.ir.environment import tables
-from hlojit.ir.errors import HlojitError
+from hlojit.ir.errors import HlojitError, short_repr
 from hlojit.ir.format_fields import Rounding
 from hlojit.ir.formats import BUILT_IN, ElementType, FloatFormat, NanEncoding, register_element_type
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.near_names import did_you_mean
 
 _LONGEST_BLOCK: Final = 1 << 20
@@ -39,6 +40,7 @@ class Scaling(enum.Enum):
     MAXIMUM = "the number of the scale format nearest to the largest number divided by the largest element"
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class BlockFormat(ElementType):
     """Blocks of ``block`` elements along the dimension ``axis``, each with one scale.
@@ -67,6 +69,10 @@ class BlockFormat(ElementType):
             given = getattr(self, name)
             if isinstance(given, str):
                 object.__setattr__(self, name, _known(name, given, found))
+        for name in ("bits", "block", "axis"):
+            given = getattr(self, name)
+            if isinstance(given, np.integer):
+                object.__setattr__(self, name, int(given))
         if isinstance(self.scaling, str):
             object.__setattr__(self, "scaling", _known_scaling(self.scaling, found))
         found += _complaints(self)
@@ -211,8 +217,10 @@ def _element_complaints(format: BlockFormat) -> Iterator[str]:
 def _part_complaint(field: str, given: Any) -> str | None:
     if isinstance(given, str):
         return None
+    if isinstance(given, ElementType) and not isinstance(given, FloatFormat):
+        return f"{field} = {given.name} is a {type(given).__name__}; give a FloatFormat, or the name of a built-in one"
     if not isinstance(given, FloatFormat):
-        return f"{field} = {given!r}; give a FloatFormat, or the name of a built-in one"
+        return f"{field} = {short_repr(given)}; give a FloatFormat, or the name of a built-in one"
     if given.decode is not None or given.encode is not None:
         return f"{field} = {given.name} is made of functions; blocks have formats of exponent and mantissa"
     if given.rounding is Rounding.STOCHASTIC:

@@ -24,6 +24,7 @@ from hlojit.ir.format_fields import NanEncoding as NanEncoding  # noqa: PLC0414
 from hlojit.ir.format_fields import Overflow as Overflow  # noqa: PLC0414
 from hlojit.ir.format_fields import Rounding as Rounding  # noqa: PLC0414
 from hlojit.ir.format_fields import complaints, compute_of_functions, native_compute, needs_integers, usual_bias
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.near_names import did_you_mean
 
 
@@ -119,6 +120,7 @@ class _Computed(ElementType):
     hlojit_runtime = ("_compute",)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class FloatFormat(_Computed):
     """A binary float: sign (optional), exponent, mantissa, and what its special patterns mean.

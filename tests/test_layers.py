@@ -88,7 +88,7 @@ IR_ORDER = (
     ),
     ("once",),
     ("errors", "outside_reads", "code_copies"),
-    ("vendor_places",),
+    ("vendor_places", "named_fields"),
     ("vendor_calls", "warn", "time_limit"),
     ("format_fields",),
     ("environment", "fingerprint", "versions", "frozen", "switches", "sizes"),

@@ -28,6 +28,7 @@ from hlojit.extensions.devices.host_device import HostDevice
 from hlojit.ir.environment import CUSTOM_CALLS, tables
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.graph import Instruction, Module
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.custom_calls import is_custom_call
 from hlojit.ir.ops.definition import Cost, Expand
 from hlojit.ir.passes.fusion_limits import FusionLimits
@@ -46,6 +47,7 @@ class Support(enum.Enum):
     DECOMPOSE = "wants it decomposed into other ops; a no where that is not possible"
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Capability:
     """A back end's answer for one instruction: support, and the reason for a no.

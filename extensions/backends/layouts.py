@@ -21,6 +21,7 @@ import numpy as np
 from hlojit.extensions.origins import backend_text
 from hlojit.ir.errors import PluginError, short_repr
 from hlojit.ir.graph import Block, Instruction, Module, Value
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.definition import Indexed, Pointwise
 from hlojit.ir.passes.graph_facts import is_constant, is_control_flow, program_blocks
 from hlojit.ir.types import TensorType
@@ -111,6 +112,7 @@ ROW_MAJOR: Final = Layout()
 
 
 @final
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Layouts:
     """What a back end wants for one instruction: a layout for each operand, and one for each result."""

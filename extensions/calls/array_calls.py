@@ -30,6 +30,7 @@ from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.formats import ElementType, FloatFormat, QuantizedType
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.attribute_kinds import BOOL, F32, GENERIC, I64_MATRIX, STRING
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import AttributeSpec, HostFunction, OpDefinition, Operand, ReferenceCall, op
@@ -42,6 +43,7 @@ KERNEL: Final = "array_function"
 """The kernel that a back end has if it can call such functions."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class ArrayCall(CustomCall):
     """A function of arrays.

@@ -19,6 +19,7 @@ import numpy as np
 from hlojit.ir.attributes import Attribute
 from hlojit.ir.errors import PluginError, UnsupportedError, short_repr
 from hlojit.ir.graph import Function, Instruction, Value
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.types import Type
@@ -159,6 +160,7 @@ class CustomCall(ABC):
         """Build what stands for one call and return its results."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class ExpansionCall(CustomCall):
     """A function ``expand(builder, instruction)`` that builds the call out of other ops and returns the results.
@@ -187,6 +189,7 @@ class ExpansionCall(CustomCall):
         return self.expand(builder, instruction)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class DeclaredCall(CustomCall):
     """A target of which only the fields are known: what it computes, a back end knows that keeps such calls (``devices``)."""

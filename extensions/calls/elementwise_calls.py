@@ -35,6 +35,7 @@ from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, IntegerType, element_type
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.attribute_kinds import GENERIC, I32, STRING
 from hlojit.ir.ops.definition import AttributeSpec, OpDefinition, Operand, Pointwise, PointwiseCall, ReferenceCall, op
 from hlojit.ir.scalar.numpy_builder import NumpyBuilder, called
@@ -62,6 +63,7 @@ class CallSite:
     result_types: tuple[ElementType, ...] = ()
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class ElementwiseCall(CustomCall):
     """A scalar function of the elements at one index, numba-compilable, that cannot raise.

@@ -22,6 +22,7 @@ from hlojit.extensions.calls.kernel_calls import substituted
 from hlojit.extensions.functions.native_functions import address_of, may_raise
 from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, text_of
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition, ReferenceCall
 from hlojit.ir.ops.foreign import ForeignCallError, ForeignCallView, foreign_call, foreign_record, plain
@@ -35,6 +36,7 @@ CAPSULE: Final = b"xla._CUSTOM_CALL_TARGET"
 _HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class ForeignCall(CustomCall):
     """A handler: a PyCapsule, a function of ``ctypes``, a ``numba.cfunc``, or an address.

@@ -25,6 +25,7 @@ import numpy as np
 from hlojit.extensions.calls.custom_calls import CustomCall, config_attribute, plain_value
 from hlojit.ir.errors import HlojitError, PluginError
 from hlojit.ir.graph import Instruction, Value
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.attribute_kinds import BOOL
 from hlojit.ir.ops.custom_calls import has_side_effect
 from hlojit.ir.ops.definition import AttributeSpec, DeviceFunction, OpDefinition, Operand, ReferenceCall, op
@@ -36,6 +37,7 @@ MAXIMUM_BLOCKS: Final = (1 << 31) - 1
 _NUMBA_CUDA: Final = ("numba.cuda", "numba_cuda")
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Blocks, threads of a block, and the bytes that a block's threads share besides what the kernel declares.
@@ -65,6 +67,7 @@ class KernelSite:
     results: tuple[TensorType, ...]
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class KernelCall(CustomCall):
     """A kernel ``kernel(*operands, *results)`` of arrays, in row-major order, that writes all elements of the results.

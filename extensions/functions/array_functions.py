@@ -21,12 +21,14 @@ import numpy as np
 from hlojit.extensions.functions.native_functions import ArgumentList, address_of, argument_list, may_raise
 from hlojit.ir.errors import PluginError
 from hlojit.ir.formats import ElementType
+from hlojit.ir.named_fields import named_fields
 
 FORMS: Final = ("numba", "python", "native")
 FAST_MATH: Final = ("nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc")
 """Flags of LLVM's floating-point arithmetic."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ArrayFunction:
     """A function that computes arrays from arrays, in one of three forms, which ``trust`` names.

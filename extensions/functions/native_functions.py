@@ -7,6 +7,7 @@ argument_list("operand0, result0, result0.size:i32, alpha:f64 -> status")
 from __future__ import annotations
 
 import ctypes
+import difflib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -125,8 +126,22 @@ def _argument(part: str, signature: str) -> Argument:
     if kind is not None and kind not in NUMBERS:
         raise PluginError(f"the signature {signature!r}: numbers are {', '.join(NUMBERS)}, not {kind}")
     if match["attribute"]:
+        if kind is None:
+            _refuse_mistyped(match["attribute"], signature)
         return Argument("", attribute=match["attribute"], type=kind or "f64")
     if kind in ("f32", "f64"):
         raise PluginError(f"the signature {signature!r}: {part!r} is a number of elements, an integer")
     extent = -1 if match["size"] else int(match["dimension"])
     return Argument(match["side"], int(match["number"]), extent, type=kind or "i64")
+
+
+def _refuse_mistyped(name: str, signature: str) -> None:
+    """Refuse ``reslt0`` and ``operand``, which nobody means as numbers of a configuration; with a type they would be that."""
+    letters = name.rstrip("0123456789")
+    near = difflib.get_close_matches(letters, ("operand", "result"), n=1, cutoff=0.75)
+    if near:
+        meant = f"{near[0]}{name.removeprefix(letters) or 0}"
+        raise PluginError(
+            f"the signature {signature!r}: {name!r} is no operand or result; did you mean {meant!r}? (a number of that name in "
+            f"the call's configuration is written with its type: '{name}:f64')"
+        )

@@ -23,6 +23,7 @@ from hlojit.extensions.kernels.kernel import Kernel, KernelGroup, is_cost
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Module
 from hlojit.ir.interpreter import evaluate
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.definition import DeviceFunction
 from hlojit.ir.types import TensorType
 
@@ -31,6 +32,7 @@ UNKNOWN_NANOSECONDS: Final = 100_000.0
 MOST_TASKS: Final = 1 << 62
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class KernelPhase:
     """One launch: a function of the module, the number of its tasks, and the nanoseconds that one takes on one core."""
@@ -45,6 +47,7 @@ class KernelPhase:
         object.__setattr__(self, "tasks", _checked_tasks("KernelPhase", self.tasks, self.cost))
 
 
+@named_fields
 @dataclass(frozen=True)
 class LlvmKernel:
     """LLVM IR of functions ``void symbol(ptr context, ptr buffers, i64 begin, i64 end)``; *trusted native*.
@@ -99,6 +102,7 @@ class LlvmKernel:
         return ""
 
 
+@named_fields
 @dataclass(frozen=True)
 class TaskFunction:
     """A numba function ``function(*operands, *results, begin, end)`` that does the tasks of a range, on several threads.
@@ -129,6 +133,7 @@ class TaskFunction:
         object.__setattr__(self, "array_function", made)
 
 
+@named_fields
 @dataclass(frozen=True)
 class CudaKernel:
     """A ``@numba.cuda.jit`` function ``kernel(*operands, *results)`` of arrays, and its ``launch``, as those of ``KernelCall``.

@@ -26,6 +26,7 @@ from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Function, Instruction, Module, Value
 from hlojit.ir.interpreter import evaluate
 from hlojit.ir.location import Location
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.ops.definition import DeviceFunction
 from hlojit.ir.ops.internal import ChosenKernel
 from hlojit.ir.passes.graph_facts import constant_of
@@ -175,6 +176,7 @@ Build: TypeAlias = Callable[[KernelGroup], Any]
 Cost: TypeAlias = float | Callable[[KernelGroup], float | None] | None
 
 
+@named_fields
 @dataclass(frozen=True)
 class Kernel:
     """A kernel in the table of kernels.

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from hlojit.ir.environment import OPS, process_environment, tables
 from hlojit.ir.errors import HlojitError
+from hlojit.ir.named_fields import named_fields
 from hlojit.ir.types import TensorType, Type
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Cost(enum.Enum):
     EXPENSIVE = "a division, a polynomial or a call: as much as reading from memory or more, never computed twice"
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Operand:
     """One operand of an op; a variadic one takes what the others leave.  The elements of ``sizes`` decide result shapes."""
@@ -91,6 +93,7 @@ class Operand:
     sizes: bool = False
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
     """One attribute of an op: its kind converts from and to text; ``default`` is not printed."""
@@ -101,6 +104,7 @@ class AttributeSpec:
     default: Any = None
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A rule under its label; ``check`` returns a complaint or None.
@@ -161,6 +165,7 @@ class Lowering:
     __slots__ = ()
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Pointwise(Lowering):
     """The element at an index from the operands' elements at that index: ``rule(builder, call, *scalars)``.
@@ -177,6 +182,7 @@ class Pointwise(Lowering):
     moves: bool = False
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Indexed(Lowering):
     """The element at an index from operand elements at other indices: ``rule(emitter, instruction, index)``.
@@ -198,6 +204,7 @@ class Indexed(Lowering):
     """A rule like that of ``Expand``, for back ends that do not take an instruction as it is."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Reduction(Lowering):
     """Inits and a combiner region over some dimensions of the inputs; ``expansion`` as that of ``Kernel``."""
@@ -205,6 +212,7 @@ class Reduction(Lowering):
     expansion: Callable[[Any, Instruction], Sequence[Value] | None] | None = field(default=None, compare=False)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Expand(Lowering):
     """Into other ops: ``rule(builder, instruction)`` builds them and returns the replacement values.
@@ -287,6 +295,7 @@ class PointwiseCall:
     attributes: Mapping[str, Any]
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class OpDefinition:
     """The record of one op.  Equality is identity of the name."""

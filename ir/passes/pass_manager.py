@@ -44,7 +44,7 @@ from hlojit.ir.passes.graph_state import graph_state, is_same
 from hlojit.ir.passes.pass_order import Circle, order_of_phase
 from hlojit.ir.time_limit import call_within
 from hlojit.ir.vendor_calls import call_vendor
-from hlojit.ir.vendor_places import told
+from hlojit.ir.vendor_places import raised_at, told
 
 PHASES: Final = ("import", "legalize", "simplify", "before-fusion", "fusion", "after-fusion", "before-codegen")
 """The phases in the order in which they run."""
@@ -254,6 +254,9 @@ def _run_foreign(pass_: Pass, module: Module, package: str, time_limit: float | 
     except HlojitError as error:
         if str(error).startswith(what()):
             raise
+        if isinstance(error, PluginError):
+            # A rule of an op, or another function of a plugin's, that the pass came to: the error names it already.
+            raise PluginError(f"{error}\n  in {what()}{raised_at(error, pass_.run)}") from error
         # Of what the pass builds, by a builder of hlojit's, or compiles.
         raise PluginError(f"{what()} raised {told(error)}") from error
     if changed is not None and not isinstance(changed, (int, np.integer, np.bool_)):

@@ -12,6 +12,7 @@ from typing import Any, final
 
 from hlojit.extensions import Backend, Capability, CompileOptions, Device, Support
 from hlojit.extensions.backends.backend_checks import devices_of, why_unavailable
+from hlojit.extensions.binding import reason_against_devices
 from hlojit.extensions.kernels.selection import is_offered
 from hlojit.extensions.legalization import Legalizer, program_instructions
 from hlojit.ir.errors import ArgumentError, HlojitError
@@ -73,8 +74,15 @@ class JointLegalizer(Legalizer):
         return [Legalizer(each, self.options, self.open_sizes) for each in self.backend.members]
 
     def keeps(self, instruction: Instruction) -> bool:
-        """Whether one of them takes it, or has kernels of plugins for it: they are asked when the program is taken apart."""
-        return any(each.keeps(instruction) or is_offered(each.backend, instruction) for each in self.members())
+        """Whether one of them takes it, or has kernels of plugins for it: they are asked when the program is taken apart.
+
+        So is a call that is for some of them only: what it expands into would be for all.
+        """
+        members = self.members()
+        if any(each.keeps(instruction) or is_offered(each.backend, instruction) for each in members):
+            return True
+        refusals = [reason_against_devices(instruction, each.names) for each in members]
+        return any(refusals) and not all(refusals)
 
     def check(self, module: Module, declined: Callable[[Instruction], str] = lambda _: "") -> None:
         """Raise ``UnsupportedError`` for the first instruction that none of them can do, with the reason of each."""

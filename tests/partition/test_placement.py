@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import hlojit
 import numpy as np
 import pytest
-from hlojit.extensions import DECOMPOSE, YES, Capability, can_decompose, no
+from hlojit.extensions import (
+    DECOMPOSE,
+    YES,
+    ArrayCall,
+    Capability,
+    CustomCall,
+    ElementwiseCall,
+    ExpansionCall,
+    can_decompose,
+    hookimpl,
+    no,
+    registry,
+)
 from hlojit.ir import Instruction
 
 from .vendor import Answers, OwnMemoryBackend, everything
@@ -258,3 +271,32 @@ def test_the_table_of_a_long_program_is_lines(registered: Register) -> None:
     assert said[1].split()[:4] == ["stablehlo.negate", "->", "tensor<4xf32>", "nova:0"]
     assert said[1].endswith("the only back end")
     assert said[-1].startswith("segment 0 on nova:0: 601 instructions") and said[-1].endswith("has not run")
+
+
+@pytest.mark.parametrize("form", ["python", "elementwise", "expansion"])
+def test_a_call_that_is_for_one_device_goes_to_no_other(registered: Register, form: str) -> None:
+    """Cheap elsewhere, and although the one that it is for takes only what it expands into."""
+    calls: dict[str, CustomCall] = {
+        "python": ArrayCall("t.f", function=lambda x: 2 * x, trust="python", devices=("nova",)),
+        "elementwise": ElementwiseCall("t.f", function=lambda x: 2 * x, devices=("nova",)),
+        "expansion": ExpansionCall(
+            "t.f", expand=lambda b, each: [b.add(each.operands[0], each.operands[0])], devices=("nova",)
+        ),
+    }
+    text = SORTED.replace("stablehlo.exponential %0 :", "stablehlo.custom_call @t.f(%0) : (tensor<64xf32>) ->")
+    registered(
+        OwnMemoryBackend("nova", refusing("stablehlo.sort", cost=1e7)), OwnMemoryBackend("last", everything(1.0))
+    )
+    plugin = SimpleNamespace(__name__="calls", hlojit_custom_calls=hookimpl(lambda: [calls[form]]))
+    with registry().using(plugin):
+        executable = hlojit.compile(text, backend=["last", "nova"])
+        assert devices_of(executable) == {
+            "add": "last:0",
+            "custom_call": "nova:0",
+            "sort": "last:0",
+            "multiply": "last:0",
+            "negate": "last:0",
+        }
+        np.testing.assert_allclose(executable(X, Y), -np.sort(2 * (X + Y)) * X)
+        with pytest.raises(hlojit.UnsupportedError, match=r"'t\.f' is for the back end 'nova'"):
+            hlojit.compile(text, backend=["last"])
