@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,11 +12,11 @@ from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_kind, common_kind, kind_of
-from hlojit.tracing.layouts import compact, contiguous
+from hlojit.tracing.layouts import Strides, compact, contiguous, is_contiguous
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Rules, extents_of, implements, normalized_axes, refuse, weak_kind
+from hlojit.tracing.rules import Rules, extents_of, implements, letter_of, places_of, single_axis, weak_kind
 from hlojit.tracing.tracer import Tracer
-from hlojit.tracing.views import picked
+from hlojit.tracing.views import picked, reading_order
 
 RULES: Rules = {}
 """Rules of this module, by NumPy's function."""
@@ -23,7 +24,9 @@ RULES: Rules = {}
 
 @implements(RULES, np.where)
 def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Tracer:
-    if x is None or y is None:
+    if (x is None) != (y is None):
+        raise ValueError("either both or neither of x and y should be given")
+    if x is None:
         raise TracingError("np.where with one argument has a shape that depends on the data; give all three")
     weak = [kind(0) for kind in map(weak_kind, (x, y)) if kind is not None]
     typed = [each for each in (x, y) if not weak_kind(each)]
@@ -36,31 +39,54 @@ def where(ops: Operations, condition: Any, x: Any = None, y: Any = None) -> Trac
 
 @implements(RULES, np.clip)
 def clip(
-    ops: Operations,
-    a: Any,
-    a_min: Any = None,
-    a_max: Any = None,
-    out: Any = None,
-    *,
-    min: Any = None,
-    max: Any = None,
-    **options: Any,
-) -> Tracer:
-    refuse("clip", out=out, **options)
-    low, high = (a_min if a_min is not None else min), (a_max if a_max is not None else max)
-    result = ops.tracer(a)
-    if low is not None:
-        result = np.maximum(result, low)
-    return result if high is None else np.minimum(result, high)
-
-
-@implements(RULES, np.round)
-def round_(ops: Operations, a: Any, decimals: int = 0, out: Any = None) -> Tracer:
-    refuse("round", out=out)
+    ops: Operations, a: Any, a_min: Any = np._NoValue, a_max: Any = np._NoValue, *, min: Any = np._NoValue,
+    max: Any = np._NoValue, dtype: Any = None,
+) -> Tracer:  # fmt: skip
+    if a_min is np._NoValue and a_max is np._NoValue:
+        low, high = (None if each is np._NoValue else each for each in (min, max))
+    elif a_min is np._NoValue or a_max is np._NoValue:
+        missing = "a_min" if a_min is np._NoValue else "a_max"
+        raise TypeError(f"clip() missing 1 required positional argument: {missing!r}")
+    elif min is not np._NoValue or max is not np._NoValue:
+        raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
+    else:
+        low, high = a_min, a_max
     operand = ops.tracer(a)
-    if operand.dtype.kind in "iub":
+    limits = np.iinfo(operand.dtype) if isinstance(operand.kind, np.dtype) and operand.dtype.kind in "iu" else None
+    # Bounds beyond the dtype bound nothing.
+    if limits is not None and type(low) is int and low <= limits.min:
+        low = None
+    if limits is not None and type(high) is int and high >= limits.max:
+        high = None
+    kind: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
+    if low is None and high is None:
+        return operand if dtype is None else operand.astype(dtype)
+    if low is None or high is None:
+        bound: Any = high if low is None else low
+        return ops.tracer((np.minimum if low is None else np.maximum)(operand, bound, **kind))
+    if dtype is None and isinstance(operand.kind, np.dtype):
+        bounds = [kind_of(each) if weak_kind(each) is None else weak_kind(each) for each in (operand, low, high)]
+        kind = {"dtype": np._core.umath.clip.resolve_dtypes((*bounds, None))[-1]}  # type: ignore[attr-defined]
+    raised: Any = np.maximum(operand, low, **kind)
+    return ops.tracer(np.minimum(raised, high, **kind))
+
+
+@implements(RULES, np.round, np.around)
+def round_(ops: Operations, a: Any, decimals: Any = 0) -> Tracer:
+    operand, places = ops.tracer(a), operator.index(decimals)
+    whole = operand.dtype.kind in "iu"
+    if whole and places >= 0:
         return operand
-    return ops.tracer(np.rint(operand) if not decimals else np.rint(operand * 10.0**decimals) / 10.0**decimals)
+    if not places:
+        return ops.tracer(np.rint(operand))
+    if operand.dtype.kind == "c":
+        parts = [round_(ops, each, places).value for each in (operand.real, operand.imag)]
+        return ops.wrap(ops.builder.complex(*parts))
+    scale = float(10.0 ** abs(places))
+    # Integers are rounded as doubles.
+    wide: Any = operand.astype(np.float64) if whole else operand
+    found = np.rint(wide * scale) / scale if places > 0 else np.rint(wide / scale) * scale
+    return found.astype(operand.dtype) if whole else ops.tracer(found)
 
 
 def _sorted(ops: Operations, operands: Sequence[Value], axis: int) -> tuple[Value, ...]:
@@ -87,44 +113,79 @@ def _sorted(ops: Operations, operands: Sequence[Value], axis: int) -> tuple[Valu
     ).results
 
 
+def _require_kind(kind: Any, order: Any, stable: Any) -> None:
+    """Raise what NumPy does for a kind of sorting that there is not; all that there are give the same here."""
+    if kind is not None and stable is not None:
+        raise ValueError("`kind` and keyword parameters can't be provided at the same time. Use only one of them.")
+    if kind is not None and not isinstance(kind, str):
+        raise TypeError(f"sort kind must be str, not {type(kind).__name__}")
+    if kind is not None and kind[:1].lower() not in ("q", "h", "m", "s"):
+        raise ValueError(f"sort kind must be one of 'quick', 'heap', or 'stable' (got {kind!r})")
+    if order is not None:
+        raise ValueError("Cannot specify order when the array has no fields.")
+
+
 @implements(RULES, np.sort)
-def sort(ops: Operations, a: Any, axis: int | None = -1, **options: Any) -> Tracer:
+def sort(
+    ops: Operations, a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Tracer:
+    _require_kind(kind, order, stable)
     operand = ops.tracer(a)
     if axis is None:
         operand, axis = operand.reshape(-1), 0
-    return ops.wrap(_sorted(ops, [operand.value], normalized_axes(axis, operand.ndim)[0])[0])
+    return ops.wrap(_sorted(ops, [operand.value], single_axis(operator.index(axis), operand.ndim))[0])
 
 
 @implements(RULES, np.argsort)
-def argsort(ops: Operations, a: Any, axis: int | None = -1, **options: Any) -> Tracer:
+def argsort(
+    ops: Operations, a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Tracer:
+    _require_kind(kind, order, stable)
     operand = ops.tracer(a)
-    if axis is None:
+    if axis is None or not operand.ndim:
+        single_axis(axis or 0, max(operand.ndim, 1))
         operand, axis = operand.reshape(-1), 0
-    (dimension,) = normalized_axes(axis, operand.ndim)
+    dimension = single_axis(axis, operand.ndim)
     indices = ops.builder.iota(operand.type.with_element_type("i64"), dimension)
     return ops.wrap(_sorted(ops, [operand.value, indices], dimension)[1])
 
 
+def in_bounds(ops: Operations, indices: Any, extent: int, mode: Any) -> Any:
+    """Positions by NumPy's ``mode``: as they are, counted around, or the nearest that there is."""
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if mode == "raise":
+        return indices
+    if not extent and np.size(indices):
+        raise IndexError("cannot do a non-empty take from an empty axes.")
+    return np.clip(indices, 0, extent - 1) if mode == "clip" else np.remainder(indices, max(extent, 1))
+
+
 @implements(RULES, np.take)
-def take(
-    ops: Operations, a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
-) -> Tracer:
-    refuse("take", out=out)
+def take(ops: Operations, a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Tracer:
     operand = ops.tracer(a)
-    if axis is None:
+    if axis is None or not operand.ndim:
+        single_axis(axis or 0, max(operand.ndim, 1))
         operand, axis = operand.reshape(-1), 0
-    (dimension,) = normalized_axes(axis, operand.ndim)
-    picked = indices if isinstance(indices, Tracer) else np.asarray(indices)
+    dimension = single_axis(axis, operand.ndim)
+    picked = places_of(indices)
+    picked = in_bounds(ops, picked, operand.shape[dimension], mode)
     found = operand[(*[slice(None)] * dimension, picked)]
     return ops.wrap(found.value, contiguous(found.shape))
 
 
 @implements(RULES, np.take_along_axis)
 def take_along_axis(ops: Operations, arr: Any, indices: Any, axis: int | None = -1) -> Tracer:
+    if indices.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
     operand, picked = ops.tracer(arr), ops.tracer(indices)
     if axis is None:
+        if picked.ndim != 1:
+            raise ValueError("when axis=None, `indices` must have a single dimension.")
         operand, axis = operand.reshape(-1), 0
-    (dimension,) = normalized_axes(axis, operand.ndim)
+    dimension = single_axis(operator.index(axis), operand.ndim)
+    if operand.ndim != picked.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
     keys: list[Any] = []
     for d, extent in enumerate(operand.shape):
         line = np.arange(extent).reshape([extent if k == d else 1 for k in range(operand.ndim)])
@@ -166,11 +227,25 @@ def _extents_like(operand: Tracer, shape: Any) -> tuple[int, ...]:
 def _laid_out_like(ops: Operations, value: Value, operand: Tracer, order: str, shape: Any) -> Tracer:
     """A new array in the layout that ``order`` asks for; ``K`` is the operand's."""
     extents = value.tensor_type.shape
-    if order == "K" and shape is None:
-        return ops.wrap(value, compact(extents, ops.strides(operand)))
-    if order not in ("K", "C", "F"):
-        raise TracingError(f"order={order!r} cannot be compiled; only 'K', 'C' and 'F'")
-    return ops.wrap(value, contiguous(extents, "F" if order == "F" else "C"))
+    if order == "K" and len(extents) == operand.ndim:
+        strides = compact(operand.shape, ops.strides(operand))
+        if shape is None or strides is None or is_contiguous(operand.shape, strides):
+            return ops.wrap(value, strides if shape is None else contiguous(extents))
+        return ops.wrap(value, compact(extents, shadow_order(strides, extents)))
+    return ops.wrap(value, contiguous(extents, memory_order(ops, operand, "C" if order == "K" else order)))
+
+
+def memory_order(ops: Operations, operand: Tracer, order: Any) -> str:
+    """``C`` or ``F`` of NumPy's letters for the order of a new array; ``A`` is ``F`` for what lies so and not in ``C``."""
+    letter = letter_of(order)
+    return reading_order(ops, operand, "C" if letter == "K" else letter)
+
+
+def shadow_order(strides: Strides, extents: tuple[int, ...]) -> Strides:
+    """Strides of an array of these extents whose dimensions lie in the order of ``strides``."""
+    outer = sorted(range(len(strides)), key=lambda number: (-abs(strides[number]), number))
+    inner = contiguous([extents[number] for number in outer])
+    return tuple(inner[outer.index(number)] for number in range(len(extents)))
 
 
 def _filled(number: Any) -> Callable[..., Any]:
@@ -179,10 +254,7 @@ def _filled(number: Any) -> Callable[..., Any]:
         a: Any,
         dtype: Any = None,
         order: str = "K",
-        subok: bool = True,
         shape: Any = None,
-        *,
-        device: Any = None,
     ) -> Tracer:
         operand = ops.tracer(a)
         value = ops.full(number, as_kind(dtype) if dtype else operand.kind, _extents_like(operand, shape))
@@ -202,10 +274,7 @@ def full_like(
     fill_value: Any,
     dtype: Any = None,
     order: str = "K",
-    subok: bool = True,
     shape: Any = None,
-    *,
-    device: Any = None,
 ) -> Tracer:
     operand = ops.tracer(a)
     extents = _extents_like(operand, shape)
@@ -214,16 +283,15 @@ def full_like(
 
 
 @implements(RULES, np.copy)
-def copy(ops: Operations, a: Any, order: str = "K", subok: bool = False) -> Tracer:
+def copy(ops: Operations, a: Any, order: str = "K") -> Tracer:
     operand = ops.tracer(a)
-    strides = ops.strides(operand)
-    if order not in ("K", "C"):
-        raise TracingError(f"np.copy: order={order!r} cannot be compiled; only 'K' and 'C'")
-    return ops.wrap(operand.value, compact(operand.shape, strides) if order == "K" else contiguous(operand.shape))
+    if order == "K":
+        return ops.wrap(operand.value, compact(operand.shape, ops.strides(operand)))
+    return ops.wrap(operand.value, contiguous(operand.shape, memory_order(ops, operand, order)))
 
 
 @implements(RULES, np.astype)
-def astype(ops: Operations, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tracer:
+def astype(ops: Operations, x: Any, dtype: Any, /, *, copy: bool = True) -> Tracer:
     return ops.tracer(x).astype(dtype, copy=copy)
 
 

@@ -47,7 +47,7 @@ def imag(ops: Operations, val: Any) -> Tracer:
 @implements(RULES, np.angle)
 def angle(ops: Operations, z: Any, deg: bool = False) -> Tracer:
     operand = ops.tracer(z)
-    radians = np.arctan2(operand.imag, operand.real)
+    radians: Any = np.arctan2(operand.imag, operand.real) if is_complex(operand) else np.arctan2(0, operand)
     return ops.tracer(radians * (180 / np.pi) if deg else radians)
 
 

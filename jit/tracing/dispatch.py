@@ -22,7 +22,8 @@ from hlojit.tracing.other_ufuncs import rule_of
 from hlojit.tracing.products import matmul
 from hlojit.tracing.python_numbers import operate, python_kind
 from hlojit.tracing.reductions import ufunc_method
-from hlojit.tracing.rules import weak_kind
+from hlojit.tracing.rules import letter_of, weak_kind
+from hlojit.tracing.signatures import arguments_for, name_of, prepared_for_out, require_out
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
 from hlojit.tracing.ufuncs import COMPARISONS, UFUNCS, Rule
 
@@ -47,6 +48,9 @@ class Dispatch(Operations):
         if all(python_kind(each) is not None for each in operands):
             self.mark()
             return operate(self, name, *operands)
+        if name == "pow" and type(operands[1]) is int and operands[1] == 2 and kind_of(operands[0]) == np.bool_:
+            # What NumPy has for squares by ** alone: int8 of booleans.
+            return np.square(operands[0]) if not self.tracer(operands[0]).is_scalar else ufunc(*operands)
         return ufunc(*operands)
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -91,7 +95,7 @@ class Dispatch(Operations):
         if rule is None:
             raise TracingError(f"the ufunc {ufunc.__name__!r} cannot be compiled yet")
         dtype = options.pop("dtype", None)
-        order = options.pop("order", "K")
+        order = letter_of(options.pop("order", "K"))
         _refuse(ufunc, options)
         kinds = [kind_of(operand) for operand in inputs]
         if any(isinstance(kind, ElementType) for kind in kinds):
@@ -218,19 +222,31 @@ class Dispatch(Operations):
         self.mark()
         rule = FUNCTIONS.get(function)
         if rule is None:
-            package = getattr(function, "__module__", None) or "numpy"
             raise TracingError(
-                f"{package.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)} cannot be compiled yet; "
-                "compute it outside, or express it through other NumPy functions"
+                f"{name_of(function)} cannot be compiled yet; compute it outside, or express it through other NumPy functions"
             )
-        result = rule(self, *self.numbers(arguments), **{name: self.numbers(value) for name, value in options.items()})
+        positional, named, out = arguments_for(function, rule, arguments, options)
+        if out is not None:
+            prepared_for_out(function, positional, named, out)
+        result = rule(self, *self.numbers(positional), **{name: self.numbers(value) for name, value in named.items()})
+        if out is not None:
+            return self._into(function, result, out, options.get("casting"))
         if function not in VIEWS:
             result = self._separate(result, [*arguments, *options.values()])
         if function in PYTHON_BOOLEANS and isinstance(result, Tracer):
             return self.python_number(result)
-        if function in LIKE_THEIR_OPERAND and not (isinstance(arguments[0], Tracer) and arguments[0].is_scalar):
+        operand = next(iter([*positional, *named.values()]), None)
+        if function in LIKE_THEIR_OPERAND and not (isinstance(operand, Tracer) and operand.is_scalar):
             return result
         return result if function in ARRAYS_WITHOUT_DIMENSIONS else self._numbers_of(result)
+
+    def _into(self, function: Callable[..., Any], result: Any, out: Any, casting: Any) -> Tracer:
+        """Write the result of a function into ``out=``."""
+        require_out(function, result, out, casting)
+        value = self.converted(result.value, out.kind)
+        out.window.write(self, self.broadcast(value, out.shape))
+        target: Tracer = out
+        return target
 
     def _separate(self, result: Any, operands: Sequence[Any]) -> Any:
         """Results that are no views: new arrays, whatever a rule returned."""

@@ -46,10 +46,10 @@ def matmul(ops: Operations, a: Any, b: Any) -> Tracer:
     """``numpy.matmul``: stacks of matrices broadcast against each other."""
     lhs, rhs = common_values(ops, [a, b])
     if not lhs.tensor_type.rank or not rhs.tensor_type.rank:
-        raise TracingError("matmul: an operand has no dimensions; use * to multiply by a number")
+        raise ValueError("matmul: Input operand does not have enough dimensions (has 0); use * to multiply by a number")
     left_vector, right_vector = lhs.tensor_type.rank == 1, rhs.tensor_type.rank == 1
     if lhs.tensor_type.shape[-1] != rhs.tensor_type.shape[0 if right_vector else -2]:
-        raise TracingError(f"matmul: shapes {lhs.tensor_type.shape} and {rhs.tensor_type.shape} do not fit together")
+        raise ValueError(f"matmul: shapes {lhs.tensor_type.shape} and {rhs.tensor_type.shape} do not fit together")
     if left_vector or right_vector or rhs.tensor_type.rank == 2:
         contracted = 0 if right_vector else rhs.tensor_type.rank - 2
         if left_vector and rhs.tensor_type.rank > 2:
@@ -63,12 +63,24 @@ def matmul(ops: Operations, a: Any, b: Any) -> Tracer:
     return ops.wrap(dot_general(ops, lhs, rhs, batch=(batch, batch), contract=((rank + 1,), (rank,))))
 
 
+def _require_equal(lhs: Value, rhs: Value, left: int, right: int) -> None:
+    """Raise NumPy's error where the dimensions that are summed over differ."""
+    shapes = lhs.tensor_type.shape, rhs.tensor_type.shape
+    if shapes[0][left] != shapes[1][right]:
+        raise ValueError(
+            "shapes {} and {} not aligned: {} (dim {}) != {} (dim {})".format(
+                *shapes, shapes[0][left], left % len(shapes[0]), shapes[1][right], right % len(shapes[1])
+            )
+        )
+
+
 def dot(ops: Operations, a: Any, b: Any) -> Tracer:
     """``numpy.dot``."""
     lhs, rhs = common_values(ops, [a, b])
     if not lhs.tensor_type.rank or not rhs.tensor_type.rank:
         return ops.tracer(np.multiply(ops.wrap(lhs), ops.wrap(rhs)))
     contracted = max(0, rhs.tensor_type.rank - 2)
+    _require_equal(lhs, rhs, -1, contracted)
     return ops.wrap(dot_general(ops, lhs, rhs, contract=((lhs.tensor_type.rank - 1,), (contracted,))))
 
 
@@ -79,8 +91,18 @@ def tensordot(ops: Operations, a: Any, b: Any, axes: Any = 2) -> Tracer:
         rank = lhs.tensor_type.rank
         axes = (tuple(range(rank - axes, rank)), tuple(range(axes)))
     left, right = map(extents_of, axes)
-    left = tuple(axis % lhs.tensor_type.rank for axis in left)
-    right = tuple(axis % rhs.tensor_type.rank for axis in right)
+    ranks = lhs.tensor_type.rank, rhs.tensor_type.rank
+    if len(left) != len(right):
+        raise ValueError("shape-mismatch for sum")
+    for axes_of, rank in zip((left, right), ranks):
+        if any(not -rank <= axis < rank for axis in axes_of):
+            raise IndexError("tuple index out of range")
+    left = tuple(axis % ranks[0] for axis in left)
+    right = tuple(axis % ranks[1] for axis in right)
+    if any(lhs.tensor_type.shape[a] != rhs.tensor_type.shape[b] for a, b in zip(left, right)):
+        raise ValueError("shape-mismatch for sum")
+    if len(set(left)) < len(left) or len(set(right)) < len(right):
+        raise ValueError("repeated axis in tensordot")
     return ops.wrap(dot_general(ops, lhs, rhs, contract=(left, right)))
 
 
@@ -93,12 +115,18 @@ def outer(ops: Operations, a: Any, b: Any) -> Tracer:
 def inner(ops: Operations, a: Any, b: Any) -> Tracer:
     """``numpy.inner``."""
     lhs, rhs = common_values(ops, [a, b])
+    if not lhs.tensor_type.rank or not rhs.tensor_type.rank:
+        return dot(ops, a, b)
+    _require_equal(lhs, rhs, -1, -1)
     return ops.wrap(dot_general(ops, lhs, rhs, contract=((lhs.tensor_type.rank - 1,), (rhs.tensor_type.rank - 1,))))
 
 
 def vdot(ops: Operations, a: Any, b: Any) -> Tracer:
     """``numpy.vdot``."""
-    return dot(ops, np.conjugate(ops.tracer(a)).reshape(-1), ops.tracer(b).reshape(-1))
+    lhs, rhs = ops.tracer(a).reshape(-1), ops.tracer(b).reshape(-1)
+    if lhs.size != rhs.size:
+        raise ValueError(f"cannot reshape array of size {rhs.size} into shape ({lhs.size},)")
+    return dot(ops, np.conjugate(lhs), rhs)
 
 
 def einsum(ops: Operations, subscripts: str, *operands: Any, optimize: Any = True) -> Tracer:

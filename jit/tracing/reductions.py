@@ -16,7 +16,18 @@ from hlojit.tracing.complex_numbers import squared_size
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_dtype, refuse_in_integers
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, flag, float_dtype, implements, normalized_axes, refuse
+from hlojit.tracing.rules import (
+    Axis,
+    Rules,
+    flag,
+    float_dtype,
+    implements,
+    mask_of,
+    normalized_axes,
+    reduced_axes,
+    refuse,
+    single_axis,
+)
 from hlojit.tracing.tracer import Tracer
 
 RULES: Rules = {}
@@ -25,7 +36,7 @@ RULES: Rules = {}
 
 def reduce(ops: Operations, operand: Tracer, name: str, initial: Any, axis: Axis, keepdims: bool) -> Tracer:
     """``stablehlo.reduce`` with a one-op combiner."""
-    axes = normalized_axes(axis, operand.ndim)
+    axes = reduced_axes(axis, operand.ndim)
     b = ops.builder
     result = b.create(
         "reduce",
@@ -72,56 +83,67 @@ def _sum_dtype(dtype: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
     return np.dtype(np.uint64) if dtype.kind == "u" and dtype.itemsize < 8 else dtype
 
 
-def _accumulating(name: str, op: str, start: Any) -> Callable[..., Any]:
+def _masked(ops: Operations, name: str, operand: Tracer, where: Any, identity: Any) -> Tracer:
+    """The elements that ``where=`` names; others are what changes nothing."""
+    if where is np._NoValue or where is True:
+        return operand
+    mask = ops.tracer(mask_of(where))
+    if mask.ndim > operand.ndim or np.broadcast_shapes(mask.shape, operand.shape) != operand.shape:
+        raise ValueError(f"np.{name}: where= of shape {mask.shape} does not fit an array of shape {operand.shape}")
+    chosen = [ops.broadcast(mask.value, operand.shape), operand.value, ops.full(identity, operand.dtype, operand.shape)]
+    return ops.wrap(ops.builder.create("select", chosen).result)
+
+
+def _require_elements(name: str, operand: Tracer, axis: Axis, where: Any) -> None:
+    """Without a value to start with there must be an element to start with."""
+    if where is not np._NoValue and where is not True:
+        mask_of(where)
+        raise ValueError(
+            f"reduction operation {name!r} does not have an identity, so to use a where mask one has to specify 'initial'"
+        )
+    if not all(operand.shape[each] for each in reduced_axes(axis, operand.ndim)):
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+
+
+def _reduction(
+    name: str, op: str, start: Callable[[np.dtype[Any]], Any], kind: Callable[..., np.dtype[Any]], has_identity: bool
+) -> Callable[..., Any]:
+    """A reduction of one op; ``start`` gives what changes no result, ``kind(dtype, wanted)`` where it is computed in."""
+
     def rule(
-        ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+        ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, keepdims: Any = False,
         initial: Any = np._NoValue, where: Any = np._NoValue,
     ) -> Tracer:  # fmt: skip
-        refuse(name, out=out)
         operand = ops.tracer(a)
-        operand = operand.astype(_sum_dtype(operand.dtype, dtype))
-        if where is not np._NoValue:
-            operand = ops.tracer(np.where(where, operand, operand.dtype.type(start)))
-        result = reduce(ops, operand, op, start, axis, flag(keepdims))
-        if initial is not np._NoValue:
-            result = result + initial if op == "add" else result * initial
-        return result
+        operand = operand.astype(kind(operand.dtype, dtype))
+        if initial is None or (initial is np._NoValue and not has_identity):
+            _require_elements(name, operand, axis, where)
+        identity = start(operand.dtype)
+        result = reduce(ops, _masked(ops, name, operand, where, identity), op, identity, axis, flag(keepdims))
+        if initial is None or initial is np._NoValue:
+            return result
+        if np.ndim(initial):
+            raise ValueError("setting an array element with a sequence.")
+        first = ops.wrap(ops.value(initial)).astype(operand.dtype)
+        return ops.wrap(ops.builder.create(op, [result.value, ops.broadcast(first.value, result.shape)]).result)
 
     return rule
 
 
-RULES[np.sum] = _accumulating("sum", "add", 0)
-RULES[np.prod] = _accumulating("prod", "multiply", 1)
+def _own_dtype(dtype: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
+    return dtype if wanted is None else as_dtype(wanted)
 
 
-def _extreme(name: str, op: str, start: Callable[[np.dtype[Any]], Any]) -> Callable[..., Any]:
-    def rule(
-        ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False,
-        initial: Any = np._NoValue, where: Any = np._NoValue,
-    ) -> Tracer:  # fmt: skip
-        refuse(name, out=out, where=where)
-        operand = ops.tracer(a)
-        empty = not all(operand.shape[each] for each in normalized_axes(axis, operand.ndim))
-        if empty and initial is np._NoValue:
-            raise ValueError(f"np.{name} of an array without elements needs initial=")
-        result = reduce(ops, operand, op, start(operand.dtype), axis, flag(keepdims))
-        if initial is not np._NoValue:
-            result = getattr(np, op)(result, initial)
-        return result
-
-    return rule
-
-
-RULES[np.max] = RULES[np.amax] = _extreme("max", "maximum", _smallest)
-RULES[np.min] = RULES[np.amin] = _extreme("min", "minimum", _largest)
+RULES[np.sum] = _reduction("add", "add", lambda _: 0, _sum_dtype, True)
+RULES[np.prod] = _reduction("multiply", "multiply", lambda _: 1, _sum_dtype, True)
+RULES[np.max] = RULES[np.amax] = _reduction("maximum", "maximum", _smallest, _own_dtype, False)
+RULES[np.min] = RULES[np.amin] = _reduction("minimum", "minimum", _largest, _own_dtype, False)
 
 
 def _logical(name: str, op: str, start: bool) -> Callable[..., Any]:
-    def rule(
-        ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False, *, where: Any = np._NoValue
-    ) -> Tracer:
-        refuse(name, out=out, where=where)
-        return reduce(ops, ops.tracer(a).astype(bool), op, start, axis, flag(keepdims))
+    def rule(ops: Operations, a: Any, axis: Axis = None, keepdims: Any = False, *, where: Any = np._NoValue) -> Tracer:
+        operand = _masked(ops, name, ops.tracer(a).astype(bool), where, start)
+        return reduce(ops, operand, op, start, axis, flag(keepdims))
 
     return rule
 
@@ -130,58 +152,84 @@ RULES[np.any] = _logical("any", "or", False)
 RULES[np.all] = _logical("all", "and", True)
 
 
-def _count(operand: Tracer, axis: Axis) -> int:
-    return math.prod(operand.shape[each] for each in normalized_axes(axis, operand.ndim))
+def _count(ops: Operations, operand: Tracer, axis: Axis, where: Any, keepdims: bool) -> Any:
+    """How many elements a mean is of: a number, or an array where ``where=`` decides."""
+    if where is np._NoValue or where is True:
+        return math.prod(operand.shape[each] for each in normalized_axes(axis, operand.ndim))
+    mask_of(where)
+    ones = _masked(ops, "mean", ops.wrap(ops.full(1, np.dtype(np.int64), operand.shape)), where, 0)
+    return reduce(ops, ones, "add", 0, axis, keepdims)
+
+
+def _divided(ops: Operations, total: Tracer, count: Any) -> Any:
+    kind = total.dtype if total.dtype.kind in "fc" else np.dtype(np.float64)
+    count = count.astype(kind) if isinstance(count, Tracer) else kind.type(count)
+    return np.true_divide(total, count)
 
 
 @implements(RULES, np.mean)
 def mean(
-    ops: Operations,
-    a: Any,
-    axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    *,
-    where: Any = np._NoValue,
+    ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, keepdims: Any = False, *, where: Any = np._NoValue
 ) -> Tracer:
-    refuse("mean", out=out, where=where)
     operand = ops.tracer(a)
     kind = float_dtype(operand.dtype, dtype)
     # Half precision is summed in f32, as NumPy does.
-    wide = np.dtype(np.float32) if kind.itemsize < 4 else kind
-    total: Any = np.sum(operand.astype(wide), axis=axis, keepdims=flag(keepdims))
-    return ops.tracer(total / wide.type(_count(operand, axis))).astype(kind)
+    wide = np.dtype(np.float32) if kind.kind == "f" and kind.itemsize < 4 else kind
+    total = RULES[np.sum](ops, operand, axis, wide, flag(keepdims), np._NoValue, where)
+    return ops.tracer(_divided(ops, total, _count(ops, operand, axis, where, flag(keepdims)))).astype(kind)
+
+
+def _freedom(ddof: Any, correction: Any) -> Any:
+    """What is taken off the number of elements."""
+    if correction is np._NoValue:
+        return ddof
+    if ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return correction
+
+
+def _variance(
+    ops: Operations, a: Any, axis: Axis, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean_: Any
+) -> tuple[Tracer, np.dtype[Any]]:
+    """The variance in the dtype that it is computed in, and that of the result."""
+    operand = ops.tracer(a)
+    kind = float_dtype(operand.dtype, dtype)
+    wide = np.dtype(np.float32) if kind.kind == "f" and kind.itemsize < 4 else kind
+    center: Any = mean_
+    if mean_ is np._NoValue:
+        total = RULES[np.sum](ops, operand, axis, wide, True, np._NoValue, where)
+        center = _divided(ops, total, _count(ops, operand, axis, where, True)).astype(wide)
+    squares = ops.tracer(squared_size(ops.tracer(operand - center)))
+    # Squares of complex numbers are real, and summed in what was asked for if anything was.
+    summed = wide if dtype is not None or wide.kind != "c" else squares.dtype
+    total = RULES[np.sum](ops, squares, axis, summed, keepdims, np._NoValue, where)
+    count = _count(ops, operand, axis, where, keepdims) - ddof
+    # NumPy leaves no number below zero.
+    count = np.maximum(count, 0) if isinstance(count, Tracer) else max(count, 0)
+    kind = kind if summed.kind == "c" or kind.kind != "c" else summed
+    return ops.tracer(_divided(ops, total, count)).astype(summed), kind
 
 
 @implements(RULES, np.var)
 def var(
-    ops: Operations,
-    a: Any,
-    axis: Axis = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: int = 0,
-    keepdims: Any = False,
-    **options: Any,
-) -> Tracer:
-    refuse("var", out=out, **options)
-    operand = ops.tracer(a)
-    kind = float_dtype(operand.dtype, dtype)
-    operand = operand.astype(np.float32 if kind.itemsize < 4 else kind)
-    difference = operand - np.mean(operand, axis=axis, keepdims=True)
-    total = np.sum(squared_size(difference), axis=axis, keepdims=flag(keepdims))
-    return ops.tracer(total / total.dtype.type(max(_count(operand, axis) - ddof, 0))).astype(kind.type(0).real.dtype)
+    ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+    where: Any = np._NoValue, mean: Any = np._NoValue, correction: Any = np._NoValue,
+) -> Tracer:  # fmt: skip
+    found, kind = _variance(ops, a, axis, dtype, _freedom(ddof, correction), flag(keepdims), where, mean)
+    return found.astype(kind)
 
 
 @implements(RULES, np.std)
-def std(ops: Operations, a: Any, *arguments: Any, **options: Any) -> Tracer:
-    return ops.tracer(np.sqrt(var(ops, a, *arguments, **options)))
+def std(
+    ops: Operations, a: Any, axis: Axis = None, dtype: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+    where: Any = np._NoValue, mean: Any = np._NoValue, correction: Any = np._NoValue,
+) -> Tracer:  # fmt: skip
+    found, kind = _variance(ops, a, axis, dtype, _freedom(ddof, correction), flag(keepdims), where, mean)
+    return ops.tracer(np.sqrt(found.astype(kind))).astype(kind)
 
 
 @implements(RULES, np.ptp)
-def ptp(ops: Operations, a: Any, axis: Axis = None, out: Any = None, keepdims: Any = False) -> Tracer:
-    refuse("ptp", out=out)
+def ptp(ops: Operations, a: Any, axis: Axis = None, keepdims: Any = False) -> Tracer:
     return np.max(a, axis, keepdims=flag(keepdims)) - np.min(a, axis, keepdims=flag(keepdims))
 
 
@@ -196,8 +244,10 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
         shape = (1,) * operand.ndim
         flat = _arg_extreme(ops, operand.reshape(-1), 0, False, direction)
         return flat.reshape(shape) if keepdims else flat
+    if not operand.ndim and not isinstance(axis, tuple) and axis in (0, -1):
+        return _arg_extreme(ops, operand.reshape(1), 0, False, direction).reshape(())
     b = ops.builder
-    (dimension,) = normalized_axes(axis, operand.ndim)
+    dimension = single_axis(axis, operand.ndim)
     if not operand.shape[dimension]:
         raise ValueError("attempt to get the position of an extreme in a sequence without elements")
     index_type = operand.type.with_element_type("i64")
@@ -224,20 +274,18 @@ def _arg_extreme(ops: Operations, operand: Tracer, axis: int | None, keepdims: b
 
 
 @implements(RULES, np.argmax)
-def argmax(ops: Operations, a: Any, axis: int | None = None, out: Any = None, *, keepdims: Any = False) -> Tracer:
-    refuse("argmax", out=out)
-    return _arg_extreme(ops, ops.tracer(a), axis, flag(keepdims), "GT")
+def argmax(ops: Operations, a: Any, axis: int | None = None, *, keepdims: Any = False) -> Tracer:
+    return _arg_extreme(ops, ops.tracer(a), axis, keepdims is not np._NoValue and bool(keepdims), "GT")
 
 
 @implements(RULES, np.argmin)
-def argmin(ops: Operations, a: Any, axis: int | None = None, out: Any = None, *, keepdims: Any = False) -> Tracer:
-    refuse("argmin", out=out)
-    return _arg_extreme(ops, ops.tracer(a), axis, flag(keepdims), "LT")
+def argmin(ops: Operations, a: Any, axis: int | None = None, *, keepdims: Any = False) -> Tracer:
+    return _arg_extreme(ops, ops.tracer(a), axis, keepdims is not np._NoValue and bool(keepdims), "LT")
 
 
 def _cumulative(ops: Operations, operand: Tracer, op: str, start: Any, axis: int) -> Tracer:
     """A window over everything before: ``stablehlo.reduce_window``."""
-    (dimension,) = normalized_axes(axis, operand.ndim)
+    dimension = single_axis(axis, operand.ndim)
     extent = operand.shape[dimension]
     if not operand.size:
         return operand
@@ -254,20 +302,20 @@ def _cumulative(ops: Operations, operand: Tracer, op: str, start: Any, axis: int
     )
 
 
-def _cumulative_function(name: str, op: str, start: int) -> Callable[..., Any]:
-    def rule(ops: Operations, a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Tracer:
-        refuse(name, out=out)
+def _cumulative_function(op: str, start: int) -> Callable[..., Any]:
+    def rule(ops: Operations, a: Any, axis: int | None = None, dtype: Any = None) -> Tracer:
         operand = ops.tracer(a)
         operand = operand.astype(_sum_dtype(operand.dtype, dtype))
-        if axis is None:
+        if axis is None or not operand.ndim:
+            single_axis(axis or 0, max(operand.ndim, 1))
             operand, axis = operand.reshape(-1), 0
         return _cumulative(ops, operand, op, start, axis)
 
     return rule
 
 
-RULES[np.cumsum] = _cumulative_function("cumsum", "add", 0)
-RULES[np.cumprod] = _cumulative_function("cumprod", "multiply", 1)
+RULES[np.cumsum] = _cumulative_function("add", 0)
+RULES[np.cumprod] = _cumulative_function("multiply", 1)
 
 
 def ufunc_method(
@@ -275,6 +323,7 @@ def ufunc_method(
 ) -> Tracer:
     """``ufunc.reduce``, ``.accumulate`` and ``.outer``."""
     if method == "outer":
+        refuse(f"{ufunc.__name__}.outer", **options)
         a, b = (ops.tracer(each) for each in inputs)
         result: Tracer = ufunc(a.reshape(a.shape + (1,) * b.ndim), b)
         return result
@@ -291,8 +340,9 @@ def ufunc_method(
         return reduced
     if method == "accumulate" and ufunc in cumulative:
         operand = ops.tracer(inputs[0])
-        if ufunc in (np.add, np.multiply):
-            operand = operand.astype(_sum_dtype(operand.dtype, rest.get("dtype")))
+        kind = _sum_dtype if ufunc in (np.add, np.multiply) else _own_dtype
+        operand = operand.astype(kind(operand.dtype, rest.pop("dtype", None)))
+        refuse(f"{ufunc.__name__}.accumulate", **rest)
         op, start = cumulative[ufunc]
         return _cumulative(ops, operand, op, start(operand.dtype), axis)
     raise TracingError(f"np.{ufunc.__name__}.{method} cannot be compiled yet")

@@ -28,19 +28,84 @@ def implements(rules: Rules, *functions: Callable[..., Any]) -> Callable[[Callab
 
 
 def normalized_axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    """Axes as positions from 0, all of them for None."""
+    """Axes as positions from 0 in their order, all of them for None; raises NumPy's errors."""
     if axis is None:
         return tuple(range(rank))
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    given = axis if isinstance(axis, tuple) else (axis,)
+    axes = [operator.index(each) for each in given]
     for each in axes:
         if not -rank <= each < rank:
             raise np.exceptions.AxisError(each, rank)
-    return tuple(sorted({int(each) % rank for each in axes}))
+    found = sorted(each % rank for each in axes)
+    if len(set(found)) < len(found):
+        raise ValueError("duplicate value in 'axis'")
+    return tuple(found)
+
+
+def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    """The same for reductions, which take a number for an array of one dimension."""
+    if isinstance(axis, (bool, np.bool_)):
+        raise TypeError("an integer is required for the axis")
+    if not rank and isinstance(axis, (int, np.integer)) and axis in (0, -1):
+        return ()
+    return normalized_axes(axis, rank)
+
+
+def single_axis(axis: Any, rank: int) -> int:
+    """One axis as a position from 0."""
+    if isinstance(axis, (tuple, list)):
+        raise TypeError(f"{type(axis).__name__!r} object cannot be interpreted as an integer")
+    if axis is None or isinstance(axis, (bool, np.bool_)):
+        raise TypeError("an integer is required for the axis")
+    return normalized_axes(axis, rank)[0]
+
+
+def places_of(given: Any, what: str = "indices") -> Any:
+    """Positions or counts as integers: of lists and numbers NumPy takes the whole part, of arrays integers only."""
+    if not isinstance(given, (Tracer, np.ndarray, np.generic)):
+        return np.asarray(given).astype(np.int64)
+    if given.dtype.kind not in "iub":
+        raise TypeError(
+            f"Cannot cast array data from {given.dtype!r} to dtype('int64') according to the rule 'safe': {what}"
+        )
+    return given.astype(np.int64) if given.dtype == np.bool_ else given
+
+
+def mask_of(where: Any) -> Any:
+    """A ``where=`` of booleans, or NumPy's error."""
+    if type(where) in (bool, int):
+        return bool(where)
+    dtype = np.result_type(where.dtype if isinstance(where, Tracer) else where)
+    if dtype != np.bool_:
+        raise TypeError(f"Cannot cast array data from {dtype!r} to dtype('bool') according to the rule 'safe'")
+    return where
+
+
+def letter_of(order: Any, letters: str = "CFAK") -> str:
+    """NumPy's letter for an order of elements, or its error."""
+    if not isinstance(order, str):
+        raise TypeError(f"order must be str, not {type(order).__name__}")
+    if order.upper() not in tuple(letters):
+        raise ValueError(f"order must be one of {', '.join(map(repr, letters))} (got {order!r})")
+    return order.upper()
+
+
+def casting_of(casting: Any) -> str:
+    """NumPy's word for a rule of casting, or its error."""
+    if not isinstance(casting, str):
+        raise TypeError(f"casting must be str, not {type(casting).__name__}")
+    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
+        raise ValueError(f"casting must be one of 'no', 'equiv', 'safe', 'same_kind', 'unsafe' (got {casting!r})")
+    return casting
 
 
 def extents_of(shape: Any) -> tuple[int, ...]:
     """A shape as NumPy takes it: one whole number or several, Python's or NumPy's."""
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(operator.index(each) for each in shape)
+    given = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    extents = tuple(operator.index(each) for each in given)
+    if any(extent < 0 for extent in extents):
+        raise ValueError("negative dimensions are not allowed")
+    return extents
 
 
 def refuse(name: str, **options: Any) -> None:
@@ -52,7 +117,7 @@ def refuse(name: str, **options: Any) -> None:
 
 def flag(value: Any) -> bool:
     """An option of NumPy's that may be left out."""
-    return bool(value) if value is not np._NoValue else False
+    return bool(operator.index(value)) if value is not np._NoValue else False
 
 
 def float_dtype(dtype: np.dtype[Any], wanted: Any = None) -> np.dtype[Any]:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hlojit.ir.graph import Value
 from hlojit.tracing import layouts, products, views
 from hlojit.tracing.errors import TracingError
-from hlojit.tracing.kinds import as_kind
+from hlojit.tracing.kinds import as_kind, element_of, kind_of
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rules import Axis, Rules, extents_of, implements, normalized_axes, refuse
-from hlojit.tracing.tracer import Tracer
+from hlojit.tracing.rules import (
+    Axis,
+    Rules,
+    casting_of,
+    extents_of,
+    implements,
+    letter_of,
+    normalized_axes,
+    places_of,
+    single_axis,
+    weak_kind,
+)
+from hlojit.tracing.tracer import Tracer, kind_of_element
 
 RULES: Rules = {}
 """Rules of this module, by NumPy's function."""
@@ -29,20 +43,19 @@ def ndim(ops: Operations, a: Tracer) -> int:
 
 @implements(RULES, np.size)
 def size(ops: Operations, a: Tracer, axis: int | None = None) -> int:
-    return a.size if axis is None else a.shape[axis]
+    if axis is None:
+        return a.size
+    return math.prod(a.shape[each] for each in normalized_axes(int(axis) if isinstance(axis, bool) else axis, a.ndim))
 
 
 @implements(RULES, np.reshape)
-def reshape(
-    ops: Operations, a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: bool | None = None
-) -> Tracer:
-    wanted = newshape if shape is None else shape
-    return views.in_shape(ops, ops.tracer(a), wanted, order, copy)
+def reshape(ops: Operations, a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tracer:
+    return views.in_shape(ops, ops.tracer(a), shape, letter_of(order, "CFA"), copy)
 
 
 @implements(RULES, np.ravel)
 def ravel(ops: Operations, a: Any, order: str = "C") -> Tracer:
-    operand = ops.tracer(a)
+    operand, order = ops.tracer(a), letter_of(order)
     if order == "K":
         lies = layouts.outer_first(operand.shape, ops.known_strides(operand))
         if lies is not None:
@@ -81,7 +94,7 @@ def rollaxis(ops: Operations, a: Any, axis: int, start: int = 0) -> Tracer:
 
 
 @implements(RULES, np.broadcast_to)
-def broadcast_to(ops: Operations, array: Any, shape: Any, subok: bool = False) -> Tracer:
+def broadcast_to(ops: Operations, array: Any, shape: Any) -> Tracer:
     return views.spread(ops, ops.tracer(array), extents_of(shape))
 
 
@@ -95,42 +108,75 @@ def squeeze(ops: Operations, a: Any, axis: Any = None) -> Tracer:
     return views.with_units(ops, ops.tracer(a), lambda own: np.squeeze(own, axis))
 
 
+def _joined(ops: Operations, arrays: Sequence[Any], dtype: Any, casting: Any) -> list[Value]:
+    """Arrays in the dtype in which they are put together."""
+    casting = casting_of(casting)
+    if not len(arrays):
+        raise ValueError("need at least one array to concatenate")
+    values = products.common_values(ops, arrays)
+    wanted = element_of(as_kind(dtype)) if dtype is not None else values[0].tensor_type.element_type
+    for array in arrays:
+        here, there = kind_of(array), kind_of_element(wanted)
+        if (
+            isinstance(here, np.dtype)
+            and isinstance(there, np.dtype)
+            and weak_kind(array) is None
+            and not np.can_cast(here, there, casting)
+        ):
+            raise TypeError(f"Cannot cast array data from {here!r} to {there!r} according to the rule {casting!r}")
+    return [ops.converted(value, kind_of_element(wanted)) for value in values]
+
+
 @implements(RULES, np.concatenate)
 def concatenate(
-    ops: Operations,
-    arrays: Sequence[Any],
-    axis: int | None = 0,
-    out: Any = None,
-    *,
-    dtype: Any = None,
-    casting: Any = None,
+    ops: Operations, arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Tracer:
-    refuse("concatenate", out=out)
-    values = products.common_values(ops, arrays)
-    if dtype is not None:
-        values = [ops.converted(value, as_kind(dtype)) for value in values]
+    values = _joined(ops, arrays, dtype, casting)
     if axis is None:
         values, axis = [ops.builder.reshape(value, (value.tensor_type.size,)) for value in values], 0
-    (dimension,) = normalized_axes(axis, values[0].tensor_type.rank)
+    first = values[0].tensor_type
+    if not first.rank:
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    dimension = single_axis(axis, first.rank)
+    for number, value in enumerate(values):
+        shape = value.tensor_type.shape
+        if len(shape) != first.rank:
+            raise ValueError(
+                "all the input array dimensions except for the concatenation axis must match exactly, but the array at index "
+                f"0 has {first.rank} dimension(s) and the array at index {number} has {len(shape)} dimension(s)"
+            )
+        if any(a != b for d, (a, b) in enumerate(zip(shape, first.shape)) if d != dimension):
+            raise ValueError(
+                "all the input array dimensions except for the concatenation axis must match exactly, but the array at index "
+                f"0 has shape {first.shape} and the array at index {number} has shape {shape}"
+            )
     if len(values) == 1:
         return ops.wrap(values[0])
     return ops.wrap(ops.builder.create("concatenate", values, attributes={"dimension": dimension}).result)
 
 
 @implements(RULES, np.stack)
-def stack(ops: Operations, arrays: Sequence[Any], axis: int = 0, out: Any = None, **options: Any) -> Tracer:
-    return concatenate(ops, [expand_dims(ops, array, axis) for array in arrays], axis, out, **options)
+def stack(
+    ops: Operations, arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Tracer:
+    if not len(arrays):
+        raise ValueError("need at least one array to stack")
+    if len({np.shape(each) for each in arrays}) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    axis = operator.index(axis)
+    return concatenate(ops, [expand_dims(ops, array, axis) for array in arrays], axis, dtype=dtype, casting=casting)
 
 
 @implements(RULES, np.vstack)
-def vstack(ops: Operations, tup: Sequence[Any], **options: Any) -> Tracer:
-    return concatenate(ops, [_at_least_2d(ops, each) for each in tup], 0, **options)
+def vstack(ops: Operations, tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tracer:
+    return concatenate(ops, [_at_least_2d(ops, each) for each in tup], 0, dtype=dtype, casting=casting)
 
 
 @implements(RULES, np.hstack)
-def hstack(ops: Operations, tup: Sequence[Any], **options: Any) -> Tracer:
+def hstack(ops: Operations, tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tracer:
     arrays = [reshape(ops, each, -1) if not ops.tracer(each).ndim else ops.tracer(each) for each in tup]
-    return concatenate(ops, arrays, 0 if arrays[0].ndim == 1 else 1, **options)
+    axis = 0 if not arrays or arrays[0].ndim == 1 else 1
+    return concatenate(ops, arrays, axis, dtype=dtype, casting=casting)
 
 
 def _at_least_2d(ops: Operations, array: Any) -> Tracer:
@@ -140,23 +186,27 @@ def _at_least_2d(ops: Operations, array: Any) -> Tracer:
 
 @implements(RULES, np.split)
 def split(ops: Operations, ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
-    if isinstance(indices_or_sections, (int, np.integer)) and ops.tracer(ary).shape[axis] % indices_or_sections:
-        raise ValueError("array split does not result in an equal division")
+    if np.ndim(indices_or_sections) == 0:
+        operand = ops.tracer(ary)
+        if operand.shape[single_axis(operator.index(axis), operand.ndim)] % indices_or_sections:
+            raise ValueError("array split does not result in an equal division")
     return array_split(ops, ary, indices_or_sections, axis)
 
 
 @implements(RULES, np.array_split)
 def array_split(ops: Operations, ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tracer]:
     operand = ops.tracer(ary)
-    extent = operand.shape[axis]
-    if isinstance(indices_or_sections, (int, np.integer)):
+    dimension = single_axis(operator.index(axis), operand.ndim)
+    extent = operand.shape[dimension]
+    if np.ndim(indices_or_sections) == 0:
         count = int(indices_or_sections)
+        if count <= 0:
+            raise ValueError("number sections must be larger than 0.")
         small, more = divmod(extent, count)
         sizes = [small + 1] * more + [small] * (count - more)
         bounds = [0, *np.cumsum(sizes).tolist()]
     else:
-        bounds = [0, *(int(each) for each in indices_or_sections), extent]
-    (dimension,) = normalized_axes(axis, operand.ndim)
+        bounds = [0, *(operator.index(each) for each in indices_or_sections), extent]
     return [operand[(*[slice(None)] * dimension, slice(start, stop))] for start, stop in zip(bounds, bounds[1:])]
 
 
@@ -170,9 +220,24 @@ def flip(ops: Operations, m: Any, axis: Axis = None) -> Tracer:
 @implements(RULES, np.roll)
 def roll(ops: Operations, a: Any, shift: Any, axis: Any = None) -> Tracer:
     operand = ops.tracer(a)
+    if isinstance(shift, Tracer):
+        raise TracingError(
+            "np.roll: shift must be known when tracing; make it static, or index with (np.arange(n) - shift) % n"
+        )
     if axis is None:
         return reshape(ops, roll(ops, operand.reshape(-1), shift, 0), operand.shape)
-    for amount, dimension in zip(np.atleast_1d(shift).tolist(), np.atleast_1d(axis).tolist()):
+    # Axes may be repeated: their shifts add up.
+    axes = [
+        single_axis(operator.index(each), operand.ndim)
+        for each in (axis if isinstance(axis, (tuple, list)) else (axis,))
+    ]
+    pairs = np.broadcast(shift, axes)
+    if pairs.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    amounts = dict.fromkeys(axes, 0)
+    for amount, dimension in pairs:
+        amounts[int(dimension)] += int(amount)
+    for dimension, amount in amounts.items():
         extent = operand.shape[dimension]
         if extent and amount % extent:
             first, second = split(ops, operand, [extent - amount % extent], dimension)
@@ -193,30 +258,64 @@ def tile(ops: Operations, A: Any, reps: Any) -> Tracer:
 
 
 @implements(RULES, np.repeat)
-def repeat(ops: Operations, a: Any, repeats: int, axis: int | None = None) -> Tracer:
+def repeat(ops: Operations, a: Any, repeats: Any, axis: int | None = None) -> Tracer:
     operand = ops.tracer(a)
-    if not isinstance(repeats, (int, np.integer)):
-        raise TracingError("np.repeat: the count must be one number")
-    if axis is None:
+    if isinstance(repeats, Tracer):
+        raise TracingError("np.repeat: the counts decide the result's shape, and must be known when tracing")
+    counts = np.asarray(places_of(repeats, "repeats"))
+    if axis is None or not operand.ndim:
+        single_axis(axis or 0, max(operand.ndim, 1))
         operand, axis = operand.reshape(-1), 0
-    (dimension,) = normalized_axes(axis, operand.ndim)
+    dimension = single_axis(axis, operand.ndim)
+    extent = operand.shape[dimension]
+    if counts.ndim > 1:
+        raise ValueError("object too deep for desired array")
+    if (counts < 0).any():
+        raise ValueError("repeats may not contain negative values.")
+    if counts.size != 1:
+        if counts.size != extent:
+            raise ValueError(f"operands could not be broadcast together with shape ({extent},) ({counts.size},)")
+        return operand[(*[slice(None)] * dimension, np.repeat(np.arange(extent), counts))]
+    count = int(counts.reshape(()))
     wide = list(operand.shape)
-    wide.insert(dimension + 1, int(repeats))
+    wide.insert(dimension + 1, count)
     spread = broadcast_to(ops, expand_dims(ops, operand, dimension + 1), wide)
-    wide[dimension : dimension + 2] = [operand.shape[dimension] * int(repeats)]
+    wide[dimension : dimension + 2] = [extent * count]
     return reshape(ops, spread, wide)
 
 
 @implements(RULES, np.pad)
-def pad(ops: Operations, array: Any, pad_width: Any, mode: str = "constant", **options: Any) -> Tracer:
+def pad(ops: Operations, array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Tracer:
     operand = ops.tracer(array)
     if mode != "constant":
         raise TracingError(f"np.pad: mode {mode!r} cannot be compiled yet; only 'constant'")
-    widths = np.broadcast_to(np.asarray(pad_width), (operand.ndim, 2)).tolist()
-    fill = ops.value(options.get("constant_values", 0), operand.kind)
+    unknown = set(options) - {"constant_values"}
+    if unknown:
+        raise ValueError(f"unsupported keyword arguments for mode 'constant': {unknown}")
+    if isinstance(pad_width, dict):
+        pad_width = [pad_width.get(d, pad_width.get(d - operand.ndim, (0, 0))) for d in range(operand.ndim)]
+        pad_width = [(each, each) if isinstance(each, (int, np.integer)) else each for each in pad_width]
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu" and given.size:
+        raise TypeError("`pad_width` must be of integral type.")
+    widths = np.broadcast_to(given, (operand.ndim, 2)).tolist()
+    if any(low < 0 or high < 0 for low, high in widths):
+        raise ValueError("index can't contain negative values")
+    fills = ops.tracer(options.get("constant_values", 0)).astype(operand.kind)
+    if not fills.shape:
+        return _padded(ops, operand, widths, fills)
+    spread = ops.tracer(np.broadcast_to(fills, (operand.ndim, 2)))
+    for dimension, (low, high) in enumerate(widths):
+        for side, width in enumerate([(low, 0), (0, high)]):
+            edges = [width if d == dimension else (0, 0) for d in range(operand.ndim)]
+            operand = _padded(ops, operand, edges, spread[dimension, side])
+    return operand
+
+
+def _padded(ops: Operations, operand: Tracer, widths: Sequence[tuple[int, int]], fill: Tracer) -> Tracer:
     attributes = {
         "edge_padding_low": tuple(low for low, _ in widths),
         "edge_padding_high": tuple(high for _, high in widths),
         "interior_padding": (0,) * operand.ndim,
     }
-    return ops.wrap(ops.builder.create("pad", [operand.value, fill], attributes=attributes).result)
+    return ops.wrap(ops.builder.create("pad", [operand.value, fill.value], attributes=attributes).result)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from hlojit.ir.attributes import GatherDimensionNumbers
 from hlojit.ir.formats import BooleanType, ComplexType, FloatFormat, IntegerType, element_type, find_element_type
 from hlojit.ir.graph import Value
 from hlojit.ir.types import tensor
@@ -151,6 +152,43 @@ def _scaled(name: str, factor: float) -> Rule:
     return rule
 
 
+def _log2(ops: Operations, values: Sequence[Value]) -> Value:
+    """Exact for powers of two, as in NumPy."""
+    (x,) = values
+    near = _scaled("log", 1 / np.log(2.0))(ops, values)
+    element = x.tensor_type.element_type
+    if not isinstance(element, FloatFormat):
+        return near
+    b, info = ops.builder, np.finfo(_dtype(x))
+    bits = b.bitcast_convert(x, x.tensor_type.with_element_type(f"i{element.bits}"))
+    fraction = b.create("and", [bits, _like(ops, bits, (1 << info.nmant) - 1)]).result
+    field = b.create("shift_right_logical", [bits, _like(ops, bits, info.nmant)]).result
+    # Positive, neither a subnormal number nor infinite: of these the field is the exponent.
+    inside = b.compare(x, _like(ops, x, info.smallest_normal), "GE")
+    inside = b.create("and", [inside, b.compare(x, _like(ops, x, info.max), "LE")]).result
+    is_power = b.create("and", [inside, b.compare(fraction, _like(ops, fraction, 0), "EQ")]).result
+    exponent = b.convert(b.subtract(field, _like(ops, field, info.maxexp - 1)), element)
+    return b.select(is_power, exponent, near)
+
+
+def _log10(ops: Operations, values: Sequence[Value]) -> Value:
+    """Exact for powers of ten, as in NumPy."""
+    (x,) = values
+    near = _scaled("log", 1 / np.log(10.0))(ops, values)
+    if not isinstance(x.tensor_type.element_type, FloatFormat):
+        return near
+    b, info = ops.builder, np.finfo(_dtype(x))
+    least, most = int(np.ceil(np.log10(info.smallest_normal))), int(np.floor(np.log10(info.max)))
+    powers = np.array([float(f"1e{number}") for number in range(least, most + 1)], _dtype(x))
+    whole = b.round_nearest_even(near)
+    inside = b.minimum(b.maximum(whole, _like(ops, whole, least)), _like(ops, whole, most))
+    place = b.subtract(b.convert(inside, "i32"), ops.full(least, np.dtype(np.int32), x.tensor_type.shape))
+    numbers = GatherDimensionNumbers((), (0,), (), (), (0,), x.tensor_type.rank)
+    attributes = {"dimension_numbers": numbers, "slice_sizes": (1,), "indices_are_sorted": False}
+    power = b.create("gather", [b.constant(powers), place], attributes=attributes).result
+    return b.select(b.compare(x, power, "EQ"), whole, near)
+
+
 def _exp2(ops: Operations, values: Sequence[Value]) -> Value:
     return ops.builder.power(_like(ops, values[0], 2.0), values[0])
 
@@ -160,7 +198,13 @@ def _square(ops: Operations, values: Sequence[Value]) -> Value:
 
 
 def _reciprocal(ops: Operations, values: Sequence[Value]) -> Value:
-    return ops.builder.divide(_like(ops, values[0], 1), values[0])
+    result = ops.builder.divide(_like(ops, values[0], 1), values[0])
+    if not _is_integer(values[0]):
+        return result
+    with np.errstate(all="ignore"):
+        of_zero = np.reciprocal(np.zeros((), _dtype(values[0])))
+    zero = ops.builder.compare(values[0], _like(ops, values[0], 0), "EQ")
+    return ops.builder.select(zero, _like(ops, result, of_zero), result)
 
 
 def _is_nan(ops: Operations, values: Sequence[Value]) -> Value:
@@ -251,7 +295,12 @@ def _abs(ops: Operations, values: Sequence[Value]) -> Value:
 def _sign(ops: Operations, values: Sequence[Value]) -> Value:
     if _dtype(values[0]).kind == "u":
         return ops.builder.minimum(values[0], _like(ops, values[0], 1))
-    return ops.builder.create("sign", values).result
+    result = ops.builder.create("sign", values).result
+    if not isinstance(values[0].tensor_type.element_type, FloatFormat):
+        return result
+    # Of -0.0 NumPy gives 0.0.
+    zero = _like(ops, result, 0)
+    return ops.builder.select(ops.builder.compare(result, zero, "EQ"), zero, result)
 
 
 def _bit_count(ops: Operations, values: Sequence[Value]) -> Value:
@@ -324,7 +373,7 @@ UFUNCS: dict[str, Rule] = {
     "sign": _sign, "floor": _rounding("floor"), "ceil": _rounding("ceil"), "rint": _round_to_integer,
     "exp": _op("exponential"), "expm1": _op("exponential_minus_one"), "exp2": _exp2,
     "log": _op("log"), "log1p": _op("log_plus_one"),
-    "log2": _scaled("log", 1 / np.log(2.0)), "log10": _scaled("log", 1 / np.log(10.0)),
+    "log2": _in_compute_type(_log2), "log10": _in_compute_type(_log10),
     "logaddexp": _in_compute_type(_logaddexp), "sqrt": _op("sqrt"), "cbrt": _op("cbrt"), "square": _square,
     "reciprocal": _reciprocal,
     "sin": _op("sine"), "cos": _op("cosine"), "tan": _op("tan"), "tanh": _op("tanh"), "arctan2": _op("atan2"),

@@ -69,6 +69,7 @@ CASES: dict[Callable[..., Any], list[Callable[..., Any]]] = {
     np.pad: [lambda x, y: np.pad(x, 1), lambda x, y: np.pad(x, ((1, 0), (2, 3)), constant_values=5), lambda x, y: np.pad(x, (1, 2))],
     np.where: [lambda x, y: np.where(x > 1, x, y), lambda x, y: np.where(x > 1, x, 0), lambda x, y: np.where(y, 1.5, x), lambda x, y: np.where(x[0] > 0, x, y[:, :1])],
     np.clip: [lambda x, y: np.clip(x, 0, 4), lambda x, y: x.clip(min=1), lambda x, y: x.clip(None, 3), lambda x, y: np.clip(x, y - 1, y)],
+    np.around: [lambda x, y: np.around(x / 4, 1)],
     np.round: [lambda x, y: np.round(x / 4, 1), lambda x, y: np.round(x * 0.5), lambda x, y: np.round(x)],
     np.sort: [lambda x, y: np.sort(x), lambda x, y: np.sort(x, axis=0), lambda x, y: np.sort(x, axis=None)],
     np.argsort: [lambda x, y: np.argsort(x), lambda x, y: x.argsort(axis=0), lambda x, y: np.argsort(y, kind="stable")],
