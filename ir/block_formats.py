@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from hlojit.ir.environment import tables
+from hlojit.ir.environment import ELEMENT_TYPES, tables
 from hlojit.ir.errors import HlojitError, short_repr
-from hlojit.ir.format_fields import Rounding
+from hlojit.ir.format_fields import Rounding, name_complaints
 from hlojit.ir.formats import BUILT_IN, ElementType, FloatFormat, NanEncoding, register_element_type
 from hlojit.ir.named_fields import named_fields
 from hlojit.ir.near_names import did_you_mean
@@ -64,7 +64,7 @@ class BlockFormat(ElementType):
     __hash__ = ElementType.__hash__
 
     def __post_init__(self) -> None:
-        found: list[str] = []
+        found = list(name_complaints(self.name))
         for name in ("element", "scale", "tensor_scale"):
             given = getattr(self, name)
             if isinstance(given, str):
@@ -116,7 +116,7 @@ class BlockFormat(ElementType):
         if not -rank <= self.axis < rank:
             raise HlojitError(
                 f"{self.name} has its blocks along dimension {self.axis}, which a tensor of rank {rank} has not"
-                + ("; a single number has no block: use f32" if rank == 0 else "")
+                + remedy(self, rank)
             )
         return self.axis % rank
 
@@ -156,6 +156,14 @@ def scale_exponents(format: BlockFormat) -> tuple[int, int]:
     scales = format.scales
     least = 1 - scales.bias - scales.mantissa_bits if scales.has_zero else -scales.bias
     return max(least, -127), min(largest_exponent(scales), 127)
+
+
+def remedy(format: BlockFormat, rank: int) -> str:
+    """What to do where a tensor of ``rank`` dimensions lacks the one of the blocks; the end of a message."""
+    if rank == 0:
+        return "; a single number has no block: use f32"
+    found = f"axis={format.axis} of {format.name}{tables().source_of(ELEMENT_TYPES, format.name)}"
+    return f"; {found} would be {-rank} to {rank - 1} here, and -1 is the last dimension of every tensor"
 
 
 def scaling_user(format: BlockFormat) -> str:
@@ -217,6 +225,12 @@ def _element_complaints(format: BlockFormat) -> Iterator[str]:
 def _part_complaint(field: str, given: Any) -> str | None:
     if isinstance(given, str):
         return None
+    if isinstance(given, type) and issubclass(given, ElementType):
+        return f"{field} = the class {given.__name__}; give an instance, {given.__name__}(...), or the name of a built-in one"
+    if (isinstance(given, type) and issubclass(given, np.generic)) or isinstance(given, np.dtype):
+        return (
+            f"{field} = {short_repr(given)}{_meant(np.dtype(given))}; give a FloatFormat, or the name of a built-in one"
+        )
     if isinstance(given, ElementType) and not isinstance(given, FloatFormat):
         return f"{field} = {given.name} is a {type(given).__name__}; give a FloatFormat, or the name of a built-in one"
     if not isinstance(given, FloatFormat):
@@ -228,6 +242,18 @@ def _part_complaint(field: str, given: Any) -> str | None:
     if given.compute != "f32":
         return f"{field} = {given.name} is beyond f32, in which numbers of block formats are computed with"
     return None
+
+
+def _meant(dtype: np.dtype[Any]) -> str:
+    """The float format that a dtype of NumPy's is, where it is one."""
+    return next(
+        (
+            f", a dtype of NumPy's; it is {row.name!r}"
+            for row in BUILT_IN.values()
+            if isinstance(row, FloatFormat) and row.dtype == dtype
+        ),
+        ", a dtype of NumPy's",
+    )
 
 
 def _scale_complaint(format: BlockFormat) -> str | None:

@@ -27,7 +27,7 @@ from typing import Any, final
 import numpy as np
 from hlojit.ir.attributes import Attribute, Dense, DotDimensionNumbers
 from hlojit.ir.block_formats import BlockFormat
-from hlojit.ir.environment import scope_for, tables
+from hlojit.ir.environment import OPS, scope_for, tables
 from hlojit.ir.errors import HlojitError, PluginError, TypeInferenceError, short_repr
 from hlojit.ir.fork_gate import fork_gate
 from hlojit.ir.formats import ElementType, FloatFormat, element_type_of
@@ -138,7 +138,10 @@ class Builder:
             elif remaining:
                 attributes[remaining.pop(0)] = _attribute_value(argument)
             else:
-                raise TypeInferenceError(f"{short_name(record.name)}: unexpected argument {argument!r}")
+                raise TypeInferenceError(
+                    f"{short_name(record.name)}: unexpected argument {short_repr(argument)}; operands are values"
+                    + _constant_for(argument)
+                )
         for name, value in named.items():
             if isinstance(value, Block):
                 regions.append(value)
@@ -405,7 +408,8 @@ def infer_types(
     """Result types by the op's record; errors name the op."""
     name = short_name(record.name)
     if record.infer is None:
-        raise TypeInferenceError(f"{name}: result types do not follow from the operands; give result_types")
+        rule = f", or its record{tables().source_of(OPS, record.name)} a rule infer" if is_foreign(record) else ""
+        raise TypeInferenceError(f"{name}: result types do not follow from the operands; give result_types{rule}")
     key = None
     known = tables().inferred_types
     if isinstance(record.lowering, Pointwise):
@@ -433,6 +437,14 @@ def infer_types(
 def short_name(name: str) -> str:
     """The name of an op as messages have it: StableHLO's own without the dialect."""
     return name.removeprefix("stablehlo.")
+
+
+def _constant_for(argument: Any) -> str:
+    """What to write where a number or an array is given for an operand."""
+    if isinstance(argument, np.ndarray):
+        return "; builder.constant(array) makes one"
+    number = isinstance(argument, (bool, int, float, complex, np.generic))
+    return f"; builder.constant({short_repr(argument)}, x.type) makes one, where x is another operand" if number else ""
 
 
 def _attribute_value(value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
+from hlojit.ir.errors import short_repr
 from hlojit.ir.time_limit import call_within
 
 
@@ -256,7 +257,7 @@ def _zeros(number: int) -> int:
 
 def complaints(row: Fields) -> list[str]:
     """Everything that is wrong with a format's fields, each with what to change."""
-    found = [*_of_name(row), *_of_kinds(row)]
+    found = [*name_complaints(row.name), *_of_kinds(row)]
     if found:
         return found
     found = [*_of_width(row), *_of_functions(row), *_of_dtype(row), *_of_accumulator(row)]
@@ -265,14 +266,15 @@ def complaints(row: Fields) -> list[str]:
     return found
 
 
-def _of_name(row: Fields) -> Iterator[str]:
-    if not isinstance(row.name, str) or not _NAME.fullmatch(row.name):
+def name_complaints(name: object) -> Iterator[str]:
+    """What is wrong with the name of an element type."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         yield (
-            f"name={row.name!r} cannot be written in a program; a name is a letter with letters, digits and "
+            f"name={short_repr(name)} cannot be written in a program; a name is a letter with letters, digits and "
             f"underscores behind it ({_NAME.pattern})"
         )
-    elif _TAKEN.fullmatch(row.name):
-        yield f"name={row.name!r} means something else in a program; choose another name"
+    elif _TAKEN.fullmatch(name):
+        yield f"name={name!r} means something else in a program; choose another name"
 
 
 def _of_kinds(row: Fields) -> Iterator[str]:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
 from hlojit.ir.errors import short_repr
@@ -27,11 +27,16 @@ def named_fields(record: type[_Record]) -> type[_Record]:
     given = [each for each in fields(initialized) if each.init]
     known = {each.name: each for each in given}
     in_order = [each.name for each in given if not each.kw_only]
+    needed = [each.name for each in given if each.default is MISSING and each.default_factory is MISSING]
 
     @functools.wraps(made)
     def checked(self: Any, /, *positional: Any, **named: Any) -> None:
         if len(positional) > len(in_order) or not named.keys() <= known.keys():
             raise TypeError(_complaint(record.__name__, positional, named, known, in_order))
+        if lacking := [name for name in needed if name not in named and name not in in_order[: len(positional)]]:
+            raise TypeError(
+                f"{_named(record.__name__, positional, named, known)} lacks {', '.join(f'{name}=' for name in lacking)}"
+            )
         made(self, *positional, **named)
 
     initialized.__init__ = checked
@@ -41,8 +46,7 @@ def named_fields(record: type[_Record]) -> type[_Record]:
 def _complaint(
     record: str, positional: tuple[Any, ...], named: dict[str, Any], known: dict[str, Field[Any]], in_order: list[str]
 ) -> str:
-    called = positional[0] if positional else named.get(next(iter(known)))
-    what = f"{record} {short_repr(called)}" if isinstance(called, str) else record
+    what = _named(record, positional, named, known)
     unknown = [name for name in named if name not in known]
     if unknown:
         near = did_you_mean(unknown[0], known) or f"; its fields are {', '.join(known)}"
@@ -52,3 +56,9 @@ def _complaint(
         f"{what} takes {', '.join(in_order)} in this order, and {len(positional)} values are given without a name"
         + (f"; give the others by name: {by_name}" if by_name else "")
     )
+
+
+def _named(record: str, positional: tuple[Any, ...], named: dict[str, Any], known: dict[str, Field[Any]]) -> str:
+    """How messages call what is made: by its first field, where that is a name."""
+    called = positional[0] if positional else named.get(next(iter(known)))
+    return f"{record} {short_repr(called)}" if isinstance(called, str) else record

@@ -46,4 +46,5 @@ def call_named(
     except (HlojitError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{what()} raised {told(error, function)}{where}") from error
+        vendors = arguments[0] if function == fork_gate.outside else function
+        raise PluginError(f"{what()} raised {told(error, vendors)}{where}") from error

@@ -31,12 +31,21 @@ from hlojit.ir.ops.block_parts import (
     op_complaint,
     type_complaint,
 )
-from hlojit.ir.ops.definition import Indexed, InferenceRequest, OpDefinition, Pointwise, Structural, Trait, ops
+from hlojit.ir.ops.definition import (
+    Constraint,
+    Indexed,
+    InferenceRequest,
+    OpDefinition,
+    Pointwise,
+    Structural,
+    Trait,
+    ops,
+)
 from hlojit.ir.ops.foreign_rules import is_foreign, whose, wrong_types
 from hlojit.ir.ops.rules import agreement, compatible_lists, spell
 from hlojit.ir.quantized import tensor_complaint
 from hlojit.ir.types import DYNAMIC, TensorType, Type, UnrankedTensorType
-from hlojit.ir.vendor_places import raised_at
+from hlojit.ir.vendor_places import raised_at, told
 
 _CANNOT_CHECK = (ArithmeticError, AssertionError, AttributeError, HlojitError, LookupError, TypeError, ValueError)
 """What a check may raise on an instruction that is broken in a way that another check reports."""
@@ -272,7 +281,7 @@ class _FunctionCheck:
             except _CANNOT_CHECK as error:
                 if len(self.faults) > before:
                     continue  # a consequence of a fault that is reported already
-                complaint = _why_unchecked(instruction, error)
+                complaint = _why_unchecked(instruction, constraint, error)
             if complaint is not None and not isinstance(complaint, str):
                 by = whose(instruction.op, f"constraint {label}")
                 complaint = f"{by} returned {short_repr(complaint)}; return None, or what is wrong as a string"
@@ -322,10 +331,12 @@ def _misfit(instruction: Instruction) -> str:
     return ""
 
 
-def _why_unchecked(instruction: Instruction, error: Exception) -> str:
+def _why_unchecked(instruction: Instruction, constraint: Constraint, error: Exception) -> str:
     """What is wrong where a check could not even be made: mostly that something is no tensor."""
     types = (*instruction.operand_types, *instruction.result_types)
     if all(isinstance(type, TensorType) for type in types):
+        if is_foreign(instruction.op):
+            return f"{whose(instruction.op, f'constraint {constraint.label}')} raised {told(error, constraint.check)}"
         return f"cannot be checked: {type(error).__name__}: {error}"
     return f"operands and results must be tensors, found {spell(instruction.operand_types)} and {spell(instruction.result_types)}"
 

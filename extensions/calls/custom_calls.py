@@ -16,10 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import numpy as np
+from hlojit.extensions.origins import BACKENDS
 from hlojit.ir.attributes import Attribute
+from hlojit.ir.environment import tables
 from hlojit.ir.errors import PluginError, UnsupportedError, short_repr
 from hlojit.ir.graph import Function, Instruction, Value
 from hlojit.ir.named_fields import named_fields
+from hlojit.ir.near_names import did_you_mean
 from hlojit.ir.ops.custom_calls import described
 from hlojit.ir.ops.definition import OpDefinition
 from hlojit.ir.types import Type
@@ -75,7 +78,8 @@ class CustomCall(ABC):
             return f"has aliases={self.aliases!r}; they are pairs of an operand's and a result's number, each once: ((0, 0),)"
         if not (self.cost is None or callable(self.cost) or _is_time(self.cost)):
             return f"has cost={self.cost!r}, which is neither nanoseconds nor a function of the call's types"
-        if isinstance(self.devices, str) or not all(isinstance(each, str) and each for each in self.devices):
+        names = self.devices if isinstance(self.devices, (tuple, list, set, frozenset)) else (None,)
+        if not all(isinstance(each, str) and each for each in names):
             return f"has devices={self.devices!r}; they are names of back ends: ('nova',)"
         if self.is_computation and (self.effects or self.aliases):
             name = "effects" if self.effects else "aliases"
@@ -207,7 +211,10 @@ class DeclaredCall(CustomCall):
 
 def listed_devices(call: CustomCall) -> str:
     """The back ends that a call is for, in a message."""
-    return f"the back end{'s' if len(call.devices) > 1 else ''} {', '.join(map(repr, call.devices))}"
+    known = tables().table(BACKENDS)
+    unknown = [each for each in call.devices if each not in known]
+    hint = f" (nobody registers {unknown[0]!r}{did_you_mean(unknown[0], known)})" if unknown else ""
+    return f"the back end{'s' if len(call.devices) > 1 else ''} {', '.join(map(repr, call.devices))}{hint}"
 
 
 def _is_time(stated: object) -> bool:

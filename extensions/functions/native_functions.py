@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from hlojit.ir.errors import PluginError
+from hlojit.ir.errors import PluginError, short_repr
 
 C_FUNCTION: Final = ctypes.CFUNCTYPE(None).__mro__[1]
 """The base of ctypes' functions."""
@@ -93,11 +93,17 @@ class ArgumentList:
     returned: Argument | None = None
 
 
-@lru_cache(maxsize=256)
 def argument_list(signature: str) -> ArgumentList:
     """A signature, read; raises ``PluginError`` saying what is wrong with it."""
     if not isinstance(signature, str):
-        raise PluginError(f"a signature is a text such as 'operand0, result0, result0.size', not {signature!r}")
+        raise PluginError(
+            f"a signature is a text such as 'operand0, result0, result0.size', not {short_repr(signature)}"
+        )
+    return _read(signature)
+
+
+@lru_cache(maxsize=256)
+def _read(signature: str) -> ArgumentList:
     parameters, arrow, returns = (part.strip() for part in signature.partition("->"))
     result = re.fullmatch(r"result(\d+)", returns)
     if arrow and result is None and returns not in RETURNS:

@@ -19,7 +19,7 @@ import numpy as np
 from hlojit.extensions.backends.backend import Backend
 from hlojit.extensions.calls.kernel_calls import KernelSite, Launch, is_kernel_of_numba_cuda, launch_geometry
 from hlojit.extensions.functions.array_functions import ArrayFunction
-from hlojit.extensions.kernels.kernel import Kernel, KernelGroup, is_cost
+from hlojit.extensions.kernels.kernel import Declined, Kernel, KernelGroup, is_cost
 from hlojit.ir.errors import PluginError
 from hlojit.ir.graph import Module
 from hlojit.ir.interpreter import evaluate
@@ -195,7 +195,11 @@ def checked_answer(answer: Any, user: str, backend: Backend, group: KernelGroup,
     forms = backend.kernel_forms
     if not isinstance(answer, forms):
         listed = ", ".join(kind.__name__ for kind in forms)
-        hint = f"; wrap the function: {forms[0].__name__}(function)" if callable(answer) else ""
+        hint = ""
+        if isinstance(answer, type):
+            hint = f"; this is a class: return {answer.__name__}(...)" if answer in (*forms, Declined) else ""
+        elif callable(answer):
+            hint = f"; wrap the function: {forms[0].__name__}(function)"
         raise PluginError(
             f"{user}: build returned {answer!r}; on {backend.name!r} a kernel is one of {listed}, or "
             f"Declined(reason){hint}{where}"

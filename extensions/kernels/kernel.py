@@ -97,6 +97,7 @@ Pattern: TypeAlias = OpPattern | CompositePattern | AnchorPattern | SubgraphPatt
 _PATTERNS = (OpPattern, CompositePattern, AnchorPattern, SubgraphPattern, LoweringPattern)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Declined:
     """A kernel's answer that a group is not for it, and why: ``hlojit kernels`` and error messages show the reason."""

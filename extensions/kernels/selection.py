@@ -13,10 +13,10 @@ Where no plugin has kernels for a back end, the passes are not there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import Any, ClassVar, Final
 
 from hlojit.extensions.backends.backend import Backend
@@ -24,7 +24,7 @@ from hlojit.extensions.kernels.forms import checked_answer, cost_of, device_func
 from hlojit.extensions.kernels.groups import NoGroup, Proposal, decomposition, of_composite, of_fusion, of_instructions
 from hlojit.extensions.kernels.kernel import BuiltKernel, Declined, KernelGroup, Pattern, SubgraphPattern, is_cost
 from hlojit.extensions.kernels.table import BackendKernels, RegisteredKernel, kernels_for
-from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError
+from hlojit.ir.errors import HlojitError, PluginError, UnsupportedError, short_repr
 from hlojit.ir.formats import BooleanType, FloatFormat, IntegerType
 from hlojit.ir.graph import Block, Instruction, Module
 from hlojit.ir.ops.definition import Kernel
@@ -35,6 +35,7 @@ from hlojit.ir.passes.pass_manager import GIVEN, Pass
 from hlojit.ir.time_limit import call_within
 from hlojit.ir.types import TensorType
 from hlojit.ir.vendor_calls import call_vendor
+from hlojit.ir.vendor_places import place_of
 
 _NO_REASON: Final = "it gives no reason"
 _building: Final[ContextVar[tuple[str, ...]]] = ContextVar("kernels that are being built", default=())
@@ -247,12 +248,13 @@ class _Selection:
             return None
         members = found
         if found is not None and not isinstance(found, (str, bytes, Instruction)):
-            members = self._call(each, "match", list, found, where)
+            members = self._call(each, "match", list, found, where) if isinstance(found, Iterable) else [found]
         if members is not None and not (
             isinstance(members, list) and all(isinstance(member, Instruction) for member in members)
         ):
             raise PluginError(
-                f"{each.user}: match returned {found!r}; expected the instructions of a group, or None{where}"
+                f"{each.user}: match returned {short_repr(found)}; expected a list of the instructions of a group, or None"
+                f"{place_of(pattern.match)}{where}"
             )
         return members
 
@@ -357,8 +359,12 @@ class _Selection:
         def what() -> str:
             return f"{registered.user}: {name}"
 
+        @wraps(function)
+        def limited(given: Any) -> Any:
+            return call_within(self.time_limit, what, function, given)
+
         try:
-            return call_vendor(what, call_within, self.time_limit, what, function, argument, where=where)
+            return call_vendor(what, limited, argument, where=where)
         except UnsupportedError:
             raise
         except HlojitError as error:

@@ -25,6 +25,7 @@ from hlojit.ir.ops.definition import (
 )
 from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.passes.pass_manager import NUMERIC_EFFECTS, PHASES, Pass
+from hlojit.ir.vendor_places import place_of
 
 _SPELLING: Final = re.compile(r"!?[A-Za-z]\w*")
 """What the reader of types takes for the name of an element type."""
@@ -131,6 +132,24 @@ def op_complaint(op: OpDefinition) -> str | None:
         value = getattr(op, attribute)
         if value is not None and not callable(value):
             return f"has {attribute} = {short_repr(value)}, which is not a function"
+    return _rules_complaint(op)
+
+
+def _rules_complaint(op: OpDefinition) -> str | None:
+    """Functions of an op's record that cannot be called as they will be: said here, and not at the first use."""
+    operands = [each.name for each in op.operands]
+    fixed = not any(each.variadic or each.optional for each in op.operands)
+    rules: list[tuple[str, Any, list[str]]] = [("infer", op.infer, ["request"]), ("refine", op.refine, ["instruction"])]
+    rules += [(f"constraint {each.label}", each.check, ["instruction"]) for each in op.constraints]
+    if isinstance(op.lowering, Expand):
+        rules.append(("the rule of Expand", op.lowering.rule, ["builder", "instruction"]))
+    if fixed:
+        rules.append(("reference", op.reference, ["call", *operands]))
+        if isinstance(op.lowering, Pointwise):
+            rules.append(("the rule of Pointwise", op.lowering.rule, ["builder", "call", *operands]))
+    for what, function, given in rules:
+        if function is not None and callable(function) and not _takes(function, len(given)):
+            return f"has a function of other parameters: {what} is given ({', '.join(given)}){place_of(function)}"
     return None
 
 

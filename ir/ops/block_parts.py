@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 from hlojit.ir.block_arrays import Array, encode_blocks, gathered, multiplied, spread
-from hlojit.ir.block_formats import BlockFormat, scaling_user
+from hlojit.ir.block_formats import BlockFormat, remedy, scaling_user
 from hlojit.ir.formats import ComplexType
 from hlojit.ir.graph import Instruction, Value
 from hlojit.ir.ops.attribute_kinds import GENERIC
@@ -183,8 +183,9 @@ def type_complaint(type: Type) -> str | None:
     if format is None or not isinstance(type, TensorType):
         return None
     if not -type.rank <= format.axis < type.rank:
-        none = "; a single number has no block: use f32" if type.rank == 0 else ""
-        return f"{type} has no dimension {format.axis}, along which the blocks of {format} lie{none}"
+        return (
+            f"{type} has no dimension {format.axis}, along which the blocks of {format} lie{remedy(format, type.rank)}"
+        )
     return None if type.is_static else f"{type}: the sizes of tensors in blocks must be known"
 
 

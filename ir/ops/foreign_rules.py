@@ -21,7 +21,7 @@ def is_foreign(record: OpDefinition) -> bool:
 
 
 def whose(record: OpDefinition, what: str) -> str:
-    """``infer (hlojit-nova 0.1.0)``: a part of a plugin's op, in faults that name the op already."""
+    """``infer (hlojit-nova 0.1.0)``: a plugin's op, or a part of it in faults that name the op already."""
     return f"{what}{tables().source_of(OPS, record.name)}"
 
 
@@ -29,7 +29,7 @@ def infer_failure(record: OpDefinition, error: Exception) -> PluginError | None:
     """The error of a plugin's op whose rule for result types raised; None for hlojit's own ops."""
     if not is_foreign(record):
         return None
-    return PluginError(f"op {record.name!r}: {whose(record, 'infer')} raised {told(error, record.infer)}")
+    return PluginError(f"{whose(record, f'op {record.name!r}')}: infer raised {told(error, record.infer)}")
 
 
 def pointwise(record: OpDefinition, builder: Any, call: PointwiseCall, *scalars: Any) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from hlojit.ir.environment import OPS, tables
 from hlojit.ir.errors import HlojitError
 from hlojit.ir.graph import Instruction, Module, Value
 from hlojit.ir.ops.block_parts import has_blocks
@@ -112,8 +113,9 @@ def _circle(origin: _Origin, instruction: Instruction) -> HlojitError:
     while before >= 0 and chain[before] != last:
         before -= 1
     circle = chain[before:] if before >= 0 else chain
+    whose = f"{chain[0]}{tables().source_of(OPS, chain[0])}"
     return HlojitError(
-        f"the expansion of {chain[0]} never ends: {last} builds itself ({' -> '.join(circle)})\n"
+        f"the expansion of {whose} never ends: {last} builds itself ({' -> '.join(circle)})\n"
         f"  at {instruction.location}"
     )
 

@@ -148,7 +148,7 @@ def _naming(what: str, place: Location) -> Iterator[None]:
     except (HlojitError, TypeError) as error:
         said, name = str(error), what.partition("'")[2].removesuffix("'")
         # Whoever finds a mistake mostly names the op or target as well.
-        for again in (what, name, short_name(name)):
+        for again in (with_sources(what, tables()), what, name, short_name(name)):
             said = said.removeprefix(f"{again}: ")
         said = f"{what}: {said}"
         raise TracingError(

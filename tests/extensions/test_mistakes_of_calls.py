@@ -157,7 +157,7 @@ BLOCKS: dict[str, tuple[dict[str, Any], str]] = {
     "name and block": ({"element": "f4E2M1", "block": 0}, r"element = 'f4E2M1' .*; block = 0; a block has 1 to"),
     "integers": ({"element": "i8", "axis": "x"}, r"element = 'i8' is no float format; axis = 'x' is no whole number"),
     "None": ({"element": None, "scaling": None}, r"scaling = None; .*; element = None; give a FloatFormat"),
-    "a class": ({"scale": ext.FloatFormat}, r"scale = <class .*FloatFormat'>; give a FloatFormat"),
+    "a class": ({"scale": ext.FloatFormat}, r"scale = the class FloatFormat; give an instance, FloatFormat\(...\)"),
     "misspelt scaling": ({"scaling": "max", "block": 1.5}, r"scaling = 'max'; it is 'exponent' or 'maximum'; block = 1\.5 is no whole number"),
     "bits": ({"bits": 3, "element": "f8E8M0FNU"}, r"bits = 3, and its elements have 8; .*; the element format f8E8M0FNU has no sign.*; .* has no zero"),
 }  # fmt: skip

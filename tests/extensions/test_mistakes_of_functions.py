@@ -83,10 +83,9 @@ OPS: dict[str, tuple[dict[str, Any], str]] = {
     "infer gives one type": ({"infer": lambda request: request.operand_types[0]}, rf"nova\.op: result types cannot be inferred: infer {WHO} returned tensor<50xf32>; it returns a list of types"),
     "infer gives nothing": ({"infer": lambda request: None}, rf"nova\.op: result types cannot be inferred: infer {WHO} returned None; it returns a list of types"),
     "infer gives names": ({"infer": lambda request: ["tensor<50xf32>"]}, rf"nova\.op: result types cannot be inferred: infer {WHO} returned .*; it returns a list of types"),
-    "a constraint raises": ({"constraints": (Constraint("C1", raising),)}, r"nova\.op \(C1\): cannot be checked: KeyError: 'unit 7'"),
+    "a constraint raises": ({"constraints": (Constraint("C1", raising),)}, rf"nova\.op \(C1\): constraint C1 {WHO} raised KeyError\('unit 7'\) at \S+:\d+"),
     "a constraint says True": ({"constraints": (Constraint("C1", lambda i: True),)}, rf"nova\.op \(C1\): constraint C1 {WHO} returned True; return None, or what is wrong as a string"),  # type: ignore[arg-type,return-value]
     "rule raises": ({"lowering": Pointwise(raising)}, rf"op 'nova\.op' {WHO}: the rule of Pointwise raised KeyError\('unit 7'\)"),
-    "rule takes too few": ({"lowering": Pointwise(lambda b, call: None)}, rf"op 'nova\.op' {WHO}: the rule of Pointwise raised TypeError"),  # type: ignore[arg-type,return-value]
     "rule gives nothing": ({"lowering": Pointwise(lambda b, call, x: None)}, rf"op 'nova\.op' {WHO}: the rule of Pointwise returned None; it returns a scalar that the builder made"),  # type: ignore[arg-type,return-value]
     "rule gives a list": ({"lowering": Pointwise(lambda b, call, x: [b.fneg(x)])}, rf"op 'nova\.op' {WHO}: the rule of Pointwise returned \[.*; it returns a scalar"),  # type: ignore[arg-type,return-value]
     "rule gives a number": ({"lowering": Pointwise(lambda b, call, x: 2.0)}, rf"op 'nova\.op' {WHO}: the rule of Pointwise returned 2\.0; it returns a scalar"),  # type: ignore[arg-type,return-value]
@@ -125,11 +124,11 @@ def raising_infer(request: Any) -> Any:
 
 
 def test_an_infer_rule_that_raises_where_ops_are_made() -> None:
-    raised = rf"infer {WHO} raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
+    raised = r"infer raised AttributeError\(.*operands.*\) at .*test_mistakes_of_functions\.py:\d+"
     register(ops=[record(infer=raising_infer)])
     with pytest.raises(hlojit.HlojitError, match=rf"op 'nova\.op' {WHO}: {raised}"):
         hlojit.op("nova.op")(X)
-    with pytest.raises(hlojit.PluginError, match=rf"op 'nova\.op': {raised}"):
+    with pytest.raises(hlojit.PluginError, match=rf"^op 'nova\.op' {WHO}: {raised}"):
         infer_types(find_op("nova.op"), (tensor((50,), "f32"),), {}, ())
 
 

@@ -97,7 +97,6 @@ RULES: dict[str, tuple[Callable[..., Any], str]] = {
     "generator": (lambda b, c, x: (yield x), r"returned <generator .*; it returns a scalar that the builder made"),
     "coroutine": (awaited(), r"returned <coroutine .*; it returns a scalar that the builder made"),
     "the builder": (lambda b, c, x: b, r"returned <.*; it returns a scalar that the builder made"),
-    "too many parameters": (lambda b, c, x, y: x, r"raised TypeError\("),
     "its own fault": (lambda b, c, x: {}["slope"], r"raised KeyError\('slope'\)"),
 }  # fmt: skip
 
