@@ -74,3 +74,38 @@ def test_numbers_that_numba_does_not_know_are_refused_on_every_back_end(backend:
 def test_codes_of_too_many_bits_end_the_call(element: str, target: str, backend: str) -> None:
     with ext.using(Codes()), pytest.raises(hlojit.HlojitError, match=rf"'{target}'.*outside its [45] bits"):
         called(target, element, backend)
+
+
+@pytest.mark.parametrize("element", ["t5", "f4E2M1FN"])
+@pytest.mark.parametrize("wrong", [0, (1 << 18) - 1, 1 << 18, (1 << 18) + 2])
+def test_a_code_of_too_many_bits_that_one_of_many_tasks_writes(element: str, wrong: int) -> None:
+    """It is looked for behind all tasks, by tasks of 2**18 codes; wherever it is, and in no other call."""
+    size = (1 << 18) + 3
+
+    def copy(x: Any, result: Any, begin: int, end: int) -> None:
+        for i in range(begin, end):
+            result[i] = 0x80 if x[i] == 1 else x[i]
+
+    class Copies(Codes):
+        @ext.hookimpl
+        def hlojit_kernels(self) -> list[ext.Kernel]:
+            tasks = ext.TaskFunction(copy, tasks=size, cost=1.0, codes=True)
+            return [
+                ext.Kernel("t.copy", backend="cpu", pattern=ext.OpPattern("stablehlo.abs"), build=lambda group: tasks)
+            ]
+
+    kind = f"tensor<{size}x{element}>"
+    numbers = np.ones(size)
+    with ext.using(Copies()):
+        run = hlojit.compile(
+            f"func.func @main(%x: {kind}) -> {kind} {{\n%0 = stablehlo.abs %x : {kind}\nreturn %0 : {kind}\n}}"
+        )
+        sound = hlojit.Array.from_values(numbers, element)
+        np.testing.assert_array_equal(np.asarray(run(sound), "f4"), numbers)
+        codes = np.array(sound.storage).view("u1")
+        codes[wrong] = 1
+        with pytest.raises(
+            hlojit.ExecutionError, match=r"kernel 't\.copy'.*a code of result 0 is outside its [45] bits"
+        ):
+            run(hlojit.Array(codes.view(sound.storage.dtype), element))
+        np.testing.assert_array_equal(np.asarray(run(sound), "f4"), numbers)

@@ -198,28 +198,36 @@ class _Emitter:
 
     def _check_codes(self, context: Val, arrays: Sequence[str]) -> None:
         """A code of too many bits ends the call: arrays hold none, whatever decodes them."""
-        b, first = self.b, len(self.site.operands)
-        for number, kind in enumerate(self.site.results):
-            bits = spare_bits(kind.element_type)
-            if not bits or not kind.size:
-                continue
-            width = 8 * kind.element_type.storage.itemsize
-            # All codes or-ed: a loop without a branch, which becomes vectors.
-            seen = b.local(f"i{width}")
-            b.line(f"store i{width} 0, ptr {seen.text}")
-            loop = b.begin_loop(b.constant("i64", 0), b.constant("i64", kind.size), 1)
-            address = b.emit("ptr", 1, f"getelementptr i{width}, {arrays[first + number]}, i64 {loop.index.text}")
-            code = b.emit(f"i{width}", 1, f"load i{width}, ptr {address.text}")
-            before = b.emit(f"i{width}", 1, f"load i{width}, ptr {seen.text}")
-            b.line(
-                f"store i{width} {b.emit(f'i{width}', 1, f'or i{width} {before.text}, {code.text}').text}, ptr {seen.text}"
-            )
-            b.end_loop(loop)
-            all_codes = b.emit(f"i{width}", 1, f"load i{width}, ptr {seen.text}")
-            following = self._if(f"icmp ugt i{width} {all_codes.text}, {(1 << bits) - 1}")
-            name = name_of(self.function)
-            self._report(context, f"{self.site.user}: a code of result {number} is outside its {bits} bits in {name}")
-            self._end(following)
+        first = len(self.site.operands)
+        for number, kind in self._coded():
+            begin, end = self.b.constant("i64", 0), self.b.constant("i64", kind.size)
+            self._check_range(context, number, arrays[first + number], begin, end)
+
+    def _coded(self) -> list[tuple[int, TensorType]]:
+        """Results in which there can be codes of too many bits, with their numbers."""
+        found = enumerate(self.site.results)
+        return [(number, kind) for number, kind in found if spare_bits(kind.element_type) and kind.size]
+
+    def _check_range(self, context: Val, number: int, array: str, begin: Val, end: Val) -> None:
+        """Look at the elements of a result from ``begin`` to ``end``."""
+        b, element = self.b, self.site.results[number].element_type
+        bits, width = spare_bits(element), 8 * element.storage.itemsize
+        # All codes or-ed: a loop without a branch, which becomes vectors.
+        seen = b.local(f"i{width}")
+        b.line(f"store i{width} 0, ptr {seen.text}")
+        loop = b.begin_loop(begin, end, 1)
+        address = b.emit("ptr", 1, f"getelementptr i{width}, {array}, i64 {loop.index.text}")
+        code = b.emit(f"i{width}", 1, f"load i{width}, ptr {address.text}")
+        before = b.emit(f"i{width}", 1, f"load i{width}, ptr {seen.text}")
+        b.line(
+            f"store i{width} {b.emit(f'i{width}', 1, f'or i{width} {before.text}, {code.text}').text}, ptr {seen.text}"
+        )
+        b.end_loop(loop)
+        all_codes = b.emit(f"i{width}", 1, f"load i{width}, ptr {seen.text}")
+        following = self._if(f"icmp ugt i{width} {all_codes.text}, {(1 << bits) - 1}")
+        name = name_of(self.function)
+        self._report(context, f"{self.site.user}: a code of result {number} is outside its {bits} bits in {name}")
+        self._end(following)
 
     def _clear_results(self, arrays: Sequence[str]) -> None:
         """What the function does not write is 0, as on ``reference``, and not what another program left in the memory."""
@@ -365,6 +373,9 @@ def counted(count: int, what: str) -> str:
 _CLEARED_BYTES: Final = 1 << 20
 """Bytes of each result that one task clears."""
 _CLEARED_NANOSECONDS: Final = 50_000.0
+_CHECKED_CODES: Final = 1 << 18
+"""Codes of each result that one task looks at."""
+_CHECKED_NANOSECONDS: Final = 50_000.0
 
 
 class _TaskEmitter(_Emitter):
@@ -375,7 +386,10 @@ class _TaskEmitter(_Emitter):
     def _phases(self) -> tuple[Phase, ...]:
         work = Phase(self.symbol, self.tasks.tasks, self.tasks.cost)
         largest = max((kind.nbytes for kind in self.site.results), default=0)
-        return (self._clearing(largest), work) if self.function.bounds and largest else (work,)
+        if not self.function.bounds or not largest:
+            return (work,)
+        checking = (self._checking(),) if self._coded() else ()
+        return (self._clearing(largest), work, *checking)
 
     def _clearing(self, largest: int) -> Phase:
         """A launch of its own that clears the results: no task may clear what another has written already."""
@@ -385,17 +399,29 @@ class _TaskEmitter(_Emitter):
             b.declare("hlojit_clear", "declare void @hlojit_clear(ptr, i64)")
             for number, kind in enumerate(self.site.results, len(self.site.operands)):
                 memory = load_buffer(b, buffers, number)
-                begin, end = (self._offset(each, kind.nbytes) for each in bounds)
+                begin, end = (self._offset(each, _CLEARED_BYTES, kind.nbytes) for each in bounds)
                 first = b.emit("ptr", 1, f"getelementptr i8, ptr {memory.text}, i64 {begin.text}")
                 count = b.emit("i64", 1, f"sub i64 {end.text}, {begin.text}")
                 b.line(f"call void @hlojit_clear(ptr {first.text}, i64 {count.text})")
         return Phase(symbol, -(-largest // _CLEARED_BYTES), min(1.0, largest / _CLEARED_BYTES) * _CLEARED_NANOSECONDS)
 
-    def _offset(self, task: Val, nbytes: int) -> Val:
-        """Where in a result of so many bytes a task begins."""
-        at = self.b.emit("i64", 1, f"mul i64 {task.text}, {_CLEARED_BYTES}")
-        inside = self.b.emit("i1", 1, f"icmp ult i64 {at.text}, {nbytes}")
-        return self.b.emit("i64", 1, f"select i1 {inside.text}, i64 {at.text}, i64 {nbytes}")
+    def _checking(self) -> Phase:
+        """A launch of its own that looks at the codes, when all tasks have written theirs."""
+        b, symbol, coded = self.b, f"{self.symbol}.check", self._coded()
+        parameters = [("ptr", "context"), ("ptr", "buffers"), ("i64", "begin"), ("i64", "end")]
+        with b.function(symbol, parameters) as (context, buffers, *bounds):
+            for number, kind in coded:
+                memory = load_buffer(b, buffers, len(self.site.operands) + number)
+                begin, end = (self._offset(each, _CHECKED_CODES, kind.size) for each in bounds)
+                self._check_range(context, number, f"ptr {memory.text}", begin, end)
+        most = max(kind.size for _, kind in coded)
+        return Phase(symbol, -(-most // _CHECKED_CODES), min(1.0, most / _CHECKED_CODES) * _CHECKED_NANOSECONDS)
+
+    def _offset(self, task: Val, each: int, size: int) -> Val:
+        """Where a task begins in a result of a size, of which each task has so much."""
+        at = self.b.emit("i64", 1, f"mul i64 {task.text}, {each}")
+        inside = self.b.emit("i1", 1, f"icmp ult i64 {at.text}, {size}")
+        return self.b.emit("i64", 1, f"select i1 {inside.text}, i64 {at.text}, i64 {size}")
 
     def _compiled(self) -> tuple[LinkedArrays, str, list[str]]:
         site = self.site
@@ -415,4 +441,4 @@ class _TaskEmitter(_Emitter):
         """Nothing: a launch before has done it."""
 
     def _check_codes(self, context: Val, arrays: Sequence[str]) -> None:
-        """Nothing: other tasks have not written yet."""
+        """Nothing: other tasks have not written yet, a launch behind them looks."""
