@@ -13,6 +13,7 @@ import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from hlojit.ir.ops.definition import Trait
 from hlojit.ir.ops.derivatives.kinds import Chosen, Derivative, Linear, Pushed, Tangents, number, zeros
+from hlojit.ir.ops.derivatives.pointwise import MULTIPLY
 from hlojit.ir.ops.derivatives.reductions import combiner_trait
 from hlojit.ir.ops.views import GatherView, ScatterView
 from hlojit.ir.types import tensor
@@ -191,7 +192,7 @@ def _is_product(region: Block) -> bool:
     return (
         len(body) == 2
         and {*body[0].operands} == {*region.arguments}
-        and body[0].op.name == "stablehlo.multiply"
+        and body[0].op.derivative is MULTIPLY
         and body[1].operands == body[0].results
     )
 
