@@ -237,7 +237,9 @@ class Types(Piece):
         state.result_types = found[len(actual) :]
 
     def spell(self, printer: Printer, instruction: Instruction) -> str:
-        """The types."""
+        """The types; ``Unspellable`` where one is a function type, which would be read as the whole signature."""
+        if any(isinstance(type, FunctionType) for type in (*instruction.operand_types, *instruction.result_types)):
+            raise Unspellable
         return self._spell(instruction)
 
 

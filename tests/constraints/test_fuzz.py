@@ -91,8 +91,9 @@ def test_mutated_programs(text: str, allow_unregistered: bool) -> None:
         'm.f() {// "a comment" with } and ) \n %x = "quoted // text" \n}\n',
         "func.func @f(" + "tuple<" * 5000 + ")",
         "func.func @f() { %0 = stablehlo.constant dense<" + "[" * 5000 + " : tensor<f32> return }",
+        'func.func @f() { %r:1 = "stablehlo.iota"() <{iota_dimension = 0 : i64}> : () -> (() -> (tensor<?xf32>)) func.return }',
     ],
-    ids=["huge splat", "negative bits", "broadcast to nowhere", "comment with strings", "deep type", "deep constant"],
+    ids=["huge splat", "negative bits", "broadcast to nowhere", "comment with strings", "deep type", "deep constant", "function type"],
 )
 def test_programs_that_fuzzing_found(text: str) -> None:
     check(text, allow_unregistered=False)
@@ -101,7 +102,7 @@ def test_programs_that_fuzzing_found(text: str) -> None:
 TYPE = re.compile(r"(?:tensor|tuple|complex|!stablehlo\.\w+)<[^<>]*(?:<[^<>]*>[^<>]*)*>|\b(?:u?i\d+|b?f\d+|index)\b")
 STRANGE = [
     "tensor<i32>", "i32", "index", "tensor<2xf32>", "tensor<?xf32>", "tensor<*xf32>", "tuple<tensor<f32>>", "none",
-    "!stablehlo.token", "complex<f32>", "tensor<0xindex>", "tensor<2x!quant.uniform<i8:f32, 0.5:0>>",
+    "!stablehlo.token", "complex<f32>", "(() -> (tensor<?xf32>))", "() -> tensor<f32>", "tensor<0xindex>", "tensor<2x!quant.uniform<i8:f32, 0.5:0>>",
 ]  # fmt: skip
 
 
