@@ -93,7 +93,15 @@ def test_mutated_programs(text: str, allow_unregistered: bool) -> None:
         "func.func @f() { %0 = stablehlo.constant dense<" + "[" * 5000 + " : tensor<f32> return }",
         'func.func @f() { %r:1 = "stablehlo.iota"() <{iota_dimension = 0 : i64}> : () -> (() -> (tensor<?xf32>)) func.return }',
     ],
-    ids=["huge splat", "negative bits", "broadcast to nowhere", "comment with strings", "deep type", "deep constant", "function type"],
+    ids=[
+        "huge splat",
+        "negative bits",
+        "broadcast to nowhere",
+        "comment with strings",
+        "deep type",
+        "deep constant",
+        "function type",
+    ],
 )
 def test_programs_that_fuzzing_found(text: str) -> None:
     check(text, allow_unregistered=False)
