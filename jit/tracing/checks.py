@@ -6,6 +6,7 @@ nothing is written into arguments.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -24,10 +25,25 @@ class Check:
     error: type[Exception]
     message: str
     location: Location
+    raised: BaseException | None = None
+    """What a ``raise`` of the function named."""
 
-    def exception(self) -> Exception:
+    def exception(self) -> BaseException:
         """What the call raises."""
+        if self.raised is not None:
+            return _again(self.raised)
         return self.error(f"{self.message}\n  at {self.location}")
+
+
+def _again(exception: BaseException) -> BaseException:
+    """An exception of the same class, arguments and attributes, without the places at which others were raised."""
+    try:
+        made = copy.copy(exception)
+    except Exception:
+        # Its class takes other arguments than it keeps.
+        made = exception
+    made.__cause__, made.__suppress_context__ = exception.__cause__, exception.__suppress_context__
+    return made.with_traceback(None)
 
 
 @final
@@ -46,7 +62,15 @@ class Checks:
             attributes: Any = {"dimensions": tuple(range(bad.tensor_type.rank))}
             regions = [builder.combiner("or", bad.tensor_type.element_type)]
             bad = builder.create("reduce", [bad, start], attributes=attributes, regions=regions).result
-        self.made.append(Check(error, message, builder.location))
+        self._fail_where(builder, bad, Check(error, message, builder.location))
+
+    def add_exception(self, builder: Builder, exception: BaseException) -> None:
+        """Raise this where the program comes here."""
+        always = builder.constant(np.bool_(True))
+        self._fail_where(builder, always, Check(Exception, "", builder.location, exception))
+
+    def _fail_where(self, builder: Builder, bad: Value, check: Check) -> None:
+        self.made.append(check)
         number, none = (builder.constant(each, tensor((), "i32")) for each in (len(self.made), 0))
         self.follow(builder, builder.select(bad, number, none))
 

@@ -276,7 +276,7 @@ class Dispatch(Operations):
     def get_item(self, operand: Tracer, key: Any) -> Tracer:
         """``operand[key]``."""
         self.mark()
-        return indexing.get_item(self, self.numbers(operand), key)
+        return indexing.get_item(self, self.numbers(operand), self._known_key(key))
 
     def set_item(self, operand: Tracer, key: Any, value: Any) -> None:
         """``operand[key] = value``."""
@@ -286,4 +286,15 @@ class Dispatch(Operations):
                 f"elements of an array of {operand.element_type} cannot be assigned: each shares a scale with its block; "
                 "update .astype(np.float32) and convert back"
             )
-        indexing.set_item(self, operand, key, self.numbers(value))
+        indexing.set_item(self, operand, self._known_key(key), self.numbers(value))
+
+    def _known_key(self, key: Any) -> Any:
+        """An index whose parts are numbers and arrays of NumPy's, where they are the same at every call."""
+        if isinstance(key, tuple):
+            return tuple(self._known_key(each) for each in key)
+        if isinstance(key, slice):
+            return slice(*(self._known_key(each) for each in (key.start, key.stop, key.step)))
+        if type(key) is not Tracer or (known := self.known(key)) is None:
+            return key
+        found = known.astype(key.dtype, copy=False)
+        return found.item() if key.weak is not None else found[()] if key.is_scalar else found

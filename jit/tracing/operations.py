@@ -23,6 +23,7 @@ from hlojit.tracing.checks import Checks
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import Frame
 from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
+from hlojit.tracing.known import Known
 from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.steps import Bits
@@ -67,10 +68,25 @@ class Operations:
         """The regions that are recorded, innermost last."""
         self.checks_indices = True
         """Whether indices out of bounds raise when the function runs."""
+        self.carries = False
+        """Whether values are read to be carried out of a region, bound or not."""
+        self._known = Known()
         self.asked_layouts: set[int] = set()
         """The arguments (numbers of leaves) whose strides something was decided by."""
 
     # ---------------------------------------------------------------- values
+
+    def known(self, operand: Tracer) -> np.ndarray[Any, Any] | None:
+        """The elements of what is the same at every call; None of what depends on an argument."""
+        if operand.context is not self or not self.is_open or operand.element_type.dtype is None:
+            return None
+        return self._known.array(operand.value)
+
+    def known_index(self, operand: Any) -> int | None:
+        """A whole number that is the same at every call; None of a traced one that is not."""
+        if type(operand) is Tracer and self.known(operand) is None:
+            return None
+        return operator.index(operand)
 
     def value(self, operand: Any, kind: Kind | None = None) -> Value:
         """The graph's value for a tracer, array or number, converted to ``kind`` if given."""
@@ -164,6 +180,17 @@ class Operations:
             frame.keep(storage)
         storage.value = value
         storage.version += 1
+
+    def require_bound(self, storage: Storage) -> None:
+        """Raise, when the function runs, where a variable is read that is not bound on the path taken."""
+        if storage.bound is None or self.carries:
+            return
+        bound, name = storage.bound
+        self.check(
+            self.builder.create("not", [bound]).result,
+            UnboundLocalError,
+            f"cannot access local variable {name!r} where it is not associated with a value",
+        )
 
     def require_inside(self, storage: Storage) -> None:
         """Raise where something of a region is used outside of it."""

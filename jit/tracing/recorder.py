@@ -21,10 +21,13 @@ from hlojit.tracing.containers import NestingError, Structure, flatten, paths, u
 from hlojit.tracing.dispatch import Dispatch
 from hlojit.tracing.donated import DonatedParameters
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow import TracedRuntime, Unroll
+from hlojit.tracing.flow.never import AlwaysRaises
 from hlojit.tracing.layouts import contiguous, outer_first, strides_of
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.outcomes import Form, Outcome, Write, form_of
 from hlojit.tracing.random_states import RandomStates
+from hlojit.tracing.rewriting import Site, running, substitute
 from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.static_arguments import StaticArguments
@@ -99,6 +102,21 @@ class Recorder:
         same: tuple[int, ...] | None = None,
     ) -> Traced:
         """``same`` as ``aliases`` gives it."""
+        unrolled: frozenset[Site] = frozenset()
+        while True:
+            try:
+                return self._trace(dynamic, static, arrays, same, unrolled)
+            except Unroll as loop:
+                unrolled |= {loop.site}
+
+    def _trace(
+        self,
+        dynamic: Any,
+        static: StaticArguments,
+        arrays: Sequence[NDArray | Array],
+        same: tuple[int, ...] | None,
+        unrolled: frozenset[Site],
+    ) -> Traced:
         leaves, structure = self.flat(dynamic)
         types = [type_of(array) for array in arrays]
         location = place_of(self.function)
@@ -122,7 +140,7 @@ class Recorder:
         ]
         given = unflatten(structure, tracers)
         try:
-            result = self._run(operations, given, static)
+            result = self._run(operations, given, static, unrolled)
             self._require_unchanged(given, tracers, structure)
             try:
                 _, result_structure = flatten(result)
@@ -145,22 +163,33 @@ class Recorder:
         outcome = Outcome(forms, writes, tuple(operations.checks.made))
         return Traced(module, result_structure, outcome, frozenset(operations.asked_layouts))
 
-    def _run(self, operations: Operations, given: Any, static: StaticArguments) -> Any:
-        """Call the function with what is traced."""
-        positional, named = given
+    def _run(self, operations: Operations, given: Any, static: StaticArguments, unrolled: frozenset[Site]) -> Any:
+        """Call the function, rewritten, with what is traced."""
         outer = Operations.in_work.set(operations)
         states = RandomStates(self.function, static.values)
         try:
-            if static.values:
-                result = fork_gate.outside(self._call_bound, {**named, **static.values})
-            else:
-                result = fork_gate.outside(self.function, *positional, **named)
+            with running(TracedRuntime(operations, unrolled)):
+                result = fork_gate.outside(self._call, given, static)
             states.require_unused()
             return result
+        except AlwaysRaises:
+            return None
         except RecursionError as error:
             raise TracingError(f"{self.name} recurses without an end while it is traced: {error}") from error
         finally:
             Operations.in_work.reset(outer)
+
+    def _call(self, given: Any, static: StaticArguments) -> Any:
+        positional, named = given
+        function = substitute(self.function)
+        if not static.values:
+            return function(*positional, **named)
+        values = {**named, **static.values}
+        bound = self.signature.bind_partial()
+        for name in self.signature.parameters:
+            if name in values:
+                bound.arguments[name] = values[name]
+        return function(*bound.args, **bound.kwargs)
 
     def _require_unchanged(self, given: Any, tracers: Sequence[Tracer], structure: Structure) -> None:
         """Refuse a function that changes a list or dictionary of its caller: it was given another one."""
@@ -195,13 +224,6 @@ class Recorder:
                 "arrays, numbers, and containers of them"
             )
         return operations.value(leaf)
-
-    def _call_bound(self, values: dict[str, Any]) -> Any:
-        bound = self.signature.bind_partial()
-        for name in self.signature.parameters:
-            if name in values:
-                bound.arguments[name] = values[name]
-        return self.function(*bound.args, **bound.kwargs)
 
 
 def _storages(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -15,6 +16,7 @@ from hlojit.ir.types import TensorType, tensor
 from hlojit.tracing.containers import Structure, flatten, paths
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import common_kind, element_of, kind_of
+from hlojit.tracing.layouts import Strides, compact
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.python_numbers import python_kind
 from hlojit.tracing.tracer import Kind, Tracer
@@ -30,10 +32,12 @@ class Form:
     tensor_type: TensorType
     weak: type | None
     is_scalar: bool
+    strides: Strides | None = None
+    """How an array lies, if that is known and the same on all paths."""
 
     def tracer(self, ops: Operations, value: Value) -> Tracer:
         """A traced value of this form."""
-        made = ops.wrap(value)
+        made = ops.wrap(value, self.strides)
         return Tracer(made.window, ops, is_scalar=self.is_scalar, weak=self.weak)
 
     def __str__(self) -> str:
@@ -61,12 +65,14 @@ def form_of(ops: Operations, leaf: Any) -> Form:
         return Form(tensor((), element_of(np.dtype(weak))), weak, True)
     is_scalar = leaf.is_scalar if isinstance(leaf, Tracer) else isinstance(leaf, np.generic)
     if isinstance(leaf, Tracer):
-        return Form(leaf.type, None, is_scalar)
+        return Form(leaf.type, None, is_scalar, compact(leaf.shape, leaf.window.strides))
     return Form(tensor(np.shape(leaf), element_of(kind_of(leaf))), None, is_scalar)
 
 
 def joined(forms: Sequence[Form], says: Callable[[], str]) -> Form:
     """The form that holds leaves of all these forms; raises ``TracingError`` that begins with ``says()``."""
+    if len({form.strides for form in forms}) > 1:
+        forms = [dataclasses.replace(form, strides=None) for form in forms]
     first = forms[0]
     if all(form == first for form in forms):
         return first

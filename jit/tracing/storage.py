@@ -36,7 +36,7 @@ class Step(Protocol):
 class Storage:
     """The memory of arrays that share it: the value that it has now, in the order of its first array."""
 
-    __slots__ = ("argument", "frame", "locked", "value", "version")
+    __slots__ = ("allies", "argument", "bound", "frame", "live", "locked", "value", "version")
 
     def __init__(self, value: Value, argument: int | None = None, locked: str | None = None):
         self.value = value
@@ -48,6 +48,24 @@ class Storage:
         """Why nothing may be written, if so: it would be unknown, or unseen, what else changes."""
         self.frame: Frame | None = None
         """The region that it was made in: it means nothing outside of it."""
+        self.bound: tuple[Value, str] | None = None
+        """Whether the variable that it belongs to is bound, if that is known only at run time, and how it is called."""
+        self.live = 0
+        """How many arrays there are that show it."""
+        self.allies: list[tuple[Storage, str]] = []
+        """Storages that may be the same memory, depending on the path that is taken, and what that means in messages."""
+
+    def may_be(self, other: Storage, why: str) -> None:
+        """Note that the two are one memory on some path: a write to one would be seen by the other, or not."""
+        if other is not self:
+            self.allies.append((other, why))
+            other.allies.append((self, why))
+
+    def require_alone(self) -> None:
+        """Raise ``TracingError`` where it is not known which other arrays a write changes."""
+        for other, why in self.allies:
+            if other.live or other.argument is not None:
+                raise TracingError(why)
 
 
 @final
@@ -93,6 +111,8 @@ class View:
         behind: list[View] = []
         view = self
         operations.require_inside(self.storage)
+        if self.storage.bound is not None:
+            operations.require_bound(self.storage)
         while view.parent is not None and not view._is_fresh(operations):
             behind.append(view)
             view = view.parent
@@ -129,6 +149,7 @@ class View:
             raise ValueError("assignment destination is read-only")
         if self.storage.locked is not None:
             raise TracingError(self.storage.locked)
+        self.storage.require_alone()
         if self.strides is not None and overlaps_itself(self.type.shape, self.strides):
             raise TracingError(
                 "elements of this array lie in one place of memory (a broadcast or strided array): what a write does depends "

@@ -6,6 +6,7 @@ methods), and every operation becomes instructions of the graph that is being bu
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
@@ -40,9 +41,13 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self, window: View, context: Any, *, is_scalar: bool = False, weak: type | None = None):
         self.window = window
+        window.storage.live += 1
         self.context = context
         self.is_scalar = is_scalar or weak is not None
         self.weak = weak
+
+    def __del__(self) -> None:
+        self.window.storage.live -= 1
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -140,7 +145,20 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> Any:
         return self.context.function(function, arguments, options)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+    def _known(self) -> Any:
+        """The elements, as NumPy or Python has them, of what is the same at every call; else None."""
+        array = self.context.known(self)
+        if array is None:
+            return None
+        array = array.astype(self.dtype, copy=False)
+        if self.weak is not None:
+            return array.item()
+        return array[()] if self.is_scalar else array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        known = self._known()
+        if known is not None:
+            return np.array(known, dtype)
         raise TracingError(
             "a traced array has no elements yet, so it cannot become a NumPy array here; use NumPy functions on it, or "
             "pass the argument as static"
@@ -151,35 +169,59 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             f"{what} needs the elements of {self!r}, which are known only when the compiled function runs; {instead}"
         )
 
-    def __bool__(self) -> bool:  # noqa: PLE0304
+    def __bool__(self) -> bool:
+        known = self._known()
+        if known is not None:
+            return bool(known)
         self._no_value(
             "an `if`, `while`, `and`, `or` or `not`",
             "use np.where, hlojit.cond or hlojit.while_loop, or make the argument static",
         )
 
     def __int__(self) -> int:
+        known = self._known()
+        if known is not None:
+            return int(known)
         self._no_value("int()", "use .astype, or make the argument static")
 
-    def __index__(self) -> int:  # noqa: PLE0305
+    def __index__(self) -> int:
+        known = self._known()
+        if known is not None:
+            return operator.index(known)
         self._no_value("a number of elements, steps or positions", "make the argument static (static_argnames)")
 
     def __float__(self) -> float:
+        known = self._known()
+        if known is not None:
+            return float(known)
         self._no_value("float()", "use .astype, or make the argument static")
 
     def __complex__(self) -> complex:
+        known = self._known()
+        if known is not None:
+            return complex(known)
         self._no_value("complex()", "use .astype, or make the argument static")
 
     def __format__(self, specification: str) -> str:
+        known = self._known()
+        if known is not None:
+            return format(known, specification)
         if specification:
             self._no_value("a formatted text", "return the array, and format the result")
         return repr(self)
 
     def __contains__(self, element: object) -> bool:
+        known = self._known()
+        if known is not None:
+            return element in known
         self._no_value("`in`", "use np.any(array == element)")
 
-    def __hash__(self) -> int:  # noqa: PLE0309
+    def __hash__(self) -> int:
         if not self.is_scalar:
             raise TypeError("unhashable type: 'numpy.ndarray'")
+        known = self._known()
+        if known is not None:
+            return hash(known)
         self._no_value("a key of a dictionary or set", "make the argument static")
 
     def __reduce__(self) -> NoReturn:
@@ -282,8 +324,11 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         flat: Tracer = self._call(np.ravel, order)
         return flat.copy()
 
-    def tolist(self) -> NoReturn:
-        """Not possible: raises ``TracingError``."""
+    def tolist(self) -> Any:
+        """Python's numbers, of what is the same at every call; else raises ``TracingError``."""
+        known = self._known()
+        if known is not None:
+            return known.tolist()
         self._no_value(".tolist()", "return the array instead")
 
     def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

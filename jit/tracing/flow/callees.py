@@ -1,0 +1,108 @@
+"""What traced functions call in the place of functions that would ask traced values for their numbers.
+
+Python's own functions, those of ``math``, NumPy's functions that make arrays (what is made can be written with traced values),
+and SciPy's; and the user's functions, rewritten.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from hlojit.tracing.flow import arrays, numbers, walks
+from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
+from hlojit.tracing.operations import Operations
+from hlojit.tracing.rewriting import Site, is_library, substitute
+from hlojit.tracing.scipy_functions import replacement_for
+from hlojit.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from hlojit.tracing.flow.runtime import TracedRuntime
+
+
+def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., Any]:
+    """What is called instead; mostly the function itself."""
+    try:
+        rule = _RULES.get(function)
+    except TypeError:
+        rule = None
+    if function is builtins.next:
+        return functools.partial(_next, runtime, site)
+    if rule is not None:
+        return functools.partial(rule, runtime.ops)
+    if isinstance(function, (BuiltinMethodType, MethodType)):
+        owner = function.__self__
+        if is_opaque(owner) and not (isinstance(function, MethodType) and not is_library(function.__func__)):
+            runtime.require_own(site, owner)
+    if isinstance(function, BuiltinMethodType):
+        return _method(runtime, site, function)
+    replaced = replacement_for(function)
+    return substitute(function) if replaced is None else replaced
+
+
+def _method(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., Any]:
+    """Of Python's containers and of arrays."""
+    owner = function.__self__
+    if isinstance(owner, CONTAINERS):
+        if function.__name__ in CHANGING:
+            runtime.require_own(site, owner)
+    elif type(owner) is np.ndarray and function.__name__ in ("copy", "astype"):
+        return functools.partial(arrays.made, runtime.ops, function)
+    replaced: Callable[..., Any] | None = replacement_for(function)
+    return function if replaced is None else replaced
+
+
+def is_opaque(owner: Any) -> bool:
+    """Whether methods of an object may change what nobody here sees: generators of random numbers, iterators, files."""
+    if isinstance(owner, (*_UNCHANGING, *CONTAINERS)) or type(owner) is Tracer:
+        return False
+    return type(owner).__module__.partition(".")[0] != "hlojit"
+
+
+_UNCHANGING: Final = (
+    type, ModuleType, str, bytes, int, float, complex, tuple, frozenset, range, np.ndarray, np.generic, np.dtype, np.ufunc,
+    type(None), FunctionType,
+)  # fmt: skip
+
+
+def _next(runtime: TracedRuntime, site: Site, iterator: Any, *default: Any) -> Any:
+    runtime.require_own(site, iterator)
+    return next(iterator, *default)
+
+
+def _len(ops: Operations, value: Any) -> Any:
+    return value.count if isinstance(value, walks.Walk) else len(value)
+
+
+def _range(ops: Operations, *bounds: Any) -> Any:
+    known = [ops.known_index(each) for each in bounds]
+    if any(each is None for each in known):
+        return walks.traced_range(ops, *bounds)
+    return range(*known)
+
+
+def _enumerate(ops: Operations, iterable: Any, start: Any = 0) -> Any:
+    return walks.enumerated(iterable, start)
+
+
+def _zip(ops: Operations, *iterables: Any, strict: bool = False) -> Any:
+    return walks.zipped(*iterables, strict=strict)
+
+
+def _reversed(ops: Operations, value: Any) -> Any:
+    return walks.backwards(value)
+
+
+_RULES: Final[dict[Any, Callable[..., Any]]] = {
+    builtins.len: _len,
+    builtins.range: _range,
+    builtins.enumerate: _enumerate,
+    builtins.zip: _zip,
+    builtins.reversed: _reversed,
+    **numbers.RULES,
+    **arrays.RULES,
+}

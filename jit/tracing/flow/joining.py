@@ -1,0 +1,208 @@
+"""The state behind several paths of which one is taken: variable by variable, kept or carried out of the regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+import numpy as np
+from hlojit.ir.graph import Value
+from hlojit.tracing.containers import unflatten
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.regions import Region
+from hlojit.tracing.frames import Frame
+from hlojit.tracing.operations import Operations
+from hlojit.tracing.rewriting import UNDEFINED, Site
+from hlojit.tracing.state import Form, Leaves, form_of, joined, value_in
+from hlojit.tracing.storage import Storage
+from hlojit.tracing.tracer import Tracer
+
+FILLER: Final = object()
+"""A leaf of which it does not matter what it is: zeros."""
+
+
+@final
+@dataclass
+class Ending:
+    """A region that was recorded, and what it left: values of variables, flat."""
+
+    region: Region
+    values: dict[str, Any]
+    leaves: dict[str, Leaves] = field(default_factory=dict)
+    forms: dict[str, list[Form]] = field(default_factory=dict)
+
+    def bound(self, ops: Operations, name: str) -> Value:
+        """Whether a variable is bound on this path, in the region's own block."""
+        leaves = self.leaves.get(name)
+        if leaves is None:
+            return ops.full(self.region.ended, np.dtype(bool))
+        found = bound_of(leaves)
+        return ops.full(True, np.dtype(bool)) if found is None else found
+
+    def is_always_bound(self, name: str) -> bool:
+        """Whether it is known that it is."""
+        return self.region.ended or (name in self.leaves and bound_of(self.leaves[name]) is None)
+
+    def look(self, ops: Operations) -> None:
+        """Flatten the values while the region is recorded: its lists may be changed later."""
+        for name, value in self.values.items():
+            if value is not UNDEFINED:
+                self.leaves[name] = Leaves(value)
+                self.forms[name] = [form_of(ops, leaf) for leaf in self.leaves[name].traced]
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Whether two values are one object, or constants that nothing tells apart."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or type(a) not in (bool, int, float, complex, str, bytes):
+        return False
+    return bool(a == b) and repr(a) == repr(b)
+
+
+@final
+class Carried:
+    """One variable that regions give back: the structure of its value, and the forms of its leaves."""
+
+    def __init__(self, name: str, site: Site, several: Sequence[Leaves], forms: Sequence[Sequence[Form]]):
+        self.name = name
+        self.may_be_unbound = False
+        first = several[0]
+        label = f"{site}: {site.label(name)}"
+        for other in several[1:]:
+            if other.structure != first.structure or other.places != first.places:
+                raise TracingError(f"{label} {_differs(first, other)}")
+            for place, (one, two) in enumerate(zip(first.all, other.all)):
+                if place not in first.places and not is_same(one, two):
+                    raise TracingError(f"{label} is {_shown(one)} on one path and {_shown(two)} on another")
+        self.first = first
+        self.forms = [
+            joined(each, lambda path=first.names[place]: f"{label}{path}")  # type: ignore[misc]
+            for place, each in zip(first.places, zip(*forms))
+        ]
+
+    def values(self, ops: Operations, leaves: Leaves | None) -> list[Value]:
+        """The values of one path; without leaves zeros."""
+        if leaves is None:
+            return [_zeros(ops, form) for form in self.forms]
+        return [
+            _zeros(ops, form) if leaf is FILLER else value_in(ops, leaf, form)
+            for leaf, form in zip(leaves.traced, self.forms, strict=True)
+        ]
+
+    def made(self, tracers: Sequence[Tracer]) -> Any:
+        """The value around other leaves."""
+        return unflatten(self.first.structure, self.first.with_traced(tracers))
+
+
+def _zeros(ops: Operations, form: Form) -> Value:
+    element = form.tensor_type.element_type
+    return ops.full(0, element.dtype or element, form.tensor_type.shape)
+
+
+def _differs(first: Leaves, other: Leaves) -> str:
+    shown = [_shown(unflatten(each.structure, each.all)) for each in (first, other)]
+    return f"is {shown[0]} on one path and {shown[1]} on another; it must be of one structure"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:56]}..."
+
+
+@final
+class Start:
+    """What a loop begins with of one variable.
+
+    It keeps no array alive: whether somebody else does decides what may be written.
+    """
+
+    def __init__(self, ops: Operations, value: Any):
+        self.leaves = Leaves(value)
+        self.bound = bound_of(self.leaves)
+        self.forms = [form_of(ops, leaf) for leaf in self.leaves.traced]
+        self.storages = storages_of(self.leaves)
+        self.outer = outer_of(self.leaves)
+        carries, ops.carries = ops.carries, True
+        own = [
+            leaf if storage is None else ops.wrap(leaf.value, form.strides)
+            for leaf, storage, form in zip(self.leaves.traced, self.storages, self.forms)
+        ]
+        ops.carries = carries
+        self.leaves.all = self.leaves.with_traced(own)
+
+
+def tracers_of(value: Any) -> list[Tracer]:
+    """What is traced of a variable's value."""
+    return [leaf for leaf in Leaves(value).traced if type(leaf) is Tracer]
+
+
+def bound_of(leaves: Leaves) -> Value | None:
+    """Whether the variable that holds these leaves is bound; None if it is in any case."""
+    for leaf in leaves.traced:
+        if type(leaf) is Tracer and leaf.window.storage.bound is not None:
+            return leaf.window.storage.bound[0]
+    return None
+
+
+def guard(name: str, tracers: Sequence[Tracer], bound: Value) -> None:
+    """Have reads of a variable that may not be bound raise."""
+    for tracer in tracers:
+        tracer.window.storage.bound = (bound, name)
+
+
+def outer_of(leaves: Leaves) -> list[bool]:
+    """For each traced leaf whether it is an array of NumPy's, which was made outside of the program."""
+    return [isinstance(leaf, np.ndarray) and type(leaf) is not Tracer for leaf in leaves.traced]
+
+
+def storages_of(leaves: Leaves) -> list[Storage | None]:
+    """For each traced leaf the storage that it shows; None of numbers, which have no memory."""
+    return [leaf.window.storage if type(leaf) is Tracer and not leaf.is_scalar else None for leaf in leaves.traced]
+
+
+def note_aliases(
+    site: Site,
+    name: str,
+    made: Sequence[Tracer],
+    arrays: Sequence[Storage | None],
+    outer: Sequence[bool],
+    own: Frame | None,
+) -> None:
+    """Note what carried arrays may be: arrays of outside, whose elements a write through them would change, or would not.
+
+    Of one path; ``arrays`` are the storages, ``outer`` says which are NumPy's own arrays, and ``own`` is the path's region.
+    """
+    label = f"{site}: {site.label(name)}"
+    for tracer, storage, is_outer in zip(made, arrays, outer):
+        if tracer.is_scalar:
+            continue
+        if is_outer:
+            tracer.window.storage.locked = (
+                f"{label} may be an array that was made outside of the traced function, so it is not known what a write "
+                "changes; copy it first (.copy())"
+            )
+        elif storage is not None and (own is None or storage.frame is not own):
+            tracer.window.storage.may_be(
+                storage,
+                f"{label} is on one path an array that was there before, and on another one not, so it is not known what a "
+                "write to one of them changes; make it a copy on that path (.copy())",
+            )
+
+
+def note_shared(site: Site, named: Sequence[tuple[str, Tracer, Storage | None]]) -> None:
+    """Note that two carried arrays are one memory on a path: ``named`` are all that one path gave."""
+    by_storage: dict[Storage, tuple[str, Tracer]] = {}
+    for name, tracer, storage in named:
+        if storage is None or tracer.is_scalar:
+            continue
+        if storage in by_storage:
+            other, first = by_storage[storage]
+            tracer.window.storage.may_be(
+                first.window.storage,
+                f"{site}: {site.label(name)} and {site.label(other)} are one memory on a path, so it is not known what a write "
+                "changes; copy one of them (.copy())",
+            )
+        else:
+            by_storage[storage] = (name, tracer)

@@ -1,0 +1,319 @@
+"""``while`` on a traced condition, and ``for`` over what is long or of unknown length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+from hlojit.ir.blocks import Block
+from hlojit.ir.builder import Builder
+from hlojit.ir.graph import Value
+from hlojit.ir.types import tensor
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow.joining import (
+    Carried,
+    Ending,
+    Start,
+    guard,
+    note_aliases,
+    note_shared,
+    outer_of,
+    storages_of,
+)
+from hlojit.tracing.flow.regions import CODE_TYPE, Region, behind, code_of, region
+from hlojit.tracing.rewriting import RETURN_VALUE, UNDEFINED, RunBody, Site, State
+from hlojit.tracing.state import Form
+from hlojit.tracing.storage import Storage
+from hlojit.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from hlojit.tracing.flow.runtime import TracedRuntime
+
+_TRUTH: Final = tensor((), "i1")
+
+ROUNDS: Final = 6
+"""Of finding out what a loop carries, beside one for each variable."""
+
+Steps = Generator[RunBody, Any, tuple[Any, State, list[Value]]]
+Step = Callable[[State, Sequence[Value]], Steps]
+"""Runs a body from a state and further values: gives whether to go on (traced or not), and both as they are behind it."""
+
+
+class Unsettled(Exception):
+    """The body is to be run in front of the loop: the variables are others behind it than before it, or it is small."""
+
+    def __init__(self, *, is_small: bool = False):
+        super().__init__()
+        self.is_small = is_small
+
+
+@final
+class Loop:
+    """One loop: finds out what it carries, records its body for that, and makes the instruction."""
+
+    def __init__(self, runtime: TracedRuntime, site: Site, state: State, extras: Sequence[Value]):
+        self.runtime = runtime
+        self.ops = runtime.ops
+        self.site = site
+        self.extras = list(extras)
+        """Values that are no variables: the number of the round."""
+        self.carried: dict[str, Carried] = {}
+        self.written: list[Storage] = []
+        self.start: dict[str, Start] = {}
+        for name, value in zip(site.names, state):
+            if value is not UNDEFINED and (name in site.carried or name in site.live_after):
+                start = self.start[name] = Start(self.ops, value)
+                self.carried[name] = Carried(name, site, [start.leaves], [start.forms])
+                self.carried[name].may_be_unbound = start.bound is not None
+
+    # ------------------------------------------------------------- the protocol
+
+    def run(self, condition: Value, step: Step, *, settle: bool, large: int = 0) -> Generator[RunBody, Any, State]:
+        """Record the loop.
+
+        ``settle``: variables whose type changes take one that holds both, else ``Unsettled`` is raised, as it is of a body of
+        at most ``large`` instructions.
+        """
+        for _ in range(ROUNDS + len(self.site.names)):
+            checks = len(self.ops.checks.made)
+            body = yield from self._body(step)
+            if large and sum(1 for _ in body.block) <= large:
+                raise Unsettled(is_small=True)
+            if not self._grow(body, settle):
+                return self._end(condition, body)
+            del self.ops.checks.made[checks:]
+        shown = ", ".join(f"{name}: {' and '.join(map(str, each.forms))}" for name, each in self.carried.items())
+        raise TracingError(f"{self.site}: the types of the loop's variables do not settle ({shown})")
+
+    def _body(self, step: Step) -> Generator[RunBody, Any, _Body]:
+        types = [value.type for value in self.extras]
+        types += [form.tensor_type for each in self.carried.values() for form in each.forms]
+        types += [_TRUTH for _ in self._guarded]
+        types += [storage.value.tensor_type for storage in self.written]
+        # The first one says whether to go on; the last one is there if something is checked.
+        block = Block([_TRUTH, *types, CODE_TYPE])
+        values = iter(block.arguments[1:])
+        extras = [next(values) for _ in self.extras]
+        with region(self.runtime, block) as made:
+            own: dict[str, Any] = {}
+            tracers: dict[str, list[Tracer]] = {}
+            for name, each in self.carried.items():
+                tracers[name] = [form.tracer(self.ops, next(values)) for form in each.forms]
+                own[name] = each.made(tracers[name])
+            self._note_start(tracers)
+            for name in self._guarded:
+                guard(name, tracers[name], next(values))
+            given = {storage: next(values) for storage in self.written}
+            for storage, value in given.items():
+                self.ops.store(storage, value)
+            arrays = [each.window.storage for several in tracers.values() for each in several if not each.is_scalar]
+            state = self._passed(own)
+            del own, tracers
+            going, after, extras = yield from step(state, extras)
+            del state
+            body = _Body(made, block, given, extras, Ending(made, dict(zip(self.site.names, after))), arrays)
+            if not made.ended:
+                body.ending.look(self.ops)
+                body.going = self.runtime.truth(self.site, going)
+        return body
+
+    @property
+    def _guarded(self) -> list[str]:
+        """Variables that may not be bound where a round begins."""
+        return [name for name, each in self.carried.items() if each.may_be_unbound]
+
+    def _passed(self, own: dict[str, Any]) -> State:
+        """The variables where a round begins: what the one before left, if that is read."""
+        site = self.site
+        return tuple(
+            False if name == site.exit_flag else own.get(name, UNDEFINED) if name in site.carried else UNDEFINED
+            for name in site.names
+        )
+
+    def _note_start(self, tracers: dict[str, list[Tracer]]) -> None:
+        """In the first round the arrays are those of before the loop."""
+        for name, made in tracers.items():
+            start = self.start.get(name)
+            if start is not None:
+                note_aliases(self.site, name, made, start.storages, start.outer, None)
+        self._share(tracers, {name: start.storages for name, start in self.start.items()})
+
+    def _share(self, tracers: dict[str, list[Tracer]], storages: Mapping[str, Sequence[Storage | None]]) -> None:
+        named = [(name, *pair) for name, made in tracers.items() for pair in zip(made, storages.get(name, ()))]
+        note_shared(self.site, named)
+
+    # ------------------------------------------------------------ what is carried
+
+    def _grow(self, body: _Body, settle: bool) -> bool:
+        """Take up what the body changes beyond what was carried; whether there was something."""
+        found = [storage for storage, value in body.frame.written.items() if value is not body.given.get(storage)]
+        new = [storage for storage in found if storage not in self.written]
+        self.written += new
+        changed = bool(new)
+        if body.ending.region.ended:
+            return changed
+        for name in self.site.names:
+            if self._takes_up(name, body.ending, settle):
+                changed = True
+        return changed
+
+    def _takes_up(self, name: str, ending: Ending, settle: bool) -> bool:
+        site = self.site
+        if name not in site.live_after and name not in site.carried:
+            return False
+        value = ending.values[name]
+        known = self.carried.get(name)
+        if value is UNDEFINED:
+            if known is None or name == RETURN_VALUE or known.may_be_unbound:
+                return False
+            known.may_be_unbound = True
+            return True
+        leaves, forms = ending.leaves[name], ending.forms[name]
+        if known is None:
+            if not settle:
+                raise Unsettled
+            self.carried[name] = Carried(name, site, [leaves], [forms])
+            if name != RETURN_VALUE:
+                if not forms:
+                    raise TracingError(f"{site}: {site.label(name)} is bound in the loop only; give it a value before")
+                self.carried[name].may_be_unbound = True
+            return True
+        try:
+            wider = Carried(name, site, [known.first, leaves], [known.forms, forms])
+        except TracingError:
+            if not settle:
+                raise Unsettled from None
+            raise
+        wider.may_be_unbound = known.may_be_unbound or (name != RETURN_VALUE and not ending.is_always_bound(name))
+        if wider.forms == known.forms and wider.may_be_unbound == known.may_be_unbound:
+            return False
+        if not settle and any(a != b for a, b in zip(map(_kind, wider.forms), map(_kind, known.forms))):
+            raise Unsettled
+        self.carried[name] = wider
+        return True
+
+    # -------------------------------------------------------------------- the end
+
+    def _end(self, condition: Value, body: _Body) -> State:
+        ops, location = self.ops, self.ops.builder.location
+        self._require_no_alias(body)
+        with behind(ops, body.frame):
+            values = [value for each in self.carried.values() for value in self._left(each, body)]
+            values += [body.ending.bound(ops, name) for name in self._guarded]
+        has_code = body.frame.code is not None
+        if not has_code:
+            body.block.arguments.pop()
+        with behind(ops, body.frame) as builder:
+            going = ops.full(False, np.dtype(bool)) if body.going is None else body.going
+            values += [body.frame.written.get(storage, storage.value) for storage in self.written]
+            extras = body.extras if body.going is not None else body.block.arguments[1 : 1 + len(self.extras)]
+            builder.return_(going, *extras, *values, *([code_of(ops, body.frame)] if has_code else []))
+        ops.builder.location = location
+        start = [condition, *self.extras]
+        for name, each in self.carried.items():
+            start += each.values(ops, self.start[name].leaves if name in self.start else None)
+        start += [self._bound_before(name) for name in self._guarded]
+        start += [storage.value for storage in self.written]
+        if has_code:
+            start.append(ops.builder.constant(0, CODE_TYPE))
+        blocks = [self._test(start, has_code), body.block]
+        results = iter(ops.builder.create("stablehlo.while", start, regions=blocks).results[1 + len(self.extras) :])
+        tracers: dict[str, list[Tracer]] = {}
+        found: dict[str, Any] = {}
+        for name, each in self.carried.items():
+            tracers[name] = [form.tracer(ops, next(results)) for form in each.forms]
+            found[name] = each.made(tracers[name])
+        for name in self._guarded:
+            guard(name, tracers[name], next(results))
+        for storage in self.written:
+            ops.store(storage, next(results))
+        if has_code:
+            ops.checks.follow(ops.builder, next(results))
+        self._note_start(tracers)
+        self._note_end(tracers, body)
+        live = self.site.live_after
+        return tuple(found.get(name, UNDEFINED) if name in live else UNDEFINED for name in self.site.names)
+
+    def _bound_before(self, name: str) -> Value:
+        start = self.start.get(name)
+        if start is None or start.bound is None:
+            return self.ops.full(start is not None, np.dtype(bool))
+        return start.bound
+
+    def _left(self, each: Carried, body: _Body) -> list[Value]:
+        return each.values(self.ops, None if body.ending.region.ended else body.ending.leaves.get(each.name))
+
+    def _test(self, start: Sequence[Value], has_code: bool) -> Block:
+        block = Block([value.type for value in start])
+        builder = Builder(block, location=self.ops.builder.location)
+        going = block.arguments[0]
+        if has_code:
+            none = builder.constant(0, CODE_TYPE)
+            going = builder.create("and", [going, builder.compare(block.arguments[-1], none, "EQ")]).result
+        builder.return_(going)
+        return block
+
+    def _require_no_alias(self, body: _Body) -> None:
+        """Refuse bodies whose second round would have arrays that are one memory, if one of them is written."""
+        if body.ending.region.ended:
+            return
+        seen: dict[Storage, str] = {}
+        for name in self.carried:
+            for leaf in body.ending.leaves[name].traced if name in body.ending.leaves else ():
+                if type(leaf) is not Tracer or leaf.is_scalar:
+                    continue
+                storage = leaf.window.storage
+                is_outer = storage.frame is not body.frame
+                again = storage in seen and not _is_one_object(body.ending, name, seen[storage])
+                writes = body.writes_to_carried
+                if (is_outer and (writes or storage in self.written)) or (again and writes):
+                    raise TracingError(
+                        f"{self.site}: {self.site.label(name)} is at the end of a round the memory of "
+                        f"{'an array of outside' if is_outer else self.site.label(seen[storage])}, and the body writes arrays: "
+                        "it is not known what a write changes; copy it (.copy())"
+                    )
+                seen[storage] = name
+
+    def _note_end(self, tracers: dict[str, list[Tracer]], body: _Body) -> None:
+        if body.ending.region.ended:
+            return
+        leaves = {name: body.ending.leaves[name] for name in tracers if name in body.ending.leaves}
+        for name, each in leaves.items():
+            note_aliases(self.site, name, tracers[name], storages_of(each), outer_of(each), body.frame)
+        self._share(tracers, {name: storages_of(each) for name, each in leaves.items()})
+
+
+def _kind(form: Form) -> Any:
+    return form.tensor_type, form.weak, form.is_scalar
+
+
+def _is_one_object(ending: Ending, a: str, b: str) -> bool:
+    return ending.values[a] is ending.values[b]
+
+
+class _Body:
+    """One round, recorded."""
+
+    def __init__(
+        self,
+        made: Region,
+        block: Block,
+        given: dict[Storage, Value],
+        extras: Sequence[Value],
+        ending: Ending,
+        arrays: Sequence[Storage],
+    ):
+        self.frame = made.frame
+        self.block = block
+        self.given = given
+        self.extras = list(extras)
+        self.ending = ending
+        self.going: Value | None = None
+        self.arrays = arrays
+        """What comes from the round before."""
+
+    @property
+    def writes_to_carried(self) -> bool:
+        """Whether it writes an array that comes from the round before."""
+        return any(storage.version for storage in self.arrays)

@@ -1,0 +1,68 @@
+"""One region of a construct while its part of the source runs: what is recorded, and what the source did besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, final
+
+from hlojit.ir.blocks import Block
+from hlojit.ir.builder import Builder
+from hlojit.ir.graph import Value
+from hlojit.ir.types import tensor
+from hlojit.tracing.checks import Checks
+from hlojit.tracing.flow.mutations import Known
+from hlojit.tracing.frames import Frame, recording
+from hlojit.tracing.operations import Operations
+
+if TYPE_CHECKING:
+    from hlojit.tracing.flow.runtime import TracedRuntime
+
+CODE_TYPE = tensor((), "i32")
+
+
+@final
+class Region:
+    """A path through a construct."""
+
+    def __init__(self, frame: Frame, known: Known):
+        self.frame = frame
+        self.known = known
+        """The objects of Python that there were before."""
+        self.ended = False
+        """Whether it has come to a ``raise``: nothing follows, and its state means nothing."""
+
+
+@contextmanager
+def region(runtime: TracedRuntime, block: Block) -> Iterator[Region]:
+    """Record into a block; ``runtime.regions`` holds it meanwhile."""
+    with recording(runtime.ops, block) as frame:
+        made = Region(frame, Known.now())
+        runtime.regions.append(made)
+        try:
+            yield made
+        finally:
+            runtime.regions.pop()
+
+
+@contextmanager
+def behind(ops: Operations, frame: Frame) -> Iterator[Builder]:
+    """Build at the end of a region that was recorded."""
+    outer, checks = ops.builder, ops.checks
+    ops.builder = Builder(frame.block, location=outer.location)
+    ops.checks = Checks(checks.made)
+    ops.checks.running = frame.code
+    ops.frames.append(frame)
+    carries, ops.carries = ops.carries, True
+    try:
+        yield ops.builder
+    finally:
+        ops.carries = carries
+        frame.code = ops.checks.running
+        ops.frames.pop()
+        ops.builder, ops.checks = outer, checks
+
+
+def code_of(ops: Operations, frame: Frame) -> Value:
+    """The number of the check that failed in a region, in its own block."""
+    return frame.code if frame.code is not None else ops.builder.constant(0, CODE_TYPE)

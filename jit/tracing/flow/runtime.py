@@ -1,0 +1,177 @@
+"""``TracedRuntime``: answers rewritten functions while they are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import numpy as np
+from hlojit.ir.graph import Value
+from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flow import branches, callees, rounds
+from hlojit.tracing.flow.membership import contains
+from hlojit.tracing.flow.mutations import CONTAINERS
+from hlojit.tracing.flow.never import NEVER, AlwaysRaises
+from hlojit.tracing.flow.regions import Region
+from hlojit.tracing.flow.walks import Walk, walk_of
+from hlojit.tracing.operations import Operations
+from hlojit.tracing.rewriting import UNDEFINED, FunctionInfo, Kind, PythonRuntime, Site, State
+from hlojit.tracing.tracer import Tracer
+
+_CONDITIONS: Final = frozenset(
+    {Kind.IF, Kind.WHILE, Kind.TERNARY, Kind.AND, Kind.OR, Kind.COMPARE, Kind.TRUTH, Kind.ASSERT}
+)
+
+
+class Unroll(BaseException):
+    """A loop cannot be compiled as one: the function is traced again, with its rounds one by one."""
+
+    def __init__(self, site: Site):
+        super().__init__(str(site))
+        self.site = site
+
+
+class TracedRuntime(PythonRuntime):
+    """Of one trace."""
+
+    def __init__(self, ops: Operations, unrolled: frozenset[Site] = frozenset()):
+        self.ops = ops
+        self.unrolled = unrolled
+        """Loops whose rounds are traced one by one."""
+        self.regions: list[Region] = []
+        """The regions that are recorded for constructs, innermost last."""
+
+    # ------------------------------------------------------------- what is traced
+
+    def takes(self, site: Site, value: Any) -> bool:
+        """Conditions that are traced, and loops that are long, or may be left by a traced condition."""
+        if site.kind is Kind.FOR:
+            return not site.inside and self._takes_loop(site, value)
+        if site.kind not in _CONDITIONS or type(value) is not Tracer:
+            return False
+        if value.size != 1:
+            which = "an array with more than one element" if value.size else "an empty array"
+            raise ValueError(f"The truth value of {which} is ambiguous. Use a.any() or a.all()")
+        return self.ops.known(value) is None
+
+    def _takes_loop(self, site: Site, value: Any) -> bool:
+        if site.exit_flag:
+            return True
+        walk = walk_of(value)
+        if walk is None or site in self.unrolled:
+            return False
+        return isinstance(walk.count, Tracer) or walk.count > rounds.SHORT
+
+    def truth(self, site: Site, value: Any) -> Value:
+        """The truth of a condition."""
+        if isinstance(value, Value):
+            return value
+        if type(value) is not Tracer:
+            return self.ops.full(bool(value), np.dtype(bool))
+        self.ops.mark()
+        if value.size != 1:
+            raise ValueError(
+                f"{site}: the truth value of an array of {value.size} elements is ambiguous; use np.any or np.all"
+            )
+        one = value.value if not value.shape else self.ops.builder.reshape(value.value, ())
+        return self.ops.converted(one, np.dtype(bool))
+
+    def unroll(self, site: Site) -> Unroll:
+        """The request to trace anew with this loop unrolled."""
+        return Unroll(site)
+
+    # ---------------------------------------------------------------- constructs
+
+    def if_(self, site: Site, condition: Any, before: State) -> Any:
+        """As ``Runtime.if_``."""
+        return branches.branches(self, site, condition, before)
+
+    def ternary(self, site: Site, condition: Any) -> Any:
+        """As ``Runtime.ternary``."""
+        return branches.expression(self, site, condition)
+
+    def and_(self, site: Site, first: Any) -> Any:
+        """As ``Runtime.and_``."""
+        return branches.short_circuit(self, site, first, is_and=True)
+
+    def or_(self, site: Site, first: Any) -> Any:
+        """As ``Runtime.or_``."""
+        return branches.short_circuit(self, site, first, is_and=False)
+
+    def while_(self, site: Site, condition: Any, state: State) -> Any:
+        """As ``Runtime.while_``."""
+        return rounds.while_loop(self, site, condition, state)
+
+    def for_(self, site: Site, iterable: Any, state: State) -> Any:
+        """As ``Runtime.for_``."""
+        return rounds.for_loop(self, site, iterable, state)
+
+    def not_(self, site: Site, value: Any) -> Any:
+        """A Python truth value, as ``not`` gives one."""
+        if type(value) is not Tracer or self.ops.known(value) is not None:
+            return not value
+        self.ops.mark()
+        made = self.ops.builder.create("not", [self.truth(site, value)]).result
+        return Tracer(self.ops.wrap(made).window, self.ops, weak=bool)
+
+    def contains(self, site: Site, item: Any, container: Any) -> Any:
+        """As ``Runtime.contains``."""
+        return contains(self.ops, item, container)
+
+    def iterable(self, site: Site, value: Any) -> Iterable[Any]:
+        """Python iterates, over an array's first dimension too."""
+        return value if not isinstance(value, Walk) else iter(value)
+
+    # --------------------------------------------------------------- other hooks
+
+    def callee(self, site: Site, function: Any) -> Callable[..., Any]:
+        """What stands in for functions that Python or NumPy would not call with traced values; the user's own, rewritten."""
+        return callees.stand_in(self, site, function)
+
+    def target(self, site: Site, value: Any) -> Any:
+        """Refuses to change objects of outside in a part that may not run, or that runs more than once."""
+        if type(value) is not Tracer:
+            self.require_own(site, value)
+        return value
+
+    def aug_assign(self, site: Site, operator: Callable[[Any, Any], Any], value: Any, operand: Any) -> Any:
+        """Python's."""
+        if isinstance(value, CONTAINERS):
+            self.require_own(site, value)
+        return operator(value, operand)
+
+    def require_own(self, site: Site, value: Any) -> None:
+        """Raise where an object is changed that was there before the innermost part that is taken over."""
+        if self.regions and value in self.regions[-1].known:
+            raise TracingError(
+                f"{site}: this changes a {type(value).__name__} that was there before a branch or loop on traced values, which "
+                "a compiled function cannot undo or repeat; bind a variable to a new one, or use an array"
+            )
+
+    # ---------------------------------------------------------------- exceptions
+
+    def raises(self, site: Site) -> bool:
+        """Outside of what is taken over Python raises."""
+        return not self.regions
+
+    def raise_(self, site: Site, exception: Any, cause: Any) -> None:
+        """The call raises it where the conditions around hold."""
+        self.ops.mark()
+        made = exception() if isinstance(exception, type) else exception
+        if cause is not UNDEFINED:
+            made.__cause__ = cause
+        self.ops.checks.add_exception(self.ops.builder, made)
+        self.end_path()
+
+    def end_path(self) -> None:
+        """Nothing follows on this path."""
+        if not self.regions:
+            raise AlwaysRaises
+        self.regions[-1].ended = True
+
+    def no_value(self) -> Any:
+        """What goes on to no effect."""
+        return NEVER
+
+    def leave(self, function: FunctionInfo, error: BaseException | None) -> None:
+        """Nothing to do."""

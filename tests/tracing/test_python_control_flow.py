@@ -1,0 +1,38 @@
+"""Functions with Python's own control flow on values known at run time: compiled, they do what Python does."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+
+from .control_flow_cases import CASES
+
+
+def outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """What a call returns, or its error; and its arguments behind it."""
+    given = copy.deepcopy(arguments)
+    try:
+        return function(*given), given
+    except (ValueError, AssertionError, UnboundLocalError) as error:
+        return error, given
+
+
+@pytest.mark.parametrize(("function", "arguments"), CASES, ids=[each[0].__name__ for each in CASES])
+def test_as_python(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    expected, theirs = outcome(function, arguments)
+    actual, ours = outcome(hlojit.jit(function), arguments)
+    if isinstance(expected, Exception):
+        assert type(actual) is type(expected), actual
+        assert str(expected) in str(actual)
+        return
+    several = isinstance(expected, tuple)
+    for mine, other in zip(actual if several else [actual], expected if several else [expected], strict=True):
+        assert type(mine) is type(other)
+        np.testing.assert_allclose(mine, other, rtol=1e-9)
+    for mine, other in zip(ours, theirs):
+        np.testing.assert_allclose(mine, other, rtol=1e-9)
