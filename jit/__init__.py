@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hlojit.lowered import lower
     from hlojit.placement import devices, get, put
     from hlojit.runtime import set_threads
-    from hlojit.tracing import cond, custom_call, fori_loop, jit, map, op, scan, switch, while_loop
+    from hlojit.tracing import as_is, cond, custom_call, fori_loop, jit, map, op, scan, switch, while_loop
 
 __version__ = "0.1.0"
 
@@ -66,6 +66,7 @@ _HOME = {
     "devices": "hlojit.placement",
     "get": "hlojit.placement",
     "put": "hlojit.placement",
+    "as_is": "hlojit.tracing",
     "cond": "hlojit.tracing",
     "custom_call": "hlojit.tracing",
     "fori_loop": "hlojit.tracing",
@@ -108,6 +109,7 @@ __all__ = [
     "PluginWarning",
     "UnsupportedError",
     "VerificationError",
+    "as_is",
     "channel",
     "compile",
     "cond",

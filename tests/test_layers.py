@@ -62,6 +62,8 @@ MAY_IMPORT = {
         ),
     ),
     "hlojit.new_plugin": (*EXTENSIONS, "hlojit.new_plugin"),
+    # What rewrites source knows nothing of arrays or graphs: a runtime brings them.
+    "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.rewriting"),
     "hlojit.tracing": (
         *EXTENSIONS,
         "hlojit.tracing",

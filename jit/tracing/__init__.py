@@ -4,8 +4,9 @@ from hlojit.tracing.control_flow import cond, fori_loop, map, scan, switch, whil
 from hlojit.tracing.decorator import jit
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.plugin_ops import custom_call, op
+from hlojit.tracing.rewriting.substitution import as_is
 from hlojit.tracing.tracer import Tracer
 
 __all__ = [
-    "Tracer", "TracingError", "cond", "custom_call", "fori_loop", "jit", "map", "op", "scan", "switch", "while_loop",
+    "Tracer", "TracingError", "as_is", "cond", "custom_call", "fori_loop", "jit", "map", "op", "scan", "switch", "while_loop",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What traced values are whose numbers do not depend on arguments: buffers, tables and counters that the function makes itself."""
+"""What traced values are that do not depend on arguments: buffers, tables and counters that the function makes itself."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ class Known:
             each, is_ready = open_.pop()
             if each in self._found:
                 if self._found[each] is None:
-                    return self._unknown(value)
+                    self._found[value] = None
+                    return None
                 continue
             producer = each.producer
             if producer is None or each.tensor_type.size > _MOST_ELEMENTS or len(seen) > _MOST_INSTRUCTIONS:
-                return self._unknown(value)
+                self._found[value] = None
+                return None
             if is_ready:
                 if producer not in seen:
                     seen.add(producer)
                     order.append(producer)
                 continue
             if producer.op.callees or any(_reads_outside(region) for region in producer.regions):
-                return self._unknown(value)
+                self._found[value] = None
+                return None
             open_.append((each, True))
             open_ += [(operand, False) for operand in producer.operands]
         return order
-
-    def _unknown(self, value: Value) -> None:
-        self._found[value] = None
 
 
 def _reads_outside(region: Any) -> bool:

@@ -3,6 +3,7 @@
 Not in a test module: pytest rewrites `assert` there, and functions that are others than their source are left alone.
 """
 
+# ruff: noqa: B007, PLW2901, SIM102
 from __future__ import annotations
 
 import math

@@ -36,7 +36,7 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         return functools.partial(rule, runtime.ops)
     if isinstance(function, (BuiltinMethodType, MethodType)):
         owner = function.__self__
-        if is_opaque(owner) and not (isinstance(function, MethodType) and not is_library(function.__func__)):
+        if is_opaque(owner) and not _is_users(function):
             runtime.require_own(site, owner)
     if isinstance(function, BuiltinMethodType):
         return _method(runtime, site, function)
@@ -54,6 +54,12 @@ def _method(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., 
         return functools.partial(arrays.made, runtime.ops, function)
     replaced: Callable[..., Any] | None = replacement_for(function)
     return function if replaced is None else replaced
+
+
+def _is_users(method: Any) -> bool:
+    """Whether it is written in Python, by the user: then it is rewritten, and what it changes is seen."""
+    function = getattr(method, "__func__", None)
+    return isinstance(function, FunctionType) and not is_library(function)
 
 
 def is_opaque(owner: Any) -> bool:
@@ -79,10 +85,8 @@ def _len(ops: Operations, value: Any) -> Any:
 
 
 def _range(ops: Operations, *bounds: Any) -> Any:
-    known = [ops.known_index(each) for each in bounds]
-    if any(each is None for each in known):
-        return walks.traced_range(ops, *bounds)
-    return range(*known)
+    known = [each for each in map(ops.known_index, bounds) if each is not None]
+    return range(*known) if len(known) == len(bounds) else walks.traced_range(ops, *bounds)
 
 
 def _enumerate(ops: Operations, iterable: Any, start: Any = 0) -> Any:

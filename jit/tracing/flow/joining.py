@@ -154,7 +154,7 @@ def guard(name: str, tracers: Sequence[Tracer], bound: Value) -> None:
 
 def outer_of(leaves: Leaves) -> list[bool]:
     """For each traced leaf whether it is an array of NumPy's, which was made outside of the program."""
-    return [isinstance(leaf, np.ndarray) and type(leaf) is not Tracer for leaf in leaves.traced]
+    return [not isinstance(leaf, Tracer) and isinstance(leaf, np.ndarray) for leaf in leaves.traced]
 
 
 def storages_of(leaves: Leaves) -> list[Storage | None]:

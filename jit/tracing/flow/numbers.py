@@ -1,4 +1,4 @@
-"""Python's functions of numbers, and those of ``math``, on traced values: Python's results, and its errors when the function runs."""
+"""Python's functions of numbers, and those of ``math``, on traced values: Python's results and errors."""
 
 from __future__ import annotations
 

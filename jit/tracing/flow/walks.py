@@ -1,4 +1,4 @@
-"""What a ``for`` goes through whose number of rounds is large, or known at run time only: ranges and arrays, counted and zipped."""
+"""What a ``for`` goes through that is long, or of a length that is known at run time only: ranges and arrays."""
 
 from __future__ import annotations
 
