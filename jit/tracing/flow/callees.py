@@ -13,7 +13,7 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from hlojit.tracing.flow import arrays, numbers, walks
+from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.rewriting import Site, is_library, substitute
@@ -107,6 +107,6 @@ _RULES: Final[dict[Any, Callable[..., Any]]] = {
     builtins.enumerate: _enumerate,
     builtins.zip: _zip,
     builtins.reversed: _reversed,
-    **numbers.RULES,
+    **python_functions.RULES,
     **arrays.RULES,
 }
