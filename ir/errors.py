@@ -49,6 +49,10 @@ class PluginWarning(HlojitWarning):
     """Something that a plugin says has no effect, or a plugin could not be loaded; the message names it."""
 
 
+class RetracingWarning(HlojitWarning):
+    """A jitted function is compiled for ever new shapes, types or static arguments; the message names what changes."""
+
+
 class ParseError(HlojitError):
     """StableHLO text that cannot be read.
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ParseError,
         PluginError,
         PluginWarning,
+        RetracingWarning,
         UnsupportedError,
         VerificationError,
     )
@@ -86,6 +87,7 @@ _HOME = {
         "ParseError",
         "PluginError",
         "PluginWarning",
+        "RetracingWarning",
         "UnsupportedError",
         "VerificationError",
     ),
@@ -107,6 +109,7 @@ __all__ = [
     "ParseError",
     "PluginError",
     "PluginWarning",
+    "RetracingWarning",
     "UnsupportedError",
     "VerificationError",
     "as_is",

@@ -18,7 +18,7 @@ import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final, overload
+from typing import Any, TypeVar, final, overload
 
 import numpy as np
 from hlojit.arrays import Array, NDArray
@@ -36,7 +36,9 @@ from hlojit.tracing.donated import DonatedParameters, argument_names, argument_n
 from hlojit.tracing.guards import Guards
 from hlojit.tracing.outcomes import Outcome, aliases
 from hlojit.tracing.recorder import Recorder
+from hlojit.tracing.retracing import MOST_KEPT, warn_of_changes
 from hlojit.tracing.rounding_seed import SeedParameter
+from hlojit.tracing.specializing import NeedsValues, never_arrays
 from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
 from hlojit.tracing.tracer import Tracer
 
@@ -65,6 +67,21 @@ class _Compiled:
         return unflatten(self.structure, made if isinstance(made, tuple) else (made,))
 
 
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """Arguments, and what of them is traced and what static."""
+
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+    dynamic: Any
+    static: StaticArguments
+    leaves: list[Any]
+    """Of ``dynamic``."""
+    structure: Structure
+
+
+_Result = TypeVar("_Result")
 _compilations = InFlight()
 """By function and signature."""
 
@@ -88,6 +105,8 @@ class JittedFunction:
         self.function = function
         self._name = name_of(function)
         self.static_argnames = frozenset(static_argnames)
+        self._static = self.static_argnames
+        """These, and those that have become static since (``hlojit.tracing.specializing``)."""
         self.backend = backend if backend is None or isinstance(backend, str) else tuple(backend)
         # What the caller's mapping becomes later is no matter of what was decorated before.
         self.options = copy.deepcopy(options) if isinstance(options, Mapping) else options
@@ -122,13 +141,12 @@ class JittedFunction:
         found = None if named else self._known(arguments)
         if found is not None:
             return found.results(found.call(*arguments), arguments)
-        dynamic, static = self._bind(arguments, named)
-        leaves, structure = self._recorder.flat(dynamic)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        call = self._call_of(arguments, named)
+        if any(isinstance(leaf, Tracer) for leaf in call.leaves):
             # Called from a function that is being traced: part of that graph.
             with registry().using(*self.plugins):
                 return self.function(*arguments, **named)
-        arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
+        leaves, arrays, compiled, tables_identity = self._prepared(call)
         self._note(arguments, named, compiled, tables_identity)
         return compiled.results(compiled.call(*arrays), leaves)
 
@@ -141,9 +159,7 @@ class JittedFunction:
         found = None if named else self._known(arguments)
         if found is not None:
             return self._started(found, arguments, arguments)
-        dynamic, static = self._bind(arguments, named)
-        leaves, structure = self._recorder.flat(dynamic)
-        arrays, compiled, tables_identity = self._prepare(leaves, structure, dynamic, static)
+        leaves, arrays, compiled, tables_identity = self._prepared(self._call_of(arguments, named))
         self._note(arguments, named, compiled, tables_identity)
         return self._started(compiled, arrays, leaves)
 
@@ -160,10 +176,13 @@ class JittedFunction:
 
     def lower(self, *arguments: Any, **named: Any) -> Module:
         """The StableHLO module that a call with these arguments traces to (``str`` prints it)."""
-        dynamic, static = self._bind(arguments, named)
-        arrays = [as_array(leaf) for leaf in self._recorder.flat(dynamic)[0]]
-        with registry().load().using(*self.plugins):
-            return self._recorder.trace(dynamic, static, arrays).module
+
+        def trace(call: _Call) -> Module:
+            arrays = [as_array(leaf) for leaf in call.leaves]
+            with registry().load().using(*self.plugins):
+                return self._recorder.trace(call.dynamic, call.static, arrays).module
+
+        return self._specialized(self._call_of(arguments, named), trace)
 
     # ------------------------------------------------------------------ parts
 
@@ -188,7 +207,7 @@ class JittedFunction:
         self, arguments: tuple[Any, ...], named: Mapping[str, Any], compiled: _Compiled, tables_identity: str
     ) -> None:
         """Have ``_known`` find it the next time."""
-        if named or self.static_argnames or not all(type(each) is Array and each.buffer for each in arguments):
+        if named or self._static or not all(type(each) is Array and each.buffer for each in arguments):
             return
         types = [each.type for each in arguments]
         self._by_types[(*types, self.backend or BACKEND.text(), tables_identity)] = compiled
@@ -197,11 +216,11 @@ class JittedFunction:
         """Split a call into its traced arguments (args, kwargs) and its static ones."""
         if self._seed is not None:
             named = self._seed.given(arguments, named)
-        if not self.static_argnames:
+        if not self._static:
             return (arguments, named), NONE
         bound = self.signature.bind(*arguments, **named)
         bound.apply_defaults()
-        values = {name: bound.arguments.pop(name) for name in sorted(self.static_argnames)}
+        values = {name: bound.arguments.pop(name) for name in sorted(self._static)}
         try:
             static = static_arguments(values)
         except TypeError:
@@ -210,6 +229,30 @@ class JittedFunction:
                 + ", ".join(f"{name}={value!r}" for name, value in values.items())
             ) from None
         return ((), dict(bound.arguments)), static
+
+    def _call_of(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Call:
+        dynamic, static = self._bind(arguments, named)
+        return _Call(arguments, named, dynamic, static, *self._recorder.flat(dynamic))
+
+    def _specialized(self, call: _Call, use: Callable[[_Call], _Result]) -> _Result:
+        """What comes of a call; parameters become static without which nothing does."""
+        while True:
+            try:
+                return use(call)
+            except NeedsValues as need:
+                needed = need.parameters
+            except ArgumentError:
+                needed = never_arrays(self.signature, call.dynamic)
+                if not needed:
+                    raise
+            self._static |= needed
+            call = self._call_of(call.arguments, call.named)
+
+    def _prepared(self, call: _Call) -> tuple[Sequence[Any], list[NDArray | Array], _Compiled, str]:
+        """The leaves and arrays of a call, what is compiled for them, and for which plugins."""
+        return self._specialized(
+            call, lambda each: (each.leaves, *self._prepare(each.leaves, each.structure, each.dynamic, each.static))
+        )
 
     def _prepare(
         self, leaves: Sequence[Any], structure: Structure, dynamic: Any, static: StaticArguments
@@ -267,7 +310,10 @@ class JittedFunction:
                         self._forget(table, key)
                         if not asked:
                             table.setdefault(general, made)
-                    return table.setdefault(key, made)
+                    found = table.setdefault(key, made)
+                    names = [name for name, _ in self._recorder.named_leaves(dynamic)]
+                    warn_of_changes(self.function, self._name, list(table), names)
+                    return found
         return found
 
     def _made(
@@ -291,6 +337,8 @@ class JittedFunction:
     def _forget(self, table: dict[tuple[Any, ...], _Compiled], key: tuple[Any, ...]) -> None:
         """Make room for what is compiled under new plugins: what was compiled under earlier ones is kept for a few."""
         present = list(table)
+        for each in present[: max(len(present) - MOST_KEPT, 0)]:
+            table.pop(each, None)
         earlier = list(dict.fromkeys(each[-1] for each in present if each[-1] != key[-1]))
         surplus = set(earlier[: max(len(earlier) - _KEPT_ENVIRONMENTS, 0)])
         if surplus:

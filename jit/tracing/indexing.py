@@ -14,6 +14,7 @@ from hlojit.tracing.errors import TracingError
 from hlojit.tracing.layouts import Strides, contiguous, shadow
 from hlojit.tracing.operations import Operations
 from hlojit.tracing.steps import Part, Place
+from hlojit.tracing.traced_slices import is_traced_slice, stretch
 from hlojit.tracing.tracer import Tracer
 
 
@@ -58,6 +59,7 @@ def _seen(ops: Operations, operand: Tracer, keys: list[Any], *, may_be_scalar: b
     """The view that a basic index makes; some of its positions may be known at run time only."""
     if operand.is_scalar:
         operand = ops.wrap(operand.value)
+    operand, keys = _between_traced_bounds(ops, operand, keys)
     is_traced = [isinstance(each, Tracer) for each in keys]
     inner = _part(ops, operand, [slice(None) if traced else each for each, traced in zip(keys, is_traced)])
     dimensions, positions = [], []
@@ -75,6 +77,16 @@ def _seen(ops: Operations, operand: Tracer, keys: list[Any], *, may_be_scalar: b
         inner = Tracer(inner.window.then(Place(tuple(dimensions), tuple(positions)), type, left), ops)
     is_scalar = may_be_scalar and not inner.shape and all(each is not None for each in keys)
     return ops.scalar(inner.value) if is_scalar else inner
+
+
+def _between_traced_bounds(ops: Operations, operand: Tracer, keys: list[Any]) -> tuple[Tracer, list[Any]]:
+    """The view after the slices whose bounds are known at run time only, and what is left of them."""
+    left = list(keys)
+    for number, each in enumerate(keys):
+        if is_traced_slice(each):
+            dimension = sum(1 for before in keys[:number] if before is not None)
+            operand, left[number] = stretch(ops, operand, dimension, each)
+    return operand, left
 
 
 def _part(ops: Operations, operand: Tracer, keys: list[Any]) -> Tracer:
@@ -128,8 +140,6 @@ def _basic(shape: tuple[int, ...], keys: list[Any]) -> Part:
             continue
         extent = shape[dimension]
         if isinstance(key, slice):
-            if any(isinstance(part, Tracer) for part in (key.start, key.stop, key.step)):
-                raise TracingError("the bounds of a slice must be known when tracing; use an array of indices")
             start, stop, step = key.indices(extent)
             count = len(range(start, stop, step))
             if step < 0:
@@ -261,10 +271,6 @@ def _gathered_strides(batch_rank: int, position: int, shape: tuple[int, ...]) ->
 
 
 def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> None:
-    if any(key is None or (isinstance(key, slice) and key != slice(None)) for key in keys):
-        raise TracingError(
-            "an update with index arrays can be combined with whole slices (:) only; index the rest with arrays too"
-        )
     inner, advanced = _split(ops, operand, keys)
     batch_shape = advanced.vectors.tensor_type.shape[:-1]
     rest = [d for d in range(inner.ndim) if d not in advanced.dimensions]
@@ -287,5 +293,4 @@ def _scatter(ops: Operations, operand: Tracer, keys: list[Any], value: Any) -> N
         regions=[region],
         result_types=[inner.type],
     ).result
-    # Nothing was sliced: the result has the array's own shape.
-    operand.window.write(ops, ops.builder.reshape(result, operand.shape))
+    inner.window.write(ops, result)

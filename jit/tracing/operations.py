@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.known import Known
 from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
 from hlojit.tracing.scopes import Scopes
+from hlojit.tracing.specializing import parameters_behind
 from hlojit.tracing.steps import Bits
 from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
@@ -71,6 +72,8 @@ class Operations:
         self.carries = False
         """Whether values are read to be carried out of a region, bound or not."""
         self._known = Known()
+        self.scalar_parameters: Mapping[Value, str] = {}
+        """The arguments that are Python's numbers, with their parameters."""
         self.asked_layouts: set[int] = set()
         """The arguments (numbers of leaves) whose strides something was decided by."""
 
@@ -81,6 +84,12 @@ class Operations:
         if operand.context is not self or not self.is_open or operand.element_type.dtype is None:
             return None
         return self._known.array(operand.value)
+
+    def parameters_behind(self, operand: Tracer) -> frozenset[str]:
+        """The parameters of which alone, all of them Python's numbers, something was computed; else none."""
+        if operand.context is not self or not self.is_open or not self.scalar_parameters:
+            return frozenset()
+        return parameters_behind(operand.value, self.scalar_parameters)
 
     def known_index(self, operand: Any) -> int | None:
         """A whole number that is the same at every call; None of a traced one that is not."""

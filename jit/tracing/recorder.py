@@ -30,6 +30,7 @@ from hlojit.tracing.random_states import RandomStates
 from hlojit.tracing.rewriting import Site, running, substitute
 from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.scopes import Scopes
+from hlojit.tracing.specializing import numbers_of
 from hlojit.tracing.static_arguments import StaticArguments
 from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Tracer
@@ -101,7 +102,7 @@ class Recorder:
         arrays: Sequence[NDArray | Array],
         same: tuple[int, ...] | None = None,
     ) -> Traced:
-        """``same`` as ``aliases`` gives it."""
+        """``same`` as ``aliases`` gives it.  Raises ``NeedsValues`` where parameters must be static."""
         unrolled: frozenset[Site] = frozenset()
         while True:
             try:
@@ -132,6 +133,7 @@ class Recorder:
         scopes = Scopes(tables())
         operations = Dispatch(builder, scopes)
         operations.checks_indices = self.check_indices
+        operations.scalar_parameters = numbers_of(self.signature, dynamic, function.body.arguments)
         names = [name for name, _ in self.named_leaves(dynamic)]
         storages = _storages(function.body.arguments, leaves, names, same)
         tracers = [

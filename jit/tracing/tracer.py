@@ -16,6 +16,7 @@ from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.specializing import NeedsValues
 from hlojit.tracing.storage import View
 
 Kind = np.dtype[Any] | ElementType
@@ -164,7 +165,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             "pass the argument as static"
         )
 
+    def _repeats(self, other: Any) -> bool:
+        """Whether it is a Python integer beside a list or text, which it repeats."""
+        return self.weak in (bool, int) and isinstance(other, (list, tuple, str, bytes))
+
     def _no_value(self, what: str, instead: str) -> NoReturn:
+        parameters = self.context.parameters_behind(self)
+        if parameters:
+            raise NeedsValues(parameters)
         raise TracingError(
             f"{what} needs the elements of {self!r}, which are known only when the compiled function runs; {instead}"
         )
@@ -378,14 +386,18 @@ def _leaves_it_to(other: Any) -> bool:
 
 def _forward(name: str, ufunc: np.ufunc) -> Callable[[Tracer, Any], Any]:
     def operator(self: Tracer, other: Any) -> Any:
-        return NotImplemented if _leaves_it_to(other) else self.context.operator(name, ufunc, self, other)
+        if _leaves_it_to(other) or (ufunc is np.multiply and self._repeats(other)):
+            return NotImplemented
+        return self.context.operator(name, ufunc, self, other)
 
     return operator
 
 
 def _backward(name: str, ufunc: np.ufunc) -> Callable[[Tracer, Any], Any]:
     def operator(self: Tracer, other: Any) -> Any:
-        return NotImplemented if _leaves_it_to(other) else self.context.operator(name, ufunc, other, self)
+        if _leaves_it_to(other) or (ufunc is np.multiply and self._repeats(other)):
+            return NotImplemented
+        return self.context.operator(name, ufunc, other, self)
 
     return operator
 

@@ -256,7 +256,7 @@ def test_generators_and_coroutines_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", ["text", object(), lambda: 0, np.array(["a"]), np.array([None]), np.array([1], "M8[s]")]
+    "argument", [["text"], object(), [lambda: 0], np.array(["a"]), np.array([None]), np.array([1], "M8[s]")]
 )
 def test_arguments_that_are_no_arrays_are_refused(argument: Any) -> None:
     with pytest.raises(hlojit.ArgumentError):

@@ -14,6 +14,7 @@ from hlojit.tracing.flow.loops import Loop, Steps, Unsettled
 from hlojit.tracing.flow.regions import region
 from hlojit.tracing.flow.walks import Walk, walk_of
 from hlojit.tracing.rewriting import UNDEFINED, RunBody, Site, State
+from hlojit.tracing.specializing import NeedsValues
 from hlojit.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def for_loop(runtime: TracedRuntime, site: Site, iterable: Any, state: State) ->
     if walk is None:
         return (yield from _one_by_one(runtime, site, iterable, state))
     if isinstance(walk.count, Tracer):
-        loop, condition = _counted(runtime, site, walk, 0, state)
-        del state
-        return (yield from loop.run(condition, _step(runtime, site, walk), settle=True))
+        return (yield from _traced(runtime, site, walk, walk.count, state))
     try:
         return (yield from _known(runtime, site, walk, state))
     except Exception as error:
@@ -59,6 +58,21 @@ def for_loop(runtime: TracedRuntime, site: Site, iterable: Any, state: State) ->
             f"this loop of {walk.count} rounds is compiled as a loop, its number of the round is known only when the "
             f"function runs ({site})"
         )
+        raise
+
+
+def _traced(
+    runtime: TracedRuntime, site: Site, walk: Walk, count: Tracer, state: State
+) -> Generator[RunBody, State, State]:
+    """A number of rounds that depends on arguments; it is asked for where the body cannot be that of a loop."""
+    loop, condition = _counted(runtime, site, walk, 0, state)
+    del state
+    try:
+        return (yield from loop.run(condition, _step(runtime, site, walk), settle=True))
+    except Exception as error:
+        parameters = runtime.ops.parameters_behind(count)
+        if parameters:
+            raise NeedsValues(parameters) from error
         raise
 
 
