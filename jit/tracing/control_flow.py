@@ -6,7 +6,8 @@ carried out of the branch or loop.  With nothing traced the same functions run a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,10 @@ from hlojit.tracing.state import Form, Leaves, form_of, joined, require_alike, v
 from hlojit.tracing.storage import Storage
 from hlojit.tracing.tracer import Tracer
 
+_SHARED: Final = (
+    "an array that a branch or loop gave may be one of outside of it, or two of its results may be one array: whether a write "
+    "into one changes the other is known only when the function runs; return a copy from the branch or body: .copy()"
+)
 _ROUNDS: Final = 4
 """Of finding out what a loop carries: each may make a Python integer a float, or find another array that is written."""
 
@@ -87,6 +92,7 @@ def fori_loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], state: Any
             state = body(number, state)
         return state
     ops.mark()
+    start, stop = (_count(ops, each) for each in (start, stop))
     result = loop(
         ops,
         lambda pair: pair[0] < stop,
@@ -95,6 +101,16 @@ def fori_loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], state: Any
         "fori_loop",
     )
     return result[1]
+
+
+def _count(ops: Operations, number: Any) -> Any:
+    """A limit of a loop as a Python integer, as ``range`` takes it."""
+    if isinstance(number, Tracer) and not number.shape and number.dtype.kind in "biu":
+        # Of a truth value the integer.
+        return ops.python_number(number) + 0
+    if isinstance(number, Tracer):
+        raise TypeError(f"{number.__class__.__name__!r} object cannot be interpreted as an integer")
+    return operator.index(number)
 
 
 def scan(
@@ -160,22 +176,27 @@ def scan(
 def _forms_of_rows(ops: Operations, step: Callable[[Any, Any], tuple[Any, Any]], state: Any) -> tuple[list[Form], Any]:
     """What each step of a scan gives, found out by recording one that is thrown away."""
     made = len(ops.checks.made)
-    with recording(ops, Block(())):
-        number = Tracer(ops.wrap(ops.full(0, np.dtype(np.int64))).window, ops, weak=int)
-        y = Leaves(step(number, _copied(ops, state))[1])
-        forms = [form_of(ops, leaf) for leaf in y.traced]
-    del ops.checks.made[made:]
+    start = Leaves(state)
+    carried = [form_of(ops, leaf) for leaf in start.traced]
+    for _ in range(_ROUNDS + len(carried)):
+        with recording(ops, Block(())):
+            number = Tracer(ops.wrap(ops.full(0, np.dtype(np.int64))).window, ops, weak=int)
+            leaves = [form.tracer(ops, value_in(ops, leaf, form)) for leaf, form in zip(start.traced, carried)]
+            result, rows = step(number, unflatten(start.structure, start.with_traced(leaves)))
+            y, after = Leaves(rows), Leaves(result)
+            require_alike([start, after], "scan: the state and what the function returns")
+            own = [form_of(ops, leaf) for leaf in after.traced]
+            forms = [form_of(ops, leaf) for leaf in y.traced]
+        del ops.checks.made[made:]
+        names = [start.names[place] for place in start.places]
+        joint = [
+            joined(pair, lambda name=name: f"scan: state{name}")  # type: ignore[misc]
+            for name, pair in zip(names, zip(carried, own))
+        ]
+        if joint == carried:
+            break
+        carried = joint
     return forms, y.structure
-
-
-def _copied(ops: Operations, state: Any) -> Any:
-    leaves = Leaves(state)
-    return unflatten(leaves.structure, leaves.with_traced([_own(ops, leaf) for leaf in leaves.traced]))
-
-
-def _own(ops: Operations, leaf: Any) -> Any:
-    form = form_of(ops, leaf)
-    return form.tracer(ops, value_in(ops, leaf, form))
 
 
 def _scanned(
@@ -188,7 +209,9 @@ def _scanned(
     structure: Any = None
     for number in order:
         state, y = function(state, at(number))
-        rows[number], structure = flatten(y)
+        leaves, structure = flatten(y)
+        # What is written into them later is not of this step.
+        rows[number] = [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     return state, unflatten(structure, [np.stack(column) for column in zip(*rows)]) if count else None
 
 
@@ -228,9 +251,11 @@ def choose(ops: Operations, index: Value, branches: Sequence[Callable[[], Any]],
     """One of several branches: by a truth value (the first if it is true), or by a number from 0."""
     location = ops.builder.location
     frames, results = [], []
+    shared: set[int] = set()
     for branch in branches:
         with recording(ops, Block(())) as frame:
             results.append(Leaves(branch()))
+            shared |= _shared(results[-1].traced, frame)
             values = [(leaf, form_of(ops, leaf)) for leaf in results[-1].traced]
         frames.append((frame, values))
     require_alike(results, what)
@@ -248,7 +273,28 @@ def choose(ops: Operations, index: Value, branches: Sequence[Callable[[], Any]],
     made = ops.builder.create(
         "stablehlo.if" if is_truth else "stablehlo.case", [index], regions=[frame.block for frame, _ in frames]
     )
-    return _carried_out(ops, made.results, results[0], forms, written, has_code)
+    return _carried_out(ops, made.results, results[0], forms, written, has_code, shared)
+
+
+def _shared(leaves: Sequence[Any], frame: Frame) -> set[int]:
+    """Which of the arrays that a region gives are ones of outside, or one array with another of them.
+
+    NumPy would give them as they are, and a write into one would be seen in the other; here they are others behind the region.
+    So they are read only, and those of outside become so.
+    """
+    arrays = {
+        number: leaf.window.storage
+        for number, leaf in enumerate(leaves)
+        if isinstance(leaf, Tracer) and not leaf.is_scalar and leaf.size
+    }
+    found = set()
+    for number, storage in arrays.items():
+        if storage.frame is not frame:
+            storage.locked = storage.locked or _SHARED
+            found.add(number)
+        elif any(other is storage for each, other in arrays.items() if each != number):
+            found.add(number)
+    return found
 
 
 def _end(
@@ -281,9 +327,11 @@ def _carried_out(
     forms: Sequence[Form],
     written: Sequence[Storage],
     has_code: bool,
+    shared: Collection[int],
 ) -> Any:
     """What a branch or loop gives; its writes and failed checks take effect."""
     leaves = [form.tracer(ops, value) for form, value in zip(forms, values)]
+    _lock(leaves, shared)
     for storage, value in zip(written, values[len(forms) :]):
         ops.store(storage, value)
     if has_code:
@@ -291,20 +339,26 @@ def _carried_out(
     return unflatten(shape.structure, shape.with_traced(leaves))
 
 
+def _lock(leaves: Sequence[Tracer], shared: Collection[int]) -> None:
+    for number in shared:
+        leaves[number].window.storage.locked = _SHARED
+
+
 def loop(ops: Operations, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any, what: str) -> Any:
     """A loop that carries a state, the storages that it writes, and the number of the first check that failed."""
     start = Leaves(state)
     forms = [form_of(ops, leaf) for leaf in start.traced]
     written: list[Storage] = []
+    shared: set[int] = set()
     location = ops.builder.location
-    for _ in range(_ROUNDS + len(forms)):
+    for _ in range(_ROUNDS + 2 * len(forms)):
         made = len(ops.checks.made)
-        test = _Region(ops, start, forms, written, condition, what, is_test=True)
-        step = _Region(ops, start, forms, written, body, what, is_test=False)
+        test = _Region(ops, start, forms, written, shared, condition, what, is_test=True)
+        step = _Region(ops, start, forms, written, shared, body, what, is_test=False)
         found = list(dict.fromkeys([*written, *test.wrote, *step.wrote]))
-        if step.forms == forms and found == written:
+        if step.forms == forms and found == written and step.shared <= shared:
             break
-        forms, written = step.forms, found
+        forms, written, shared = step.forms, found, shared | step.shared
         del ops.checks.made[made:]
     else:
         raise TracingError(f"{what}: the types of its state do not settle: {', '.join(str(form) for form in forms)}")
@@ -321,7 +375,7 @@ def loop(ops: Operations, condition: Callable[[Any], Any], body: Callable[[Any],
     ops.builder.location = location
     regions = [test.frame.block, step.frame.block]
     results = ops.builder.create("stablehlo.while", values, regions=regions).results
-    return _carried_out(ops, results, start, forms, written, has_code)
+    return _carried_out(ops, results, start, forms, written, has_code, shared)
 
 
 class _Region:
@@ -333,6 +387,7 @@ class _Region:
         start: Leaves,
         forms: Sequence[Form],
         written: Sequence[Storage],
+        shared: Collection[int],
         function: Callable[[Any], Any],
         what: str,
         *,
@@ -348,11 +403,13 @@ class _Region:
             for storage, value in given.items():
                 ops.store(storage, value)
             leaves = [form.tracer(ops, value) for form, value in zip(forms, block.arguments)]
+            _lock(leaves, shared)
             result = function(unflatten(start.structure, start.with_traced(leaves)))
             if is_test:
                 self.truth = _truth(ops, result, what)
             else:
                 self.leaves = Leaves(result)
+                self.shared = _shared(self.leaves.traced, self.frame)
                 require_alike([start, self.leaves], f"{what}: the state and what the body returns")
                 own = [form_of(ops, leaf) for leaf in self.leaves.traced]
                 names = [start.names[place] for place in start.places]

@@ -163,3 +163,71 @@ def test_views_read_inside_are_read_again_outside() -> None:
         return first, column * 2, fori_loop(0, n, lambda i, s: s + column[i], 0.0), column
 
     agree(inside, X, 2)
+
+
+def test_an_array_of_outside_that_a_branch_gives_cannot_be_written_behind_it() -> None:
+    def given(x: Any, flag: Any) -> Any:
+        v = x[1:]
+        row = cond(flag, lambda: v, lambda: x[:1])
+        row[0] = 9
+        return x
+
+    def source(x: Any, flag: Any) -> Any:
+        row = cond(flag, lambda: x, lambda: x + 1)
+        x[0] = 9
+        return row
+
+    def twice(x: Any, flag: Any) -> Any:
+        def both() -> Any:
+            made = x + 1
+            return made, made[0]
+
+        all, first = cond(flag, both, both)
+        first[:] = 0
+        return all
+
+    def of_a_loop(x: Any, flag: Any) -> Any:
+        pair = fori_loop(0, 3, lambda i, s: (s[1], s[1]), (x, x + 1))
+        pair[0][0] = 5
+        return pair
+
+    def in_a_loop(x: Any, flag: Any) -> Any:
+        def body(i: Any, pair: Any) -> Any:
+            pair[0][0] += 1
+            return pair[1], pair[1]
+
+        return fori_loop(0, 3, body, (x, x + 1))
+
+    for function in (given, source, twice, of_a_loop, in_a_loop):
+        with pytest.raises(TracingError, match=r"return a copy from the branch or body"):
+            hlojit.jit(function)(X.copy(), True)
+
+    def copied(x: Any, flag: Any) -> Any:
+        row = cond(flag, lambda: x[1:].copy(), lambda: x[:1].copy())
+        row[0] = 9
+        return x, row
+
+    agree(copied, X, True)
+
+
+def test_the_rows_of_a_scan_have_the_type_of_all_its_steps() -> None:
+    agree(lambda x: scan(lambda total, v: (total + v, total), 0, x), X[0] + 0.5)
+
+
+def test_the_rows_of_a_scan_are_of_their_step() -> None:
+    def summed(total: Any, v: Any) -> Any:
+        total += v
+        return total, total
+
+    np.testing.assert_array_equal(scan(summed, np.zeros(3), X)[1], hlojit.jit(lambda x: scan(summed, np.zeros(3), x)[1])(X))
+    np.testing.assert_array_equal(scan(summed, np.zeros(3), X)[1], np.cumsum(X, 0))
+
+
+def test_limits_of_a_loop_are_integers() -> None:
+    agree(lambda x, n: fori_loop(np.uint8(0), n, lambda i, s: s + i, x), 1.0, np.uint8(3))
+    agree(lambda x, n: fori_loop(False, n, lambda i, s: s + i, x), 1.0, True)
+    for start in (2.5, np.float32(2)):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            hlojit.jit(lambda x, start=start: fori_loop(start, 4, lambda i, s: s + i, x))(1.0)
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            hlojit.jit(lambda x, start: fori_loop(start, 4, lambda i, s: s + i, x))(1.0, start)
