@@ -219,7 +219,9 @@ def test_the_rows_of_a_scan_are_of_their_step() -> None:
         total += v
         return total, total
 
-    np.testing.assert_array_equal(scan(summed, np.zeros(3), X)[1], hlojit.jit(lambda x: scan(summed, np.zeros(3), x)[1])(X))
+    np.testing.assert_array_equal(
+        scan(summed, np.zeros(3), X)[1], hlojit.jit(lambda x: scan(summed, np.zeros(3), x)[1])(X)
+    )
     np.testing.assert_array_equal(scan(summed, np.zeros(3), X)[1], np.cumsum(X, 0))
 
 
