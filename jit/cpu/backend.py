@@ -38,7 +38,7 @@ from hlojit.ir.ops.internal import chosen_kernel
 from hlojit.ir.passes.fusion_limits import FusionLimits
 from hlojit.ir.process_grid import ProcessGrid, grid_of
 from hlojit.ir.versions import versions_text
-from hlojit.llvm.host import emit_host
+from hlojit.llvm.loop_function import emit_program
 from hlojit.llvm.math_library import with_own_math
 from hlojit.lowering.abi import identity as runtime_identity
 from hlojit.lowering.kernel import KernelCode
@@ -161,13 +161,16 @@ class CpuBackend(Backend):
         target = self.cache.target
         with compilation(target) as batch:
             program = build_program(module.main, kernel_source(self.cache, batch))
-            batch.add(ENTRY, Request(emit_host(program, ENTRY, target.machine), "host"))
+            host, loops = emit_program(program, ENTRY, target.machine)
+            batch.add(ENTRY, Request(host, "host"))
+            for loop in loops:
+                batch.add(loop.symbol, Request(loop.ir, "loops", loop.linked))
             kernels = self.cache.objects(kernels_of(program), partial(assemble, batch))
-            host = batch.finish()[ENTRY]
+            images = batch.finish()
         return compiled_program(
             module,
             program,
-            ((ENTRY, host), *kernels),
+            (*((name, images[name]) for name in (ENTRY, *(loop.symbol for loop in loops))), *kernels),
             backend=self.name,
             target=target,
             runtime=runtime_identity(),

@@ -317,6 +317,12 @@ class LlvmBuilder(LlvmArithmetic):
         self._globals[symbol] = f'{symbol} = private unnamed_addr constant [{len(content)} x i8] c"{text}"'
         return Val(symbol, "ptr")
 
+    def constant_aligned(self, content: bytes, alignment: int) -> Val:
+        """The same at a multiple of so many bytes."""
+        address = self.constant_bytes(content)
+        self._globals[address.text] += f", align {alignment}"
+        return address
+
     def constant_record(self, body: str) -> Val:
         """A private constant of any type, ``body`` being LLVM's text of type and value; returns its address."""
         symbol = f"@.record.{len(self._globals)}"

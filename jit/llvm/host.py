@@ -75,6 +75,8 @@ class HostEmitter:
         self._depth = 0
         """Loops and branches around what is being emitted, within its function."""
         self._pending: list[tuple[str, Sequence[Step], bool]] = []
+        self.functions: dict[int, str] = {}
+        """Loops that are functions of modules of their own, by identity, and their symbols."""
         self._is_beside = False
         """Whether what is being emitted runs beside the program, on a thread that shares no work."""
         self._frames = {step.event: n for n, step in enumerate(s for s in program.walk() if isinstance(s, Begin))}
@@ -85,6 +87,8 @@ class HostEmitter:
         b = self.builder
         b.declare("hlojit_parallel_for", "declare void @hlojit_parallel_for(ptr, ptr, ptr, i64, i64)")
         b.declare("hlojit_poll", "declare i32 @hlojit_poll(ptr)")
+        for symbol in self.functions.values():
+            b.declare(symbol, f"declare i32 @{symbol}(ptr, ptr, ptr)")
         for launch in self.program.launches():
             for phase in launch.kernel.phases:
                 b.declare(phase.symbol, f"declare void @{phase.symbol}(ptr, ptr, i64, i64)")
@@ -185,6 +189,10 @@ class HostEmitter:
         following = b.fresh_label("go")
         b.branch_if(b.icmp("ne", status, Val("0", "i32")), "cancelled", following)
         b.begin_block(following)
+
+    def _poll_in(self, step: Loop) -> None:
+        """Once round a loop."""
+        self._poll()
 
     def _poll(self) -> None:
         self._stop_if(self.builder.emit("i32", 1, "call i32 @hlojit_poll(ptr %context)"))
@@ -350,11 +358,17 @@ class HostEmitter:
         return b.icmp("ne", byte, Val("0", "i8"))
 
     def _loop(self, step: Loop) -> None:
+        if id(step) in self.functions:
+            self._call_segment(self.functions[id(step)])
+        else:
+            self._emit_loop(step)
+
+    def _emit_loop(self, step: Loop) -> None:
         b = self.builder
         head, body, end = (b.fresh_label(stem) for stem in ("while", "body", "done"))
         b.branch(head)
         b.begin_block(head)
-        self._poll()
+        self._poll_in(step)
         self._nested(step.condition)
         b.branch_if(self._flag(step.predicate), body, end)
         b.begin_block(body)

@@ -71,6 +71,8 @@ class Liveness:
         self.lives: dict[Buffer, Life] = {}
         self.end = 0
         """Last position."""
+        self.spans: dict[int, tuple[int, int]] = {}
+        """First and last position of every loop, by its identity."""
         self._definitions: dict[Buffer, list[int]] = {}
         """For every buffer, in how many loops its valid writes stand, the innermost last."""
         self._loops: list[_Construct] = []
@@ -127,6 +129,7 @@ class Liveness:
         self.end += 1
         if isinstance(construct.step, Loop):
             self._loops.pop()
+            self.spans[id(construct.step)] = construct.start, self.end
             for buffer in construct.extended:
                 self._cover(buffer, self.end)
             # The condition has run at least once, and the body has not.

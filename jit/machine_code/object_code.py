@@ -2,7 +2,8 @@
 
 Pipelines: *plain* for code to be compiled as it stands, *host* for such code in which no time is spent, *lean* for code whose
 vectors are explicit, *inline* the same after inlining what is marked ``alwaysinline``, *coroutines* the same after splitting
-coroutines, *vectorize* for scalar loops that LLVM is to widen, *threads* for the code of one thread of many.
+coroutines, *vectorize* for scalar loops that LLVM is to widen, *loops* for kernels within loops, *threads* for the code of one
+thread of many.
 Objects contain no absolute address; symbols are resolved by name when an object is loaded.
 
 Imports llvmlite and next to nothing else: this is what a worker (``compile_worker.py``) has to load before it can begin.
@@ -146,6 +147,8 @@ def _optimized_here(
                     # Several kernels of a program may bring the same function: it is nobody's but the kernel's.
                     if not function.is_declaration and function.name not in own:
                         function.linkage = "internal"
+                        if pipeline == "loops" and not any(b"noinline" in each for each in function.attributes):
+                            function.add_function_attribute("alwaysinline")
                 module.verify()
             except RuntimeError as error:
                 raise HlojitError(f"internal error: LLVM refuses generated code: {error}") from error

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from hlojit.ir.passes.rewriting import Rule
-from hlojit.ir.passes.rules import arithmetic, logic, movement, products, slicing, structure
+from hlojit.ir.passes.rules import arithmetic, logic, movement, products, slicing, structure, updates
 
 ALL_RULES: tuple[Rule, ...] = (
     *arithmetic.RULES,
     *logic.RULES,
     *movement.RULES,
     *slicing.RULES,
+    *updates.RULES,
     *products.RULES,
     *structure.RULES,
 )

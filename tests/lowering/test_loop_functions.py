@@ -1,0 +1,131 @@
+"""Loops that become functions of their own: what is planned, and that they compute, stop and count what they did before."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import hlojit
+import numpy as np
+import pytest
+from hlojit.cpu.backend import ENTRY
+from hlojit.extensions.registration.registry import registry
+from hlojit.ir import evaluate
+from hlojit.llvm.loop_function import emit_program
+from hlojit.lowering.loop_functions import LONGEST_INTERVAL, plan_loop_functions, poll_interval
+from hlojit.lowering.machine import GENERIC
+from hlojit.lowering.program import Launch, Program
+
+
+def program_of(text: str) -> Program:
+    backend = registry().backend("cpu")
+    program: Program = backend.program(hlojit.lower(text).freeze())
+    return program
+
+
+MEANS = """func.func @main(%x: tensor<300xf64>, %a: tensor<f64>) -> tensor<300xf64> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %s = stablehlo.constant dense<0.0> : tensor<f64>
+  %r:3 = stablehlo.while(%i = %zero, %m = %s, %y = %x) : tensor<i32>, tensor<f64>, tensor<300xf64>
+   cond {
+    %n = stablehlo.constant dense<300> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %e = stablehlo.dynamic_slice %x, %i, sizes = [1] : (tensor<300xf64>, tensor<i32>) -> tensor<1xf64>
+    %v = stablehlo.reshape %e : (tensor<1xf64>) -> tensor<f64>
+    %d = stablehlo.subtract %v, %m : tensor<f64>
+    %t = stablehlo.multiply %a, %d : tensor<f64>
+    %k = stablehlo.add %m, %t : tensor<f64>
+    %u = stablehlo.reshape %k : (tensor<f64>) -> tensor<1xf64>
+    %w = stablehlo.dynamic_update_slice %y, %u, %i : (tensor<300xf64>, tensor<1xf64>, tensor<i32>) -> tensor<300xf64>
+    stablehlo.return %j, %k, %w : tensor<i32>, tensor<f64>, tensor<300xf64>
+  }
+  return %r#2 : tensor<300xf64>
+}"""
+
+
+def test_a_loop_over_scalars_is_one_function() -> None:
+    program = program_of(MEANS)
+    (function,) = plan_loop_functions(program)
+    assert len(function.inlined) == sum(isinstance(step, Launch) for step in program.walk())
+    host, (loop,) = emit_program(program, ENTRY, GENERIC)
+    assert host.count(f"call i32 @{loop.symbol}") == 1
+    assert "hlojit_parallel_for" not in loop.ir.replace("declare void @hlojit_parallel_for", "")
+    # What is passed on from one kernel to the next is the function's own; counter and mean begin with what is in the arena.
+    arena = len(program.inputs) + len(program.outputs)
+    assert loop.ir.count(f"%slots, i64 {arena}\n") == 2
+
+
+def test_it_computes_what_the_loop_says() -> None:
+    x = np.random.default_rng(0).standard_normal(300)
+    (expected,) = evaluate(hlojit.parse(MEANS), x, np.float64(0.1))
+    np.testing.assert_array_equal(hlojit.compile(MEANS)(x, np.float64(0.1)), expected)
+
+
+LARGE = """func.func @main(%x: tensor<300000xf64>) -> tensor<300000xf64> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<300000xf64>
+   cond {
+    %n = stablehlo.constant dense<3> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %v = stablehlo.reverse %y, dims = [0] : tensor<300000xf64>
+    %w = stablehlo.add %v, %x : tensor<300000xf64>
+    stablehlo.return %j, %w : tensor<i32>, tensor<300000xf64>
+  }
+  return %r#1 : tensor<300000xf64>
+}"""
+
+
+def test_long_kernels_are_launched_and_shared_out() -> None:
+    program = program_of(LARGE)
+    (function,) = plan_loop_functions(program)
+    _, (loop,) = emit_program(program, ENTRY, GENERIC)
+    assert 0 < len(function.inlined) < sum(isinstance(step, Launch) for step in program.walk())
+    assert "call void @hlojit_parallel_for" in loop.ir
+    x = np.random.default_rng(0).standard_normal(300_000)
+    (expected,) = evaluate(hlojit.parse(LARGE), x)
+    np.testing.assert_array_equal(hlojit.compile(LARGE)(x), expected)
+
+
+def test_loops_ask_whether_to_stop_seldom_but_in_time() -> None:
+    (function,) = plan_loop_functions(program_of(MEANS))
+    assert 1 << 8 <= poll_interval(function.step.body) <= LONGEST_INTERVAL
+    (function,) = plan_loop_functions(program_of(LARGE))
+    assert poll_interval(function.step.body) == 1
+    assert poll_interval([]) == LONGEST_INTERVAL
+
+
+ENDLESS = """func.func @main(%x: tensor<f64>) -> tensor<f64> {
+  %r = stablehlo.while(%y = %x) : tensor<f64>
+   cond {
+    %p = stablehlo.compare EQ, %y, %y : (tensor<f64>, tensor<f64>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %v = stablehlo.negate %y : tensor<f64>
+    stablehlo.return %v : tensor<f64>
+  }
+  return %r : tensor<f64>
+}"""
+
+
+def test_an_endless_loop_can_be_interrupted() -> None:
+    executable = hlojit.compile(ENDLESS)
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(TimeoutError):
+            executable(np.float64(1))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
