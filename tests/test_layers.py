@@ -64,6 +64,7 @@ MAY_IMPORT = {
     "hlojit.new_plugin": (*EXTENSIONS, "hlojit.new_plugin"),
     # What rewrites source knows nothing of arrays or graphs: a runtime brings them.
     "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.rewriting"),
+    "hlojit.transforms": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms"),
     "hlojit.tracing": (
         *EXTENSIONS,
         "hlojit.tracing",
@@ -147,6 +148,7 @@ JIT_ORDER = (
     ("compiler",),
     ("kernel_report", "lowered", "new_plugin"),
     ("tracing",),
+    ("transforms",),
     ("testing",),
     ("command",),
     ("__main__",),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from hlojit.ir.graph import Block, Instruction
+from collections.abc import Collection
+
+from hlojit.ir.graph import Block, Instruction, Value
 from hlojit.ir.passes.graph_facts import has_own_effect
 
 
-def sweep(block: Block, before: Instruction | None = None) -> None:
-    """Remove instructions whose results nobody reads; of a block in work those up to ``before`` stay."""
+def sweep(block: Block, before: Instruction | None = None, keep: Collection[Value] = ()) -> None:
+    """Remove instructions whose results nobody reads; of a block in work those up to ``before`` stay, and what makes ``keep``."""
     instruction = block.last
     while instruction is not None and instruction is not before:
         previous = instruction.previous
-        if _is_dead(instruction):
+        if _is_dead(instruction) and not any(result in keep for result in instruction.results):
             instruction.erase()
         else:
             for region in instruction.regions:

@@ -17,6 +17,7 @@ from hlojit.ir.ops.derivatives.kinds import (
     Tangents,
     instantiated,
     is_differentiable,
+    own_values,
     zeros,
 )
 from hlojit.ir.types import tensor
@@ -154,7 +155,7 @@ def _record_loop(work: RecordingWork, i: Instruction) -> tuple[Sequence[Value], 
     active = _active_states(work, body, [work.is_active(value) for value in i.operands])
     kept = [k for k in range(count) if body.returned[k] is not body.arguments[k]]
     if turns == 0:
-        return i.operands, lambda b, cotangents: _given(i.operands, cotangents)
+        return own_values(work.builder, i.operands), lambda b, cotangents: _given(i.operands, cotangents)
     found = _forward_loop(work.builder, i, kept, turns)
     stacks = found[count:]
     moving = [k for k in range(count) if active[k]]

@@ -202,3 +202,8 @@ def summed(b: Any, values: Sequence[Value | None]) -> Value | None:
         if value is not None:
             total = value if total is None else b.add(total, value)
     return total
+
+
+def own_values(b: Any, values: Sequence[Value]) -> list[Value]:
+    """The same values as results of instructions of their own: each has cotangents of its own."""
+    return [b.reshape(value, value.tensor_type.shape) for value in values]

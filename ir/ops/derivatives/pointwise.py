@@ -1,6 +1,6 @@
 """Derivatives of ops on elements.
 
-Where a function has no derivative the conventions are JAX's: at a tie both operands of ``maximum`` count half, ``abs`` has 0 at
+Where a function has no derivative the conventions are JAX's: at a tie both operands of ``maximum`` count half, ``abs`` has 1 at
 0, ``clamp`` counts its operand strictly between the bounds.
 """
 
@@ -187,7 +187,11 @@ def _by_complex(of_complex: Derivative, of_real: Derivative) -> Chosen:
     return Chosen(lambda instruction: of_complex if _is_complex(instruction.operands[0]) else of_real)
 
 
-ABS = _by_complex(Pushed(_push_modulus), Partials(lambda b, y, x: b.sign(x)))
+def _direction(b: Any, y: Value, x: Value) -> Any:
+    return b.select(b.compare(x, number(b, 0, x), "GE"), number(b, 1, x), number(b, -1, x))
+
+
+ABS = _by_complex(Pushed(_push_modulus), Partials(_direction))
 SIGN = _by_complex(Pushed(_push_sign), Constant())
 STEPS = Constant()
 

@@ -1,0 +1,71 @@
+"""How a transformed function is called: in the trace in work, or compiled by itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, final
+
+from hlojit.tracing.callables import name_of
+from hlojit.tracing.decorator import JittedFunction, jit
+from hlojit.tracing.operations import Operations
+
+Body = Callable[..., Any]
+"""``body(operations, *arguments, **named)`` builds into the trace in work."""
+
+
+@final
+class TransformedFunction:
+    """A function that builds into the trace in work, and is compiled once a signature where it is called by itself."""
+
+    def __init__(self, body: Body, function: Callable[..., Any]):
+        self._body = body
+        self._function = function
+        self._jitted: JittedFunction | None = None
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        operations = Operations.in_work.get()
+        if operations is not None:
+            return self._body(operations, *arguments, **named)
+        if self._jitted is None:
+            self._jitted = compiled(self, self._function)
+        return self._jitted(*arguments, **named)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<hlojit transformation of {name_of(self._function)}>"
+
+
+def compiled(function: Callable[..., Any], like: Callable[..., Any]) -> JittedFunction:
+    """``function`` jitted as ``like`` is, if that is."""
+    if not isinstance(like, JittedFunction):
+        return jit(function)
+    return jit(
+        function,
+        static_argnames=tuple(sorted(like.static_argnames)),
+        backend=like.backend,
+        options=like.options,
+        plugins=like.plugins,
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(body: Body, function: Callable[..., Any], options: tuple[Any, ...]) -> JittedFunction:
+    def call(*arguments: Any) -> Any:
+        operations = Operations.in_work.get()
+        assert operations is not None, "it is traced"
+        return body(operations, function, options, *arguments)
+
+    call.__name__ = name_of(function)
+    return jit(call)
+
+
+def call(body: Body, function: Callable[..., Any], options: tuple[Any, ...], *arguments: Any) -> Any:
+    """``body(operations, function, options, *arguments)``, compiled where nothing is traced; the last functions are kept."""
+    operations = Operations.in_work.get()
+    if operations is not None:
+        return body(operations, function, options, *arguments)
+    return _kept(body, function, options)(*arguments)
