@@ -9,6 +9,7 @@ import dataclasses
 
 from hlojit.ir.ops.chlo import special
 from hlojit.ir.ops.definition import Cost, define
+from hlojit.ir.ops.derivatives import pointwise as derivatives
 from hlojit.ir.ops.pointwise import FLOAT, by_type, unary, widened
 from hlojit.ir.ops.transcendental import by_name
 
@@ -20,6 +21,7 @@ GAMMA = define(
             by_type(real=by_name("gamma")),
             widened(special("gamma")),
             cost=Cost.EXPENSIVE,
+            derivative=derivatives.GAMMA,
             summary="The gamma function; NaN at the negative integers, infinite with the sign of zero.",
         ),
         name="hlojit.gamma",

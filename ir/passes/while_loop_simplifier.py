@@ -149,9 +149,14 @@ def trip_count(loop: Instruction, at_most: int = 1 << 40) -> int | None:
 
     None where that is not its form, or where it runs more than ``at_most`` times.
     """
+    test = loop.regions[0].returned[0].producer
+    return None if test is None else counted_turns(loop, test, at_most)
+
+
+def counted_turns(loop: Instruction, test: Instruction, at_most: int = 1 << 40) -> int | None:
+    """After how many turns ``test``, an instruction of the condition, is false for the first time; None as ``trip_count``."""
     condition, body = loop.regions
-    test = condition.returned[0].producer
-    if test is None or test.op != COMPARE or test.block is not condition:
+    if test.op != COMPARE or test.block is not condition:
         return None
     counter, bound = test.operands
     if counter.owner is not condition:

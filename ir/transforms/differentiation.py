@@ -38,6 +38,7 @@ from hlojit.ir.ops.derivatives.kinds import (
 from hlojit.ir.passes.while_loop_simplifier import trip_count
 from hlojit.ir.transforms.errors import no_derivative, refused
 from hlojit.ir.transforms.free_values import free_values
+from hlojit.ir.transforms.loops import most_turns
 from hlojit.ir.transforms.rules import derivative_of, made_of
 
 
@@ -269,6 +270,10 @@ class Recording:
     def trip_count(self, loop: Instruction) -> int | None:
         """How often a loop runs, if that is known."""
         return trip_count(loop)
+
+    def most_turns(self, loop: Instruction) -> int | None:
+        """How often a loop runs at most, if that is known."""
+        return most_turns(loop)
 
     def refuse(self, instruction: Instruction, why: str) -> Exception:
         """The error for an instruction that cannot be differentiated."""

@@ -43,8 +43,8 @@ def vmap(
             types = [value.tensor_type.with_shape(value.tensor_type.shape[1:]) for value in moved.values()]
             region = place.trace(run, [leaves[k] for k in moved], types)
             lanes = vectorize_block(operations.builder, region.block, [Lane(v, True) for v in moved.values()], size)
-            values = region.without_check(operations, [lane.value for lane in lanes])
-            axes_of_results = _prefix("out_axes", out_axes, unflatten(region.structure, values))
+            results = region.without_check(operations, [lane.value for lane in lanes])
+            axes_of_results = _prefix("out_axes", out_axes, unflatten(region.structure, results))
             made = [_at(operations, lane, axis, size) for lane, axis in zip(lanes, axes_of_results)]
             found = place.done(made)
         return unflatten(region.structure, [result(operations, value) for value in found])

@@ -19,6 +19,7 @@ from hlojit.ir.ops.derivatives.kinds import (
     Tangents,
     instantiated,
     is_differentiable,
+    own_values,
     zeros,
 )
 from hlojit.ir.transforms.errors import no_derivative

@@ -227,7 +227,7 @@ def _jvp(operations: Operations, fun: Any, options: Any, primals: Any, tangents:
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """``(result, pull)``, of which ``pull(cotangent)`` returns the arguments' cotangents; with ``has_aux`` the auxiliary values, too.
+    """``(result, pull)``, of which ``pull(cotangent)`` returns the arguments' cotangents; with ``has_aux``, those values.
 
     ``pull`` computes what it needs of the function again; in a jitted function that is done once for both.
     """
@@ -307,6 +307,8 @@ def _jacobian(
             region = place.trace(function, varied.leaves, [value.type for value in varied.values])
             for type in region.types:
                 _check_result(name, type, holomorphic)
+            if region.is_checked:
+                region.without_check(operations, operations.builder.inline(region.block, varied.values))
             found = place.done(_entries(operations, place, region, varied.values, forward))
         width = len(varied.values)
         rows = []

@@ -62,7 +62,7 @@ class Region:
         b = operations.builder
         if code.tensor_type.rank:
             none = b.constant(0, tensor((), "i32"))
-            (code,) = (b.reduce([code], [none], b.combiner("maximum", "i32"), dimensions=(0,)),)  # type: ignore[attr-defined]
+            code = b.reduce([code], [none], b.combiner("maximum", "i32"), dimensions=(0,))
         operations.checks.follow(b, code)
         return results
 
@@ -137,9 +137,13 @@ class Place:
     def done(self, values: Sequence[Value]) -> list[Value]:
         """Remove what nobody reads but for ``values``, which are returned as they are then."""
         self.forget()
-        found = list(values) if is_transformed() else self._expanded(values)
+        checks = self._operations.checks
+        codes = [] if checks.running is None else [checks.running]
+        found = [*values, *codes]
+        found = found if is_transformed() else self._expanded(found)
         sweep(self._block, self._before, set(found))
-        return found
+        checks.running = found[-1] if codes else None
+        return found[: len(values)]
 
     def _expanded(self, values: Sequence[Value]) -> list[Value]:
         """Replace functions with derivatives of their own by what they compute."""

@@ -315,6 +315,59 @@ def test_checkpoints_compute_again() -> None:
     np.testing.assert_allclose(inner(X, 2.0), np.sin(np.sin(X) * 2))
 
 
+def test_checks_inside_raise_and_arguments_stay_inside() -> None:
+    def picked(x: Any, k: Any) -> Any:
+        return x[k] ** 2
+
+    np.testing.assert_allclose(hlojit.grad(picked)(X, 1), [0, 2 * X[1], 0, 0, 0])
+    for transformed in (hlojit.grad(picked), hlojit.jacrev(picked), hlojit.jacfwd(picked)):
+        with pytest.raises(IndexError):
+            transformed(X, 9)
+    with pytest.raises(IndexError):
+        hlojit.vmap(picked, (None, 0))(X, np.array([1, 9]))
+
+    def writes(x: Any, y: Any) -> Any:
+        y[0] = 0
+        return hlojit.grad(lambda z: np.sum(z) * y[1])(x), y
+
+    np.testing.assert_allclose(hlojit.jit(writes)(X, X.copy())[0], np.full(5, X[1]))
+
+    def leaks(x: Any) -> Any:
+        y = x * 1
+
+        def inner(z: Any) -> Any:
+            y[0] = z[0]
+            return np.sum(y * z)
+
+        return hlojit.grad(inner)(x)
+
+    with pytest.raises(hlojit.HlojitError, match="writes into an array that it has not been given"):
+        hlojit.jit(leaks)(X)
+
+
+def test_loops_and_branches_of_functions() -> None:
+    def powers(x: Any) -> Any:
+        return hlojit.fori_loop(0, 3, lambda i, s: s * x + i, x)
+
+    assert hlojit.grad(powers)(2.0) == pytest.approx(4 * 8 + 0 + 1)
+    np.testing.assert_allclose(hlojit.vmap(hlojit.grad(powers))(X), 4 * X**3 + 1)
+    chosen = hlojit.grad(lambda x: hlojit.cond(x > 0, np.sin, lambda y: y * y, x))
+    assert (chosen(-2.0), chosen(0.0)) == (-4.0, 0.0)
+    np.testing.assert_allclose(hlojit.vmap(chosen)(X), np.where(X > 0, np.cos(X), 2 * X))
+
+    def until(x: Any) -> Any:
+        return hlojit.while_loop(lambda s: s < 100.0, lambda s: s * x, x)
+
+    assert hlojit.jacfwd(until)(3.0) == 5 * 3.0**4
+    np.testing.assert_allclose(hlojit.vmap(until)(np.array([2.0, 3.0])), [128.0, 243.0])
+    with pytest.raises(hlojit.UnsupportedError, match="reverse mode needs a bound for the number of turns"):
+        hlojit.grad(until)(3.0)
+    _, rows = hlojit.vmap(lambda x: hlojit.scan(lambda s, a: (s + a, s * a), 0.0, x))(np.stack([X, X]))
+    assert rows.shape == (2, 5)
+    sums = hlojit.grad(lambda x: hlojit.scan(lambda s, a: (s * a, s + a), 1.0, x)[0])
+    np.testing.assert_allclose(sums(X), np.prod(X) / X)
+
+
 # refused
 
 

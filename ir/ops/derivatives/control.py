@@ -120,13 +120,22 @@ def _loaded(b: Any, stack: Value, turn: Value) -> Any:
     return b.reshape(part, shape)
 
 
-def _counts(turns: int) -> Any:
-    return lambda b, turn, *_: b.compare(turn, b.constant(turns, _COUNTER), "LT")
+def _below(turns: int, taken: Value | None = None) -> Any:
+    """A condition: the counter is below a constant, and below the number of turns that were taken."""
+
+    def test(b: Any, turn: Value, *states: Value) -> Value:
+        known: Value = b.compare(turn, b.constant(turns, _COUNTER), "LT")
+        return known if taken is None else b.and_(known, b.compare(turn, taken, "LT"))
+
+    return test
 
 
-def _forward_loop(b: Any, i: Instruction, kept: Sequence[int], turns: int) -> Sequence[Value]:
-    """The loop, with a stack for each state that is kept; what follows the stacks are the states."""
-    body, count = i.regions[1], len(i.operands)
+def _forward_loop(
+    b: Any, i: Instruction, kept: Sequence[int], turns: int, *, is_exact: bool
+) -> tuple[Sequence[Value], Sequence[Value], Value | None]:
+    """The loop with a stack for each state that is kept: states, stacks, and how many turns there were if that was not known."""
+    condition, body = i.regions
+    count = len(i.operands)
     stacks = []
     for number in kept:
         type = i.operands[number].tensor_type
@@ -138,17 +147,22 @@ def _forward_loop(b: Any, i: Instruction, kept: Sequence[int], turns: int) -> Se
         one = inner.constant(1, _COUNTER)
         return [inner.add(number, one), *inner.inline(body, states), *grown]
 
-    results: Sequence[Value] = b.while_([b.constant(0, _COUNTER), *i.operands, *stacks], _counts(turns), turn)
-    return results[1:]
+    def test(inner: Any, number: Value, *values: Value) -> Value:
+        known: Value = _below(turns)(inner, number)
+        return known if is_exact else inner.and_(known, inner.inline(condition, values[:count])[0])
+
+    taken, *results = b.while_([b.constant(0, _COUNTER), *i.operands, *stacks], test, turn)
+    return results[:count], results[count:], None if is_exact else taken
 
 
 def _record_loop(work: RecordingWork, i: Instruction) -> tuple[Sequence[Value], Pull]:
-    turns = work.trip_count(i)
+    exact = work.trip_count(i)
+    turns = work.most_turns(i) if exact is None else exact
     if turns is None:
         raise work.refuse(
             i,
-            "reverse mode needs the number of turns of a loop, and this one's is known only when it runs; count from a "
-            "constant to a constant, or use forward mode (jvp, jacfwd)",
+            "reverse mode needs a bound for the number of turns of a loop, and this one's is known only when it runs; count "
+            "from a constant to a constant, or use forward mode (jvp, jacfwd)",
         )
     body, count = i.regions[1], len(i.operands)
     captured = work.captured(i)
@@ -156,8 +170,7 @@ def _record_loop(work: RecordingWork, i: Instruction) -> tuple[Sequence[Value], 
     kept = [k for k in range(count) if body.returned[k] is not body.arguments[k]]
     if turns == 0:
         return own_values(work.builder, i.operands), lambda b, cotangents: _given(i.operands, cotangents)
-    found = _forward_loop(work.builder, i, kept, turns)
-    stacks = found[count:]
+    results, stacks, taken = _forward_loop(work.builder, i, kept, turns, is_exact=exact is not None)
     moving = [k for k in range(count) if active[k]]
 
     def pull(b: Any, cotangents: Tangents) -> Sequence[tuple[Value, Value]]:
@@ -165,7 +178,8 @@ def _record_loop(work: RecordingWork, i: Instruction) -> tuple[Sequence[Value], 
         totals = [zeros(b, value.type) for value in captured]
 
         def turn(inner: Any, number: Value, *values: Value) -> list[Value]:
-            back = inner.subtract(inner.constant(turns - 1, _COUNTER), number)
+            ran = inner.constant(turns, _COUNTER) if taken is None else taken
+            back = inner.subtract(inner.subtract(ran, inner.constant(1, _COUNTER)), number)
             states = list(i.operands)
             for k, stack in zip(kept, stacks):
                 states[k] = _loaded(inner, stack, back)
@@ -179,10 +193,10 @@ def _record_loop(work: RecordingWork, i: Instruction) -> tuple[Sequence[Value], 
             return [inner.add(number, inner.constant(1, _COUNTER)), *new[: len(moving)], *sums]
 
         start = b.constant(0, _COUNTER)
-        _, *results = b.while_([start, *first, *totals], _counts(turns), turn)
-        return list(zip([*(i.operands[k] for k in moving), *captured], results))
+        _, *found = b.while_([start, *first, *totals], _below(turns, taken), turn)
+        return list(zip([*(i.operands[k] for k in moving), *captured], found))
 
-    return found[:count], pull
+    return results, pull
 
 
 def _given(operands: Sequence[Value], cotangents: Tangents) -> Sequence[tuple[Value, Value]]:

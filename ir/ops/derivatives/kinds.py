@@ -169,6 +169,9 @@ class RecordingWork(Protocol):
     def trip_count(self, loop: Instruction) -> int | None:
         """How often a loop runs, if that is known."""
 
+    def most_turns(self, loop: Instruction) -> int | None:
+        """How often a loop runs at most, if that is known."""
+
     def refuse(self, instruction: Instruction, why: str) -> Exception:
         """The error for an instruction that cannot be differentiated."""
 

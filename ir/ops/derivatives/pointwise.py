@@ -141,6 +141,7 @@ ERF = Partials(lambda b, y, x: _gaussian(b, x, 2 / math.sqrt(math.pi)))
 ERFC = Partials(lambda b, y, x: _gaussian(b, x, -2 / math.sqrt(math.pi)))
 ERF_INV = Partials(lambda b, y, x: b.multiply(number(b, math.sqrt(math.pi) / 2, x), b.exponential(b.multiply(y, y))))
 LGAMMA = Partials(lambda b, y, x: b.digamma(x))
+GAMMA = Partials(lambda b, y, x: b.multiply(y, b.digamma(x)))
 DIGAMMA = Partials(lambda b, y, x: b.polygamma(number(b, 1, x), x))
 
 
