@@ -37,6 +37,7 @@ from hlojit.tracing.guards import Guards
 from hlojit.tracing.outcomes import Outcome, aliases
 from hlojit.tracing.recorder import Recorder
 from hlojit.tracing.retracing import MOST_KEPT, warn_of_changes
+from hlojit.tracing.rewriting import substitute
 from hlojit.tracing.rounding_seed import SeedParameter
 from hlojit.tracing.specializing import NeedsValues, never_arrays
 from hlojit.tracing.static_arguments import NONE, StaticArguments, static_arguments
@@ -145,7 +146,7 @@ class JittedFunction:
         if any(isinstance(leaf, Tracer) for leaf in call.leaves):
             # Called from a function that is being traced: part of that graph.
             with registry().using(*self.plugins):
-                return self.function(*arguments, **named)
+                return substitute(self.function)(*arguments, **named)
         leaves, arrays, compiled, tables_identity = self._prepared(call)
         self._note(arguments, named, compiled, tables_identity)
         return compiled.results(compiled.call(*arrays), leaves)

@@ -11,7 +11,7 @@ from hlojit.ir.transforms.vectorization import Vectorizing, vectorize_block
 from hlojit.tracing.containers import flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.transforms.calls import TransformedFunction
-from hlojit.transforms.regions import argument_error, fresh, result, transforming
+from hlojit.transforms.regions import argument_error, called, fresh, result, transforming
 
 
 def vmap(
@@ -37,7 +37,7 @@ def vmap(
             for k, tracer in zip(moved, tracers):
                 given[k] = tracer
             own, keywords = unflatten(structure, given)
-            return fun(*own, **keywords)
+            return called(fun, *own, **keywords)
 
         with transforming(operations) as place:
             types = [value.tensor_type.with_shape(value.tensor_type.shape[1:]) for value in moved.values()]

@@ -29,7 +29,7 @@ from hlojit.tracing.callables import name_of
 from hlojit.tracing.containers import Structure, flatten, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.transforms.calls import TransformedFunction
-from hlojit.transforms.regions import Region, argument_error, is_transformed, result, trace
+from hlojit.transforms.regions import Region, argument_error, called, is_transformed, result, trace
 
 
 def _vectorized(block: Block, size: int) -> Block:
@@ -220,7 +220,7 @@ class _Call:
 
         def run(tracers: Sequence[Any]) -> Any:
             own, named = self.arguments(tracers)
-            return function(*own, **named)
+            return called(function, *own, **named)
 
         region = trace(self.operations, run, self.leaves, self.types)
         self.results = region.structure
@@ -260,7 +260,7 @@ class _Custom:
 
     def _body(self, operations: Operations, *arguments: Any, **named: Any) -> Any:
         if not is_transformed():
-            return self._fun(*arguments, **named)
+            return called(self._fun, *arguments, **named)
         call = _Call(operations, arguments, named, self._fixed)
         return call.made(self._fun, self._rule(call))
 
@@ -295,7 +295,7 @@ class custom_jvp(_Custom):
 
         def run(tracers: Sequence[Any]) -> Any:
             primals, tangents = call.moving(tracers[:count]), call.moving(tracers[count:])
-            found = jvp(*call.fixed, primals, tangents)
+            found = called(jvp, *call.fixed, primals, tangents)
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise argument_error("custom_jvp", "the rule returns a pair: the result and its tangent")
             if flatten(found[1])[1] != call.results:
@@ -331,7 +331,7 @@ class custom_vjp(_Custom):
 
         def forward(tracers: Sequence[Any]) -> Any:
             own, named = call.arguments(tracers)
-            found_result, needed = fwd(*own, **named)
+            found_result, needed = called(fwd, *own, **named)
             _, kept["structure"] = flatten(needed)
             found, _ = flatten(needed)
             values = [call.operations.value(leaf) for leaf in found]
@@ -342,7 +342,7 @@ class custom_vjp(_Custom):
         def backward(tracers: Sequence[Any]) -> Any:
             count = len(kept["types"])
             needed = unflatten(kept["structure"], tracers[:count])
-            found = bwd(*call.fixed, needed, unflatten(call.results, tracers[count:]))
+            found = called(bwd, *call.fixed, needed, unflatten(call.results, tracers[count:]))
             return _in_full(call, found)
 
         def second() -> Block:
@@ -382,7 +382,7 @@ def checkpoint(fun: Callable[..., Any]) -> TransformedFunction:
 
     def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
         if not is_transformed():
-            return fun(*arguments, **named)
+            return called(fun, *arguments, **named)
         return _Call(operations, arguments, named, ()).made(fun, _Again())
 
     return TransformedFunction(body, fun)

@@ -16,7 +16,7 @@ from hlojit.ir.types import TensorType
 from hlojit.tracing.containers import flatten, paths, unflatten
 from hlojit.tracing.operations import Operations
 from hlojit.transforms.calls import TransformedFunction, call
-from hlojit.transforms.regions import Place, Region, argument_error, fresh, result, transforming
+from hlojit.transforms.regions import Place, Region, argument_error, called, fresh, result, transforming
 
 
 def _numbers(argnums: int | Sequence[int]) -> tuple[int, ...]:
@@ -123,7 +123,8 @@ def value_and_grad(
         varied = _Varied(name, operations, arguments, _numbers(argnums), holomorphic)
         with transforming(operations) as place:
             function = varied.call(
-                lambda *a, **k: _with_aux(name, fun(*a, **k), has_aux) if has_aux else fun(*a, **k), named
+                lambda *a, **k: _with_aux(name, called(fun, *a, **k), has_aux) if has_aux else called(fun, *a, **k),
+                named,
             )
             region = place.trace(function, varied.leaves, [value.type for value in varied.values])
             count, of_result, of_aux = _split(region, has_aux)
@@ -213,7 +214,9 @@ def _jvp(operations: Operations, fun: Any, options: Any, primals: Any, tangents:
     varied = _Varied("jvp", operations, primals, range(len(primals)), holomorphic=False)
     moving = _matching("jvp", operations, "tangents", tangents, varied.structure, varied.values)
     with transforming(operations) as place:
-        function = varied.call(lambda *a: _with_aux("jvp", fun(*a), has_aux) if has_aux else fun(*a), {})
+        function = varied.call(
+            lambda *a: _with_aux("jvp", called(fun, *a), has_aux) if has_aux else called(fun, *a), {}
+        )
         region = place.trace(function, varied.leaves, [value.type for value in varied.values])
         count, of_result, of_aux = _split(region, has_aux)
         b = operations.builder
@@ -240,14 +243,14 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def _results(operations: Operations, fun: Any, options: Any, primals: Any) -> Any:
-    return fun(*primals)
+    return called(fun, *primals)
 
 
 def _vjp(operations: Operations, fun: Any, options: Any, primals: Any, cotangents: Any) -> Any:
     (has_aux,) = options
     varied = _Varied("vjp", operations, primals, range(len(primals)), holomorphic=False)
     with transforming(operations) as place:
-        function = varied.call(lambda *a: _with_aux("vjp", fun(*a), has_aux)[0], {})
+        function = varied.call(lambda *a: _with_aux("vjp", called(fun, *a), has_aux)[0], {})
         region = place.trace(function, varied.leaves, [value.type for value in varied.values])
 
         def given(operations: Operations, results: Sequence[Value]) -> list[Value]:
@@ -303,7 +306,7 @@ def _jacobian(
     def body(operations: Operations, *arguments: Any, **named: Any) -> Any:
         varied = _Varied(name, operations, arguments, _numbers(argnums), holomorphic)
         with transforming(operations) as place:
-            function = varied.call(lambda *a, **k: _with_aux(name, fun(*a, **k), has_aux)[0], named)
+            function = varied.call(lambda *a, **k: _with_aux(name, called(fun, *a, **k), has_aux)[0], named)
             region = place.trace(function, varied.leaves, [value.type for value in varied.values])
             for type in region.types:
                 _check_result(name, type, holomorphic)
@@ -316,7 +319,7 @@ def _jacobian(
             row = _wrapped(operations, varied.structure, found[number * width : (number + 1) * width])
             rows.append(row[0] if isinstance(argnums, int) else row)
         jacobian = unflatten(region.structure, rows)
-        return (jacobian, _with_aux(name, fun(*arguments, **named), has_aux)[1]) if has_aux else jacobian
+        return (jacobian, _with_aux(name, called(fun, *arguments, **named), has_aux)[1]) if has_aux else jacobian
 
     return TransformedFunction(body, fun)
 

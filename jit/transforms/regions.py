@@ -18,6 +18,8 @@ from hlojit.tracing.containers import Structure, flatten
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.frames import recording
 from hlojit.tracing.operations import Operations
+from hlojit.tracing.rewriting import substitute
+from hlojit.tracing.scipy_functions import replacement_for
 from hlojit.tracing.state import Form, form_of, is_number_or_array
 from hlojit.tracing.tracer import Tracer
 
@@ -79,6 +81,13 @@ def like(operations: Operations, value: Value, leaf: Any) -> Tracer:
 def result(operations: Operations, value: Value) -> Tracer:
     """What a transformed function returns: a NumPy scalar, where there are no dimensions."""
     return operations.wrap(value) if value.tensor_type.shape else operations.scalar(value)
+
+
+def called(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a user's function, as functions in traced code are called: rewritten, if it has control flow of its own."""
+    replaced = replacement_for(function)
+    made: Callable[..., Any] = substitute(function) if replaced is None else replaced
+    return made(*arguments, **named)
 
 
 def trace(operations: Operations, function: Callable[..., Any], leaves: Sequence[Any], types: Sequence[Type]) -> Region:
