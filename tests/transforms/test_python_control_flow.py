@@ -45,7 +45,7 @@ def continued(x: Any) -> Any:
 def rows(x: Any) -> Any:
     y = np.outer(x, x)
     for row in y:
-        row /= row.sum()
+        row /= row.sum()  # noqa: PLW2901
     return np.sum(y**2)
 
 
