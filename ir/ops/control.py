@@ -27,7 +27,7 @@ from hlojit.ir.ops.definition import (
     Trait,
     define,
 )
-from hlojit.ir.ops.derivatives import control as derivatives
+from hlojit.ir.ops.derivatives import control, loops
 from hlojit.ir.ops.derivatives.pointwise import IDENTITY
 from hlojit.ir.ops.parts import SEPARATELY, each_part
 from hlojit.ir.ops.rules import (
@@ -227,7 +227,7 @@ WHILE = define(
         traits=STRUCTURAL,
         lowering=Structural("loop"),
         parts={ElementType: SEPARATELY},
-        derivative=derivatives.LOOP,
+        derivative=loops.LOOP,
         batching=batching.loop,
         summary="repeats a body while a condition holds",
     )
@@ -281,7 +281,7 @@ IF = define(
         traits=STRUCTURAL,
         lowering=Structural("branch"),
         parts={ElementType: SEPARATELY},
-        derivative=derivatives.BRANCH,
+        derivative=control.BRANCH,
         batching=batching.branch,
         summary="evaluates one of two branches",
     )
@@ -312,7 +312,7 @@ CASE = define(
         traits=STRUCTURAL,
         lowering=Structural("branch"),
         parts={ElementType: SEPARATELY},
-        derivative=derivatives.BRANCH,
+        derivative=control.BRANCH,
         batching=batching.branch,
         summary="evaluates the branch that an index chooses, the last one if it is out of range",
     )

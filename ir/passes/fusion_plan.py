@@ -99,6 +99,10 @@ class FusionPlan:
             role = self._roles[instruction] = role_of(instruction)
         return role
 
+    def is_root(self, instruction: Instruction) -> bool:
+        """Whether a group writes the results of an instruction to memory."""
+        return any(instruction in group.roots for group in self.groups_of.get(instruction, ()))
+
     def make(self) -> FusionPlan:
         """Decide for every instruction and return the plan."""
         for instruction in reversed(self._instructions):

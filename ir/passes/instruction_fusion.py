@@ -118,7 +118,7 @@ def _build(plan: FusionPlan, anchor: Instruction, group: Group, members: list[In
             if isinstance(owner, Instruction) and plan.role_of(owner) is Role.SPLAT:
                 body.append(clone_instruction(owner, mapping))
             else:
-                source = _alias_at(block, anchor, operand)
+                source = _alias_at(plan, anchor, operand)
                 if source not in inputs:
                     inputs[source] = body.add_argument(source.type)
                 mapping[operand] = inputs[source]
@@ -136,16 +136,19 @@ def _build(plan: FusionPlan, anchor: Instruction, group: Group, members: list[In
     return block.insert_before(anchor, fusion)
 
 
-def _alias_at(block: Block, anchor: Instruction, value: Value) -> Value:
+def _alias_at(plan: FusionPlan, anchor: Instruction, value: Value) -> Value:
     """``value``, or where it is a reshape of this block, a copy of that reshape in front of ``anchor``.
 
     The operand of a reshape may be computed by a kernel that runs later than the reshape stands, but not later than
-    ``anchor``.
+    ``anchor``.  A reshape that a kernel writes is in memory, and its operand perhaps nowhere.
     """
+    block = plan.block
     chain: list[Instruction] = []
-    while isinstance(value.owner, Instruction) and is_reshape(value.owner) and value.owner.block is block:
-        chain.append(value.owner)
-        value = value.owner.operands[0]
+    while (reshape := value.producer) is not None and is_reshape(reshape) and reshape.block is block:
+        if plan.is_root(reshape):
+            break
+        chain.append(reshape)
+        value = reshape.operands[0]
     for reshape in reversed(chain):
         mapping = {reshape.operands[0]: value}
         block.insert_before(anchor, clone_instruction(reshape, mapping))

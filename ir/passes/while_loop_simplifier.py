@@ -163,7 +163,7 @@ def counted_turns(loop: Instruction, test: Instruction, at_most: int = 1 << 40) 
         return None
     last = int_constant_of(bound)
     first = int_constant_of(loop.operands[counter.index])
-    step = _constant_step(body, counter.index)
+    step = constant_step(body, counter.index)
     if last is None or first is None or not step:
         return None
     direction = CompareView.of(test).direction
@@ -174,7 +174,7 @@ def counted_turns(loop: Instruction, test: Instruction, at_most: int = 1 << 40) 
     return count if count <= at_most else None
 
 
-def _constant_step(body: Block, position: int) -> int | None:
+def constant_step(body: Block, position: int) -> int | None:
     """The constant that the body adds to a carried integer."""
     increment = body.returned[position].producer
     if increment is None or increment.op != ADD:

@@ -24,22 +24,26 @@ from hlojit.ir.ops.derivatives.kinds import (
     Constant,
     Derivative,
     Flow,
+    Into,
     Linear,
     Partials,
     Pull,
     Pushed,
     Rewritten,
     Tangents,
+    accumulated,
     instantiated,
     is_differentiable,
     summed,
     zeros,
 )
 from hlojit.ir.passes.while_loop_simplifier import trip_count
-from hlojit.ir.transforms.errors import no_derivative, refused
+from hlojit.ir.transforms.errors import no_derivative
 from hlojit.ir.transforms.free_values import free_values
 from hlojit.ir.transforms.loops import most_turns
 from hlojit.ir.transforms.rules import derivative_of, made_of
+from hlojit.ir.transforms.sweep import sweep
+from hlojit.ir.types import Type
 
 
 def depends(block: Block, arguments: Sequence[bool], is_active: Callable[[Value], bool]) -> list[bool]:
@@ -120,7 +124,7 @@ def pushed(b: Any, rule: Derivative, instruction: Instruction, tangents: Tangent
 
 def pulled(
     b: Any, rule: Derivative, instruction: Instruction, cotangents: Tangents, wanted: Sequence[bool]
-) -> Tangents:
+) -> Sequence[Value | Into | None]:
     """The cotangents of the operands of an instruction that is no control flow."""
     if isinstance(rule, Partials):
         (t,) = cotangents
@@ -275,9 +279,17 @@ class Recording:
         """How often a loop runs at most, if that is known."""
         return most_turns(loop)
 
-    def refuse(self, instruction: Instruction, why: str) -> Exception:
-        """The error for an instruction that cannot be differentiated."""
-        return refused(instruction, "the derivative", why)
+    def scratch(self, types: Sequence[Type]) -> tuple[Block, Builder]:
+        """A block with arguments of these types that is no part of the graph, and its builder."""
+        block = Block(types)
+        return block, Builder(block, location=self.builder.location)
+
+    def used_arguments(self, block: Block) -> set[Value]:
+        """What a scratch block reads of its arguments for what it returns; it is given up by that."""
+        sweep(block)
+        found = {argument for argument in block.arguments if argument.users}
+        block.drop_all_references()
+        return found
 
     def region(self, block: Block, arguments: Sequence[Value]) -> list[Value]:
         """Build a block's instructions; what it returns."""
@@ -291,9 +303,13 @@ class Recording:
         wanted: Sequence[bool],
         captured: Sequence[Value],
         cotangents: Tangents,
+        sums: Sequence[Value] = (),
     ) -> list[Value | None]:
-        """Build a region's instructions and its reverse pass; cotangents of ``wanted`` arguments and of captured values."""
-        return _region_cotangents(builder, region, arguments, wanted, captured, lambda results: cotangents)[1]
+        """Build a region's instructions and its reverse pass; cotangents of ``wanted`` arguments and of captured values.
+
+        Those of captured values are added to ``sums``, if they are given.
+        """
+        return _region_cotangents(builder, region, arguments, wanted, captured, lambda results: cotangents, sums)[1]
 
     def pull(self, builder: Builder, cotangents: Mapping[Value, Value]) -> dict[Value, Value]:
         """The cotangents of all values that lead to those given."""
@@ -307,7 +323,7 @@ class Recording:
                 builder.location = owner.location
             for value, t in pull(builder, given):
                 if value in self._active:
-                    found[value] = builder.add(found[value], t) if value in found else t
+                    found[value] = accumulated(builder, found.get(value), t)
         return found
 
     def _block(self, block: Block, mapping: dict[Value, Value]) -> list[Value]:
@@ -342,7 +358,7 @@ class Recording:
     def _pull_of(self, rule: Derivative, copy: Instruction) -> Pull:
         wanted = [value in self._active for value in copy.operands]
 
-        def pull(b: Any, cotangents: Tangents) -> Sequence[tuple[Value, Value]]:
+        def pull(b: Any, cotangents: Tangents) -> Sequence[tuple[Value, Value | Into]]:
             found = pulled(b, rule, copy, cotangents, wanted)
             return [(v, t) for v, t, w in zip(copy.operands, found, wanted) if w and t is not None]
 
@@ -369,13 +385,17 @@ def _region_cotangents(
     wanted: Sequence[bool],
     captured: Sequence[Value],
     cotangents: Callable[[Sequence[Value]], Tangents],
+    sums: Sequence[Value] = (),
 ) -> tuple[list[Value], list[Value | None]]:
     # Placeholders: the same value may be read from outside, or be two arguments, and counts for this argument only.
     scratch = Block([value.type for value in arguments])
     variables = [own for own, w in zip(scratch.arguments, wanted) if w]
     recording = Recording(builder, [*variables, *captured])
     results = recording.region(region, scratch.arguments)
-    found = recording.pull(builder, _totals(builder, results, cotangents(results)))
+    given = _totals(builder, results, cotangents(results))
+    for value, total in zip(captured, sums):
+        given[value] = builder.add(given[value], total) if value in given else total
+    found = recording.pull(builder, given)
     own = dict(zip(scratch.arguments, arguments))
     for placeholder, value in own.items():
         placeholder.replace_all_uses_with(value)

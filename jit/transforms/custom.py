@@ -38,7 +38,7 @@ def _vectorized(block: Block, size: int) -> Block:
     builder = Builder(made)
     lanes = vectorize_block(builder, block, [Lane(value, True) for value in made.arguments], size)
     work = Vectorizing(builder, size)
-    builder.create("stablehlo.return", [work.spread(lane) for lane in lanes])
+    builder.return_(*[work.spread(lane) for lane in lanes])
     block.drop_all_references()
     return made
 

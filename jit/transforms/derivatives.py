@@ -279,7 +279,7 @@ def _columns(operations: Operations, place: Place, region: Region, values: Seque
     tangents = [builder.arguments[0] if each == number else None for each in range(len(values))]
     _, found = push_block(builder, region.block, values, tangents)
     made = [zeros(builder, t) if v is None else v for v, t in zip(found, region.types)]
-    builder.create("stablehlo.return", made)
+    builder.return_(*made)
     return _vectorized(operations, builder, type)
 
 
@@ -296,7 +296,7 @@ def _rows(operations: Operations, place: Place, region: Region, values: Sequence
     given = [builder.arguments[0] if each == number else None for each in range(len(region.types))]
     _, found = pull_block(builder, region.block, values, [True] * len(values), lambda results: given)
     made = [zeros(builder, v.type) if t is None else t for t, v in zip(found, values)]
-    builder.create("stablehlo.return", made)
+    builder.return_(*made)
     return _vectorized(operations, builder, type)
 
 

@@ -102,7 +102,7 @@ def trace(operations: Operations, function: Callable[..., Any], leaves: Sequence
             "a function that is transformed writes into an array that it has not been given as an argument; return it"
         )
     codes = [] if frame.code is None else [frame.code]
-    Builder(block).create("stablehlo.return", [*values, *codes])
+    Builder(block).return_(*values, *codes)
     return Region(block, structure, bool(codes))
 
 

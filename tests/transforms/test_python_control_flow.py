@@ -95,6 +95,60 @@ def grown_list(x: Any) -> Any:
     return np.sum(np.array(values) ** 2)
 
 
+def broken_off(x: Any) -> Any:
+    total = 0.0
+    for value in x:
+        total += value * value
+        if total > 2:
+            break
+    return total
+
+
+def filled(x: Any) -> Any:
+    out = np.empty(30)
+    state = x[0]
+    for i in range(30):
+        state = 0.9 * state + 0.1 * np.sin(x[i % 6] * i)
+        out[i] = state
+    return np.sum(out**2)
+
+
+def bounded(x: Any) -> Any:
+    i = 0
+    state = x.sum()
+    while i < 20 and state < 100:
+        state = state * 1.5 + x[i % 6]
+        i += 1
+    return state
+
+
+def newton(x: Any) -> Any:
+    root = x[0]
+    while abs(root * root - x[1]) > 1e-14:
+        root = root - (root * root - x[1]) / (2 * root)
+    return root * x[2]
+
+
+def steps_of_data(x: Any) -> Any:
+    state = x[0]
+    for i in range(int(x[5] * 60.3)):
+        state = np.sin(state) + 0.1 * x[i % 5]
+    return state
+
+
+def nested(x: Any) -> Any:
+    total = 0.0
+    for i in range(12):
+        term = 1.0
+        for j in range(12):
+            if (i + j) % 2 == 0:
+                term = term * (1 + 0.01 * x[j % 6])
+            else:
+                term = term + 0.01 * x[i % 6]
+        total += term
+    return total
+
+
 CASES: list[tuple[Function, Any]] = [
     (branch, 1.3),
     (branch, -0.7),
@@ -111,6 +165,12 @@ CASES: list[tuple[Function, Any]] = [
     (checked, X),
     (counted, X),
     (grown_list, X),
+    (broken_off, X),
+    (filled, X),
+    (bounded, X),
+    (newton, X),
+    (steps_of_data, X),
+    (nested, X),
 ]
 
 
@@ -149,3 +209,33 @@ def test_what_a_transformed_function_raises() -> None:
         hlojit.grad(checked)(-X)
     with pytest.raises(ValueError, match="negative"):
         hlojit.vmap(checked)(np.stack([X, -X]))
+
+
+def test_blocks_of_turns_are_walked_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States from which blocks begin, one or several blocks apart, and a last block that is not whole."""
+    from hlojit.ir.ops.derivatives import loops
+
+    monkeypatch.setattr(loops, "BLOCK_TURNS", (3, 3))
+
+    def steps(x: Any, count: Any) -> Any:
+        for i in range(count):
+            x = np.sin(x) + 0.1 * i
+        return x
+
+    for count in (0, 1, 3, 8, 9, 10, 29):
+        value = hlojit.grad(steps)(0.3, count)
+        expected = (steps(0.3 + 1e-6, count) - steps(0.3 - 1e-6, count)) / 2e-6
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_states_that_nobody_reads_are_not_kept() -> None:
+    """Of a large array that is filled, only what is put in is kept: all of its states would take more than there is."""
+
+    def filled(x: Any) -> Any:
+        out = np.zeros(50000)
+        for i in range(50000):
+            out[i] = x[i] * x[i]
+        return np.sum(out)
+
+    x = np.linspace(0, 1, 50000)
+    np.testing.assert_allclose(hlojit.grad(filled)(x), 2 * x)

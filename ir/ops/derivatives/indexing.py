@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hlojit.ir.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 from hlojit.ir.ops.definition import Trait
-from hlojit.ir.ops.derivatives.kinds import Chosen, Derivative, Linear, Pushed, Tangents, number, zeros
+from hlojit.ir.ops.derivatives.kinds import (
+    Chosen,
+    Derivative,
+    Into,
+    Linear,
+    Pushed,
+    Tangents,
+    instantiated,
+    number,
+    zeros,
+)
 from hlojit.ir.ops.derivatives.pointwise import MULTIPLY
 from hlojit.ir.ops.derivatives.reductions import combiner_trait
 from hlojit.ir.ops.views import GatherView, ScatterView
@@ -52,7 +62,7 @@ def scatter_add(b: Any, into: Value, indices: Value, updates: Value, numbers: Sc
     return b.create("scatter", [into, indices, updates], attributes=attributes, regions=[region]).result
 
 
-def _pull_gather(b: Any, i: Instruction, t: Value) -> Sequence[Value | None]:
+def _pull_gather(b: Any, i: Instruction, t: Value) -> Sequence[Value | Into | None]:
     operand, _ = i.operands
     n = GatherView.of(i).numbers
     numbers = ScatterDimensionNumbers(
@@ -65,7 +75,8 @@ def _pull_gather(b: Any, i: Instruction, t: Value) -> Sequence[Value | None]:
     )
     if 0 in operand.tensor_type.shape or not t.tensor_type.size:
         return [zeros(b, operand.type), None]
-    return [scatter_add(b, zeros(b, operand.type), _moved_inside(b, i), t, numbers), None]
+    inside = _moved_inside(b, i)
+    return [Into(lambda b, total: scatter_add(b, instantiated(b, total, operand.type), inside, t, numbers)), None]
 
 
 GATHER = Linear(_pull_gather, operands=(0,))

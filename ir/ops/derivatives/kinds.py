@@ -26,8 +26,26 @@ if TYPE_CHECKING:
 
 Tangents = Sequence["Value | None"]
 """Of the operands (or results) of one instruction; None where zero."""
-Pull = Callable[[Any, Tangents], "Sequence[tuple[Value, Value]]"]
+Pull = Callable[[Any, Tangents], "Sequence[tuple[Value, Value | Into]]"]
 """``pull(builder, cotangents)`` gives contributions to cotangents of values outside of an instruction, by pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Into:
+    """A cotangent that is zero but for few elements: ``add(b, total)`` adds it to what there is; None stands for zeros.
+
+    A loop that reads one element a turn touches one element of the sum a turn.
+    """
+
+    add: Callable[[Any, Value | None], Value]
+
+
+def accumulated(b: Any, total: Value | None, cotangent: Value | Into) -> Value:
+    """The sum of what there is (None for nothing yet) and a contribution."""
+    if isinstance(cotangent, Into):
+        return cotangent.add(b, total)
+    made: Value = cotangent if total is None else b.add(total, cotangent)
+    return made
 
 
 class Derivative:
@@ -64,11 +82,11 @@ def MINUS_ONE(b: Any, *values: Any) -> int:
 class Linear(Derivative):
     """An op that is linear in some operands together.
 
-    ``pull(b, instruction, cotangent)`` gives a cotangent, or None, for each operand.
+    ``pull(b, instruction, cotangent)`` gives a cotangent, ``Into`` or None, for each operand.
     ``operands`` numbers them (None: all).  Pushing applies the op itself to the tangents.
     """
 
-    pull: Callable[[Any, Instruction, Value], Sequence[Value | None]]
+    pull: Callable[[Any, Instruction, Value], Sequence[Value | Into | None]]
     operands: tuple[int, ...] | None = None
 
 
@@ -163,17 +181,24 @@ class RecordingWork(Protocol):
         wanted: Sequence[bool],
         captured: Sequence[Value],
         cotangents: Tangents,
+        sums: Sequence[Value] = (),
     ) -> list[Value | None]:
-        """Build a region's instructions and its reverse pass; cotangents of ``wanted`` arguments and of captured values."""
+        """Build a region's instructions and its reverse pass; cotangents of ``wanted`` arguments and of captured values.
+
+        Those of captured values are added to ``sums``, if they are given.
+        """
+
+    def scratch(self, types: Sequence[Type]) -> tuple[Block, Any]:
+        """A block with arguments of these types that is no part of the graph, and its builder."""
+
+    def used_arguments(self, block: Block) -> set[Value]:
+        """What a scratch block reads of its arguments for what it returns; it is given up by that."""
 
     def trip_count(self, loop: Instruction) -> int | None:
         """How often a loop runs, if that is known."""
 
     def most_turns(self, loop: Instruction) -> int | None:
         """How often a loop runs at most, if that is known."""
-
-    def refuse(self, instruction: Instruction, why: str) -> Exception:
-        """The error for an instruction that cannot be differentiated."""
 
 
 def is_differentiable(type: Type) -> bool:

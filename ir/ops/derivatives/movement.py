@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hlojit.ir.ops.derivatives.kinds import Linear, zeros
+from hlojit.ir.ops.derivatives.kinds import Into, Linear, instantiated
 from hlojit.ir.ops.views import (
     BroadcastView,
     DimensionsView,
@@ -21,7 +21,7 @@ from hlojit.ir.types import tensor
 if TYPE_CHECKING:
     from hlojit.ir.blocks import Instruction, Value
 
-Values = Sequence["Value | None"]
+Values = Sequence["Value | Into | None"]
 
 
 def add_up(b: Any, value: Value, dimensions: Sequence[int]) -> Any:
@@ -118,12 +118,22 @@ def _pull_concatenate(b: Any, i: Instruction, t: Value) -> Values:
 
 def _pull_dynamic_slice(b: Any, i: Instruction, t: Value) -> Values:
     operand, *starts = i.operands
-    return [b.dynamic_update_slice(zeros(b, operand.type), t, *starts), *[None] * len(starts)]
+    sizes = t.tensor_type.shape
+
+    def add(b: Any, total: Value | None) -> Value:
+        update = t
+        if total is not None:
+            own = b.create("dynamic_slice", [total, *starts], attributes={"slice_sizes": sizes}).result
+            update = b.add(own, t)
+        made: Value = b.dynamic_update_slice(instantiated(b, total, operand.type), update, *starts)
+        return made
+
+    return [Into(add), *[None] * len(starts)]
 
 
 def _pull_dynamic_update_slice(b: Any, i: Instruction, t: Value) -> Values:
     _, update, *starts = i.operands
-    own = b.dynamic_update_slice(t, zeros(b, update.type), *starts)
+    own = b.dynamic_update_slice(t, instantiated(b, None, update.type), *starts)
     taken = b.create("dynamic_slice", [t, *starts], attributes={"slice_sizes": update.tensor_type.shape}).result
     return [own, taken, *[None] * len(starts)]
 
