@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from hlojit.ir.formats import ElementType, FloatFormat, IntegerType
 from hlojit.ir.graph import Value
-from hlojit.tracing import indexing
+from hlojit.tracing import indexing, numpy_source
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.functions import ARRAYS_WITHOUT_DIMENSIONS, FUNCTIONS, LIKE_THEIR_OPERAND, PYTHON_BOOLEANS, VIEWS
 from hlojit.tracing.kinds import as_dtype, common_kind, kind_of, rounds_itself, stand_in
@@ -221,6 +221,8 @@ class Dispatch(Operations):
         """``__array_function__``."""
         self.mark()
         rule = FUNCTIONS.get(function)
+        if rule is None and (source := numpy_source.source_of(function)) is not None:
+            return source(*arguments, **options)
         if rule is None:
             raise TracingError(
                 f"{name_of(function)} cannot be compiled yet; compute it outside, or express it through other NumPy functions"

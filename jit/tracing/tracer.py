@@ -16,6 +16,7 @@ from hlojit.ir.formats import ElementType
 from hlojit.ir.graph import Value
 from hlojit.ir.types import TensorType
 from hlojit.tracing.errors import TracingError
+from hlojit.tracing.flat import Flat
 from hlojit.tracing.specializing import NeedsValues
 from hlojit.tracing.storage import View
 
@@ -282,8 +283,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def transpose(self, *axes: Any) -> Tracer:
         """``numpy.ndarray.transpose``."""
-        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
-            axes = tuple(axes[0] or ())
+        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list, np.ndarray))):
+            axes = () if axes[0] is None else tuple(axes[0])
         transposed: Tracer = self._call(np.transpose, axes or None)
         return transposed
 
@@ -331,6 +332,15 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """A copy in one dimension."""
         flat: Tracer = self._call(np.ravel, order)
         return flat.copy()
+
+    @property
+    def flat(self) -> Flat:
+        """The elements in C order."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        Flat(self)[:] = value
 
     def tolist(self) -> Any:
         """Python's numbers, of what is the same at every call; else raises ``TracingError``."""

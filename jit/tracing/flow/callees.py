@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import warnings
 from collections.abc import Callable
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from hlojit.tracing.flow import arrays, python_functions, walks
 from hlojit.tracing.flow.mutations import CHANGING, CONTAINERS
+from hlojit.tracing.numpy_source import is_numpys, is_numpys_file
 from hlojit.tracing.operations import Operations
-from hlojit.tracing.rewriting import Site, is_library, substitute
+from hlojit.tracing.rewriting import Site, is_library, rewritten, substitute
 from hlojit.tracing.scipy_functions import replacement_for
 from hlojit.tracing.tracer import Tracer
 
@@ -32,6 +34,9 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
         rule = None
     if function is builtins.next:
         return functools.partial(_next, runtime, site)
+    if function is warnings.warn and runtime.regions:
+        # What depends on traced values comes without NumPy's warnings.
+        return _silent
     if rule is not None:
         return functools.partial(rule, runtime.ops)
     if isinstance(function, (BuiltinMethodType, MethodType)):
@@ -40,8 +45,14 @@ def stand_in(runtime: TracedRuntime, site: Site, function: Any) -> Callable[...,
             runtime.require_own(site, owner)
     if isinstance(function, BuiltinMethodType):
         return _method(runtime, site, function)
+    if is_numpys(function) and is_numpys_file(site.file):
+        return rewritten(function).function
     replaced = replacement_for(function)
     return substitute(function) if replaced is None else replaced
+
+
+def _silent(*arguments: Any, **named: Any) -> None:
+    pass
 
 
 def _method(runtime: TracedRuntime, site: Site, function: Any) -> Callable[..., Any]:

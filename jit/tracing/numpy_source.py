@@ -1,0 +1,44 @@
+"""NumPy's functions that are written in Python: their own source is rewritten and traced, as a user's is.
+
+So their results are those of the very code that NumPy runs; what it calls at the bottom are functions that have rules.
+Only functions that are named here: each has cases in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+import numpy as np
+from hlojit.tracing.rewriting import rewritten
+
+_NAMES: Final = """
+append apply_over_axes array_equal average array_equiv atleast_1d atleast_2d atleast_3d column_stack corrcoef cov
+cumulative_prod cumulative_sum diag diag_indices_from diff fill_diagonal dstack fix fliplr flipud gradient hsplit
+isneginf isposinf ix_ meshgrid polyfit polyval put_along_axis real_if_close resize rot90 sinc sort_complex trapezoid
+unstack vander vsplit
+""".split()
+FUNCTIONS: Final = {getattr(np, name) for name in _NAMES}
+
+
+def source_of(function: Any) -> Callable[..., Any] | None:
+    """What runs in the place of one of NumPy's functions, or None of one that has no Python source or is not named."""
+    if function not in FUNCTIONS:
+        return None
+    inner = getattr(function, "_implementation", function)
+    return rewritten(inner).function if isinstance(inner, FunctionType) else None
+
+
+def is_numpys(function: Any) -> bool:
+    """Whether a function is a part of NumPy that is written in Python."""
+    return isinstance(function, FunctionType) and str(function.__globals__.get("__name__", "")).startswith("numpy.")
+
+
+def is_numpys_file(name: str) -> bool:
+    """Whether a file is a part of NumPy."""
+    return name.startswith(_FOLDER)
+
+
+_FOLDER: Final = str(Path(np.__file__).parent)
