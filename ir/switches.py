@@ -190,6 +190,13 @@ AUTOTUNE = Switch(
     "comes before it ([cuda.md](cuda.md))",
     "at every compilation",
 )
+TRACEBACK = Switch(
+    "HLOJIT_TRACEBACK",
+    "`short`",
+    "tracebacks of what a jitted function raises: `short` has the user's own frames, `full` those of hlojit and of libraries, too "
+    "([jit.md](jit.md#errors))",
+    "when such a function raises",
+)
 
 SWITCHES: Final = (
     BACKEND,
@@ -209,6 +216,7 @@ SWITCHES: Final = (
     LIBRARIES,
     GPU_LOOPS,
     AUTOTUNE,
+    TRACEBACK,
 )
 
 

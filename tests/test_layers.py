@@ -63,7 +63,7 @@ MAY_IMPORT = {
     ),
     "hlojit.new_plugin": (*EXTENSIONS, "hlojit.new_plugin"),
     # What rewrites source knows nothing of arrays or graphs: a runtime brings them.
-    "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.rewriting"),
+    "hlojit.tracing.rewriting": (*IR, "hlojit.tracing.places", "hlojit.tracing.rewriting"),
     "hlojit.transforms": (*EXTENSIONS, "hlojit.tracing", "hlojit.transforms"),
     "hlojit.tracing": (
         *EXTENSIONS,

@@ -7,14 +7,17 @@ nothing is written into arguments.
 from __future__ import annotations
 
 import copy
+import sys
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from hlojit.ir.builder import Builder
 from hlojit.ir.graph import Value
-from hlojit.ir.location import Location
+from hlojit.ir.location import FileLocation, Location
 from hlojit.ir.types import tensor
+from hlojit.tracing.places import Place, frames_from
+from hlojit.tracing.reports import traceback_at
 
 
 @final
@@ -24,15 +27,30 @@ class Check:
 
     error: type[Exception]
     message: str
-    location: Location
+    place: Place
     raised: BaseException | None = None
     """What a ``raise`` of the function named."""
 
     def exception(self) -> BaseException:
-        """What the call raises."""
-        if self.raised is not None:
-            return _again(self.raised)
-        return self.error(f"{self.message}\n  at {self.location}")
+        """What the call raises, as if it were raised at its line."""
+        made = _again(self.raised) if self.raised is not None else self.error(self.place.says(self.message))
+        return made.with_traceback(traceback_at(self.place))
+
+
+def _place(location: Location) -> Place:
+    """The user's line that is traced."""
+    if not isinstance(location, FileLocation):
+        return Place("<unknown>", 1, "")
+    frames = (each for each in frames_from(sys._getframe(1)) if each.f_code.co_filename == location.file)
+    frame = next((each for each in frames if each.f_lineno == location.line), None)
+    if frame is not None:
+        return Place.of_frame(frame)
+    return Place.at(location.file, location.line)
+
+
+def said_at(location: Location, what: str) -> str:
+    """A message about a line that is traced."""
+    return _place(location).says(what)
 
 
 def _again(exception: BaseException) -> BaseException:
@@ -62,12 +80,12 @@ class Checks:
             attributes: Any = {"dimensions": tuple(range(bad.tensor_type.rank))}
             regions = [builder.combiner("or", bad.tensor_type.element_type)]
             bad = builder.create("reduce", [bad, start], attributes=attributes, regions=regions).result
-        self._fail_where(builder, bad, Check(error, message, builder.location))
+        self._fail_where(builder, bad, Check(error, message, _place(builder.location)))
 
     def add_exception(self, builder: Builder, exception: BaseException) -> None:
         """Raise this where the program comes here."""
         always = builder.constant(np.bool_(True))
-        self._fail_where(builder, always, Check(Exception, "", builder.location, exception))
+        self._fail_where(builder, always, Check(Exception, "", _place(builder.location), exception))
 
     def _fail_where(self, builder: Builder, bad: Value, check: Check) -> None:
         self.made.append(check)

@@ -36,6 +36,7 @@ from hlojit.tracing.donated import DonatedParameters, argument_names, argument_n
 from hlojit.tracing.guards import Guards
 from hlojit.tracing.outcomes import Outcome, aliases
 from hlojit.tracing.recorder import Recorder
+from hlojit.tracing.reports import report
 from hlojit.tracing.retracing import MOST_KEPT, warn_of_changes
 from hlojit.tracing.rewriting import substitute
 from hlojit.tracing.rounding_seed import SeedParameter
@@ -138,31 +139,39 @@ class JittedFunction:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self._renew()
-        found = None if named else self._known(arguments)
-        if found is not None:
-            return found.results(found.call(*arguments), arguments)
-        call = self._call_of(arguments, named)
-        if any(isinstance(leaf, Tracer) for leaf in call.leaves):
-            # Called from a function that is being traced: part of that graph.
-            with registry().using(*self.plugins):
-                return substitute(self.function)(*arguments, **named)
-        leaves, arrays, compiled, tables_identity = self._prepared(call)
-        self._note(arguments, named, compiled, tables_identity)
-        return compiled.results(compiled.call(*arrays), leaves)
+        try:
+            self._renew()
+            found = None if named else self._known(arguments)
+            if found is not None:
+                return found.results(found.call(*arguments), arguments)
+            call = self._call_of(arguments, named)
+            if any(isinstance(leaf, Tracer) for leaf in call.leaves):
+                # Called from a function that is being traced: part of that graph.
+                with registry().using(*self.plugins):
+                    return substitute(self.function)(*arguments, **named)
+            leaves, arrays, compiled, tables_identity = self._prepared(call)
+            self._note(arguments, named, compiled, tables_identity)
+            return compiled.results(compiled.call(*arrays), leaves)
+        except Exception as error:
+            report(error)
+            raise
 
     def execute(self, *arguments: Any, **named: Any) -> Any:
         """Start the function and return at once: like a call, with arrays on a device whose contents are pending.
 
         See ``Executable.execute``.
         """
-        self._renew()
-        found = None if named else self._known(arguments)
-        if found is not None:
-            return self._started(found, arguments, arguments)
-        leaves, arrays, compiled, tables_identity = self._prepared(self._call_of(arguments, named))
-        self._note(arguments, named, compiled, tables_identity)
-        return self._started(compiled, arrays, leaves)
+        try:
+            self._renew()
+            found = None if named else self._known(arguments)
+            if found is not None:
+                return self._started(found, arguments, arguments)
+            leaves, arrays, compiled, tables_identity = self._prepared(self._call_of(arguments, named))
+            self._note(arguments, named, compiled, tables_identity)
+            return self._started(compiled, arrays, leaves)
+        except Exception as error:
+            report(error)
+            raise
 
     def _started(self, compiled: _Compiled, arrays: Sequence[Any], leaves: Sequence[Any]) -> Any:
         outcome = compiled.outcome
@@ -183,7 +192,11 @@ class JittedFunction:
             with registry().load().using(*self.plugins):
                 return self._recorder.trace(call.dynamic, call.static, arrays).module
 
-        return self._specialized(self._call_of(arguments, named), trace)
+        try:
+            return self._specialized(self._call_of(arguments, named), trace)
+        except Exception as error:
+            report(error)
+            raise
 
     # ------------------------------------------------------------------ parts
 
@@ -408,8 +421,12 @@ def jit(
     numbers, donated = argument_numbers(donate_argnums), argument_names(donate_argnames)
 
     def decorate(function: Callable[..., Any]) -> JittedFunction:
-        return JittedFunction(
-            function, names, backend, options, plugins, numbers, donated, rounding_seed, check_indices
-        )
+        try:
+            return JittedFunction(
+                function, names, backend, options, plugins, numbers, donated, rounding_seed, check_indices
+            )
+        except Exception as error:
+            report(error)
+            raise
 
     return decorate if function is None else decorate(function)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar
@@ -25,16 +23,12 @@ from hlojit.tracing.frames import Frame
 from hlojit.tracing.kinds import as_kind, common_kind, compute_dtype, element_of
 from hlojit.tracing.known import Known
 from hlojit.tracing.layouts import Strides, compact, contiguous, of_elementwise_result, strides_of
+from hlojit.tracing.places import user_frame
 from hlojit.tracing.scopes import Scopes
 from hlojit.tracing.specializing import parameters_behind
 from hlojit.tracing.steps import Bits
 from hlojit.tracing.storage import Storage, View
 from hlojit.tracing.tracer import Kind, Tracer, kind_of_element
-
-# As code objects spell them, which need not be the real path.
-_OWN_FOLDERS = tuple(
-    os.path.dirname(spelt) + os.sep for path in (__file__, np.__file__) for spelt in (path, os.path.realpath(path))
-)
 
 _LEAKED = (
     "a traced array of another trace is used here: it stands for an argument while its function is traced, and must not "
@@ -357,9 +351,7 @@ class Operations:
 
 def user_location() -> Location:
     """The line of the caller that is neither of this package nor of NumPy."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
-        frame = frame.f_back
+    frame = user_frame()
     if frame is None:
         return FileLocation("<unknown>", 1, 1)
     return FileLocation(frame.f_code.co_filename, frame.f_lineno, 1)

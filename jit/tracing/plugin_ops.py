@@ -36,6 +36,7 @@ from hlojit.ir.ops.attribute_kinds import GENERIC
 from hlojit.ir.ops.definition import OpDefinition, find_op
 from hlojit.ir.plugin_names import with_sources
 from hlojit.ir.types import Type, tensor
+from hlojit.tracing.checks import said_at
 from hlojit.tracing.decorator import JittedFunction, jit
 from hlojit.tracing.errors import TracingError
 from hlojit.tracing.kinds import as_kind, element_of, kind_of
@@ -151,9 +152,8 @@ def _naming(what: str, place: Location) -> Iterator[None]:
         for again in (with_sources(what, tables()), what, name, short_name(name)):
             said = said.removeprefix(f"{again}: ")
         said = f"{what}: {said}"
-        raise TracingError(
-            f"{with_sources(said, tables()) if isinstance(error, PluginError) else said}\n  at {place}"
-        ) from error
+        said = with_sources(said, tables()) if isinstance(error, PluginError) else said
+        raise TracingError(said_at(place, said)) from error
 
 
 def _traced(
@@ -214,7 +214,7 @@ def _eager(
     place: Location,
 ) -> Any:
     if not operands:
-        raise TracingError(f"{what}: outside of a jitted function a call has operands\n  at {place}")
+        raise TracingError(said_at(place, f"{what}: outside of a jitted function a call has operands"))
     said = None if types is None else list(map(str, types))
     try:
         # Types belong to the environment in which they were looked up.

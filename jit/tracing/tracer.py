@@ -233,6 +233,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             return hash(known)
         self._no_value("a key of a dictionary or set", "make the argument static")
 
+    def __getattr__(self, name: str) -> NoReturn:
+        kind = self.__class__
+        if hasattr(kind, name) and not name.startswith("_"):
+            raise AttributeError(
+                f".{name} of {self!r} cannot be compiled yet; compute it outside, or express it through other NumPy functions"
+            )
+        raise AttributeError(f"{_spelt(kind)!r} object has no attribute {name!r}")
+
     def __reduce__(self) -> NoReturn:
         self._no_value("pickle", "pickle the result")
 
@@ -387,6 +395,11 @@ _COMPARED: Final = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
 _UNARY: Final = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _spelt(kind: type) -> str:
+    """How Python's messages call a class."""
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _leaves_it_to(other: Any) -> bool:

@@ -110,7 +110,7 @@ def join(
         each.may_be_unbound = name != RETURN_VALUE and not all(one.is_always_bound(name) for one in alive)
         if each.may_be_unbound and not each.forms:
             raise TracingError(
-                f"{site}: {site.label(name)} is bound on one path only, and used behind it; give it a value before"
+                f"{site} {site.label(name)} is bound on one path only, and used behind it; give it a value before"
             )
         carried.append(each)
     return kept | _carry(runtime, site, chosen, endings, carried)

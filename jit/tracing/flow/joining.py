@@ -69,7 +69,7 @@ class Carried:
         self.name = name
         self.may_be_unbound = False
         first = several[0]
-        label = f"{site}: {site.label(name)}"
+        label = f"{site} {site.label(name)}"
         for other in several[1:]:
             if other.structure != first.structure or other.places != first.places:
                 raise TracingError(f"{label} {_differs(first, other)}")
@@ -174,7 +174,7 @@ def note_aliases(
 
     Of one path; ``arrays`` are the storages, ``outer`` says which are NumPy's own arrays, and ``own`` is the path's region.
     """
-    label = f"{site}: {site.label(name)}"
+    label = f"{site} {site.label(name)}"
     for tracer, storage, is_outer in zip(made, arrays, outer):
         if tracer.is_scalar:
             continue
@@ -201,7 +201,7 @@ def note_shared(site: Site, named: Sequence[tuple[str, Tracer, Storage | None]])
             other, first = by_storage[storage]
             tracer.window.storage.may_be(
                 first.window.storage,
-                f"{site}: {site.label(name)} and {site.label(other)} are one memory on a path, so it is not known what a write "
+                f"{site} {site.label(name)} and {site.label(other)} are one memory on a path, so it is not known what a write "
                 "changes; copy one of them (.copy())",
             )
         else:

@@ -84,7 +84,7 @@ class Loop:
                 return self._end(condition, body)
             del self.ops.checks.made[checks:]
         shown = ", ".join(f"{name}: {' and '.join(map(str, each.forms))}" for name, each in self.carried.items())
-        raise TracingError(f"{self.site}: the types of the loop's variables do not settle ({shown})")
+        raise TracingError(f"{self.site} the types of the loop's variables do not settle ({shown})")
 
     def _body(self, step: Step) -> Generator[RunBody, Any, _Body]:
         types = [value.type for value in self.extras]
@@ -176,7 +176,7 @@ class Loop:
             self.carried[name] = Carried(name, site, [leaves], [forms])
             if name != RETURN_VALUE:
                 if not forms:
-                    raise TracingError(f"{site}: {site.label(name)} is bound in the loop only; give it a value before")
+                    raise TracingError(f"{site} {site.label(name)} is bound in the loop only; give it a value before")
                 self.carried[name].may_be_unbound = True
             return True
         try:
@@ -269,7 +269,7 @@ class Loop:
                 writes = body.writes_to_carried
                 if (is_outer and (writes or storage in self.written)) or (again and writes):
                     raise TracingError(
-                        f"{self.site}: {self.site.label(name)} is at the end of a round the memory of "
+                        f"{self.site} {self.site.label(name)} is at the end of a round the memory of "
                         f"{'an array of outside' if is_outer else self.site.label(seen[storage])}, and the body writes arrays: "
                         "it is not known what a write changes; copy it (.copy())"
                     )

@@ -55,8 +55,8 @@ def for_loop(runtime: TracedRuntime, site: Site, iterable: Any, state: State) ->
         if walk.count <= MOST_TRACED:
             raise runtime.unroll(site) from error
         error.add_note(
-            f"this loop of {walk.count} rounds is compiled as a loop, its number of the round is known only when the "
-            f"function runs ({site})"
+            f"{site} this loop of {walk.count} rounds is compiled as a loop: its number of the round is known only when the "
+            "function runs"
         )
         raise
 

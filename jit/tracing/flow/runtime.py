@@ -71,7 +71,7 @@ class TracedRuntime(PythonRuntime):
         self.ops.mark()
         if value.size != 1:
             raise ValueError(
-                f"{site}: the truth value of an array of {value.size} elements is ambiguous; use np.any or np.all"
+                f"{site} the truth value of an array of {value.size} elements is ambiguous; use np.any or np.all"
             )
         one = value.value if not value.shape else self.ops.builder.reshape(value.value, ())
         return self.ops.converted(one, np.dtype(bool))
@@ -144,7 +144,7 @@ class TracedRuntime(PythonRuntime):
         """Raise where an object is changed that was there before the innermost part that is taken over."""
         if self.regions and value in self.regions[-1].known:
             raise TracingError(
-                f"{site}: this changes a {type(value).__name__} that was there before a branch or loop on traced values, which "
+                f"{site} this changes a {type(value).__name__} that was there before a branch or loop on traced values, which "
                 "a compiled function cannot undo or repeat; bind a variable to a new one, or use an array"
             )
 

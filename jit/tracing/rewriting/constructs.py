@@ -44,7 +44,7 @@ class _Construct:
 
     def _set(self, state: State) -> None:
         if len(state) != len(self._names):
-            raise AssertionError(f"{self._site}: the runtime's state has {len(state)} values, not {len(self._names)}")
+            raise AssertionError(f"{self._site} the runtime's state has {len(state)} values, not {len(self._names)}")
         self._state = tuple(state)
 
 

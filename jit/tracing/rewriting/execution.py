@@ -55,7 +55,7 @@ class Taken:
         """Complain about a runtime that asks for too much or too little."""
         if self.finished is not finished:
             ended = "ended too early" if self.finished else "asked for more than there is"
-            raise AssertionError(f"{self.site}: the runtime's generator for {self.site.kind.value!r} {ended}")
+            raise AssertionError(f"{self.site} the runtime's generator for {self.site.kind.value!r} {ended}")
 
     def _close(self) -> None:
         if self in self.execution.open:
@@ -95,7 +95,7 @@ class Execution:
             return False
         if site.inside or site.kind is Kind.TRUTH:
             self.refused = RewritingError(
-                f"{site}: this depends on a traced value inside of {site.inside or 'what stays Python'}, "
+                f"{site} this depends on a traced value inside of {site.inside or 'what stays Python'}, "
                 "where nothing traced can be followed; move it out, or compute it with np.where"
             )
             raise self.refused
@@ -116,7 +116,7 @@ class Execution:
         if expected is not None:
             expected.finished = True
         return RewritingError(
-            f"{site}: break, continue or return inside of a try statement leaves this {site.kind.value if site else ''}, "
+            f"{site} break, continue or return inside of a try statement leaves this {site.kind.value if site else ''}, "
             "which depends on a traced value; set a variable there, and leave behind the try statement"
         )
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from hlojit.ir.errors import HlojitError
+from hlojit.tracing.places import Place
 
 
 class RewritingError(HlojitError, TypeError):
@@ -104,7 +105,7 @@ class Site:
     """What it is in that nothing traced can be followed in ("a try statement (line 12)"), or empty."""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}"
+        return str(Place(self.file, self.line, self.text))
 
     def label(self, name: str) -> str:
         """How messages call one of ``names``."""

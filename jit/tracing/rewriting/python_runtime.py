@@ -93,4 +93,4 @@ class PythonRuntime:
 
 
 def _not_taken(site: Site) -> RewritingError:
-    return RewritingError(f"{site}: this runtime follows no {site.kind.value} on a traced value")
+    return RewritingError(f"{site} this runtime follows no {site.kind.value} on a traced value")

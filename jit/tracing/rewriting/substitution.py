@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import site
-import sysconfig
-from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from hlojit.ir.errors import ArgumentError
+from hlojit.tracing.places import is_library_file
 from hlojit.tracing.rewriting.rewrite import leave_alone, rewritten
 
 _Function = TypeVar("_Function")
-
-_INSTALLED: Final = ("site-packages", "dist-packages")
 
 
 def as_is(function: _Function) -> _Function:
@@ -59,23 +55,4 @@ def is_library(function: FunctionType) -> bool:
     module = function.__globals__.get("__name__")
     if isinstance(module, str) and module.partition(".")[0] == "hlojit":
         return True
-    return _is_library_file(function.__code__.co_filename)
-
-
-@functools.lru_cache(1024)
-def _is_library_file(name: str) -> bool:
-    if name.startswith("<frozen "):
-        return True
-    path = Path(name)
-    if any(part in _INSTALLED for part in path.parts):
-        return True
-    return any(path.is_relative_to(folder) for folder in _library_folders())
-
-
-@functools.cache
-def _library_folders() -> tuple[str, ...]:
-    """Where Python's own modules and installed packages are."""
-    keys = ("stdlib", "platstdlib", "purelib", "platlib")
-    found = {sysconfig.get_path(key) for key in keys}
-    found |= {path for path in (*site.getsitepackages(), site.getusersitepackages()) if path}
-    return tuple(sorted(filter(None, found)))
+    return is_library_file(function.__code__.co_filename)

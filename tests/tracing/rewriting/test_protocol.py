@@ -74,7 +74,7 @@ def test_a_loop_names_its_state() -> None:
     assert site.carried == {"steps", "x", site.exit_flag}
     assert site.live_after >= {"steps", "x"}
     assert "scratch" not in site.live_after
-    assert str(site).endswith(": while True:")
+    assert str(site).endswith(": while True :")
     assert (site.line, site.function) == (escape.__code__.co_firstlineno + 2, "escape")
 
 
@@ -118,7 +118,7 @@ def with_walrus(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (in_a_try, r"if x > 0:: this depends on a traced value inside of a try statement \(line \d+\)"),
+        (in_a_try, r"if x > 0 : this depends on a traced value inside of a try statement \(line \d+\)"),
         (in_a_generator, "inside of a generator expression"),
         (in_a_comprehension, "inside of what stays Python"),
         (with_walrus, "return x > 0 and .* inside of what stays Python"),
