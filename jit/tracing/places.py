@@ -78,8 +78,8 @@ class Place:
 
 
 def shortened(text: str) -> str:
-    """A line for a message: without the colon that ends it, and not longer than it should be."""
-    text = text.strip().rstrip(":").rstrip()
+    """A line for a message: without the colon or comma that ends it, and not longer than it should be."""
+    text = text.strip().rstrip(":,").rstrip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
 
 
