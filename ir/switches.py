@@ -193,7 +193,7 @@ AUTOTUNE = Switch(
 TRACEBACK = Switch(
     "HLOJIT_TRACEBACK",
     "`short`",
-    "tracebacks of what a jitted function raises: `short` has the user's own frames, `full` those of hlojit and of libraries, too "
+    "what a jitted function raises: `short` has the user's own frames, `full` those of hlojit and of libraries, too "
     "([jit.md](jit.md#errors))",
     "when such a function raises",
 )
