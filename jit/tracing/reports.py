@@ -139,7 +139,7 @@ def _say(error: BaseException, place: Place) -> None:
         error.args = (text,)
     if str(error) != text:
         try:
-            error.__class__ = _saying(type(error))
+            error.__class__ = _saying(type(error))  # type: ignore[arg-type]  # mypy: classes are hashable
         except TypeError:
             error.add_note(f"at {str(place).rstrip(' :')}")
         else:
